@@ -1,0 +1,198 @@
+"""Comparison of contents: tensors, sequences, maps, strings and absent values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.checks.tolerance import EXACT, Tolerance, tolerance_for
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The outcome of a comparison.
+
+    ``absolute`` and ``relative`` are the largest differences between finite numbers, ``where`` is the way to the worst
+    element (keys and positions of containers, then the index), and ``reason`` says in words what differs.
+    """
+
+    equal: bool
+    absolute: float = 0.0
+    relative: float = 0.0
+    where: tuple[Any, ...] | None = None
+    reason: str = ""
+
+    def inside(self, key: Any) -> Difference:
+        """The same difference seen from a container that holds the contents at ``key``."""
+        where = (key, *(self.where or ())) if not self.equal else self.where
+        reason = f"[{key!r}]: {self.reason}" if self.reason else ""
+        return Difference(self.equal, self.absolute, self.relative, where, reason)
+
+
+def compare(
+    actual: Any, expected: Any, *, accumulation: int = 1, tolerance: Tolerance | None = None, steps: int = 0
+) -> Difference:
+    """Compare contents as the table of tolerances has it; dtypes and shapes must be equal.
+
+    NaN equals NaN, an infinity only itself. ``accumulation`` is the number of terms that an element sums up. With
+    ``steps``, integers (and floats of eight bits and fewer) may be so many representable numbers apart. ``tolerance``
+    replaces that of the table for floats, and must carry a reason.
+    """
+    if tolerance is not None and not tolerance.reason:
+        raise InvalidCall("a tolerance other than that of the table must carry a reason", given=str(tolerance))
+    return _compare(actual, expected, _Rules(accumulation, tolerance, steps))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    accumulation: int
+    override: Tolerance | None
+    steps: int
+
+    def tolerance(self, dtype: DType) -> Tolerance:
+        found = tolerance_for(dtype, self.accumulation)
+        return found if found is EXACT or self.override is None else self.override
+
+
+def _compare(actual: Any, expected: Any, rules: _Rules) -> Difference:
+    if actual is None or expected is None:
+        return _unless(actual is expected, f"{_kind(actual)} instead of {_kind(expected)}")
+    if isinstance(actual, Mapping) or isinstance(expected, Mapping):
+        return _compare_maps(actual, expected, rules)
+    if isinstance(actual, list | tuple) or isinstance(expected, list | tuple):
+        return _compare_sequences(actual, expected, rules)
+    return _compare_tensors(actual, expected, rules)
+
+
+def _unless(equal: bool, reason: str) -> Difference:
+    return Difference(True) if equal else Difference(False, where=(), reason=reason)
+
+
+def _compare_maps(actual: Any, expected: Any, rules: _Rules) -> Difference:
+    if not isinstance(actual, Mapping) or not isinstance(expected, Mapping):
+        return _unless(False, f"{_kind(actual)} instead of {_kind(expected)}")
+    if set(actual) != set(expected):
+        return _unless(False, f"keys {sorted(actual, key=repr)} instead of {sorted(expected, key=repr)}")
+    return _worst([_compare(actual[key], expected[key], rules).inside(key) for key in expected])
+
+
+def _compare_sequences(actual: Any, expected: Any, rules: _Rules) -> Difference:
+    if not isinstance(actual, Sequence) or not isinstance(expected, Sequence) or isinstance(actual, str | bytes):
+        return _unless(False, f"{_kind(actual)} instead of {_kind(expected)}")
+    if len(actual) != len(expected):
+        return _unless(False, f"{len(actual)} elements instead of {len(expected)}")
+    pairs = enumerate(zip(actual, expected, strict=True))
+    return _worst([_compare(a, e, rules).inside(position) for position, (a, e) in pairs])
+
+
+def _worst(parts: list[Difference]) -> Difference:
+    failed = next((part for part in parts if not part.equal), None)
+    absolute = max((part.absolute for part in parts), default=0.0)
+    relative = max((part.relative for part in parts), default=0.0)
+    if failed is None:
+        return Difference(True, absolute, relative)
+    return Difference(False, absolute, relative, failed.where, failed.reason)
+
+
+def _compare_tensors(actual: Any, expected: Any, rules: _Rules) -> Difference:
+    import numpy as np
+
+    a, e = np.asarray(actual), np.asarray(expected)
+    kinds = _tensor_type(a), _tensor_type(e)
+    if None in kinds or kinds[0] != kinds[1]:
+        return _unless(False, f"{kinds[0] or _kind(actual)} instead of {kinds[1] or _kind(expected)}")
+    assert kinds[0] is not None
+    dtype = kinds[0].dtype
+    if dtype.is_complex:
+        a, e = (np.stack([x.real, x.imag], axis=-1) for x in (a, e))
+    if tolerance_for(dtype) is EXACT:
+        return _compare_exactly(a, e, kinds[0], rules.steps)
+    return _compare_floats(a.astype(np.float64), e.astype(np.float64), kinds[0], rules.tolerance(dtype))
+
+
+def _compare_exactly(a: Array, e: Array, kind: TensorType, steps: int) -> Difference:
+    import numpy as np
+
+    if kind.dtype is DType.string or kind.dtype is DType.bool:
+        return _report(a, e, a != e, np.zeros(a.shape), kind, "must be equal")
+    if kind.dtype.is_float:
+        ladder = _numbers(kind.dtype)
+        a, e = a.astype(np.float64), e.astype(np.float64)
+        nan = np.isnan(a) != np.isnan(e)
+        apart = np.abs(np.searchsorted(ladder, a) - np.searchsorted(ladder, e))
+        apart = np.where(nan, len(ladder), apart)
+    else:
+        wide = np.uint64 if kind.dtype is DType.uint64 else np.int64
+        a, e = a.astype(wide), e.astype(wide)
+        with np.errstate(over="ignore"):
+            apart = np.where(a > e, a - e, e - a).astype(np.uint64)
+    allowed = "must be equal" if not steps else f"may be {steps} representable numbers apart"
+    return _report(a, e, apart > steps, apart.astype(np.float64), kind, allowed)
+
+
+@functools.cache
+def _numbers(dtype: DType) -> Array:
+    """All numbers of a format of eight bits or fewer, in order."""
+    import numpy as np
+
+    codes = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float64)
+    return np.unique(codes[~np.isnan(codes)])
+
+
+def _compare_floats(a: Array, e: Array, kind: TensorType, tolerance: Tolerance) -> Difference:
+    import numpy as np
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(a - e)
+        wrong = ~(distance <= tolerance.absolute + tolerance.relative * np.abs(e))
+    wrong &= ~((a == e) | (np.isnan(a) & np.isnan(e)))
+    wrong |= np.isinf(e) & (a != e)
+    return _report(a, e, wrong, distance, kind, str(tolerance))
+
+
+def _report(a: Array, e: Array, wrong: Any, distance: Array, kind: TensorType, allowed: str) -> Difference:
+    import numpy as np
+
+    wrong = np.asarray(wrong, dtype=bool)
+    finite = np.where(np.isfinite(distance), distance, 0.0)
+    absolute = float(finite.max(initial=0.0))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        size = np.abs(e.astype(np.float64)) if e.dtype != object else np.ones(e.shape)
+        ratio = np.where(finite > 0, finite / size, 0.0)
+    relative = float(ratio.max(initial=0.0))
+    if not wrong.any():
+        return Difference(True, absolute, relative)
+    badness = np.where(wrong, np.where(np.isfinite(distance), distance, np.inf), -1.0)
+    position = np.unravel_index(int(badness.argmax()), badness.shape)
+    rank = len(kind.shape or ())
+    where = tuple(int(i) for i in position[:rank])
+    reason = (
+        f"{kind} at {list(where)}: {a[position].item()!r} instead of {e[position].item()!r}; "
+        f"{int(wrong.sum())} of {wrong.size} elements differ, by up to {absolute:.6g} ({relative:.3g} relative); {allowed}"
+        if e.dtype != object
+        else f"{kind} at {list(where)}: {a[position]!r} instead of {e[position]!r}; {allowed}"
+    )
+    return Difference(False, absolute, relative, where, reason)
+
+
+def _tensor_type(array: Array) -> TensorType | None:
+    try:
+        return TensorType(DType.of(array.dtype), array.shape)
+    except ValueError:
+        return None
+
+
+def _kind(contents: Any) -> str:
+    if contents is None:
+        return "nothing"
+    return {"list": "a sequence", "tuple": "a sequence", "dict": "a map"}.get(type(contents).__name__, "a tensor")

@@ -1,0 +1,74 @@
+"""The one family of exceptions.
+
+Every message says four things: what must hold, what was given, what is available, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class TenonnxError(Exception):
+    """Base of all errors that a user can cause.
+
+    ``what`` is one sentence; the keyword arguments are the further parts of the message and are left out when empty.
+    """
+
+    def __init__(
+        self, what: str, *, given: str = "", available: str = "", do: str = "", also: str | Iterable[str] = ""
+    ) -> None:
+        self.what, self.given, self.available, self.do = what, given, available, do
+        self.also = also if isinstance(also, str) else "\n".join(also)
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        for label in ("given", "available", "do", "also"):
+            text = getattr(self, label)
+            if text:
+                parts.append(f"  {label:<10} " + text.replace("\n", "\n" + " " * 13))
+        return "\n".join(parts)
+
+
+class InvalidModel(TenonnxError):
+    """The file or graph breaks a rule of the ONNX specification."""
+
+
+class InvalidCall(TenonnxError):
+    """An op or a function of the library was called with arguments that it does not take."""
+
+
+class TypeMismatch(InvalidCall):
+    """A dtype, rank or shape is not what an op accepts."""
+
+
+class UnknownType(TypeMismatch):
+    """A dtype or rank must be known here and is not."""
+
+
+class InvalidFeed(InvalidCall):
+    """A feed is missing, unknown, or of another type than the graph input."""
+
+
+class UnsupportedOp(TenonnxError):
+    """No installed package gives a meaning to an op, or a consumer has no form for it."""
+
+
+class NotRepresentable(TenonnxError):
+    """Something in the graph has no form in the export target."""
+
+
+class NotDifferentiable(TenonnxError):
+    """A gradient was asked for along a path that has none."""
+
+
+class PluginError(TenonnxError):
+    """A plugin could not be loaded, or two plugins claim the same thing."""
+
+
+class VerificationFailed(TenonnxError):
+    """Two things that should be equal are not."""
+
+
+class UnsafePath(InvalidModel):
+    """External data would be read or written outside the model's folder."""

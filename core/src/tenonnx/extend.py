@@ -1,0 +1,22 @@
+"""All that a package of operators imports: the public face of the op protocol."""
+
+from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
+from tenonnx.graph.dims import Dim, Expr
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from tenonnx.graph.values import Value, operator_table
+from tenonnx.op.build import subgraph
+from tenonnx.op.call import constant, dims, elements, static, vector
+from tenonnx.op.families import broadcast_types, elementwise, same_type
+from tenonnx.op.infer import Known
+from tenonnx.op.op import REQUIRED, Op, op, primitive
+from tenonnx.op.signature import Index
+from tenonnx.registry.hookspecs import hookimpl
+
+__all__ = [
+    "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType", "Op",
+    "OptionalType", "SequenceType", "SparseTensorType", "TensorType", "Type", "TypeMismatch", "Value", "broadcast_types",
+    "constant", "dims", "elements", "elementwise", "hookimpl", "op", "operator_table", "primitive", "same_type", "static",
+    "subgraph", "vector",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Floor 4: reading and writing graphs."""

@@ -1,0 +1,424 @@
+"""External tensor data: read safely from files in a model's folder, and streamed out into a new file.
+
+A model is untrusted and names its data files itself. So a location is never handed to the operating system as a path:
+each folder and the file are opened one below the other without following links, and what was opened is checked and
+kept open. Nothing is opened by path again, so there is no gap between the check and the use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import mmap
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from typing_extensions import Buffer
+
+LARGE = 1 << 20
+"""From this length a tensor is aligned to pages, and copied by the kernel where that is possible."""
+
+_CHUNK = 1 << 20
+_BLOCK = 4096
+_KERNEL_CHUNK = 1 << 30  # Linux copies at most 2 GiB - 4 KiB in one call
+_NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
+# Without O_NONBLOCK, opening a pipe would wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_OPENS_BELOW = bool(os.open in os.supports_dir_fd and _NO_FOLLOW and _DIRECTORY)
+
+
+class DataFile:
+    """An open external data file. It stays readable when its name is removed or given to another file.
+
+    It is mapped when it is first viewed. A file that another program cuts short afterwards cannot be guarded against:
+    touching the lost part of a view ends the process, as with every memory map. ``read_into`` is safe from that.
+    """
+
+    def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
+        self.path = path
+        self.size = status.st_size
+        self.identity = (status.st_dev, status.st_ino)
+        self._descriptor = descriptor
+        self._map: mmap.mmap | None = None
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """The bytes, read-only and not copied; they stay valid after ``close``.
+
+        Raises InvalidModel if the file cannot be mapped or became shorter, InvalidCall if it was closed.
+        """
+        descriptor = self.fileno()
+        if not length:
+            return memoryview(b"")
+        if self._map is None:
+            # By default a map keeps a descriptor of its own; models with a file per tensor would run out of them.
+            options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) and os.name == "posix" else {}
+            try:
+                self._map = mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ, **options)
+            except (OSError, ValueError, OverflowError) as error:
+                raise InvalidModel("An external data file must be mappable.", given=f"{self.path}: {error}") from error
+        return memoryview(self._map)[offset : offset + length]
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill the buffer from the file; returns the number of bytes, 0 at the end of the file.
+
+        Raises InvalidModel if the file cannot be read, InvalidCall if it was closed.
+        """
+        if not hasattr(os, "preadv"):
+            chunk = self.view(offset, min(len(buffer), self.size - offset))
+            buffer[: len(chunk)] = chunk
+            return len(chunk)
+        try:
+            count: int = os.preadv(self.fileno(), [buffer], offset)
+        except OSError as error:
+            raise InvalidModel("An external data file must be readable.", given=f"{self.path}: {error}") from error
+        return count
+
+    def fileno(self) -> int:
+        """The descriptor. Raises InvalidCall if the file was closed."""
+        if self._descriptor < 0:
+            raise InvalidCall(
+                "External data can be read until it is closed.", given=self.path, do="load the model again"
+            )
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close the file, and unmap it as soon as no view of it is left. Does nothing the second time."""
+        descriptor, self._descriptor = self._descriptor, -1
+        mapped, self._map = self._map, None
+        if mapped is not None:
+            with contextlib.suppress(BufferError):  # the last view unmaps it
+                mapped.close()
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A range of bytes in an open data file, which lay inside it when it was opened."""
+
+    file: DataFile
+    offset: int
+    length: int
+
+    @property
+    def path(self) -> str:
+        """The absolute path that the file had when it was opened; ``file.identity`` is its device and inode."""
+        return self.file.path
+
+    @property
+    def end(self) -> int:
+        """The offset of the byte after the last."""
+        return self.offset + self.length
+
+    def view(self) -> memoryview:
+        """The bytes, read-only and not copied. Raises as ``DataFile.view``."""
+        return self.file.view(self.offset, self.length)
+
+
+class ExternalFiles:
+    """The external data files of one model, which lie in or below the folder ``base_dir``.
+
+    ``base_dir`` is trusted; locations are not. ``None`` says that there is no folder, as for a model from memory; then
+    every location is refused. Each file is opened once and stays open until ``close``, or until neither this object
+    nor a region of the file is left.
+    """
+
+    def __init__(self, base_dir: str | os.PathLike[str] | None) -> None:
+        self.base_dir = None if base_dir is None else Path(base_dir).absolute()
+        self._files: dict[str, DataFile] = {}  # by location, as written and as normalised
+
+    def region(
+        self, location: str, offset: str | int | None = None, length: str | int | None = None, *, tensor: str = ""
+    ) -> Region:
+        """The bytes that a tensor's ``external_data`` entries name. ``None`` means from the start, or up to the end.
+
+        Raises:
+            UnsafePath: the location leaves the folder, goes through a link, or is no ordinary file.
+            InvalidModel: there is no such file, it cannot be opened, an entry is not a number, or the range does not
+                lie inside the file.
+        """
+        file = self._files.get(location)
+        if file is None:
+            file = self._open(location, tensor)
+        start = 0 if offset is None else _number(offset)
+        count = max(file.size - start, 0) if length is None else _number(length)
+        if start < 0 or count < 0:
+            raise InvalidModel(
+                "The offset and length of external data must be decimal digits.",
+                given=f"{self._given(location, tensor)}, offset {offset!r:.200}, length {length!r:.200}",
+            )
+        if start + count > file.size:
+            raise InvalidModel(
+                "External data must lie inside its file.",
+                given=f"{self._given(location, tensor)}, offset {start}, length {count}",
+                available=f"{file.size} bytes",
+                do="fetch the data file again: it may be cut short, or belong to another model",
+            )
+        return Region(file, start, count)
+
+    def _open(self, location: str, tensor: str) -> DataFile:
+        given = self._given(location, tensor)
+        parts = _split(location, given)
+        if self.base_dir is None:
+            what = "A model with external data must come with the folder of its data files."
+            raise InvalidModel(what, given=given, do="pass base_dir=, or load the model from its path")
+        name = "/".join(parts)
+        file = self._files.get(name) or self._files.setdefault(name, _open_data_file(self.base_dir, parts, given))
+        self._files[location] = file
+        return file
+
+    def _given(self, location: str, tensor: str) -> str:
+        return f"tensor {tensor[:200]!r}, location {location[:200]!r}, folder {self.base_dir}"
+
+    def view(
+        self, location: str, offset: str | int | None = None, length: str | int | None = None, *, tensor: str = ""
+    ) -> memoryview:
+        """The bytes of ``region(...)``, read-only, not copied, valid after ``close`` too. Raises as it does."""
+        return self.region(location, offset, length, tensor=tensor).view()
+
+    def close(self) -> None:
+        """Close all files. Views that were handed out stay valid; regions can no longer be read."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+class ExternalDataWriter:
+    """Writes tensors one after the other into a new, empty binary file, without holding more than one chunk.
+
+    A tensor of at least ``LARGE`` bytes starts at a multiple of ``alignment`` (the page size, which ONNX recommends for
+    mapping; 65536 suits Windows too), a smaller one at a multiple of 64 or of ``alignment`` if that is less. The gaps
+    are zeros. Regions that follow each other without a gap in their file and in the new one are copied in one go.
+    The file is complete after ``flush``, which the writer as a context manager calls itself.
+    """
+
+    def __init__(self, file: BinaryIO, alignment: int = 4096) -> None:
+        if alignment < 1:
+            raise InvalidCall("The alignment of external data must be a positive number.", given=str(alignment))
+        self._file = file
+        self._alignment = alignment
+        self._end = 0
+        self._pending: Region | None = None  # the last bytes before _end
+        self._buffer = memoryview(bytearray(_CHUNK))
+        self._used = 0  # bytes at the start of the buffer, which come before those of _pending
+
+    def append(self, source: Region | Buffer | np.ndarray) -> tuple[int, int]:
+        """Add a tensor, given as ``raw_data`` has it; returns its offset and its length in the new file.
+
+        Raises:
+            InvalidCall: the source is not a contiguous buffer, or its file was closed.
+            InvalidModel: the file of a region became shorter or cannot be read.
+        """
+        data = source if isinstance(source, Region) else _bytes_of(source)
+        length = data.length if isinstance(data, Region) else len(data)
+        if not length:
+            return self._end, 0
+        padding = -self._end % (self._alignment if length >= LARGE else min(self._alignment, 64))
+        if padding:
+            self._copy_pending()
+            self._put(memoryview(bytes(padding)))
+        last = self._pending
+        if isinstance(data, Region) and last is not None and last.file is data.file and last.end == data.offset:
+            self._pending = Region(last.file, last.offset, last.length + length)
+        else:
+            self._copy_pending()
+            if isinstance(data, Region):
+                self._pending = data
+            else:
+                self._put(data)
+        offset = self._end + padding
+        self._end = offset + length
+        return offset, length
+
+    def flush(self) -> None:
+        """Hand what is pending to the file. Raises InvalidModel if the file of a region became shorter."""
+        self._copy_pending()
+        self._drain()
+
+    def _copy_pending(self) -> None:
+        source, self._pending = self._pending, None
+        if source is None:
+            return
+        position = source.offset
+        if source.length >= LARGE:
+            self._drain()
+            position = self._copy_in_kernel(source)
+        while position < source.end:
+            if self._used == len(self._buffer):
+                self._drain()
+            count = source.file.read_into(self._buffer[self._used :][: source.end - position], position)
+            if not count:
+                raise InvalidModel(
+                    "An external data file must not become shorter while it is copied.",
+                    given=f"{source.path}, {source.end} bytes needed",
+                    available=f"{position} bytes",
+                )
+            self._used += count
+            position += count
+
+    def _copy_in_kernel(self, source: Region) -> int:
+        """Let the kernel copy, which shares the blocks where a file system can; returns how far in the source it came.
+
+        That needs equal places within a block; otherwise our own copying is the faster one. Whatever the kernel refuses
+        (another file system, a container's filter, an append-only file) is left to the caller, who copies it or meets
+        the real error. Other kinds of file objects than these may transform what is written to them.
+        """
+        position = source.offset
+        same_place = (self._end - source.length - position) % _BLOCK == 0
+        if not (
+            same_place and hasattr(os, "copy_file_range") and isinstance(self._file, (io.BufferedWriter, io.FileIO))
+        ):
+            return position
+        self._file.flush()
+        descriptors = source.file.fileno(), self._file.fileno()
+        with contextlib.suppress(OSError):
+            while position < source.end:
+                count = os.copy_file_range(*descriptors, min(source.end - position, _KERNEL_CHUNK), position)
+                if not count:
+                    break
+                position += count
+        if position > source.offset:
+            self._file.seek(0, os.SEEK_CUR)  # tells the file object where its descriptor is now
+        return position
+
+    def _put(self, data: memoryview) -> None:
+        if len(data) > len(self._buffer) - self._used:
+            self._drain()
+        if len(data) > len(self._buffer):
+            self._write(data)
+        else:
+            self._buffer[self._used : self._used + len(data)] = data
+            self._used += len(data)
+
+    def _drain(self) -> None:
+        used, self._used = self._used, 0
+        self._write(self._buffer[:used])
+
+    def _write(self, data: memoryview) -> None:
+        while data:  # an unbuffered file may take a part
+            written = self._file.write(data[:_CHUNK])
+            data = data[written or _CHUNK :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is None:
+            self.flush()
+
+
+def _bytes_of(source: Buffer | np.ndarray) -> memoryview:
+    """The bytes of a contiguous buffer, not copied."""
+    try:
+        if hasattr(source, "dtype"):
+            import numpy as np
+
+            array = np.asarray(source)
+            if not array.flags.c_contiguous:
+                raise ValueError("it is not contiguous")
+            return array.reshape(-1).view(np.uint8).data  # arrays of extended dtypes are no buffers themselves
+        view = memoryview(source)
+        return view.cast("B") if view.nbytes else memoryview(b"")
+    except (TypeError, ValueError) as error:
+        raise InvalidCall(
+            "External data is written from a contiguous buffer of numbers.",
+            given=f"{type(source).__name__}: {error}",
+            do="pass numpy.ascontiguousarray(...)",
+        ) from error
+
+
+def _split(location: str, given: str) -> tuple[str, ...]:
+    """The components of a location. A backslash separates on every system: it does where the model may come from."""
+    parts = tuple(part for part in location.replace("\\", "/").split("/") if part not in ("", "."))
+    absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
+    if absolute or not parts or ".." in parts or "\0" in location:
+        raise UnsafePath(
+            "The location of external data must be a relative path inside the model's folder.",
+            given=given,
+            do="move the data file beside the model, and name it so in the model",
+        )
+    return parts
+
+
+def _number(text: str | int) -> int:
+    """The number, or -1 if it is none. Nothing but ASCII digits counts, and not so many that reading them takes time."""
+    if isinstance(text, str):
+        return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else -1
+    return text if isinstance(text, int) and not isinstance(text, bool) else -1
+
+
+def _open_data_file(folder: Path, parts: Sequence[str], given: str) -> DataFile:
+    try:
+        descriptor = (_open_below if _OPENS_BELOW else _open_checked)(folder, parts)
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ELOOP or _link_among(folder, parts):
+            raise UnsafePath(
+                "External data must not be reached through a symbolic link.",
+                given=given,
+                do="put the file itself in the model's folder (cp -L follows links)",
+            ) from error
+        raise InvalidModel(
+            "The file of external data must exist and be readable.",
+            given=f"{given}: {getattr(error, 'strerror', None) or error}",
+            do="put the data file in place, or give the folder where it is as base_dir",
+        ) from error
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+        return DataFile(str(folder.joinpath(*parts)), descriptor, status)
+    os.close(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafePath("External data must be in a regular file.", given=given)
+    what = "The file of external data must have no second name (hard link), which may lie outside the folder."
+    raise UnsafePath(what, given=f"{given}, {status.st_nlink} names", do="copy the file")
+
+
+def _open_below(folder: Path, parts: Sequence[str]) -> int:
+    """Open each part in the one before, following no link. ``folder`` itself may be reached through links."""
+    search = getattr(os, "O_PATH", os.O_RDONLY) | _DIRECTORY
+    descriptor = os.open(folder, search)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, search | _NO_FOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        return os.open(parts[-1], _READ | _NO_FOLLOW, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_checked(folder: Path, parts: Sequence[str]) -> int:
+    """For systems without ``dir_fd``: look for links before and after, and that the opened file is the one named."""
+    path = folder.joinpath(*parts)
+    if not _link_among(folder, parts):
+        descriptor = os.open(path, _READ)
+        if not _link_among(folder, parts) and os.path.samestat(path.lstat(), os.fstat(descriptor)):
+            return descriptor
+        os.close(descriptor)
+    raise OSError(errno.ELOOP, "a link is on the path, or the path changed while it was opened", str(path))
+
+
+def _link_among(folder: Path, parts: Sequence[str]) -> bool:
+    """Whether one of the parts is a symbolic link, or a junction as Windows has them."""
+    junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
+    for count in range(1, len(parts) + 1):
+        try:
+            status = folder.joinpath(*parts[:count]).lstat()
+        except (OSError, ValueError):
+            return False
+        if stat.S_ISLNK(status.st_mode) or (junction and getattr(status, "st_reparse_tag", 0) == junction):
+            return True
+    return False

@@ -1,0 +1,260 @@
+"""Writing a model file and the files beside it, so that a reader never meets half of them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+from tenonnx.errors import InvalidCall, TenonnxError, UnsafePath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from typing_extensions import Buffer
+
+_NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
+
+class AtomicWriter:
+    """Write a model and the data files beside it; all of them appear, or nothing changes.
+
+        with AtomicWriter("model.onnx") as writer:
+            data_name = available_name(writer.folder, "model.onnx.data")
+            data, model = writer.open(data_name), writer.open()
+            ...                                 # the model names data_name as its data file
+            writer.discard("model.onnx.data")   # only if the model that is replaced owns it
+
+    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder. When the block ends, the data
+    files are renamed first and the model last. A data file always takes a name that was free, so the old model keeps
+    its old data until the one rename that puts the new model, which names the new data, in its place: whenever the
+    process is killed, the folder holds the old pair or the new pair, and at worst some temporary or unused files.
+    The price is that a pair which is exported again and again changes its data file's name each time.
+
+    The model may be written over the very files that it is read from. On POSIX their open descriptors and maps stay
+    valid. Windows cannot rename over or remove a file that is open: ``before_replace`` is called right before the
+    renames and closes them there.
+
+    A new file follows the umask. If the model existed, its permissions go to the new model and to its data files. A
+    symbolic link at ``path`` is replaced, not followed. Nothing is forced to disk (no fsync).
+
+    If the block raises, the temporary files are removed and the old files are as they were.
+
+    Raises, on entry and before anything is written:
+        InvalidCall: ``path`` names a folder, a device or nothing, or its folder is missing or not writable.
+    Raises, at the end of the block:
+        InvalidCall: ``open()`` was not called, or a file of a chosen name appeared in the meantime.
+        TenonnxError: the disk is full, or the operating system refuses a rename.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], before_replace: Callable[[], None] | None = None) -> None:
+        self.path = Path(path).absolute()  # the working folder may change inside the block
+        self.folder, self.name = self.path.parent, self.path.name
+        self._named = not os.fspath(path).endswith(("/", os.sep))  # a Path forgets that
+        self._before_replace = before_replace
+        self._mode: int | None = None
+        self._parts: dict[str, _Part] = {}
+        self._discarded: set[str] = set()
+
+    def __enter__(self) -> Self:
+        self._mode = self._check()
+        self._parts[self.name] = self._create()
+        return self
+
+    def open(self, name: str | None = None) -> BinaryIO:
+        """A new binary file to write: the model itself, or the file ``name`` beside it. It is closed for you.
+
+        Raises:
+            UnsafePath: ``name`` is not a plain file name.
+            InvalidCall: a file ``name`` exists (see ``available_name``), was opened before, or cannot be created.
+        """
+        name = self.name if name is None else check_file_name(name)
+        part = self._parts.get(name)
+        if part is None:
+            if os.path.lexists(self.folder / name):
+                raise self._taken(name)
+            part = self._parts[name] = self._create()
+        if part.opened:
+            raise InvalidCall("Each file of an export is opened once.", given=f"{name!r} again")
+        part.opened = True
+        return part.file
+
+    def discard(self, name: str) -> None:
+        """Remove the file ``name`` beside the model once the new model is in place.
+
+        For the data file of the model that is replaced, if no other model uses it. A file that is missing, cannot be
+        removed or has just been written stays as it is.
+
+        Raises:
+            UnsafePath: ``name`` is not a plain file name.
+        """
+        self._discarded.add(check_file_name(name))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._commit()
+            elif isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise self._refused(error) from error
+        finally:
+            self._clean_up()
+
+    def _check(self) -> int | None:
+        """Refuse a path that cannot be written; returns the permissions of the file that is there already."""
+        if not self._named or not self.name or "\0" in str(self.path):
+            raise InvalidCall("The path of an output file must name a file.", given=repr(str(self.path)))
+        if not self.folder.is_dir():
+            raise InvalidCall(
+                "The folder of an output file must exist.", given=str(self.path), do=f"create the folder {self.folder}"
+            )
+        try:
+            mode = self.path.stat().st_mode
+        except OSError:
+            return None
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+            raise InvalidCall(
+                "An output path must be a file, or not exist yet.",
+                given=f"{self.path}, which is {kind}",
+                do="choose a file name" + ("" if stat.S_ISDIR(mode) else ", or pass an open binary stream"),
+            )
+        return mode & 0o777
+
+    def _create(self) -> _Part:
+        temporary = self.folder / f".tenonnx-{os.urandom(8).hex()}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+        try:
+            descriptor = os.open(temporary, flags, 0o666 if self._mode is None else self._mode)
+        except OSError as error:
+            raise InvalidCall(
+                "The folder of an output file must be writable.",
+                given=f"{self.folder}: {error.strerror}",
+                do="choose another folder, or change its permissions",
+            ) from error
+        part = _Part(temporary, os.fdopen(descriptor, "wb"), os.fstat(descriptor))
+        if self._mode is not None and hasattr(os, "fchmod"):
+            with contextlib.suppress(OSError):  # some file systems have no permissions; the umask was obeyed
+                os.fchmod(descriptor, self._mode)
+        return part
+
+    def _commit(self) -> None:
+        model = self._parts[self.name]
+        if not model.opened:
+            raise InvalidCall("An export must write the model file.", given=f"{self.path} was never opened")
+        try:
+            for part in self._parts.values():
+                part.file.close()
+            if self._before_replace is not None:
+                self._before_replace()
+            for name, part in self._parts.items():
+                if part is not model:
+                    try:
+                        _rename_to_free(part.temporary, self.folder / name)
+                    except FileExistsError as error:
+                        raise self._taken(name) from error
+            model.temporary.replace(self.path)
+        except OSError as error:
+            raise self._refused(error) from error
+        for name in self._discarded - self._parts.keys():
+            with contextlib.suppress(OSError):
+                (self.folder / name).unlink()
+
+    def _clean_up(self) -> None:
+        """Remove what did not become part of a finished pair. After a success there is nothing to remove.
+
+        What is on disk decides, not a flag: an interrupt may come between a rename and the note that it was done.
+        """
+        model_in_place = not os.path.lexists(self._parts[self.name].temporary)
+        for name, part in self._parts.items():
+            with contextlib.suppress(OSError):
+                part.file.close()
+            with contextlib.suppress(OSError):
+                part.temporary.unlink()
+            target = self.folder / name
+            with contextlib.suppress(OSError):
+                if not model_in_place and os.path.samestat(target.lstat(), part.identity):
+                    target.unlink()
+
+    def _taken(self, name: str) -> InvalidCall:
+        return InvalidCall(
+            "A data file must not replace a file: the old model may need it until the new one is in place.",
+            given=f"{name!r}, which exists in {self.folder}",
+            available=available_name(self.folder, name),
+        )
+
+    def _refused(self, error: OSError) -> TenonnxError:
+        full = error.errno in _NO_ROOM
+        return TenonnxError(
+            "The output files must fit on the disk." if full else "The operating system must let the file be written.",
+            given=f"{self.path}: {error.strerror or error}",
+            do="free some space, or choose another folder" if full else "close the programs that use the file",
+            also="Nothing was changed.",
+        )
+
+
+@dataclass
+class _Part:
+    temporary: Path
+    file: BinaryIO
+    identity: os.stat_result
+    opened: bool = False
+
+
+def write_bytes(path: str | os.PathLike[str], chunks: Iterable[Buffer]) -> None:
+    """Write one file, whole or not at all. Each chunk is written as it is produced.
+
+    Raises:
+        InvalidCall, TenonnxError: as ``AtomicWriter``.
+    """
+    with AtomicWriter(path) as writer:
+        file = writer.open()
+        for chunk in chunks:
+            file.write(chunk)
+
+
+def available_name(folder: str | os.PathLike[str], wanted: str) -> str:
+    """``wanted``, or if the folder holds that name the first free one of ``stem-1.suffix``, ``stem-2.suffix``, ...
+
+    Raises:
+        UnsafePath: ``wanted`` is not a plain file name.
+    """
+    path = Path(folder) / check_file_name(wanted)
+    names = itertools.chain([wanted], (f"{path.stem}-{count}{path.suffix}" for count in itertools.count(1)))
+    return next(name for name in names if not os.path.lexists(path.with_name(name)))
+
+
+def check_file_name(name: str) -> str:
+    """``name``, if it is the name of a file in the same folder on every operating system.
+
+    Raises:
+        UnsafePath: it is empty, ``.`` or ``..``, or holds a path separator, a drive or a NUL.
+    """
+    if name in ("", ".", "..") or set(name) & set("/\\\0") or name[1:2] == ":" or (os.name == "nt" and ":" in name):
+        raise UnsafePath(
+            "A data file must lie beside its model, under a plain name.",
+            given=repr(name[:200]),
+            do="give a file name without a folder",
+        )
+    return name
+
+
+def _rename_to_free(old: Path, new: Path) -> None:
+    """Rename a file to a name that must be free; FileExistsError if it is not, also if it was taken just now."""
+    try:
+        new.hardlink_to(old)  # unlike rename on POSIX, this never replaces
+    except FileExistsError:
+        raise
+    except (OSError, NotImplementedError):  # no hard links on this system or file system
+        if os.path.lexists(new):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new)) from None
+        old.rename(new)
+    else:
+        old.unlink()

@@ -1,0 +1,1 @@
+"""The ONNX format: protobuf models with inline or external tensors."""

@@ -1,0 +1,156 @@
+"""Attributes of nodes, from and to ``AttributeProto``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import AttributeProto
+
+from tenonnx.errors import InvalidModel
+from tenonnx.formats.onnx.tensors import SparseContents, TensorContents, to_proto
+from tenonnx.formats.onnx.types import read_type, write_type
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeReference:
+    """In the body of a function: the attribute of the call that is meant, and its type code."""
+
+    refers_to: str
+    kind: int
+
+
+#: What attributes need of the reader or writer: subgraphs are read and written in their scope.
+ReadGraph = Callable[[onnx.GraphProto], Graph]
+WriteGraph = Callable[[Graph, onnx.GraphProto], None]
+
+
+def text(raw: bytes) -> str | bytes:
+    """A string attribute; bytes that are no UTF-8 stay bytes."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def read_attribute(proto: AttributeProto, read_graph: ReadGraph) -> Any:
+    """The value of an attribute. Raises ``InvalidModel`` for a type that does not exist."""
+    if proto.ref_attr_name:
+        return AttributeReference(proto.ref_attr_name, proto.type)
+    kind = proto.type or _guess(proto)
+    if kind == AttributeProto.INT:
+        return proto.i
+    if kind == AttributeProto.INTS:
+        return list(proto.ints)
+    if kind == AttributeProto.FLOAT:
+        return proto.f
+    if kind == AttributeProto.FLOATS:
+        return list(proto.floats)
+    if kind == AttributeProto.STRING:
+        return text(proto.s)
+    if kind == AttributeProto.STRINGS:
+        return [text(s) for s in proto.strings]
+    if kind == AttributeProto.TENSOR:
+        return TensorContents(proto.t)
+    if kind == AttributeProto.TENSORS:
+        return [TensorContents(t) for t in proto.tensors]
+    if kind == AttributeProto.GRAPH:
+        return read_graph(proto.g)
+    if kind == AttributeProto.GRAPHS:
+        return [read_graph(g) for g in proto.graphs]
+    if kind == AttributeProto.SPARSE_TENSOR:
+        return SparseContents(proto.sparse_tensor)
+    if kind == AttributeProto.SPARSE_TENSORS:
+        return [SparseContents(t) for t in proto.sparse_tensors]
+    if kind == AttributeProto.TYPE_PROTO:
+        return read_type(proto.tp)
+    if kind == AttributeProto.TYPE_PROTOS:
+        return [read_type(t) for t in proto.type_protos]
+    raise InvalidModel(f'attribute "{proto.name}" must have a known type', given=f"type code {proto.type}")
+
+
+def _guess(proto: AttributeProto) -> int:
+    """The type of an attribute that does not say: files of the first IR version need not."""
+    for field, kind in (
+        ("ints", AttributeProto.INTS),
+        ("floats", AttributeProto.FLOATS),
+        ("strings", AttributeProto.STRINGS),
+        ("tensors", AttributeProto.TENSORS),
+        ("graphs", AttributeProto.GRAPHS),
+    ):
+        if len(getattr(proto, field)):
+            return kind
+    for field, kind in (
+        ("t", AttributeProto.TENSOR),
+        ("g", AttributeProto.GRAPH),
+        ("f", AttributeProto.FLOAT),
+        ("i", AttributeProto.INT),
+        ("s", AttributeProto.STRING),
+    ):
+        if proto.HasField(field):
+            return kind
+    return AttributeProto.UNDEFINED
+
+
+def write_attribute(
+    name: str, value: Any, proto: AttributeProto, write_graph: WriteGraph, *, is_float: bool = False
+) -> None:
+    """Fill a message with an attribute. ``is_float`` says that whole numbers are floats there."""
+    proto.name = name
+    match value:
+        case AttributeReference():
+            proto.ref_attr_name, proto.type = value.refers_to, value.kind
+        case bool() | int() if not is_float:
+            proto.type, proto.i = AttributeProto.INT, int(value)
+        case int() | float():
+            proto.type, proto.f = AttributeProto.FLOAT, float(value)
+        case str() | bytes():
+            proto.type, proto.s = AttributeProto.STRING, _encoded(value)
+        case Graph():
+            proto.type = AttributeProto.GRAPH
+            write_graph(value, proto.g)
+        case TensorType() | SparseTensorType() | SequenceType() | OptionalType() | MapType():
+            proto.type = AttributeProto.TYPE_PROTO
+            write_type(value, proto.tp)
+        case SparseContents():
+            proto.type = AttributeProto.SPARSE_TENSOR
+            proto.sparse_tensor.CopyFrom(value.proto)
+        case list() | tuple():
+            _write_list(list(value), proto, write_graph, is_float)
+        case _ if hasattr(value, "array"):
+            proto.type = AttributeProto.TENSOR
+            proto.t.CopyFrom(to_proto(value, value.proto.name if isinstance(value, TensorContents) else ""))
+        case _:
+            raise InvalidModel(f'attribute "{name}" must be a value that ONNX has', given=type(value).__name__)
+
+
+def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGraph, is_float: bool) -> None:
+    first = values[0] if values else 0
+    if isinstance(first, Graph):
+        proto.type = AttributeProto.GRAPHS
+        for graph in values:
+            write_graph(graph, proto.graphs.add())
+    elif isinstance(first, str | bytes):
+        proto.type = AttributeProto.STRINGS
+        proto.strings.extend(_encoded(v) for v in values)
+    elif is_float or any(isinstance(v, float) for v in values):
+        proto.type = AttributeProto.FLOATS
+        proto.floats.extend(float(v) for v in values)
+    elif isinstance(first, int):
+        proto.type = AttributeProto.INTS
+        proto.ints.extend(values)
+    elif hasattr(first, "array"):
+        proto.type = AttributeProto.TENSORS
+        proto.tensors.extend(to_proto(v, "") for v in values)
+    else:
+        proto.type = AttributeProto.TYPE_PROTOS
+        for kind in values:
+            write_type(kind, proto.type_protos.add())
+
+
+def _encoded(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()

@@ -1,0 +1,301 @@
+"""Reading: an ONNX model as a graph. Nothing of the message is lost, and nothing is decoded before it is needed."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.formats.external import ExternalFiles
+from tenonnx.formats.onnx.attributes import read_attribute
+from tenonnx.formats.onnx.functions import read_functions
+from tenonnx.formats.onnx.resolve import Resolver
+from tenonnx.formats.onnx.sort import sorted_nodes
+from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
+from tenonnx.formats.onnx.types import read_type
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import Type
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.build import Builder, align_captures
+from tenonnx.registry.registry import Registry, canonical_domain, default_registry
+
+#: The first IR versions whose files need not list initializers among the graph inputs.
+OPTIONAL_INPUTS_IR = 4
+
+
+def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.ModelProto:
+    """Bytes as a message. Raises ``InvalidModel`` when they are none."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise InvalidModel(
+            f"{name} must be an ONNX model: a protobuf message that is complete and not nested too deeply",
+            given=f"{len(data)} bytes; {error}",
+        ) from error
+    if not model.HasField("graph"):
+        raise InvalidModel(f"{name} must hold a graph", given=f"a message of {len(data)} bytes without one")
+    return model
+
+
+def read(
+    source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto,
+    base_dir: str | os.PathLike[str] | None = None,
+    registry: Registry | None = None,
+) -> Graph:
+    """A model as a graph.
+
+    ``base_dir`` is the folder of its external data; for a path it is that of the file. Raises ``InvalidModel`` where
+    the model breaks a rule that the graph needs, ``UnsafePath`` where external data lies outside the folder.
+    """
+    name = "the model"
+    if isinstance(source, onnx.ModelProto):
+        model = source
+    elif isinstance(source, bytes | bytearray | memoryview):
+        model = parse_model(bytes(source))
+    elif isinstance(source, str | os.PathLike):
+        name = f'"{os.fspath(source)}"'
+        model = parse_model(_read_file(source), name)
+        base_dir = os.path.dirname(os.path.abspath(source)) if base_dir is None else base_dir
+    else:
+        model = parse_model(source.read())
+    collecting = gc.isenabled()
+    gc.disable()  # many small objects, none of them garbage: collecting would cost more with every node
+    try:
+        return _ModelReader(model, ExternalFiles(base_dir), registry or default_registry()).graph()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read_file(path: str | os.PathLike[str]) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InvalidCall(f'"{os.fspath(path)}" must be a file that can be read', given=error.strerror or "") from error
+
+
+class DeclaredTypes(Mapping[str, Type]):
+    """The types of a graph's ``value_info``, decoded when the first is asked for."""
+
+    def __init__(self, proto: onnx.GraphProto) -> None:
+        self._proto = proto
+        self._types: dict[str, Type] | None = None
+
+    def _decoded(self) -> dict[str, Type]:
+        if self._types is None:
+            self._types = {}
+            for info in self._proto.value_info:
+                kind = read_declared_type(info)
+                if kind is not None:
+                    self._types[info.name] = kind
+        return self._types
+
+    def __getitem__(self, name: str) -> Type:
+        return self._decoded()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decoded())
+
+    def __len__(self) -> int:
+        return len(self._decoded())
+
+
+def read_declared_type(info: onnx.ValueInfoProto) -> Type | None:
+    try:
+        return read_type(info.type) if info.HasField("type") else None
+    except ValueError as error:
+        raise InvalidModel(f'value "{info.name}" must have a type that ONNX has', given=str(error)) from error
+
+
+class _ModelReader:
+    def __init__(self, model: onnx.ModelProto, files: ExternalFiles, registry: Registry) -> None:
+        self.model = model
+        self.files = files
+        self.registry = registry
+        self.opsets: dict[str, int] = {}
+        for entry in model.opset_import:
+            self.opsets[canonical_domain(entry.domain)] = entry.version
+        self.resolver = Resolver(registry, self.opsets, model.ir_version)
+
+    def graph(self) -> Graph:
+        model = self.model
+        graph = Graph(model.graph.name, opsets=self.opsets, ir_version=model.ir_version)
+        graph.registry = self.registry
+        graph.functions = read_functions(model, self.registry)
+        self.resolver.functions = graph.functions
+        graph.metadata = {entry.key: entry.value for entry in model.metadata_props}
+        graph.origin = model
+        GraphReader(model.graph, graph, self.resolver, self.files, None).read()
+        for domain, version in self.resolver.assumed.items():
+            graph.opsets.setdefault(domain, version)
+        return graph
+
+
+class GraphReader:
+    """Reads one graph; ``outer`` is the reader of the graph around it, whose values it may capture."""
+
+    def __init__(
+        self,
+        proto: onnx.GraphProto,
+        graph: Graph,
+        resolver: Resolver,
+        files: ExternalFiles | None,
+        outer: GraphReader | None,
+    ) -> None:
+        self.proto = proto
+        self.graph = graph
+        self.resolver = resolver
+        self.files = files
+        self.outer = outer
+        self.scope: dict[str, Value] = {}
+
+    def read(self) -> Graph:
+        proto, graph, scope = self.proto, self.graph, self.scope
+        graph.doc = proto.doc_string
+        if len(proto.value_info):
+            graph.value_types = DeclaredTypes(proto)
+        for info in proto.input:
+            if info.name in scope:
+                raise InvalidModel(f'graph "{proto.name}" must name each input once', given=f'"{info.name}" twice')
+            value = Value(info.name, read_declared_type(info), graph=graph)
+            scope[info.name] = value
+            graph.formals.append(value)
+        self._read_initializers()
+        needs_sorting = not self._read_nodes(proto.node)
+        if needs_sorting:
+            del graph.nodes[:]
+            self._read_nodes(sorted_nodes(proto, self._names_outside()), final=True)
+        for info in proto.output:
+            value = self.lookup(info.name)
+            if value is None:
+                raise InvalidModel(
+                    f'graph "{proto.name}" must compute its output "{info.name}"', given="no value of that name"
+                )
+            if value.type is None:
+                value.type = read_declared_type(info)
+            if self.outer is not None and value.graph is not graph:
+                value = Builder(graph).capture(value)
+            graph.outputs.append(value)
+        return graph
+
+    def _read_initializers(self) -> None:
+        scope, graph = self.scope, self.graph
+        for tensor in self.proto.initializer:
+            self._add_variable(tensor.name, TensorContents(tensor, self.files))
+        for sparse in self.proto.sparse_initializer:
+            self._add_variable(sparse.values.name, SparseContents(sparse))
+        del scope, graph
+
+    def _add_variable(self, name: str, contents: TensorContents | SparseContents) -> None:
+        value = self.scope.get(name)
+        if value is None:
+            value = self.scope[name] = Value(name, contents.type, graph=self.graph)
+        elif value.data is not None:
+            raise InvalidModel(f'graph "{self.proto.name}" must name each initializer once', given=f'"{name}" twice')
+        value.data, value.type = contents, contents.type
+        self.graph.variables.append(value)
+
+    def _read_nodes(self, protos: Any, *, final: bool = False) -> bool:
+        """Read nodes in order. False when a node reads what only a later one computes, unless ``final``."""
+        scope, graph, resolve = self.scope, self.graph, self.resolver.resolve
+        nodes = graph.nodes
+        for proto in protos:
+            inputs: list[Value | None] = []
+            for name in proto.input:
+                if not name:
+                    inputs.append(None)
+                    continue
+                value = scope.get(name)
+                if value is None:
+                    value = self._from_outside(name)
+                    if value is None:
+                        if not final and self._forget(nodes):
+                            return False
+                        raise self._unknown_name(name, proto)
+                inputs.append(value)
+            try:
+                attributes = {a.name: read_attribute(a, self._read_subgraph) for a in proto.attribute}
+            except _Unsorted:
+                if not final and self._forget(nodes):
+                    return False
+                raise
+            op, version = resolve(proto, attributes, len(inputs))
+            node = Node(op, version, inputs, attributes, (), name=proto.name, origin=proto)
+            outputs: list[Value | None] = []
+            for name in proto.output:
+                if not name:
+                    outputs.append(None)
+                    continue
+                if name in scope:
+                    raise InvalidModel(
+                        f'the name "{name}" must be given to one value only', given=f"{node.title} computes it again"
+                    )
+                value = scope[name] = Value(name, None, producer=node, graph=graph)
+                outputs.append(value)
+            node.outputs = tuple(outputs)
+            if attributes and (subgraphs := node.subgraphs):
+                node.captures = align_captures(subgraphs, Builder(graph))
+            nodes.append(node)
+        return True
+
+    def _forget(self, nodes: list[Node]) -> bool:
+        """Take back the outputs of the nodes read so far."""
+        for node in nodes:
+            for value in node.outputs:
+                if value is not None:
+                    del self.scope[value.name]
+        self.graph.captures, self.graph.pending = [], None
+        return True
+
+    def _read_subgraph(self, proto: onnx.GraphProto) -> Graph:
+        graph = Graph(proto.name, parent=self.graph)
+        graph.origin = proto
+        return GraphReader(proto, graph, self.resolver, self.files, self).read()
+
+    def lookup(self, name: str) -> Value | None:
+        """The value that ``name`` means here: of this graph, or of one around it."""
+        value = self.scope.get(name)
+        return value if value is not None else self._from_outside(name)
+
+    def _from_outside(self, name: str) -> Value | None:
+        if self.outer is None:
+            return None
+        value = self.outer.lookup(name)
+        return None if value is None else Builder(self.graph).capture(value)
+
+    def _names_outside(self) -> set[str]:
+        names = set(self.scope)
+        reader = self.outer
+        while reader is not None:
+            names.update(reader.scope)
+            reader = reader.outer
+        return names
+
+    def _unknown_name(self, name: str, node: onnx.NodeProto) -> InvalidModel:
+        reader: GraphReader | None = self
+        while reader is not None:
+            if any(name in other.output for other in reader.proto.node):
+                return _Unsorted(name, node)
+            reader = reader.outer
+        return InvalidModel(
+            f'node "{node.name}" ({node.domain or "ai.onnx"}::{node.op_type}) reads "{name}", which must be a graph '
+            "input, an initializer or the output of a node",
+            given="no value of that name",
+        )
+
+
+class _Unsorted(InvalidModel):
+    """A node in a subgraph reads what a later node of an enclosing graph computes."""
+
+    def __init__(self, name: str, node: onnx.NodeProto) -> None:
+        super().__init__(
+            f'the nodes must have an order in which each comes after what it reads: "{node.name or node.op_type}" '
+            f'reads "{name}" too early or in a cycle'
+        )

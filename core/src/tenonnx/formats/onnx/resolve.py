@@ -1,0 +1,133 @@
+"""From the name of an op in a file to its meaning, checked as far as the attributes tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from tenonnx.errors import InvalidModel
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Operator
+from tenonnx.op.op import Op, Opaque
+from tenonnx.op.signature import REQUIRED
+from tenonnx.op.spelling import form_at
+from tenonnx.registry.registry import Registry, canonical_domain
+
+
+@dataclass(slots=True)
+class Resolved:
+    """An op at a version of its domain, and what a node of it may write."""
+
+    op: Op | Opaque
+    version: int
+    names: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
+    kinds: Mapping[str, type] | None = None
+    least_inputs: int = 0
+    most_inputs: float = float("inf")
+
+
+class Resolver:
+    """Finds each op once for a model. ``assumed`` collects the versions of domains that the file does not import."""
+
+    def __init__(self, registry: Registry, opsets: Mapping[str, int], ir_version: int) -> None:
+        self.registry = registry
+        self.opsets = opsets
+        self.ir_version = ir_version
+        self.assumed: dict[str, int] = {}
+        self.functions: Mapping[tuple[str, str, str], Operator] = {}
+        self._cache: dict[tuple[str, str], Resolved] = {}
+
+    def resolve(self, node: onnx.NodeProto, attributes: Mapping[str, Any], inputs: int) -> tuple[Op | Opaque, int]:
+        """The meaning of a node. Raises ``InvalidModel`` when it writes what the op does not take."""
+        key = (node.domain, node.op_type)
+        if self.functions:
+            function = self.functions.get((canonical_domain(node.domain), node.op_type, node.overload))
+            if function is not None:
+                assert isinstance(function, Op)
+                return function, self.version(canonical_domain(node.domain))
+        found = self._cache.get(key)
+        if found is None:
+            found = self._cache[key] = self._find(*key)
+        op = found.op
+        if found.kinds is not None and isinstance(op, Op):
+            if not found.required <= attributes.keys() <= found.names:
+                raise self._wrong_names(node, found, attributes)
+            if not found.least_inputs <= inputs <= found.most_inputs:
+                raise InvalidModel(
+                    f"{_title(node, found)} takes {found.least_inputs} to {found.most_inputs:g} inputs",
+                    given=f"{inputs} inputs", available=op.signature.describe(),
+                )  # fmt: skip
+            for name, value in attributes.items():
+                kind = found.kinds.get(name)
+                if kind is not None and type(value) is not kind and not _is_reference(value):
+                    raise InvalidModel(
+                        f'{_title(node, found)}: attribute "{name}" must be {kind.__name__}', given=f"{value!r}"
+                    )
+            check = op.rules.get("check")
+            if check is not None:
+                self._check(node, found, check, attributes)
+        return op, found.version
+
+    def version(self, domain: str) -> int:
+        """The version of a domain: what the file imports, else what its IR version implies."""
+        version = self.opsets.get(domain)
+        if version is None:
+            version = self.assumed.get(domain)
+        if version is None:
+            version = self.assumed[domain] = _implied_version(domain, self.ir_version)
+        return version
+
+    def _find(self, domain: str, name: str) -> Resolved:
+        domain = canonical_domain(domain)
+        version = self.version(domain)
+        op = self.registry.resolve(domain, name, version)
+        if isinstance(op, Opaque):
+            return Resolved(op, version)
+        form = form_at(op, version)
+        required = frozenset(old for old, new in form.attributes.items() if form.defaults[new] is REQUIRED)
+        kinds = {old: type(form.defaults[new]) for old, new in form.attributes.items()}
+        kinds = {old: kind for old, kind in kinds.items() if kind in (int, float, str)}
+        variadic = bool(form.inputs) and form.inputs[-1].variadic
+        most = float("inf") if variadic else len(form.inputs)
+        least = max([k + 1 for k, p in enumerate(form.inputs) if not p.optional], default=0)
+        return Resolved(op, version, frozenset(form.attributes) | form.ignored, required, kinds, least, most)
+
+    def _wrong_names(self, node: onnx.NodeProto, found: Resolved, attributes: Mapping[str, Any]) -> InvalidModel:
+        unknown = sorted(attributes.keys() - found.names)
+        missing = sorted(found.required - attributes.keys())
+        if unknown:
+            what = f"{_title(node, found)} has no attribute {', '.join(unknown)}"
+        else:
+            what = f"{_title(node, found)} needs attribute {', '.join(missing)}"
+        return InvalidModel(what, available=", ".join(sorted(found.names)) or "no attributes")
+
+    def _check(self, node: onnx.NodeProto, found: Resolved, check: Any, attributes: Mapping[str, Any]) -> None:
+        assert isinstance(found.op, Op)
+        form = form_at(found.op, found.version)
+        if any(_is_reference(v) or isinstance(v, Graph) for v in attributes.values()):
+            return
+        bound = {new: attributes.get(old, form.defaults[new]) for old, new in form.attributes.items()}
+        problem = check(**{name: bound.get(name, d) for name, d in found.op.signature.attributes.items()})
+        if problem:
+            raise InvalidModel(f"{_title(node, found)}: {problem}")
+
+
+def _is_reference(value: Any) -> bool:
+    return hasattr(value, "refers_to")
+
+
+def _title(node: onnx.NodeProto, found: Resolved) -> str:
+    label = node.name or (f"-> {node.output[0]}" if len(node.output) else "")
+    return f'node "{label}" ({canonical_domain(node.domain)}::{node.op_type}@{found.version})'
+
+
+def _implied_version(domain: str, ir_version: int) -> int:
+    """The version that a file means by not importing a domain: the newest of the ONNX release with its IR version."""
+    if domain != "ai.onnx" or ir_version < 3:
+        return 1
+    versions = [row[2] for row in onnx.helper.VERSION_TABLE if row[1] <= ir_version]
+    return max(versions, default=1)

@@ -1,0 +1,167 @@
+"""Writing a model to a file: tensors go straight from where they lie to where they belong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import onnx
+from onnx import TensorProto
+
+from tenonnx.formats.external import ExternalDataWriter
+from tenonnx.formats.files import AtomicWriter, available_name
+from tenonnx.formats.onnx.tensors import TensorContents, array_to_proto, to_proto
+from tenonnx.formats.onnx.writer import Initializers
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.values import Constant
+
+#: A message of more bytes cannot be parsed: then the largest tensors go to a data file.
+LARGEST_MESSAGE = (1 << 31) - (1 << 24)
+
+#: Beyond this size a tensor is external wherever the message would grow too large.
+_SPILLED = 1024
+
+
+def write_file(
+    path: str | os.PathLike[str], model: onnx.ModelProto, initializers: Initializers, threshold: int | None
+) -> None:
+    """Write a model and, where needed, one data file beside it; both appear or nothing changes.
+
+    Tensors of at least ``threshold`` bytes become external. With None those stay external that were.
+    """
+    with AtomicWriter(path) as writer:
+        inline, external = _divide(model, initializers, threshold)
+        entries: dict[str, TensorProto] = {}
+        if external:
+            name = available_name(writer.folder, f"{writer.name}.data")
+            entries = _write_external(writer.open(name), name, external)
+        _write_message(writer.open(), model, entries, inline, initializers)
+
+
+def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initializers) -> None:
+    """Write a model to a binary stream, every tensor inline."""
+    _write_message(stream, model, {}, {name for name, _ in initializers}, initializers)
+
+
+def _divide(
+    model: onnx.ModelProto, initializers: Initializers, threshold: int | None
+) -> tuple[set[str], Initializers]:
+    """The names of the tensors to keep inline, and the tensors to write outside in the order of their old places."""
+    external = []
+    total = model.ByteSize()
+    for name, contents in initializers:
+        outside = isinstance(contents, TensorContents) and contents.region is not None
+        if contents.type.dtype is not DType.string and (outside if threshold is None else contents.nbytes >= threshold):
+            external.append((name, contents))
+        else:
+            total += contents.nbytes
+    if total > LARGEST_MESSAGE:
+        chosen = {name for name, _ in external}
+        spilled = [(n, c) for n, c in initializers if c.nbytes >= _SPILLED and c.type.dtype is not DType.string]
+        external += [(name, contents) for name, contents in spilled if name not in chosen]
+    external.sort(key=lambda entry: _old_place(entry[1]))
+    outside_names = {name for name, _ in external}
+    return {name for name, _ in initializers if name not in outside_names}, external
+
+
+def _old_place(contents: Constant) -> tuple[str, int]:
+    region = contents.region if isinstance(contents, TensorContents) else None
+    return ("", 0) if region is None else (region.path, region.offset)
+
+
+def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dict[str, TensorProto]:
+    entries: dict[str, TensorProto] = {}
+    with ExternalDataWriter(file) as writer:
+        for name, contents in tensors:
+            source: Any = contents.region if isinstance(contents, TensorContents) else None
+            if source is None:
+                source = _raw(contents, name)
+            offset, length = writer.append(source)
+            entry = TensorProto(name=name, data_type=int(contents.type.dtype), dims=contents.type.shape)
+            entry.data_location = TensorProto.EXTERNAL
+            for key, value in (("location", location), ("offset", offset), ("length", length)):
+                entry.external_data.add(key=key, value=str(value))
+            if isinstance(contents, TensorContents):
+                entry.doc_string = contents.proto.doc_string
+                entry.metadata_props.extend(contents.proto.metadata_props)
+            entries[name] = entry
+    return entries
+
+
+def _raw(contents: Constant, name: str) -> Any:
+    """The bytes of a tensor as a file has them, without a copy where its array has them already."""
+    import sys
+
+    array = contents.array()
+    if contents.type.dtype.bits >= 8 and sys.byteorder == "little" and array.flags.c_contiguous:
+        return array.reshape(-1).view("uint8")
+    return array_to_proto(array, contents.type.dtype, name).raw_data
+
+
+def _write_message(
+    file: BinaryIO, model: onnx.ModelProto, entries: Mapping[str, TensorProto], inline: set[str], initializers: Initializers
+) -> None:
+    """Serialise piece by piece: the concatenation of serialised fields is the serialised message."""
+    head, graph = onnx.ModelProto(), model.graph
+    for field, value in model.ListFields():
+        if field.name != "graph":
+            _copy(head, field.name, value)
+    body = graph.SerializeToString()
+    sizes = [_size(name, contents, entries, inline) for name, contents in initializers]
+    length = len(body) + sum(1 + len(_varint(size)) + size for size in sizes)
+    file.write(head.SerializeToString())
+    file.write(b"\x3a" + _varint(length))
+    file.write(body)
+    for (name, contents), size in zip(initializers, sizes, strict=True):
+        file.write(b"\x2a" + _varint(size))
+        for chunk in _chunks(name, contents, entries, inline):
+            file.write(chunk)
+
+
+def _copy(message: onnx.ModelProto, name: str, value: Any) -> None:
+    if isinstance(value, int | str):
+        setattr(message, name, value)
+    else:
+        getattr(message, name).extend(value)
+
+
+def _size(name: str, contents: Constant, entries: Mapping[str, TensorProto], inline: set[str]) -> int:
+    size = _message_of(name, contents, entries, inline).ByteSize()
+    if _is_streamed(name, contents, inline):
+        size += 1 + len(_varint(contents.nbytes)) + contents.nbytes
+    return int(size)
+
+
+def _is_streamed(name: str, contents: Constant, inline: set[str]) -> bool:
+    """Whether the raw contents follow the rest of the tensor's message, from where they lie."""
+    read_inline = isinstance(contents, TensorContents) and contents.region is None
+    return name in inline and not read_inline and contents.type.dtype is not DType.string
+
+
+def _message_of(name: str, contents: Constant, entries: Mapping[str, TensorProto], inline: set[str]) -> TensorProto:
+    """The tensor's message, without its contents where these are streamed."""
+    if name not in inline:
+        return entries[name]
+    if _is_streamed(name, contents, inline):
+        return TensorProto(name=name, data_type=int(contents.type.dtype), dims=contents.type.shape)
+    return to_proto(contents, name)
+
+
+def _chunks(
+    name: str, contents: Constant, entries: Mapping[str, TensorProto], inline: set[str]
+) -> Iterator[bytes | memoryview]:
+    yield _message_of(name, contents, entries, inline).SerializeToString()
+    if _is_streamed(name, contents, inline):
+        yield b"\x4a" + _varint(contents.nbytes)
+        region = contents.region if isinstance(contents, TensorContents) else None
+        yield region.view() if region is not None else memoryview(_raw(contents, name))
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

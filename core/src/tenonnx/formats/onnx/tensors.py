@@ -1,0 +1,167 @@
+"""Tensors of ONNX messages as static contents, decoded on first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from tenonnx.errors import InvalidModel
+from tenonnx.formats.external import ExternalFiles, Region
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Constant
+
+#: No tensor may claim more elements than this: it keeps products of dims far from overflow.
+MAXIMUM_ELEMENTS = 1 << 48
+
+
+class TensorContents:
+    """The contents of a ``TensorProto``: inline, or in a ``region`` of an external file that is mapped on first use."""
+
+    __slots__ = ("_array", "proto", "region", "type")
+
+    def __init__(self, proto: TensorProto, files: ExternalFiles | None = None) -> None:
+        self.proto = proto
+        self._array: np.ndarray[Any, Any] | None = None
+        self.type = tensor_type(proto)
+        self.region = self._region(files) if proto.data_location == TensorProto.EXTERNAL else None
+
+    @property
+    def nbytes(self) -> int:
+        return packed_bytes(self.type)
+
+    def _region(self, files: ExternalFiles | None) -> Region:
+        entries = {entry.key: entry.value for entry in self.proto.external_data}
+        where = files if files is not None else ExternalFiles(None)
+        name = self.proto.name
+        region = where.region(entries.get("location", ""), entries.get("offset"), entries.get("length"), tensor=name)
+        if self.type.dtype is DType.string:
+            raise InvalidModel(f'tensor "{name}": strings cannot be external')
+        if region.length != self.nbytes:
+            raise InvalidModel(
+                f'external tensor "{name}" must have {self.nbytes} bytes for {self.type}', given=f"{region.length} bytes"
+            )
+        return region
+
+    def array(self) -> np.ndarray[Any, Any]:
+        if self._array is None:
+            try:
+                array = self._external(self.region) if self.region is not None else onnx.numpy_helper.to_array(self.proto)
+            except (ValueError, TypeError) as error:
+                raise InvalidModel(
+                    f'tensor "{self.proto.name}" must hold the contents of {self.type}', given=str(error)
+                ) from error
+            if self.type.dtype is DType.string:
+                array = array.astype(object)
+            array = array.view()
+            array.flags.writeable = False
+            self._array = array
+        return self._array
+
+    def _external(self, region: Region) -> np.ndarray[Any, Any]:
+        raw = np.frombuffer(region.view(), dtype=np.uint8)
+        if self.type.dtype.bits < 8:
+            inline = TensorProto(dims=self.proto.dims, data_type=self.proto.data_type, raw_data=raw.tobytes())
+            return onnx.numpy_helper.to_array(inline)
+        return raw.view(self.type.dtype.numpy.newbyteorder("<")).reshape(tuple(self.proto.dims))
+
+
+class SparseContents:
+    """The contents of a ``SparseTensorProto``, dense on first use."""
+
+    __slots__ = ("_array", "proto", "type")
+
+    def __init__(self, proto: onnx.SparseTensorProto) -> None:
+        self.proto = proto
+        dims = tuple(int(d) for d in proto.dims)
+        self.type = TensorType(_element_type(proto.values), dims)
+        self._array: np.ndarray[Any, Any] | None = None
+        _check_dims(proto.values.name, dims)
+
+    @property
+    def nbytes(self) -> int:
+        return packed_bytes(self.type)
+
+    def array(self) -> np.ndarray[Any, Any]:
+        if self._array is None:
+            values = onnx.numpy_helper.to_array(self.proto.values)
+            indices = onnx.numpy_helper.to_array(self.proto.indices)
+            dense = np.zeros(tuple(self.proto.dims), values.dtype)
+            try:
+                if indices.ndim == 1:
+                    dense.reshape(-1)[indices] = values
+                else:
+                    dense[tuple(indices.T)] = values
+            except (IndexError, ValueError) as error:
+                raise InvalidModel(
+                    f'sparse tensor "{self.proto.values.name}" has indices outside its dims', given=str(error)
+                ) from error
+            dense.flags.writeable = False
+            self._array = dense
+        return self._array
+
+
+def tensor_type(proto: TensorProto) -> TensorType:
+    """The type that a tensor message declares. Raises ``InvalidModel`` for dims or dtypes that cannot be."""
+    dims = tuple(proto.dims)
+    if dims:
+        _check_dims(proto.name, dims)
+    return TensorType(_element_type(proto), dims)
+
+
+def _element_type(proto: TensorProto) -> DType:
+    try:
+        dtype = DType(proto.data_type)
+    except ValueError:
+        dtype = DType.undefined
+    if dtype is DType.undefined:
+        raise InvalidModel(
+            f'tensor "{proto.name}" must have a known element type',
+            given=f"code {proto.data_type}",
+            available=", ".join(f"{d.value} {d}" for d in DType if d),
+        )
+    return dtype
+
+
+def _check_dims(name: str, dims: tuple[int, ...]) -> None:
+    elements = 1
+    for dim in dims:
+        elements *= max(dim, 1)
+        if dim < 0 or elements > MAXIMUM_ELEMENTS:
+            raise InvalidModel(f'tensor "{name}" must have dims that a memory can hold', given=str(list(dims)))
+
+
+def packed_bytes(kind: TensorType) -> int:
+    """Size of a tensor's contents in ONNX's packed form: two 4-bit or four 2-bit elements share a byte."""
+    elements = 1
+    for dim in kind.shape or ():
+        elements *= dim if isinstance(dim, int) else 0
+    return (elements * kind.dtype.bits + 7) // 8
+
+
+def to_proto(contents: Constant, name: str) -> TensorProto:
+    """Static contents as a message: the one they were read from where there is one."""
+    if isinstance(contents, TensorContents):
+        if contents.proto.name == name:
+            return contents.proto
+        proto = TensorProto()
+        proto.CopyFrom(contents.proto)
+        proto.name = name
+        return proto
+    return array_to_proto(contents.array(), contents.type.dtype, name)
+
+
+def array_to_proto(array: np.ndarray[Any, Any], dtype: DType, name: str) -> TensorProto:
+    """An array as a message, in raw form but for strings."""
+    if dtype is DType.string:
+        proto = TensorProto(name=name, data_type=int(dtype), dims=array.shape)
+        proto.string_data.extend(s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1))
+        return proto
+    proto = onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+    proto.data_type = int(dtype)
+    del proto.dims[:]
+    proto.dims.extend(array.shape)
+    return proto

@@ -1,0 +1,257 @@
+"""Writing: a graph as an ONNX message. What nothing touched is written back verbatim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import onnx
+
+from tenonnx.errors import InvalidModel
+from tenonnx.formats.onnx.attributes import write_attribute
+from tenonnx.formats.onnx.functions import Function
+from tenonnx.formats.onnx.tensors import SparseContents, to_proto
+from tenonnx.formats.onnx.types import read_type, write_type
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Constant, Node, Value
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import form_at
+
+#: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
+Initializers = list[tuple[str, Constant]]
+
+
+def to_model(graph: Graph, *, tidy: bool = False) -> onnx.ModelProto:
+    """The whole model as one message. ``tidy`` declares every domain and writes every known type."""
+    model, initializers = model_and_initializers(graph, tidy=tidy)
+    for name, contents in initializers:
+        model.graph.initializer.append(to_proto(contents, name))
+    return model
+
+
+def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.ModelProto, Initializers]:
+    """The model without the initializers of its main graph, and these."""
+    model = onnx.ModelProto()
+    if isinstance(graph.origin, onnx.ModelProto):
+        _copy_fields(graph.origin, model, without=("graph", "opset_import", "functions", "metadata_props"))
+    else:
+        model.producer_name = "tenonnx"
+    model.ir_version = graph.ir_version or lowest_ir_version(graph)
+    _write_opsets(graph, model, tidy)
+    for key, value in graph.metadata.items():
+        model.metadata_props.add(key=key, value=value)
+    for function in graph.functions.values():
+        assert isinstance(function, Function)
+        model.functions.append(function.proto)
+    origin = graph.origin.graph if isinstance(graph.origin, onnx.ModelProto) else None
+    initializers = GraphWriter(graph, model.graph, origin, model.ir_version, tidy).write()
+    return model, initializers
+
+
+def _copy_fields(source: Any, target: Any, without: Sequence[str]) -> None:
+    for field, value in source.ListFields():
+        if field.name in without:
+            continue
+        if isinstance(value, int | str | bytes | float):
+            setattr(target, field.name, value)
+        elif hasattr(value, "CopyFrom"):
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            getattr(target, field.name).extend(value)
+
+
+def _write_opsets(graph: Graph, model: onnx.ModelProto, tidy: bool) -> None:
+    written = {o.domain or "ai.onnx": o.version for o in graph.origin.opset_import} if graph.origin is not None else {}
+    if graph.origin is not None and not tidy and all(graph.opsets.get(d) == v for d, v in written.items()):
+        if set(graph.opsets) - set(written) <= _assumed(graph):
+            model.opset_import.extend(graph.origin.opset_import)
+            return
+    spelled = {o.domain or "ai.onnx": o.domain for o in graph.origin.opset_import} if graph.origin is not None else {}
+    for domain, version in graph.opsets.items():
+        model.opset_import.add(domain=spelled.get(domain, "" if domain == "ai.onnx" else domain), version=version)
+
+
+def _assumed(graph: Graph) -> set[str]:
+    """Domains that the file used without importing them."""
+    imported = {o.domain or "ai.onnx" for o in graph.origin.opset_import}
+    return {domain for domain in graph.opsets if domain not in imported}
+
+
+class GraphWriter:
+    """Writes one graph into ``proto``; ``origin`` is the message that it was read from, or None."""
+
+    def __init__(
+        self, graph: Graph, proto: onnx.GraphProto, origin: onnx.GraphProto | None, ir_version: int, tidy: bool
+    ) -> None:
+        self.graph = graph
+        self.proto = proto
+        self.origin = origin
+        self.ir_version = ir_version
+        self.tidy = tidy
+
+    def write(self) -> Initializers:
+        """Fill the message, except for its initializers, which are returned."""
+        graph, proto, origin = self.graph, self.proto, self.origin
+        if origin is not None:
+            _copy_fields(
+                origin, proto, without=("node", "input", "output", "initializer", "sparse_initializer", "value_info")
+            )
+        proto.name, doc = graph.name, graph.doc
+        if doc or origin is not None and origin.HasField("doc_string"):
+            proto.doc_string = doc
+        for node in graph.nodes:
+            self._write_node(node, proto.node.add())
+        self._write_interface()
+        self._write_value_info()
+        return self._initializers()
+
+    # ----- nodes --------------------------------------------------------------------------------------------------
+
+    def _write_node(self, node: Node, proto: onnx.NodeProto) -> None:
+        origin = node.origin
+        inputs = ["" if v is None else v.name for v in node.inputs]
+        outputs = ["" if v is None else v.name for v in node.outputs]
+        if origin is not None:
+            proto.CopyFrom(origin)
+            if node.name != origin.name:
+                proto.name = node.name
+            if inputs != list(origin.input):
+                del proto.input[:]
+                proto.input.extend(inputs)
+            if outputs != list(origin.output):
+                del proto.output[:]
+                proto.output.extend(outputs)
+            if node.subgraphs:
+                for attribute in proto.attribute:
+                    self._rewrite_subgraphs(attribute, node.attributes[attribute.name])
+            return
+        while outputs and not outputs[-1]:
+            outputs.pop()
+        proto.op_type, proto.name = node.op_type, node.name
+        proto.domain = "" if node.domain == "ai.onnx" else node.domain
+        proto.input.extend(inputs)
+        proto.output.extend(outputs)
+        for name, value in node.attributes.items():
+            write_attribute(name, value, proto.attribute.add(), self._write_subgraph, is_float=_is_float(node, name))
+        if isinstance(node.op, Function):
+            proto.overload = node.op.proto.overload
+
+    def _rewrite_subgraphs(self, attribute: onnx.AttributeProto, value: Any) -> None:
+        if isinstance(value, Graph):
+            attribute.g.Clear()
+            self._write_subgraph(value, attribute.g)
+        elif isinstance(value, list) and value and isinstance(value[0], Graph):
+            del attribute.graphs[:]
+            for graph in value:
+                self._write_subgraph(graph, attribute.graphs.add())
+
+    def _write_subgraph(self, graph: Graph, proto: onnx.GraphProto) -> None:
+        initializers = GraphWriter(graph, proto, graph.origin, self.ir_version, self.tidy).write()
+        for name, contents in initializers:
+            proto.initializer.append(to_proto(contents, name))
+
+    # ----- inputs, outputs and types ------------------------------------------------------------------------------
+
+    def _write_interface(self) -> None:
+        declared = {} if self.origin is None else {i.name: i for i in (*self.origin.input, *self.origin.output)}
+        for values, infos in ((self.graph.formals, self.proto.input), (self.graph.outputs, self.proto.output)):
+            for value in values:
+                self._write_info(value, declared.get(value.name), infos.add())
+        if self.ir_version < 4 and self.graph.parent is None:
+            listed = {v.name for v in self.graph.formals}
+            for value in (*self.graph.variables, *self._loose_constants()):
+                if value.name not in listed:
+                    self._write_info(value, None, self.proto.input.add())
+
+    def _write_info(
+        self, value: Value, declared: onnx.ValueInfoProto | None, info: onnx.ValueInfoProto
+    ) -> None:
+        if declared is not None and not self._is_stale(value, declared):
+            info.CopyFrom(declared)
+            return
+        if declared is not None:
+            _copy_fields(declared, info, without=("type",))
+        info.name = value.name
+        write_type(value.type, info.type)
+
+    def _is_stale(self, value: Value, declared: onnx.ValueInfoProto) -> bool:
+        """Whether the file's declaration of a graph input or output no longer holds after an edit or with ``tidy``."""
+        if not self.tidy and self.origin is not None:
+            found = read_type(declared.type)
+            return value.producer is None and found is not None and value.type is not None and value.type != found
+        return self.tidy and value.type is not None and read_type(declared.type) != value.type
+
+    def _write_value_info(self) -> None:
+        shown = {v.name for v in (*self.graph.formals, *self.graph.outputs)}
+        made = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
+        if self.origin is not None:
+            kept = {v.name for v in (*self.graph.formals, *self.graph.variables, *self.graph.outputs)} | made.keys()
+            untouched = not self.tidy
+            for info in self.origin.value_info:
+                if info.name in kept and untouched:
+                    self.proto.value_info.add().CopyFrom(info)
+                    made.pop(info.name, None)
+        if self.tidy:
+            for name, value in made.items():
+                if name not in shown and value.type is not None:
+                    write_type(value.type, self.proto.value_info.add(name=name).type)
+
+    # ----- initializers -------------------------------------------------------------------------------------------
+
+    def _initializers(self) -> Initializers:
+        found: Initializers = []
+        for value in (*self.graph.variables, *self._loose_constants()):
+            if isinstance(value.data, SparseContents):
+                self.proto.sparse_initializer.append(value.data.proto)
+            elif value.data is not None:
+                found.append((value.name, value.data))
+        return found
+
+    def _loose_constants(self) -> Iterable[Value]:
+        listed = {*self.graph.formals, *self.graph.variables, *self.graph.captures}
+        used = (v for node in self.graph.nodes for v in node.uses)
+        for value in dict.fromkeys((*used, *self.graph.outputs)):
+            if value.is_constant and value not in listed:
+                yield value
+
+
+def _is_float(node: Node, name: str) -> bool:
+    """Whether whole numbers in this attribute are floats, by the default that the op declares."""
+    if not isinstance(node.op, Op):
+        return False
+    form = form_at(node.op, node.version)
+    default = form.defaults.get(form.attributes.get(name, name))
+    if isinstance(default, float):
+        return True
+    return isinstance(default, list | tuple) and bool(default) and isinstance(default[0], float)
+
+
+def lowest_ir_version(graph: Graph) -> int:
+    """The lowest IR version that can hold the graph: by its opsets, dtypes and functions."""
+    imports = [
+        onnx.helper.make_opsetid("" if d == "ai.onnx" else d, v)
+        for d, v in graph.opsets.items()
+        if d in ("ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+    ]
+    try:
+        version = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True) if imports else 4
+    except ValueError as error:
+        raise InvalidModel("the opsets of the graph must be known to the onnx package", given=str(graph.opsets)) from error
+    codes = {int(v.type.dtype) for g in _graphs(graph) for v in g.values() if hasattr(v.type, "dtype")}
+    needs = [4, int(version)]
+    needs += [_DTYPE_IR[code] for code in codes if code in _DTYPE_IR]
+    if graph.functions:
+        needs.append(8)
+    if any(n.origin is not None and (n.origin.overload or len(n.origin.metadata_props)) for n in graph.walk()):
+        needs.append(10)
+    return max(needs)
+
+
+#: IR versions that introduced element types, by code (onnx.in.proto3, enum Version).
+_DTYPE_IR = {17: 9, 18: 9, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
+
+
+def _graphs(graph: Graph) -> Iterable[Graph]:
+    yield graph
+    for node in graph.walk():
+        yield from node.subgraphs

@@ -1,0 +1,235 @@
+"""The graph: inputs, variables, nodes and outputs in single-assignment form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.dims import Dim, parse
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tenonnx.backends.base import Program
+
+
+class Graph:
+    """A graph of operators at the meaning that their opset versions gave them.
+
+    ``formals`` are all graph inputs in file order; those that are variables too have a default and may be fed.
+    ``captures`` are, in a subgraph, the stand-ins of outer values, one for each capture of the node that owns it.
+    ``opsets`` maps each domain to its version. ``functions`` holds the operators that this graph alone defines.
+    ``pending`` maps, while a subgraph is built, outer values to their stand-ins.
+    ``value_types`` are the types that a file declared for inner values; they count only where inference knows nothing.
+    """
+
+    def __init__(
+        self,
+        name: str = "graph",
+        *,
+        opsets: Mapping[str, int] | None = None,
+        ir_version: int | None = None,
+        parent: Graph | None = None,
+    ) -> None:
+        self.name = name
+        self.opsets: dict[str, int] = dict(opsets or {})
+        self.ir_version = ir_version
+        self.formals: list[Value] = []
+        self.captures: list[Value] = []
+        self.variables: list[Value] = []
+        self.nodes: list[Node] = []
+        self.outputs: list[Value] = []
+        self.metadata: dict[str, str] = {}
+        self.functions: dict[tuple[str, str, str], Operator] = {}
+        self.value_types: Mapping[str, Type] = {}
+        self.doc = ""
+        self.parent = parent
+        self.origin: Any = None
+        self.registry: Any = parent.registry if parent is not None else None
+        self.pending: dict[Value, Value] | None = None
+        self._names: dict[str, int] | None = None
+
+    # ----- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The graph inputs that must be fed, in file order."""
+        return [value for value in self.formals if value.data is None]
+
+    def values(self) -> Iterator[Value]:
+        """Every value of this graph once: formals, captures, variables, node outputs and loose constants."""
+        seen: set[Value] = set()
+        for group in (self.formals, self.captures, self.variables):
+            for value in group:
+                if value not in seen:
+                    seen.add(value)
+                    yield value
+        for node in self.nodes:
+            for value in (*node.uses, *(v for v in node.outputs if v is not None)):
+                if value not in seen:
+                    seen.add(value)
+                    yield value
+        for value in self.outputs:
+            if value not in seen:
+                seen.add(value)
+                yield value
+
+    def __getitem__(self, name: str) -> Value:
+        """The value of that name. Raises ``KeyError`` naming what is near."""
+        for value in self.values():
+            if value.name == name:
+                return value
+        import difflib
+
+        near = difflib.get_close_matches(name, [v.name for v in self.values()], 3)
+        raise KeyError(f'no value "{name}" in graph "{self.name}"; nearest: {", ".join(near) or "none"}')
+
+    def walk(self) -> Iterator[Node]:
+        """Every node, those of nested subgraphs after the node that holds them."""
+        for node in self.nodes:
+            yield node
+            for subgraph in node.subgraphs:
+                yield from subgraph.walk()
+
+    @property
+    def root(self) -> Graph:
+        graph = self
+        while graph.parent is not None:
+            graph = graph.parent
+        return graph
+
+    def names(self) -> dict[str, int]:
+        """Every name taken in this graph and the graphs nested in it, shared by all of them, with a running count."""
+        root = self.root
+        if root._names is None:
+            root._names = {}
+            root._collect_names(root._names)
+        return root._names
+
+    def _collect_names(self, names: dict[str, int]) -> None:
+        names.update((v.name, 0) for v in self.values())
+        for node in self.nodes:
+            names[node.name] = 0
+            for subgraph in node.subgraphs:
+                subgraph._collect_names(names)
+
+    def unique_name(self, wanted: str) -> str:
+        """``wanted``, or ``wanted_1``, ``wanted_2`` ... : the first that nothing in the whole graph bears; it is taken."""
+        names = self.names()
+        name, count = wanted, names.get(wanted, 0)
+        while name in names:
+            count += 1
+            name = f"{wanted}_{count}"
+        names[wanted] = count
+        names.setdefault(name, 0)
+        return name
+
+    # ----- building -----------------------------------------------------------------------------------------------
+
+    def input(self, name: str, dtype: DType | str | Type, shape: tuple[int | str | None, ...] | None = None) -> Value:
+        """Add a graph input. A dim is an int, a symbol or expression such as ``"batch"`` or ``"2*n + 1"``, or None."""
+        if isinstance(dtype, DType | str):
+            dims = None if shape is None else tuple(parse(d) if isinstance(d, str) else d for d in shape)
+            kind: Type = TensorType(DType.of(dtype), dims)
+        else:
+            kind = dtype
+        value = Value(self._claim(name), kind, graph=self)
+        self.formals.append(value)
+        return value
+
+    def variable(self, name: str, data: np.ndarray[Any, Any] | Constant) -> Value:
+        """Add an initializer."""
+        import numpy as np
+
+        constant = ArrayConstant(data) if isinstance(data, np.ndarray) else data
+        value = Value(self._claim(name), constant.type, data=constant, graph=self)
+        self.variables.append(value)
+        return value
+
+    def output(self, name: str, value: Value) -> Value:
+        """Make ``value`` a graph output called ``name``."""
+        if value.graph is not self:
+            raise InvalidCall(f'output "{name}" must be a value of graph "{self.name}"', given=repr(value))
+        if value.producer is None or any(value is other for other in self.outputs):
+            from tenonnx.graph.values import operator
+
+            value = operator("identity", value)
+        if value.name != name:
+            self.rename(value, name)
+        self.outputs.append(value)
+        return value
+
+    def append(self, node: Node) -> None:
+        """Add a node whose outputs are values made for it."""
+        for value in node.outputs:
+            if value is not None:
+                value.producer, value.graph = node, self
+        self.nodes.append(node)
+
+    def _claim(self, name: str) -> str:
+        if name in self.names():
+            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given="a value of that name exists")
+        self.names()[name] = 0
+        return name
+
+    # ----- editing ------------------------------------------------------------------------------------------------
+
+    def uses(self) -> dict[Value, list[Node]]:
+        """The nodes of this graph that read each value, in order."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.uses):
+                found.setdefault(value, []).append(node)
+        return found
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give ``value`` another name, which must be new."""
+        if name != value.name:
+            self._claim(name)
+            value.name = name
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Let every node and graph output that reads ``old`` read ``new``. An output keeps its name."""
+        for node in self.nodes:
+            if any(v is old for v in node.uses):
+                node.inputs = tuple(new if v is old else v for v in node.inputs)
+                node.captures = tuple(new if v is old else v for v in node.captures)
+        for position, value in enumerate(self.outputs):
+            if value is old:
+                self.outputs[position] = new
+                if new.producer is not None and not any(new is v for v in self.formals):
+                    old.name, new.name = self.unique_name(f"{old.name}/replaced"), old.name
+
+    def insert(self, node: Node, *, before: Node | None = None) -> None:
+        """Add ``node`` ahead of ``before``, or at the end."""
+        self.append(node)
+        if before is not None:
+            self.nodes.pop()
+            self.nodes.insert(self.nodes.index(before), node)
+
+    def remove(self, node: Node) -> None:
+        """Take out a node whose outputs nothing reads."""
+        outputs = {v for v in node.outputs if v is not None}
+        readers = [n for n in self.nodes if n is not node and outputs.intersection(n.uses)]
+        if readers or outputs.intersection(self.outputs):
+            reader = readers[0].title if readers else "the graph outputs"
+            raise InvalidCall(f"{node.title} cannot be removed", given=f"{reader} read its output", do="replace it first")
+        self.nodes.remove(node)
+
+    def __repr__(self) -> str:
+        opsets = ", ".join(f"{d} {v}" for d, v in self.opsets.items())
+        return f'Graph("{self.name}": {len(self.nodes)} nodes, {len(self.variables)} variables, {opsets or "no opsets"})'
+
+    if TYPE_CHECKING:  # forwards to the floors above, assigned in tenonnx.api
+
+        def summary(self) -> str: ...
+        def infer(self, input_shapes: Mapping[str, tuple[Dim, ...]] | None = None) -> Graph: ...
+        def extract(self, inputs: list[str], outputs: list[str]) -> Graph: ...
+        def copy(self) -> Graph: ...
+        def compile(self, backend: str = "auto", **options: Any) -> Program: ...
+        def run(self, feeds: Mapping[str, Any], backend: str = "auto") -> dict[str, Any]: ...
+        def save(self, path: Any) -> None: ...

@@ -1,0 +1,124 @@
+"""Types of values: tensor, sparse tensor, sequence, optional and map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tenonnx.graph.dims import Dim, join, substitute, unify
+from tenonnx.graph.dtypes import DType
+
+Shape: TypeAlias = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor of ``dtype``; ``shape`` is None when even the rank is unknown."""
+
+    dtype: DType
+    shape: Shape | None = None
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(dtype, self.shape)
+
+    def with_shape(self, shape: Shape | None) -> TensorType:
+        return TensorType(self.dtype, shape)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.dtype}[...]"
+        return f"{self.dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SparseTensorType:
+    dtype: DType
+    shape: Shape | None = None
+
+    def __str__(self) -> str:
+        return f"sparse {TensorType(self.dtype, self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    element: Type | None
+
+    def __str__(self) -> str:
+        return f"sequence({self.element or '?'})"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    element: Type | None
+
+    def __str__(self) -> str:
+        return f"optional({self.element or '?'})"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    key: DType
+    value: Type | None
+
+    def __str__(self) -> str:
+        return f"map({self.key}, {self.value or '?'})"
+
+
+Type: TypeAlias = TensorType | SparseTensorType | SequenceType | OptionalType | MapType
+
+
+def unify_types(a: Type | None, b: Type | None) -> Type | None:
+    """The type that two facts about one value give together.
+
+    Raises ``ValueError`` where they contradict.
+    """
+    if a is None or a == b:
+        return b
+    if b is None:
+        return a
+    if isinstance(a, TensorType | SparseTensorType) and type(a) is type(b):
+        if a.dtype != b.dtype:
+            raise ValueError(f"{a} and {b} differ in dtype")
+        return type(a)(a.dtype, _unify_shapes(a.shape, b.shape))
+    if isinstance(a, SequenceType | OptionalType) and type(a) is type(b):
+        return type(a)(unify_types(a.element, b.element))
+    if isinstance(a, MapType) and isinstance(b, MapType) and a.key == b.key:
+        return MapType(a.key, unify_types(a.value, b.value))
+    raise ValueError(f"{a} and {b} are different types")
+
+
+def _unify_shapes(a: Shape | None, b: Shape | None) -> Shape | None:
+    if a is None or b is None:
+        return b if a is None else a
+    if len(a) != len(b):
+        raise ValueError(f"ranks {len(a)} and {len(b)} differ")
+    return tuple(unify(m, n) for m, n in zip(a, b, strict=True))
+
+
+def join_types(a: Type | None, b: Type | None) -> Type | None:
+    """The most exact type that holds whichever of two branches was taken; None where nothing holds."""
+    if a is None or b is None or a == b:
+        return a if a == b else None
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype == b.dtype:
+        if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+            return TensorType(a.dtype)
+        return TensorType(a.dtype, tuple(join(m, n) for m, n in zip(a.shape, b.shape, strict=True)))
+    if isinstance(a, SequenceType | OptionalType) and type(a) is type(b):
+        return type(a)(join_types(a.element, b.element))
+    return None
+
+
+def substitute_type(kind: Type | None, values: dict[str, Dim]) -> Type | None:
+    """``kind`` with symbols of its dims replaced by ``values``."""
+    if isinstance(kind, TensorType | SparseTensorType):
+        shape = None if kind.shape is None else tuple(substitute(d, values) for d in kind.shape)
+        return type(kind)(kind.dtype, shape)
+    if isinstance(kind, SequenceType | OptionalType):
+        return type(kind)(substitute_type(kind.element, values))
+    if isinstance(kind, MapType):
+        return MapType(kind.key, substitute_type(kind.value, values))
+    return kind

@@ -1,0 +1,302 @@
+"""Values and nodes: the edges and vertices of a graph in single-assignment form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tenonnx.errors import TypeMismatch, UnknownType
+from tenonnx.graph.types import Shape, TensorType, Type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tenonnx.graph.dtypes import DType
+    from tenonnx.graph.graph import Graph
+
+
+class Constant(Protocol):
+    """Static contents of a tensor: they may lie in memory, in a message or in a mapped file."""
+
+    @property
+    def type(self) -> TensorType: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Size of ``array()`` in bytes, known without reading the contents."""
+        ...
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """The contents, read-only."""
+        ...
+
+
+class ArrayConstant:
+    """Static contents held as a read-only numpy array."""
+
+    __slots__ = ("_array", "type")
+
+    def __init__(self, array: np.ndarray[Any, Any], dtype: DType | None = None) -> None:
+        from tenonnx.graph.dtypes import DType
+
+        view = array.view()
+        view.flags.writeable = False
+        self._array = view
+        self.type = TensorType(DType.of(array.dtype) if dtype is None else dtype, array.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self._array.nbytes
+
+    def array(self) -> np.ndarray[Any, Any]:
+        return self._array
+
+
+class Operator(Protocol):
+    """What a graph needs to know of an operator: its name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
+
+
+#: Python operators on values; the family that owns the arithmetic ops fills it.
+operator_table: dict[str, Callable[..., Any]] = {}
+
+
+def operator(name: str, *arguments: Any) -> Any:
+    """Apply the operator registered under ``name`` in the operator table."""
+    if name not in operator_table:
+        raise TypeMismatch(
+            f"the operator {name!r} needs a package that defines arithmetic on tensors",
+            available=", ".join(sorted(operator_table)) or "no operators",
+            do="pip install tenonnx-standard, and import it or load a model that uses it",
+        )
+    return operator_table[name](*arguments)
+
+
+class Value:
+    """One value of a graph. Two values are equal only if they are the same object.
+
+    ``type`` is None while unknown. ``data`` holds the contents where they are static. ``elements`` holds the contents
+    of a small integer tensor as a numpy object array of ints, symbolic expressions and None, where these are known.
+    """
+
+    __slots__ = ("data", "elements", "graph", "name", "origin", "producer", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: Type | None = None,
+        *,
+        data: Constant | None = None,
+        producer: Node | None = None,
+        graph: Graph | None = None,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.data = data
+        self.producer = producer
+        self.graph = graph
+        self.elements: np.ndarray[Any, Any] | None = None
+        self.origin: Any = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether this is an initializer: static contents that no node computes."""
+        return self.data is not None and self.producer is None
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type, which must be a known tensor type."""
+        if not isinstance(self.type, TensorType):
+            known = "unknown" if self.type is None else str(self.type)
+            raise UnknownType(f'value "{self.name}" must be a tensor of known dtype', given=f"its type is {known}")
+        return self.type
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """Dims, each an int, a symbolic expression or None. Raises ``TypeMismatch`` when the rank is unknown."""
+        shape = self.tensor.shape
+        if shape is None:
+            raise UnknownType(
+                f'the rank of value "{self.name}" must be known here',
+                given=str(self.type),
+                do="give the shapes of the graph inputs (--input-shapes name:1,3,224,224)",
+            )
+        return shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def rank(self) -> int | None:
+        return self.type.rank if isinstance(self.type, TensorType) else None
+
+    def __repr__(self) -> str:
+        return f"Value({self.name}: {self.type or '?'})"
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f'the contents of value "{self.name}" are not known while a graph is built; '
+            "branch on attributes, dtypes, ranks, or on static(value)"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError(f'value "{self.name}" cannot be iterated; use dims(value) for its dims, or split it')
+
+    def __add__(self, other: Any) -> Value:
+        return operator("add", self, other)  # type: ignore[no-any-return]
+
+    def __radd__(self, other: Any) -> Value:
+        return operator("add", other, self)  # type: ignore[no-any-return]
+
+    def __sub__(self, other: Any) -> Value:
+        return operator("subtract", self, other)  # type: ignore[no-any-return]
+
+    def __rsub__(self, other: Any) -> Value:
+        return operator("subtract", other, self)  # type: ignore[no-any-return]
+
+    def __mul__(self, other: Any) -> Value:
+        return operator("multiply", self, other)  # type: ignore[no-any-return]
+
+    def __rmul__(self, other: Any) -> Value:
+        return operator("multiply", other, self)  # type: ignore[no-any-return]
+
+    def __truediv__(self, other: Any) -> Value:
+        return operator("divide", self, other)  # type: ignore[no-any-return]
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return operator("divide", other, self)  # type: ignore[no-any-return]
+
+    def __floordiv__(self, other: Any) -> Value:
+        return operator("floor_divide", self, other)  # type: ignore[no-any-return]
+
+    def __rfloordiv__(self, other: Any) -> Value:
+        return operator("floor_divide", other, self)  # type: ignore[no-any-return]
+
+    def __mod__(self, other: Any) -> Value:
+        return operator("modulo", self, other)  # type: ignore[no-any-return]
+
+    def __rmod__(self, other: Any) -> Value:
+        return operator("modulo", other, self)  # type: ignore[no-any-return]
+
+    def __pow__(self, other: Any) -> Value:
+        return operator("power", self, other)  # type: ignore[no-any-return]
+
+    def __matmul__(self, other: Any) -> Value:
+        return operator("matmul", self, other)  # type: ignore[no-any-return]
+
+    def __neg__(self) -> Value:
+        return operator("negative", self)  # type: ignore[no-any-return]
+
+    def __and__(self, other: Any) -> Value:
+        return operator("and", self, other)  # type: ignore[no-any-return]
+
+    def __or__(self, other: Any) -> Value:
+        return operator("or", self, other)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Value:
+        return operator("not", self)  # type: ignore[no-any-return]
+
+    def __lt__(self, other: Any) -> Value:
+        return operator("less", self, other)  # type: ignore[no-any-return]
+
+    def __le__(self, other: Any) -> Value:
+        return operator("less_or_equal", self, other)  # type: ignore[no-any-return]
+
+    def __gt__(self, other: Any) -> Value:
+        return operator("greater", self, other)  # type: ignore[no-any-return]
+
+    def __ge__(self, other: Any) -> Value:
+        return operator("greater_or_equal", self, other)  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: Any) -> Value:
+        return operator("getitem", self, key)  # type: ignore[no-any-return]
+
+
+class Node:
+    """One use of an operator.
+
+    ``version`` is the opset version in whose spelling ``inputs`` and ``attributes`` are written. ``attributes`` holds
+    those that were written, and is not to be changed in place: replace it, so that the writer sees the change.
+    ``captures`` are the outer values that the node's subgraphs use; an absent optional input or output is None.
+    ``origin`` is the reader's record of the node, from which an untouched node is written back verbatim.
+    """
+
+    __slots__ = ("_attributes", "captures", "inputs", "name", "op", "origin", "outputs", "version")
+
+    def __init__(
+        self,
+        op: Operator,
+        version: int,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        outputs: Sequence[Value | None] = (),
+        *,
+        name: str = "",
+        captures: Sequence[Value] = (),
+        origin: Any = None,
+    ) -> None:
+        self.op = op
+        self.version = version
+        self.inputs = tuple(inputs)
+        self._attributes = attributes
+        self.outputs = tuple(outputs)
+        self.name = name
+        self.captures = tuple(captures)
+        self.origin = origin
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        return self._attributes
+
+    @attributes.setter
+    def attributes(self, attributes: Mapping[str, Any]) -> None:
+        self._attributes = attributes
+        self.origin = None
+
+    @property
+    def domain(self) -> str:
+        return self.op.domain
+
+    @property
+    def op_type(self) -> str:
+        return self.op.name
+
+    @property
+    def uses(self) -> tuple[Value, ...]:
+        """Every value that the node reads: present inputs, then captures."""
+        return tuple(v for v in self.inputs if v is not None) + self.captures
+
+    @property
+    def subgraphs(self) -> list[Graph]:
+        from tenonnx.graph.graph import Graph
+
+        found = []
+        for value in self._attributes.values():
+            found += [g for g in (value if isinstance(value, list) else [value]) if isinstance(g, Graph)]
+        return found
+
+    @property
+    def title(self) -> str:
+        """How messages name the node."""
+        label = self.name or next((f"-> {v.name}" for v in self.outputs if v is not None), "")
+        return f'node "{label}" ({self.domain}::{self.op_type}@{self.version})'
+
+    def __repr__(self) -> str:
+        names = ", ".join("" if v is None else v.name for v in self.inputs)
+        outputs = ", ".join("" if v is None else v.name for v in self.outputs)
+        return f"Node({outputs} = {self.domain}::{self.op_type}@{self.version}({names}))"

@@ -1,0 +1,1 @@
+"""Floor 1: the operator protocol, tracing, evaluation and type inference."""

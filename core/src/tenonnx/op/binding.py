@@ -1,0 +1,126 @@
+"""From a node as it is written to a call in today's spelling, and to the functions that take such a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import InvalidModel, TenonnxError, UnsupportedOp
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.call import constant_value
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import Form, bind_attributes, form_at
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def known_op(node: Node) -> Op:
+    """The meaning of a node. Raises ``UnsupportedOp`` where no installed package gives one."""
+    if not isinstance(node.op, Op):
+        raise UnsupportedOp(f"{node.title}: no installed package provides this op")
+    return node.op
+
+
+def bind(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
+    """The node's inputs and complete attributes by today's spelling.
+
+    Attributes that are inputs today become loose constants. Raises ``InvalidModel`` for what the op does not take.
+    """
+    op = known_op(node)
+    signature = op.signature
+    try:
+        if not op.respellings:
+            unknown = [name for name in node.attributes if name not in signature.attributes]
+            if unknown:
+                raise _unknown_attribute(node, unknown, list(signature.attributes))
+            inputs = list(node.inputs)
+            signature.check_inputs(node.title, inputs)
+            return pad(op, inputs), signature.complete(node.title, node.attributes)
+        return _bind_form(node, op, form_at(op, node.version))
+    except InvalidModel:
+        raise
+    except TenonnxError as error:
+        raise InvalidModel(error.what, given=error.given, available=error.available, do=error.do) from error
+
+
+def _bind_form(node: Node, op: Op, form: Form) -> tuple[list[Value | None], dict[str, Any]]:
+    unknown = [name for name in node.attributes if name not in form.attributes and name not in form.ignored]
+    if unknown:
+        raise _unknown_attribute(node, unknown, [*form.attributes, *form.ignored])
+    bound = bind_attributes(form, node.attributes)
+    inputs: list[Value | None] = []
+    if form.inputs and form.inputs[-1].variadic or len(node.inputs) <= len(form.inputs):
+        given = list(node.inputs)
+    else:
+        raise InvalidModel(
+            f"{node.title} takes at most {len(form.inputs)} inputs at this version", given=f"{len(node.inputs)} inputs"
+        )
+    positions = {p.name: k for k, p in enumerate(form.inputs)}
+    for parameter in op.signature.inputs:
+        if parameter.variadic:
+            inputs += given[positions[parameter.name] :]
+        elif parameter.name in form.moved:
+            inputs.append(_as_constant(node, form, parameter.name, bound.pop(parameter.name)))
+        elif parameter.name in positions and positions[parameter.name] < len(given):
+            inputs.append(given[positions[parameter.name]])
+        else:
+            inputs.append(None)
+    op.signature.check_inputs(node.title, inputs)
+    return inputs, op.signature.complete(node.title, bound)
+
+
+def _unknown_attribute(node: Node, unknown: Sequence[str], known: Sequence[str]) -> InvalidModel:
+    names = ", ".join(f'"{name}"' for name in unknown)
+    return InvalidModel(f"{node.title} has no attribute {names}", available=", ".join(known) or "no attributes")
+
+
+def _as_constant(node: Node, form: Form, name: str, value: Any) -> Value | None:
+    """An attribute that is an input today, as a constant: ints are int64, floats have the first input's dtype."""
+    import numpy as np
+
+    if value is None:
+        return None
+    if hasattr(value, "array"):
+        return Value("", value.type, data=value)
+    if name in form.vectors:
+        value = [value]
+    sample = value[0] if isinstance(value, list) and value else value
+    dtype = DType.int64
+    if isinstance(sample, float):
+        first = next((v for v in node.inputs if v is not None), None)
+        known = first is not None and isinstance(first.type, TensorType) and first.type.dtype.is_float
+        dtype = first.dtype if known and first is not None else DType.float32
+    elif isinstance(sample, str):
+        dtype = DType.string
+    return constant_value(np.asarray(value, dtype=dtype.numpy), dtype, None, "")
+
+
+def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:
+    """``inputs`` with None for every further parameter that is not variadic."""
+    if not op.signature.variadic:
+        inputs += [None] * (len(op.signature.inputs) - len(inputs))
+    return inputs
+
+
+def invoke(
+    op: Op, function: Callable[..., Any], arguments: Sequence[Any], attributes: Mapping[str, Any], outputs: int | None
+) -> tuple[Any, ...]:
+    """Call a body or rule of ``op``; the result is always a tuple, one entry for each output."""
+    if op.signature.counts_outputs:
+        result = function(*arguments, **attributes, _outputs=outputs)
+    else:
+        result = function(*arguments, **attributes)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def numpy_arguments(inputs: Sequence[Value | None]) -> list[np.ndarray[Any, Any] | None] | None:
+    """The static contents of all inputs, or None when one of them is not static."""
+    arrays = []
+    for value in inputs:
+        if value is not None and value.data is None:
+            return None
+        arrays.append(None if value is None or value.data is None else value.data.array())
+    return arrays

@@ -1,0 +1,183 @@
+"""Tracing: calls become nodes of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import TypeMismatch
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import Type
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.call import constant_value, interpreting
+from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import same_attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Builder:
+    """Adds a node to ``graph`` for every call, and infers its types at once.
+
+    ``prefix`` begins the names of new values. With ``fold``, calls whose results are static add no node. A ``scratch``
+    builder serves inference alone: its values belong to other graphs.
+    """
+
+    def __init__(self, graph: Graph, *, prefix: str = "", fold: bool = False, scratch: bool = False) -> None:
+        self.graph = graph
+        self.prefix = prefix
+        self.fold = fold or scratch
+        self.scratch = scratch
+        self._constants: dict[Any, Value] = {}
+
+    def call(
+        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
+    ) -> tuple[Value | None, ...]:
+        values = [self.adopt(v) for v in inputs]
+        known = infer_call(op, values, attributes, outputs)
+        if self.fold and op.pure and all(k is None or k.data is not None for k in known):
+            return tuple(None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known)
+        return self.add(op, values, attributes, known)
+
+    def add(
+        self,
+        op: Op,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        known: Sequence[Known | None],
+        *,
+        version: int | None = None,
+        written: Mapping[str, Any] | None = None,
+    ) -> tuple[Value | None, ...]:
+        """Append a node; ``attributes`` are complete, or ``written`` says which are written."""
+        if written is None:
+            defaults = op.signature.attributes
+            written = {n: v for n, v in attributes.items() if v is not None and not same_attribute(v, defaults[n])}
+        wanted = f"{self.prefix}/{op.name}" if self.prefix else op.name
+        made = []
+        for entry in known:
+            value = None if entry is None else Value(self.name(wanted), entry.type, graph=self.graph)
+            if value is not None and entry is not None:
+                entry.give(value)
+            made.append(value)
+        trimmed = list(inputs)
+        while trimmed and trimmed[-1] is None:
+            trimmed.pop()
+        subgraphs = [g for g in written.values() if isinstance(g, Graph)]
+        captures = align_captures(subgraphs, self) if subgraphs else ()
+        name = next((v.name for v in made if v is not None), wanted)
+        node = Node(op, op.version if version is None else version, trimmed, written, made, name=name, captures=captures)
+        self.graph.append(node)
+        return tuple(made)
+
+    def name(self, wanted: str) -> str:
+        return wanted if self.scratch else self.graph.unique_name(wanted)
+
+    def adopt(self, value: Value | None) -> Value | None:
+        """``value`` as it can be read in this graph: loose constants are named, outer values captured."""
+        if value is None or self.scratch or value.graph is self.graph:
+            return value
+        if value.data is not None and value.producer is None:
+            if value.graph is None or value.graph.root is not self.graph.root:
+                return self.intern_constant(value)
+            return value if value.graph is self.graph else self.capture(value)
+        if value.graph is None or value.graph.root is not self.graph.root:
+            raise TypeMismatch(
+                f'value "{value.name}" must belong to graph "{self.graph.name}"',
+                given="a value of another graph",
+                do="make it an input of this graph",
+            )
+        return self.capture(value)
+
+    def capture(self, outer: Value) -> Value:
+        """The stand-in of a value of an enclosing graph."""
+        pending = pending_captures(self.graph)
+        if outer not in pending:
+            stand_in = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
+            stand_in.elements = outer.elements
+            pending[outer] = stand_in
+            self.graph.captures.append(stand_in)
+        return pending[outer]
+
+    def nested(self, graph: Graph) -> Builder:
+        """The builder of a subgraph of this one's graph."""
+        return Builder(graph, prefix=self.prefix, fold=self.fold, scratch=self.scratch)
+
+    def as_output(self, value: Value) -> Value:
+        """``value`` as a node's own output, as every output of a subgraph has to be."""
+        from tenonnx.graph.values import operator
+
+        taken = any(value is other for other in self.graph.outputs)
+        if value.producer is None or value.graph is not self.graph or taken:
+            with interpreting(Builder(self.graph, prefix=self.prefix)):
+                return operator("identity", value)  # type: ignore[no-any-return]
+        return value
+
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+        return self.intern(array, dtype)
+
+    def intern(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+        """A loose constant; equal small ones are one value."""
+        small = array.nbytes <= 1024 and dtype is not DType.string
+        key = (dtype, array.shape, array.tobytes()) if small else object()
+        if key not in self._constants:
+            name = self.name(f"{self.prefix}/constant" if self.prefix else "constant")
+            self._constants[key] = constant_value(array, dtype, self.graph, name)
+        return self._constants[key]
+
+    def intern_constant(self, value: Value) -> Value:
+        assert value.data is not None
+        if value.data.nbytes <= 1024:
+            return self.intern(value.data.array(), value.data.type.dtype)
+        if value not in self._constants:
+            name = self.name(f"{self.prefix}/constant" if self.prefix else "constant")
+            self._constants[value] = Value(name, value.type, data=value.data, graph=self.graph)
+        return self._constants[value]
+
+
+def pending_captures(graph: Graph) -> dict[Value, Value]:
+    """Outer values that a subgraph under construction uses, with their stand-ins."""
+    if graph.pending is None:
+        graph.pending = {}
+    return graph.pending
+
+
+def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value, ...]:
+    """Give all subgraphs of one node the same captures in the same order, and return the outer values."""
+    outers = dict.fromkeys(outer for graph in subgraphs for outer in pending_captures(graph))
+    for graph in subgraphs:
+        inner = Builder(graph)
+        graph.captures = [inner.capture(outer) for outer in outers]
+        graph.pending = None
+    return tuple(value for outer in outers if (value := builder.adopt(outer)) is not None)
+
+
+def subgraph(
+    function: Callable[..., Any], formals: Sequence[tuple[str, Type | None]] = (), *, name: str = "body"
+) -> Graph:
+    """Trace ``function`` into a graph nested in the one under construction, for use as an attribute.
+
+    ``formals`` are names and types of its inputs; what it uses from outside is captured. The function returns one value
+    or a sequence of them.
+    """
+    from tenonnx.op.call import current
+
+    outer = current()
+    if not isinstance(outer, Builder):
+        raise TypeMismatch("subgraph() must be called while a graph is built")
+    graph = Graph(name, parent=outer.graph, opsets=outer.graph.opsets)
+    inner = outer.nested(graph)
+    for wanted, kind in formals:
+        value = Value(inner.name(wanted), kind, graph=graph)
+        graph.formals.append(value)
+    with interpreting(inner):
+        results = function(*graph.formals)
+        for position, result in enumerate(results if isinstance(results, list | tuple) else [results]):
+            value = inner.adopt(result)
+            if value is None:
+                raise TypeMismatch(f"output {position} of {name} must be a value")
+            graph.outputs.append(inner.as_output(value))
+    return graph

@@ -1,0 +1,213 @@
+"""Calling an operator: on values it is traced into their graph, on arrays it is computed.
+
+What a call does is decided by the ambient interpreter. Transforms install their own, so one body serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.graph.dims import Expr
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import ArrayConstant, Value, operator
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tenonnx.op.op import Op
+
+
+class Interpreter(Protocol):
+    """What gives a call its effect."""
+
+    def call(
+        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
+    ) -> tuple[Value | None, ...]:
+        """Apply ``op`` to inputs and complete attributes; ``outputs`` is how many are wanted, where it is known."""
+        ...
+
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+        """A value of static contents."""
+        ...
+
+
+_ambient: ContextVar[Interpreter | None] = ContextVar("tenonnx_interpreter", default=None)
+
+
+@contextmanager
+def interpreting(interpreter: Interpreter) -> Iterator[None]:
+    """Let ``interpreter`` take every call made inside."""
+    token = _ambient.set(interpreter)
+    try:
+        yield
+    finally:
+        _ambient.reset(token)
+
+
+def current() -> Interpreter | None:
+    return _ambient.get()
+
+
+def call(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Apply ``op``; the result is one value, or a tuple when it has several outputs."""
+    inputs, attributes = op.signature.arrange(op.title, args, kwargs)
+    interpreter = current()
+    if interpreter is None:
+        graph = next((v.graph for v in _flatten(inputs) if isinstance(v, Value) and v.graph is not None), None)
+        if graph is None:
+            return _call_on_arrays(op, inputs, attributes, kwargs.get("_outputs"))
+        from tenonnx.op.build import Builder
+
+        interpreter = Builder(graph)
+    with interpreting(interpreter):
+        values = as_inputs(op, inputs)
+        outputs = interpreter.call(op, values, attributes, kwargs.get("_outputs"))
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None) -> Any:
+    """The outermost call on arrays: wrap, evaluate, unwrap."""
+    from tenonnx.op.evaluate import Evaluator
+
+    evaluator = Evaluator()
+    with interpreting(evaluator):
+        values = [_wrap(evaluator, v) for v in as_inputs(op, inputs)]
+        results = evaluator.call(op, values, attributes, outputs)
+    arrays = tuple(None if r is None else evaluator.contents(r) for r in results)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _wrap(evaluator: Any, value: Any) -> Any:
+    return value if value is None or isinstance(value, Value) else evaluator.wrap(value)
+
+
+def _flatten(inputs: Sequence[Any]) -> Iterator[Any]:
+    for item in inputs:
+        if isinstance(item, list | tuple):
+            yield from item
+        else:
+            yield item
+
+
+def as_inputs(op: Op, inputs: Sequence[Any]) -> list[Any]:
+    """Python numbers, lists and arrays among the inputs as values of the right dtype.
+
+    A number takes the dtype of the first numeric tensor beside it, or is int64 for an ``Index`` parameter; a list of
+    ints is an int64 tensor. Raises ``TypeMismatch`` where the number has no exact form in that dtype.
+    """
+    if all(v is None or isinstance(v, Value) for v in inputs):
+        return list(inputs)
+    beside = _dtype_beside(inputs)
+    return [_as_input(op, position, item, beside) for position, item in enumerate(inputs)]
+
+
+def _dtype_beside(inputs: Sequence[Any]) -> DType | None:
+    import numpy as np
+
+    for item in inputs:
+        if isinstance(item, Value) and isinstance(item.type, TensorType) and item.type.dtype.is_numeric:
+            return item.type.dtype
+        if isinstance(item, np.ndarray | np.generic) and (dtype := DType.of(item.dtype)).is_numeric:
+            return dtype
+    return None
+
+
+def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
+    import numpy as np
+
+    if item is None or isinstance(item, Value):
+        return item
+    interpreter = current()
+    assert interpreter is not None
+    parameter = op.signature.input_at(position)
+    if isinstance(item, np.ndarray | np.generic):
+        return interpreter.constant(np.asarray(item), DType.of(item.dtype))
+    if isinstance(item, range):
+        item = list(item)
+    if isinstance(item, bool):
+        return interpreter.constant(np.asarray(item), DType.bool)
+    if isinstance(item, Expr):
+        raise TypeMismatch(f"{op.title}: a symbolic dim is no tensor", do="use dims(value), which gives values for them")
+    if isinstance(item, int | float):
+        dtype = DType.int64 if parameter.index else beside
+        if dtype is None:
+            dtype = DType.int64 if isinstance(item, int) else DType.float32
+        if isinstance(item, float) and not (dtype.is_float or dtype.is_complex):
+            raise TypeMismatch(
+                f'{op.title}: input "{parameter.name}" must have the dtype of the tensors beside it',
+                given=f"the Python float {item!r} beside {dtype}",
+                do="cast one of the two",
+            )
+        return interpreter.constant(np.asarray(item).astype(dtype.numpy), dtype)
+    if isinstance(item, str):
+        return interpreter.constant(np.asarray(item, dtype=object), DType.string)
+    if isinstance(item, list | tuple):
+        return vector(item)
+    if isinstance(item, dict):
+        return item
+    raise TypeMismatch(
+        f'{op.title}: input "{parameter.name}" must be a value, an array or a number', given=f"{type(item).__name__}"
+    )
+
+
+def vector(items: Sequence[Any]) -> Value:
+    """A one-dimensional tensor: of ints (int64), floats (float32), bools or strings; ints may be mixed with values."""
+    import numpy as np
+
+    interpreter = current()
+    if interpreter is None:
+        raise InvalidCall("vector() must be called while a graph is built")
+    if any(isinstance(item, Value) for item in items):
+        return operator("vector", list(items))  # type: ignore[no-any-return]
+    if all(isinstance(item, int | np.integer) for item in items) and not any(isinstance(i, bool) for i in items):
+        return interpreter.constant(np.asarray(items, dtype=np.int64), DType.int64)
+    if items and all(isinstance(item, str) for item in items):
+        return interpreter.constant(np.asarray(items, dtype=object), DType.string)
+    if items and all(isinstance(item, bool) for item in items):
+        return interpreter.constant(np.asarray(items), DType.bool)
+    array = np.asarray(items, dtype=np.float32)
+    return interpreter.constant(array, DType.float32)
+
+
+def constant(array: Any, dtype: DType | str | None = None) -> Value:
+    """A tensor of static contents, for use in a body or while a graph is built."""
+    import numpy as np
+
+    interpreter = current()
+    if interpreter is None:
+        raise InvalidCall("constant() must be called while a graph is built", do="use graph.variable(name, array)")
+    kind = DType.of(np.asarray(array).dtype if dtype is None else dtype)
+    return interpreter.constant(np.asarray(array).astype(kind.numpy, copy=False), kind)
+
+
+def static(value: Value | None) -> np.ndarray[Any, Any] | None:
+    """The contents of ``value`` where an initializer or folding knows them, else None."""
+    return None if value is None or value.data is None else value.data.array()
+
+
+def dims(value: Value) -> list[Any]:
+    """The dims of a tensor of known rank: ints where known, scalar int64 values where not."""
+    return [
+        dim if isinstance(dim, int) else operator("dimension", value, axis) for axis, dim in enumerate(value.shape)
+    ]
+
+
+def elements(value: Value) -> list[Any] | None:
+    """The contents of a small integer tensor as a flat list of ints, symbolic expressions and None; None if unknown."""
+    if value.elements is not None:
+        return list(value.elements.reshape(-1))
+    if value.data is not None and value.data.type.dtype.is_integer and value.data.nbytes <= 8192:
+        return [int(v) for v in value.data.array().reshape(-1)]
+    return None
+
+
+def constant_value(array: np.ndarray[Any, Any], dtype: DType, graph: Graph | None, name: str) -> Value:
+    """A loose constant: static contents that belong to a graph without being one of its variables."""
+    data = ArrayConstant(array, dtype)
+    return Value(name, data.type, data=data, graph=graph)

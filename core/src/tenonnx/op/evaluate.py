@@ -1,0 +1,131 @@
+"""Evaluation: calls on concrete contents, by numpy rules where there are some and by bodies otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import TypeMismatch, UnsupportedOp
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
+from tenonnx.graph.values import ArrayConstant, Value
+from tenonnx.op.binding import bind, invoke, known_op, pad
+from tenonnx.op.call import constant_value, interpreting
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Concrete(Value):
+    """A value with contents that need not be a tensor: a list for a sequence, a dict for a map, None for no optional."""
+
+    __slots__ = ("contents",)
+
+    def __init__(self, contents: Any, type: Type | None) -> None:
+        super().__init__("", type)
+        self.contents = contents
+
+
+class Evaluator:
+    """Computes every call at once. With ``body_of``, that op is computed by its body even if it has a numpy rule."""
+
+    def __init__(self, body_of: Op | None = None) -> None:
+        self.body_of = body_of
+
+    def call(
+        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
+    ) -> tuple[Value | None, ...]:
+        rule = None if op is self.body_of else find_rule(op, "numpy")
+        padded = pad(op, list(inputs))
+        if rule is None:
+            if op.primitive:
+                raise UnsupportedOp(f"{op.title} is a primitive without a numpy rule")
+            with interpreting(self):
+                return invoke(op, op.function, padded, attributes, outputs)
+        arrays = [None if v is None else self.contents(v) for v in padded]
+        results = invoke(op, rule, arrays, self.callables(attributes), outputs)
+        return tuple(None if r is None else self.wrap(r) for r in results)
+
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+        return constant_value(array, dtype, None, "")
+
+    def wrap(self, contents: Any) -> Value:
+        """Contents as a concrete value."""
+        import numpy as np
+
+        if isinstance(contents, np.ndarray | np.generic):
+            array = np.asarray(contents)
+            return constant_value(array, DType.of(array.dtype), None, "")
+        return Concrete(contents, type_of(contents))
+
+    def contents(self, value: Value) -> Any:
+        if isinstance(value, Concrete):
+            return value.contents
+        if value.data is None:
+            raise TypeMismatch(f'the contents of "{value.name}" are not known here')
+        return value.data.array()
+
+    def callables(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes as numpy rules take them: graphs as functions from arrays to a tuple of arrays."""
+        return {n: self.function(a) if isinstance(a, Graph) else a for n, a in attributes.items()}
+
+    def function(self, graph: Graph) -> Callable[..., tuple[Any, ...]]:
+        outers = list(graph.pending or {})
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            captured = [self.contents(v) for v in outers]
+            return evaluate_graph(graph, [*arrays], captured, self)
+
+        return run
+
+
+def evaluate_graph(
+    graph: Graph, feeds: Sequence[Any], captured: Sequence[Any] = (), evaluator: Evaluator | None = None
+) -> tuple[Any, ...]:
+    """The outputs of ``graph`` for contents of its formals and captures, node by node and without a plan."""
+    run = Evaluator() if evaluator is None else evaluator
+    known: dict[Value, Value] = {}
+    for value, array in zip((*graph.formals, *graph.captures), (*feeds, *captured), strict=True):
+        known[value] = run.wrap(array)
+    for node in graph.nodes:
+        inputs, attributes = bind(node)
+        values = [None if v is None else known.get(v, v) for v in inputs]
+        for name, attribute in attributes.items():
+            if isinstance(attribute, Graph):
+                outer = [run.contents(known.get(v, v)) for v in node.captures]
+                attributes[name] = _closure(attribute, outer, run)
+        results = run.call(known_op(node), values, attributes, len(node.outputs))
+        for output, result in zip(node.outputs, results, strict=False):
+            if output is not None and result is not None:
+                known[output] = result
+    return tuple(run.contents(known.get(v, v)) for v in graph.outputs)
+
+
+def _closure(graph: Graph, captured: Sequence[Any], run: Evaluator) -> Callable[..., tuple[Any, ...]]:
+    return lambda *arrays: evaluate_graph(graph, arrays, captured, run)
+
+
+def type_of(contents: Any) -> Type | None:
+    """The type of contents: an array, a list (sequence), a dict (map) or None (an optional without an element)."""
+    import numpy as np
+
+    if isinstance(contents, np.ndarray | np.generic):
+        return ArrayConstant(np.asarray(contents)).type
+    if isinstance(contents, list):
+        return SequenceType(_common([type_of(c) for c in contents]))
+    if isinstance(contents, dict):
+        key = DType.string if any(isinstance(k, str) for k in contents) else DType.int64
+        return MapType(key, _common([type_of(np.asarray(v)) for v in contents.values()]))
+    return OptionalType(None) if contents is None else None
+
+
+def _common(types: Sequence[Type | None]) -> Type | None:
+    if not types:
+        return None
+    first = types[0]
+    if isinstance(first, TensorType) and any(t != first for t in types):
+        return TensorType(first.dtype)
+    return first

@@ -1,0 +1,72 @@
+"""Families of primitives: one word gives an op its type rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tenonnx.errors import TypeMismatch
+from tenonnx.graph.dims import Dim, broadcast
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import Shape, TensorType
+from tenonnx.graph.values import Value
+from tenonnx.op.op import Op, primitive
+
+
+def elementwise(
+    name: str, *, result: DType | None = None, mixed: Iterable[str] = (), **keywords: Any
+) -> Callable[[Callable[..., Any]], Op]:
+    """A primitive that works element by element on inputs broadcast together.
+
+    The output has the dtype ``result``, else that of the inputs, which is one dtype but for the inputs ``mixed``.
+    """
+    exempt = frozenset(mixed)
+
+    def define(function: Callable[..., Any]) -> Op:
+        made = primitive(name, broadcasts=True, **keywords)(function)
+        made.type(lambda *inputs, **_: _elementwise_type(made, inputs, result, exempt))
+        return made
+
+    return define
+
+
+def _elementwise_type(op: Op, inputs: tuple[Value | None, ...], result: DType | None, exempt: frozenset[str]) -> TensorType:
+    dtype: DType | None = None
+    for position, value in enumerate(inputs):
+        if value is None or op.signature.input_at(position).name in exempt:
+            continue
+        if dtype is None:
+            dtype = value.dtype
+        elif value.dtype is not dtype:
+            given = ", ".join(repr(v) for v in inputs if v is not None)
+            raise TypeMismatch(f"{op.title}: all inputs must have one dtype", given=given, do="cast one of them")
+    shape = broadcast_types(op, [v for v in inputs if v is not None])
+    return TensorType(result if result is not None or dtype is None else dtype, shape)
+
+
+def broadcast_types(op: Op, values: Iterable[Value]) -> Shape | None:
+    """The shape that the values have when broadcast together; None when a rank is unknown.
+
+    Raises ``TypeMismatch`` when they do not broadcast.
+    """
+    values = list(values)
+    shapes = [value.tensor.shape for value in values]
+    if any(shape is None for shape in shapes):
+        return None
+    found: list[Dim] = []
+    for shape in shapes:
+        assert shape is not None
+        aligned = list(shape)
+        short, long = sorted((found, aligned), key=len)
+        padded: list[Dim] = [1] * (len(long) - len(short)) + short
+        try:
+            found = [broadcast(a, b) for a, b in zip(padded, long, strict=True)]
+        except ValueError as error:
+            given = ", ".join(repr(v) for v in values)
+            raise TypeMismatch(f"{op.title}: the inputs must broadcast together", given=given) from error
+    return tuple(found)
+
+
+def same_type(x: Value, *_: Any, **__: Any) -> TensorType:
+    """Type rule of ops whose output has the type of the first input."""
+    return x.tensor

@@ -1,0 +1,128 @@
+"""Types of outputs: by the op's type rule, else by running its body on values of known type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.values import ArrayConstant, Constant, Value
+from tenonnx.op.binding import invoke, numpy_arguments
+from tenonnx.op.call import interpreting
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+
+#: Contents of at most this many bytes are propagated through ops while types are inferred.
+PROPAGATED_BYTES = 8192
+
+
+@dataclass(slots=True)
+class Known:
+    """What inference knows of one output: its type, and the contents where they are static or of symbolic dims."""
+
+    type: Type | None
+    elements: Any = None
+    data: Constant | None = None
+
+    def give(self, value: Value) -> None:
+        value.type, value.elements, value.data = self.type, self.elements, self.data
+
+
+def infer_call(
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
+) -> list[Known | None]:
+    """What is known of each output of a call; None for an output that the call leaves out.
+
+    Raises ``TypeMismatch`` when the inputs are not what the op accepts, or when a type that must be known is not.
+    """
+    rule = find_rule(op, "type")
+    if rule is None:
+        return _infer_body(op, inputs, attributes, outputs)
+    found = invoke(op, rule, inputs, attributes, outputs)
+    known = [k if k is None or isinstance(k, Known) else Known(k) for k in found]
+    _propagate(op, inputs, attributes, outputs, known)
+    return known
+
+
+def _infer_body(
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
+) -> list[Known | None]:
+    from tenonnx.op.build import Builder
+
+    scratch = Builder(Graph("inference"), scratch=True)
+    with interpreting(scratch):
+        results = invoke(op, op.function, inputs, attributes, outputs)
+    return [None if r is None else Known(r.type, r.elements, r.data) for r in results]
+
+
+def _propagate(
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None, known: list[Any]
+) -> None:
+    """Compute small static contents with the op's numpy rule; on symbolic dims where the op allows it."""
+    import numpy as np
+
+    rule = find_rule(op, "numpy")
+    if rule is None or not op.pure or any(k is not None and k.data is not None for k in known):
+        return
+    if any(v is not None and v.data is None and v.elements is None for v in inputs):
+        return
+    if any(v is not None and v.data is not None and v.data.nbytes > PROPAGATED_BYTES for v in inputs):
+        return
+    if any(isinstance(a, Graph) or callable(a) for a in attributes.values()) or not _is_small(known):
+        return
+    arrays = numpy_arguments(inputs)
+    symbolic = arrays is None
+    if symbolic:
+        if not op.symbolic or not all(k is None or _is_integer(k) for k in known):
+            return
+        arrays = [None if v is None else _symbolic_array(v) for v in inputs]
+    try:
+        with np.errstate(all="ignore"):
+            results = invoke(op, rule, arrays, attributes, outputs)
+    except (ArithmeticError, TypeError) if symbolic else ArithmeticError:
+        return
+    for entry, result in zip(known, results, strict=False):
+        if entry is not None and isinstance(entry.type, TensorType) and isinstance(result, np.ndarray | np.generic | int):
+            _record(entry, entry.type, np.asarray(result, dtype=object if symbolic else None), symbolic)
+
+
+def _record(entry: Known, kind: TensorType, result: Any, symbolic: bool) -> None:
+    if not symbolic:
+        entry.data = ArrayConstant(result, kind.dtype)
+        entry.type = entry.data.type
+    elif all(isinstance(e, int) for e in result.reshape(-1)):
+        entry.data = ArrayConstant(result.astype(kind.dtype.numpy))
+        entry.type = entry.data.type
+    else:
+        entry.elements = result
+        entry.type = kind.with_shape(result.shape)
+
+
+def _is_integer(known: Known) -> bool:
+    return isinstance(known.type, TensorType) and (known.type.dtype.is_integer or known.type.dtype.name == "bool")
+
+
+def _is_small(known: Sequence[Known | None]) -> bool:
+    for entry in known:
+        if entry is None:
+            continue
+        if not isinstance(entry.type, TensorType) or entry.type.shape is None:
+            return False
+        size = 1
+        for dim in entry.type.shape:
+            if not isinstance(dim, int):
+                return False
+            size *= dim
+        if size * 8 > PROPAGATED_BYTES:
+            return False
+    return True
+
+
+def _symbolic_array(value: Value) -> Any:
+    if value.elements is not None:
+        return value.elements
+    assert value.data is not None
+    array = value.data.array()
+    return array.astype(object) if array.dtype.kind in "iu" else array

@@ -1,0 +1,80 @@
+"""Replaying a graph as calls: how functions expand, and how one graph is used inside another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenonnx.errors import InvalidCall, UnsupportedOp
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.binding import bind
+from tenonnx.op.build import subgraph
+from tenonnx.op.call import current
+from tenonnx.op.op import Op
+
+
+def inline(
+    graph: Graph,
+    inputs: Sequence[Value | None],
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    captures: Sequence[Value] = (),
+) -> tuple[Value | None, ...]:
+    """The outputs of ``graph`` for these inputs, by the interpreter at work.
+
+    ``attributes`` are those of a function call: attributes in the graph that refer to them take their values.
+    """
+    interpreter = current()
+    if interpreter is None:
+        raise InvalidCall("a graph is inlined while another one is built")
+    known: dict[Value, Value | None] = {}
+    given = list(inputs) + [None] * (len(graph.formals) - len(inputs))
+    for formal, value in zip((*graph.formals, *graph.captures), (*given, *captures), strict=True):
+        if value is None and formal.data is not None:
+            value = interpreter.constant(formal.data.array(), formal.data.type.dtype)
+        known[formal] = value
+
+    def look_up(value: Value) -> Value | None:
+        if value not in known:
+            if value.data is None:
+                raise InvalidCall(f'value "{value.name}" is not computed by graph "{graph.name}"')
+            known[value] = interpreter.constant(value.data.array(), value.data.type.dtype)
+        return known[value]
+
+    for node in graph.nodes:
+        results = _replay(node, [None if v is None else look_up(v) for v in node.inputs], look_up, attributes or {})
+        for output, result in zip(node.outputs, results, strict=False):
+            if output is not None:
+                known[output] = result
+    return tuple(look_up(value) for value in graph.outputs)
+
+
+def _replay(node: Node, inputs: list[Value | None], look_up: Any, values: Mapping[str, Any]) -> Sequence[Value | None]:
+    if not isinstance(node.op, Op):
+        raise UnsupportedOp(f"{node.title}: no installed package provides this op")
+    captured = [look_up(v) for v in node.captures]
+    written = {}
+    for name, attribute in node.attributes.items():
+        resolved = resolve_attribute(attribute, values)
+        if resolved is not None:
+            written[name] = _reopened(resolved, captured, values) if isinstance(resolved, Graph) else resolved
+    stand_in = Node(node.op, node.version, inputs, written, node.outputs, name=node.name)
+    bound, complete = bind(stand_in)
+    interpreter = current()
+    assert interpreter is not None
+    return interpreter.call(node.op, bound, complete, len(node.outputs))
+
+
+def _reopened(graph: Graph, captured: Sequence[Value], values: Mapping[str, Any]) -> Graph:
+    return subgraph(
+        lambda *formals: inline(graph, formals, attributes=values, captures=captured),
+        [(v.name, v.type) for v in graph.formals],
+        name=graph.name,
+    )
+
+
+def resolve_attribute(attribute: Any, values: Mapping[str, Any]) -> Any:
+    """An attribute of a function's body: a reference becomes the value of the call, None where that has none."""
+    reference = getattr(attribute, "refers_to", None)
+    return attribute if reference is None else values.get(reference)

@@ -1,0 +1,214 @@
+"""The operator: a name, and its meaning as one Python function over simpler operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, overload
+
+from tenonnx.errors import InvalidCall
+from tenonnx.op.signature import REQUIRED, Signature
+from tenonnx.op.spelling import Respelling
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Op:
+    """One meaning of an operator, for versions ``since <= version < before``.
+
+    Calling it applies it: on values it adds a node to their graph, on arrays it computes. ``function`` is the body (a
+    primitive has none), ``rules`` what consumers know about the op, keyed by consumer (``numpy``, ``vjp``, ``type``).
+
+    ``pure`` is False for ops that draw random numbers: they are never folded. ``symbolic`` tells that the numpy rule
+    also works on object arrays of symbolic dims. ``broadcasts`` marks ops whose gradients are summed back to the shape
+    of each input by whoever applies the VJP.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        *,
+        domain: str = "ai.onnx",
+        since: int = 1,
+        before: int | None = None,
+        primitive: bool = False,
+        pure: bool = True,
+        symbolic: bool = False,
+        broadcasts: bool = False,
+        signature: Signature | None = None,
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.domain = domain
+        self.since = since
+        self.before = before
+        self.primitive = primitive
+        self.pure = pure
+        self.symbolic = symbolic
+        self.broadcasts = broadcasts
+        self.signature = Signature.of(function) if signature is None else signature
+        self.respellings: list[Respelling] = []
+        self.rules: dict[str, Callable[..., Any]] = {}
+        self.lowerings: list[Callable[..., Any]] = []
+        self.older: Op | None = None
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    @property
+    def version(self) -> int:
+        """The version from which today's spelling holds."""
+        return max([self.since, *(step.before for step in self.respellings)])
+
+    @property
+    def title(self) -> str:
+        return f"{self.domain}::{self.name}@{self.version}"
+
+    @property
+    def meanings(self) -> Iterable[Op]:
+        """This meaning and the older ones."""
+        meaning: Op | None = self
+        while meaning is not None:
+            yield meaning
+            meaning = meaning.older
+
+    def holds_at(self, version: int) -> bool:
+        return self.since <= version and (self.before is None or version < self.before)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from tenonnx.op.call import call
+
+        return call(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        until = "" if self.before is None else f" to {self.before - 1}"
+        return f"Op({self.domain}::{self.name} from {self.since}{until})"
+
+    # ----- versions -----------------------------------------------------------------------------------------------
+
+    @overload
+    def until(self, version: int) -> Callable[[Callable[..., Any]], Op]: ...
+
+    @overload
+    def until(
+        self,
+        version: int,
+        *,
+        attributes: Iterable[str] = (),
+        lacks: Iterable[str] = (),
+        renamed: Mapping[str, str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        ignored: Iterable[str] = (),
+        vectors: Iterable[str] = (),
+    ) -> Op: ...
+
+    def until(self, version: int, **spelling: Any) -> Any:
+        """What held below ``version``.
+
+        With keywords only the spelling changed: ``attributes`` names inputs that were attributes, ``lacks`` what did
+        not exist, ``renamed`` maps today's names to old ones, ``defaults`` gives other defaults (``REQUIRED`` for
+        none), ``ignored`` attributes had no effect, and ``vectors`` were a number where today's input has one element.
+        Without keywords it decorates the function of the old meaning, and gives its ``Op``.
+        """
+        if spelling:
+            self.respellings.append(_respelling(self, version, spelling))
+            return self
+
+        def meaning(function: Callable[..., Any]) -> Op:
+            old = Op(
+                function, self.name, domain=self.domain, since=self.since, before=version, pure=self.pure,
+                broadcasts=self.broadcasts, symbolic=self.symbolic,
+            )  # fmt: skip
+            self.since = version
+            self.older = old
+            return old
+
+        return meaning
+
+    def lower(self, to: Op | None = None) -> Callable[[Function], Function]:
+        """Decorate a function that says this op by an older one (``to``), taking the op's inputs and attributes.
+
+        It returns None where the older op cannot say it; then the next one, and at last the body, is tried.
+        """
+
+        def register(function: Function) -> Function:
+            self.lowerings.append(function)
+            return function
+
+        return register
+
+    # ----- rules --------------------------------------------------------------------------------------------------
+
+    def rule(self, consumer: str, function: Function) -> Function:
+        """Tell a consumer what it may know of this op beyond the body."""
+        if consumer in self.rules:
+            raise InvalidCall(f"{self.title} has a {consumer} rule already")
+        self.rules[consumer] = function
+        return function
+
+    def numpy(self, function: Function) -> Function:
+        """The op on numpy arrays: input arrays (None where absent), then attributes; must agree with the body."""
+        return self.rule("numpy", function)
+
+    def vjp(self, function: Function) -> Function:
+        """The vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to one gradient or None for each input.
+
+        ``g`` and ``y`` are the output's cotangent and value, tuples when the op has several outputs.
+        """
+        return self.rule("vjp", function)
+
+    def type(self, function: Function) -> Function:
+        """The types of the outputs from the input values and attributes."""
+        return self.rule("type", function)
+
+
+def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
+    known = {*op.signature.attributes, *(p.name for p in op.signature.inputs)}
+    for key in ("attributes", "lacks", "vectors", "renamed", "defaults"):
+        unknown = sorted(set(spelling.get(key) or ()) - known)
+        if unknown:
+            raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
+    lists = {k: tuple(spelling[k]) for k in ("attributes", "lacks", "ignored", "vectors") if k in spelling}
+    maps = {k: dict(spelling[k]) for k in ("renamed", "defaults") if spelling.get(k)}
+    return Respelling(version, **lists, **maps)
+
+
+class Opaque:
+    """An operator that no installed package gives a meaning to."""
+
+    __slots__ = ("domain", "name")
+
+    def __init__(self, domain: str, name: str) -> None:
+        self.domain, self.name = domain, name
+
+    def __repr__(self) -> str:
+        return f"Opaque({self.domain}::{self.name})"
+
+
+def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **flags: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Define an operator by its body: a function over simpler operators.
+
+    Positional parameters are the ONNX inputs (default None: optional; ``*name``: variadic), keyword-only parameters the
+    ONNX attributes with their defaults. ``since`` is the first version, ``before`` the one that removed the op.
+    """
+
+    def define(function: Callable[..., Any]) -> Op:
+        return Op(function, name, domain=domain, since=since, **flags)
+
+    return define
+
+
+def primitive(name: str, *, type: Callable[..., Any] | None = None, **keywords: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Define an operator without a body: the function gives the signature alone, rules give the rest."""
+
+    def define(function: Callable[..., Any]) -> Op:
+        made = op(name, primitive=True, **keywords)(function)
+        if type is not None:
+            made.type(type)
+        return made
+
+    return define
+
+
+__all__ = ["REQUIRED", "Op", "Opaque", "op", "primitive"]

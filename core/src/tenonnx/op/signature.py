@@ -1,0 +1,113 @@
+"""What an operator takes, read from the Python signature of its function.
+
+Positional parameters are the ONNX inputs, keyword-only parameters the ONNX attributes, and defaults are the defaults.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tenonnx.errors import InvalidCall
+
+#: Default of an attribute that must be written.
+REQUIRED: Final = inspect.Parameter.empty
+
+#: Annotation of an input that holds positions, sizes or axes: a Python int given for it becomes an int64 tensor.
+Index = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    name: str
+    optional: bool = False
+    variadic: bool = False
+    index: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Inputs in order and attributes with their defaults (``REQUIRED`` for none; None for an optional one).
+
+    ``counts_outputs`` tells that the function takes ``_outputs``, the number of outputs that the node declares.
+    """
+
+    inputs: tuple[Input, ...]
+    attributes: Mapping[str, Any]
+    counts_outputs: bool = False
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Signature:
+        inputs: list[Input] = []
+        attributes: dict[str, Any] = {}
+        counts_outputs = False
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                if name == "_outputs":
+                    counts_outputs = True
+                else:
+                    attributes[name] = parameter.default
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                inputs.append(Input(name, optional=True, variadic=True, index="Index" in str(parameter.annotation)))
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                raise TypeError(f"{function.__name__}: an op cannot take **{name}; name its attributes")
+            else:
+                optional = parameter.default is not REQUIRED
+                inputs.append(Input(name, optional=optional, index="Index" in str(parameter.annotation)))
+        return cls(tuple(inputs), attributes, counts_outputs)
+
+    @property
+    def variadic(self) -> bool:
+        return bool(self.inputs) and self.inputs[-1].variadic
+
+    def input_at(self, position: int) -> Input:
+        """The parameter that the input at ``position`` belongs to."""
+        return self.inputs[min(position, len(self.inputs) - 1)]
+
+    def arrange(self, title: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Sort call arguments into inputs and attributes, with defaults applied.
+
+        Raises ``InvalidCall`` for an unknown, missing or repeated argument.
+        """
+        inputs = list(args)
+        attributes: dict[str, Any] = {}
+        names = [p.name for p in self.inputs if not p.variadic]
+        for name, value in kwargs.items():
+            if name in self.attributes:
+                attributes[name] = value
+            elif name in names and names.index(name) >= len(args):
+                position = names.index(name)
+                inputs += [None] * (position + 1 - len(inputs))
+                inputs[position] = value
+            elif name != "_outputs":
+                reason = "is given twice" if name in names else "is not one of its inputs or attributes"
+                raise InvalidCall(f'{title}: "{name}" {reason}', available=self.describe())
+        self.check_inputs(title, inputs)
+        return inputs, self.complete(title, attributes)
+
+    def check_inputs(self, title: str, inputs: Sequence[Any]) -> None:
+        """Raise ``InvalidCall`` unless there are as many inputs as allowed and every required one is present."""
+        if len(inputs) > len(self.inputs) and not self.variadic:
+            raise InvalidCall(
+                f"{title} takes at most {len(self.inputs)} inputs", given=f"{len(inputs)} inputs", available=self.describe()
+            )
+        for position, parameter in enumerate(self.inputs):
+            if not parameter.optional and (position >= len(inputs) or inputs[position] is None):
+                raise InvalidCall(f'{title} needs input "{parameter.name}"', available=self.describe())
+
+    def complete(self, title: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """``attributes`` with defaults for those not written. Raises ``InvalidCall`` when a required one is missing."""
+        completed = {}
+        for name, default in self.attributes.items():
+            value = attributes.get(name, default)
+            if value is REQUIRED:
+                raise InvalidCall(f'{title} needs attribute "{name}"', available=self.describe())
+            completed[name] = value
+        return completed
+
+    def describe(self) -> str:
+        inputs = ", ".join(("*" if p.variadic else "") + p.name + ("?" if p.optional else "") for p in self.inputs)
+        attributes = ", ".join(n if d is REQUIRED else f"{n}={d!r}" for n, d in self.attributes.items())
+        return f"inputs ({inputs}); attributes ({attributes})"

@@ -1,0 +1,136 @@
+"""How one meaning was written at different opset versions.
+
+Most version steps of ONNX change no meaning: an attribute became an input, was renamed, got another default, or did not
+exist yet. A ``Respelling`` is one such step, and the form of an op at a version is what all steps above it make of the
+newest form.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.op.signature import REQUIRED, Input
+
+if TYPE_CHECKING:
+    from tenonnx.op.op import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Respelling:
+    """Below version ``before``: these inputs were ``attributes``, the op ``lacks`` those, and so on.
+
+    ``vectors`` are inputs of one element that were a single number; ``renamed`` maps today's name to the old one;
+    ``defaults`` are other defaults; ``ignored`` attributes existed without any effect.
+    """
+
+    before: int
+    attributes: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    vectors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The spelling of an op at one version.
+
+    ``inputs`` are today's input parameters that are inputs there; ``attributes`` maps each attribute name there to
+    today's parameter; ``defaults`` holds the defaults there by today's name.
+    """
+
+    inputs: tuple[Input, ...]
+    attributes: Mapping[str, str]
+    defaults: Mapping[str, Any]
+    moved: frozenset[str]
+    lacks: frozenset[str]
+    ignored: frozenset[str]
+    vectors: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def form_at(op: Op, version: int) -> Form:
+    """The spelling of ``op`` at ``version``."""
+    moved: set[str] = set()
+    lacks: set[str] = set()
+    ignored: set[str] = set()
+    vectors: set[str] = set()
+    renamed: dict[str, str] = {}
+    defaults: dict[str, Any] = dict(op.signature.attributes)
+    for step in sorted(op.respellings, key=lambda s: -s.before):
+        if step.before > version:
+            moved.update(step.attributes)
+            lacks.update(step.lacks)
+            ignored.update(step.ignored)
+            vectors.update(step.vectors)
+            renamed.update(step.renamed)
+            defaults.update(step.defaults)
+    for name in moved:
+        defaults.setdefault(name, None)
+    moved -= lacks
+    inputs = tuple(p for p in op.signature.inputs if p.name not in moved and p.name not in lacks)
+    names = [n for n in (*op.signature.attributes, *sorted(moved)) if n not in lacks]
+    attributes = {renamed.get(n, n): n for n in names}
+    return Form(
+        inputs, attributes, defaults, frozenset(moved), frozenset(lacks), frozenset(ignored), frozenset(vectors)
+    )
+
+
+def bind_attributes(form: Form, written: Mapping[str, Any]) -> dict[str, Any]:
+    """Written attributes by today's names, with the defaults of that version."""
+    bound = {name: written.get(old, form.defaults[name]) for old, name in form.attributes.items()}
+    return bound
+
+
+def spell_attributes(
+    op: Op, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Today's complete ``attributes``, and the ``static`` contents of inputs that were attributes, as written there.
+
+    Raises ``NotRepresentable`` when the version has no way to say a value.
+    """
+    form = form_at(op, version)
+    for name in form.lacks & set(attributes):
+        if not same_attribute(attributes[name], op.signature.attributes[name]):
+            raise NotRepresentable(
+                f'{op.title}: attribute "{name}" does not exist at version {version}', given=f"{name}={attributes[name]!r}"
+            )
+    spelled: dict[str, Any] = {}
+    for old, name in form.attributes.items():
+        if name in form.moved:
+            if name not in static:
+                if form.defaults[name] is REQUIRED:
+                    raise NotRepresentable(f'{op.title}: attribute "{old}" must be written at version {version}')
+                continue
+            value = static[name]
+        else:
+            value = attributes[name]
+        default = form.defaults[name]
+        if value is None:
+            if default is REQUIRED:
+                raise NotRepresentable(f'{op.title}: attribute "{old}" must be written at version {version}')
+            if default is not None:
+                raise NotRepresentable(f'{op.title}: attribute "{old}" cannot be absent at version {version}')
+            continue
+        if default is REQUIRED or not same_attribute(value, default):
+            spelled[old] = value
+    return spelled
+
+
+def same_attribute(a: Any, b: Any) -> bool:
+    """Whether two attribute values say the same; floats are compared as the float32 that a file holds."""
+    if a is b:
+        return True
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(same_attribute(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, float) or isinstance(b, float):
+        import numpy as np
+
+        numbers = isinstance(a, int | float) and isinstance(b, int | float)
+        return numbers and bool(np.float32(a) == np.float32(b))
+    return type(a) is type(b) and not hasattr(a, "array") and bool(a == b) or isinstance(a, int) and a == b

@@ -1,0 +1,59 @@
+"""Decomposition: keep the ops that a consumer knows, expand the rest by their bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tenonnx.errors import UnsupportedOp
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.graph_inference import infer
+from tenonnx.op.op import Op
+from tenonnx.transforms.rewrite import Call, Rewriter
+
+#: Whether a consumer knows a call as it is.
+Keep = Callable[[Call], bool]
+
+
+def decompose(graph: Graph, keep: Keep) -> Graph:
+    """``graph`` with every call that ``keep`` refuses replaced by the body of its op, down to calls that are kept.
+
+    Raises ``UnsupportedOp`` naming every op that is neither kept nor has a body, with its nodes.
+    """
+    refuse_opaque(graph, "decomposed")
+    infer(graph)
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if keep(call):
+            return None
+        if call.op.primitive:
+            raise UnsupportedOp(f"{call.op.title} is a primitive: it has no body", do="keep it, or give the consumer a rule")
+        return rewriter.expand(call)
+
+    return Rewriter(graph, decide).run()
+
+
+def refuse_opaque(graph: Graph, purpose: str) -> None:
+    """Raise ``UnsupportedOp`` listing every node whose op nobody provides, and the packages that would."""
+    from tenonnx.registry.hints import provider
+
+    missing: dict[tuple[str, str], list[Node]] = {}
+    for node in graph.walk():
+        if not isinstance(node.op, Op):
+            missing.setdefault((node.domain, node.op_type), []).append(node)
+    if not missing:
+        return
+    lines, packages = [], set()
+    for (domain, name), nodes in sorted(missing.items()):
+        package = provider(domain, name)
+        packages.add(package or f"a package that serves {domain}")
+        shown = ", ".join(f'"{n.name or (n.outputs[0].name if n.outputs and n.outputs[0] else "")}"' for n in nodes[:5])
+        more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+        lines.append(f"{domain}::{name}@{nodes[0].version}: {len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more})")
+    installable = sorted(p for p in packages if " " not in p)
+    raise UnsupportedOp(
+        f"the graph cannot be {purpose}: no installed package provides {len(missing)} of its ops",
+        given="\n".join(lines),
+        do=(f"pip install {' '.join(installable)}" if installable else "install a package that serves these domains")
+        + ", or add your own rule",
+    )

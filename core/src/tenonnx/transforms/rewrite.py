@@ -1,0 +1,221 @@
+"""The walk that all transforms share: copy a graph and decide, call by call, what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenonnx.errors import InvalidCall, TenonnxError
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Node, Value, operator
+from tenonnx.op.binding import bind, invoke, pad
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.op import Op
+
+#: Bodies nested deeper than this expand to themselves.
+MAXIMUM_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One application of an op by today's spelling: from a node of the source (``node``), or from a body (None)."""
+
+    op: Op
+    inputs: tuple[Value | None, ...]
+    attributes: Mapping[str, Any]
+    outputs: int | None
+    node: Node | None = None
+
+
+#: Decides what becomes of a call: None keeps it, otherwise the results that replace it.
+Decision = Callable[["Rewriter", Call], Sequence[Value | None] | None]
+
+
+class Rewriter(Builder):
+    """Copies ``source`` into a new graph, asking ``decide`` about every call.
+
+    What a body calls while it is expanded is decided in the same way. Kept nodes are copied as they were written;
+    inputs, outputs and variables keep their names; new names begin with the name of the node that they come from.
+    """
+
+    def __init__(self, source: Graph, decide: Decision, *, parent: Rewriter | None = None) -> None:
+        target = Graph(source.name, opsets=source.opsets, ir_version=source.ir_version)
+        super().__init__(target, fold=True)
+        self.source = source
+        self.decide = decide
+        self.outer = parent
+        self.mapping: dict[Value, Value] = {}
+        self.depth = 0
+        self.node: Node | None = None
+        if parent is None:
+            target._names = dict(source.root.names())
+        else:
+            target.parent = parent.graph
+        target.registry = source.registry
+        target.metadata = dict(source.metadata)
+        target.functions = dict(source.functions)
+        target.value_types = source.value_types
+        target.doc, target.origin = source.doc, source.origin
+
+    def run(self) -> Graph:
+        """The rewritten graph; the source is left as it was."""
+        for group, copies in (
+            (self.source.formals, self.graph.formals),
+            (self.source.captures, self.graph.captures),
+            (self.source.variables, self.graph.variables),
+        ):
+            for value in group:
+                copies.append(self.copy(value))
+        with interpreting(self):
+            for node in self.source.nodes:
+                self.visit(node)
+            self.node = None
+            self.graph.outputs = [self._output(value) for value in self.source.outputs]
+        return self.graph
+
+    # ----- nodes of the source ------------------------------------------------------------------------------------
+
+    def copy(self, value: Value) -> Value:
+        """The value of the new graph that stands for ``value`` of the source."""
+        found = self.mapping.get(value)
+        if found is None:
+            found = Value(value.name, value.type, data=value.data, graph=self.graph)
+            found.elements, found.origin = value.elements, value.origin
+            self.mapping[value] = found
+        return found
+
+    def visit(self, node: Node) -> None:
+        self.node = node
+        self.prefix = node.name or next((v.name for v in node.outputs if v is not None), node.op_type)
+        if not isinstance(node.op, Op):
+            self.keep(node)
+            return
+        bound, attributes = bind(node)
+        inputs = tuple(None if v is None else self._bound(v) for v in bound)
+        start = len(self.graph.nodes)
+        results = self._decided(Call(node.op, inputs, attributes, len(node.outputs), node))
+        if results is None:
+            self.keep(node)
+        else:
+            self._replace(node, results, start)
+
+    def _bound(self, value: Value) -> Value:
+        if value.graph is None:
+            return self.intern_constant(value)
+        return self.copy(value)
+
+    def keep(self, node: Node, *, version: int | None = None, attributes: Mapping[str, Any] | None = None) -> Node:
+        """Copy ``node`` as it is written, its subgraphs rewritten."""
+        inputs = [None if v is None else self.copy(v) for v in node.inputs]
+        outputs = [None if v is None else self.copy(v) for v in node.outputs]
+        captures = [self.copy(v) for v in node.captures]
+        written = node.attributes if attributes is None else attributes
+        origin = node.origin if attributes is None else None
+        if node.subgraphs:
+            written = {name: self._attribute(a, captures) for name, a in written.items()}
+        kept = Node(
+            node.op, node.version if version is None else version, inputs, written, outputs,
+            name=node.name, captures=captures, origin=origin,
+        )  # fmt: skip
+        self.graph.append(kept)
+        return kept
+
+    def _attribute(self, attribute: Any, captures: Sequence[Value]) -> Any:
+        if isinstance(attribute, Graph):
+            return type(self)(attribute, self.decide, parent=self).run()
+        if isinstance(attribute, list):
+            return [self._attribute(a, captures) for a in attribute]
+        return attribute
+
+    def _replace(self, node: Node, results: Sequence[Value | None], start: int) -> None:
+        """Let ``results`` stand for the outputs of ``node``; new values take over their names."""
+        fresh = {v for made in self.graph.nodes[start:] for v in made.outputs if v is not None}
+        for output, result in zip(node.outputs, results, strict=False):
+            if output is None:
+                continue
+            if result is None:
+                raise InvalidCall(f'{node.title}: nothing replaces output "{output.name}"')
+            if result in fresh:
+                fresh.discard(result)
+                result.name = output.name
+                if result.producer is not None and len(self.graph.nodes) == start + 1:
+                    result.producer.name = node.name
+            self.mapping[output] = result
+
+    def _output(self, value: Value) -> Value:
+        found = self.copy(value)
+        taken = any(found is other for other in self.graph.outputs)
+        renamed = found.name != value.name
+        if taken or renamed:
+            known = Known(found.type, found.elements, found.data)
+            (copy,) = self.as_identity(found, known)
+            copy.name = value.name
+            return copy
+        return found
+
+    def as_identity(self, value: Value, known: Known) -> tuple[Value, ...]:
+        self.prefix = value.name
+        identity = operator("identity", value)
+        return (identity,)
+
+    # ----- calls --------------------------------------------------------------------------------------------------
+
+    def call(
+        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
+    ) -> tuple[Value | None, ...]:
+        values = tuple(self.adopt(v) for v in inputs)
+        if op.pure and all(v is None or v.is_constant for v in values):
+            folded = self._folded(op, values, attributes, outputs)
+            if folded is not None:
+                return folded
+        results = self._decided(Call(op, tuple(pad(op, list(values))), attributes, outputs))
+        if results is None:
+            return super().call(op, values, attributes, outputs)
+        return tuple(results)
+
+    def _folded(
+        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
+    ) -> tuple[Value | None, ...] | None:
+        known = infer_call(op, inputs, attributes, outputs)
+        if not all(k is None or k.data is not None for k in known):
+            return None
+        return tuple(
+            None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known
+        )
+
+    def _decided(self, call: Call) -> Sequence[Value | None] | None:
+        try:
+            return self.decide(self, call)
+        except TenonnxError as error:
+            if self.node is not None and "node " not in error.what:
+                error.what = f"{self.node.title}: {error.what}"
+            raise
+
+    def expand(self, call: Call) -> tuple[Value | None, ...]:
+        """The results of the op's body. Raises ``InvalidCall`` for a body that calls itself."""
+        self.depth += 1
+        if self.depth > MAXIMUM_DEPTH:
+            raise InvalidCall(f"the body of {call.op.title} expands to itself")
+        try:
+            return self.inside(lambda: invoke(call.op, call.op.function, call.inputs, call.attributes, call.outputs))
+        finally:
+            self.depth -= 1
+
+    def inside(self, function: Callable[[], Any]) -> Any:
+        """Run a function with this rewriter taking its calls."""
+        with interpreting(self):
+            return function()
+
+    def nested(self, graph: Graph) -> Builder:
+        made = type(self)(Graph(graph.name), self.decide, parent=self)
+        made.graph = graph
+        made.prefix, made.node, made.depth = self.prefix, self.node, self.depth
+        return made
+
+
+def copy_graph(graph: Graph) -> Graph:
+    """A copy that shares contents and nothing that can be edited."""
+    return Rewriter(graph, lambda rewriter, call: None).run()
