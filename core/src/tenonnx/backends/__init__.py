@@ -1,1 +1,1 @@
-""""""
+"""Floor 5: running graphs."""

@@ -1,42 +1,33 @@
 """External tensor data: read safely from files in a model's folder, and streamed out into a new file.
 
-A model is untrusted and names its data files itself. So a location is never handed to the operating system as a path:
-each folder and the file are opened one below the other without following links, and what was opened is checked and
-kept open. Nothing is opened by path again, so there is no gap between the check and the use.
+A model is untrusted and names its data files itself. So each file is opened once, in the safe way of ``open_inside``,
+and stays open; its numbers are held against its size before anything is read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import mmap
 import os
-import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
+from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.formats.files import open_inside, split_location
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from typing_extensions import Buffer
 
 LARGE = 1 << 20
 """From this length a tensor is aligned to pages, and copied by the kernel where that is possible."""
 
-_CHUNK = 1 << 20
+_CHUNK = 2 << 20
 _BLOCK = 4096
 _KERNEL_CHUNK = 1 << 30  # Linux copies at most 2 GiB - 4 KiB in one call
-_NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
-_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
-# Without O_NONBLOCK, opening a pipe would wait for its writer.
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-_OPENS_BELOW = bool(os.open in os.supports_dir_fd and _NO_FOLLOW and _DIRECTORY)
 
 
 class DataFile:
@@ -46,12 +37,13 @@ class DataFile:
     touching the lost part of a view ends the process, as with every memory map. ``read_into`` is safe from that.
     """
 
-    def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
-        self.path = path
-        self.size = status.st_size
-        self.identity = (status.st_dev, status.st_ino)
+    def __init__(self, path: str, descriptor: int) -> None:
         self._descriptor = descriptor
         self._map: mmap.mmap | None = None
+        self.path = path
+        status = os.fstat(descriptor)
+        self.size = status.st_size
+        self.identity = (status.st_dev, status.st_ino)
 
     def view(self, offset: int, length: int) -> memoryview:
         """The bytes, read-only and not copied; they stay valid after ``close``.
@@ -140,7 +132,7 @@ class ExternalFiles:
 
     def __init__(self, base_dir: str | os.PathLike[str] | None) -> None:
         self.base_dir = None if base_dir is None else Path(base_dir).absolute()
-        self._files: dict[str, DataFile] = {}  # by location, as written and as normalised
+        self._files: dict[str, DataFile] = {}  # by location, as written and with plain slashes
 
     def region(
         self, location: str, offset: str | int | None = None, length: str | int | None = None, *, tensor: str = ""
@@ -171,20 +163,6 @@ class ExternalFiles:
             )
         return Region(file, start, count)
 
-    def _open(self, location: str, tensor: str) -> DataFile:
-        given = self._given(location, tensor)
-        parts = _split(location, given)
-        if self.base_dir is None:
-            what = "A model with external data must come with the folder of its data files."
-            raise InvalidModel(what, given=given, do="pass base_dir=, or load the model from its path")
-        name = "/".join(parts)
-        file = self._files.get(name) or self._files.setdefault(name, _open_data_file(self.base_dir, parts, given))
-        self._files[location] = file
-        return file
-
-    def _given(self, location: str, tensor: str) -> str:
-        return f"tensor {tensor[:200]!r}, location {location[:200]!r}, folder {self.base_dir}"
-
     def view(
         self, location: str, offset: str | int | None = None, length: str | int | None = None, *, tensor: str = ""
     ) -> memoryview:
@@ -195,6 +173,23 @@ class ExternalFiles:
         """Close all files. Views that were handed out stay valid; regions can no longer be read."""
         while self._files:
             self._files.popitem()[1].close()
+
+    def _open(self, location: str, tensor: str) -> DataFile:
+        given = self._given(location, tensor)
+        parts = split_location(location, given)
+        if self.base_dir is None:
+            what = "A model with external data must come with the folder of its data files."
+            raise InvalidModel(what, given=given, do="pass base_dir=, or load the model from its path")
+        name = "/".join(parts)  # which is a safe location itself
+        file = self._files.get(name)
+        if file is None:
+            path, descriptor = str(self.base_dir.joinpath(*parts)), open_inside(self.base_dir, parts, given)
+            file = self._files.setdefault(name, DataFile(path, descriptor))
+        self._files[location] = file
+        return file
+
+    def _given(self, location: str, tensor: str) -> str:
+        return f"tensor {tensor[:200]!r}, location {location[:200]!r}, folder {self.base_dir}"
 
 
 class ExternalDataWriter:
@@ -341,84 +336,8 @@ def _bytes_of(source: Buffer | np.ndarray) -> memoryview:
         ) from error
 
 
-def _split(location: str, given: str) -> tuple[str, ...]:
-    """The components of a location. A backslash separates on every system: it does where the model may come from."""
-    parts = tuple(part for part in location.replace("\\", "/").split("/") if part not in ("", "."))
-    absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
-    if absolute or not parts or ".." in parts or "\0" in location:
-        raise UnsafePath(
-            "The location of external data must be a relative path inside the model's folder.",
-            given=given,
-            do="move the data file beside the model, and name it so in the model",
-        )
-    return parts
-
-
 def _number(text: str | int) -> int:
-    """The number, or -1 if it is none. Nothing but ASCII digits counts, and not so many that reading them takes time."""
+    """The number, or -1 if it is none. Only ASCII digits count, and not so many that reading them takes time."""
     if isinstance(text, str):
         return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else -1
     return text if isinstance(text, int) and not isinstance(text, bool) else -1
-
-
-def _open_data_file(folder: Path, parts: Sequence[str], given: str) -> DataFile:
-    try:
-        descriptor = (_open_below if _OPENS_BELOW else _open_checked)(folder, parts)
-    except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) == errno.ELOOP or _link_among(folder, parts):
-            raise UnsafePath(
-                "External data must not be reached through a symbolic link.",
-                given=given,
-                do="put the file itself in the model's folder (cp -L follows links)",
-            ) from error
-        raise InvalidModel(
-            "The file of external data must exist and be readable.",
-            given=f"{given}: {getattr(error, 'strerror', None) or error}",
-            do="put the data file in place, or give the folder where it is as base_dir",
-        ) from error
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
-        return DataFile(str(folder.joinpath(*parts)), descriptor, status)
-    os.close(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise UnsafePath("External data must be in a regular file.", given=given)
-    what = "The file of external data must have no second name (hard link), which may lie outside the folder."
-    raise UnsafePath(what, given=f"{given}, {status.st_nlink} names", do="copy the file")
-
-
-def _open_below(folder: Path, parts: Sequence[str]) -> int:
-    """Open each part in the one before, following no link. ``folder`` itself may be reached through links."""
-    search = getattr(os, "O_PATH", os.O_RDONLY) | _DIRECTORY
-    descriptor = os.open(folder, search)
-    try:
-        for part in parts[:-1]:
-            below = os.open(part, search | _NO_FOLLOW, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = below
-        return os.open(parts[-1], _READ | _NO_FOLLOW, dir_fd=descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _open_checked(folder: Path, parts: Sequence[str]) -> int:
-    """For systems without ``dir_fd``: look for links before and after, and that the opened file is the one named."""
-    path = folder.joinpath(*parts)
-    if not _link_among(folder, parts):
-        descriptor = os.open(path, _READ)
-        if not _link_among(folder, parts) and os.path.samestat(path.lstat(), os.fstat(descriptor)):
-            return descriptor
-        os.close(descriptor)
-    raise OSError(errno.ELOOP, "a link is on the path, or the path changed while it was opened", str(path))
-
-
-def _link_among(folder: Path, parts: Sequence[str]) -> bool:
-    """Whether one of the parts is a symbolic link, or a junction as Windows has them."""
-    junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
-    for count in range(1, len(parts) + 1):
-        try:
-            status = folder.joinpath(*parts[:count]).lstat()
-        except (OSError, ValueError):
-            return False
-        if stat.S_ISLNK(status.st_mode) or (junction and getattr(status, "st_reparse_tag", 0) == junction):
-            return True
-    return False

@@ -1,4 +1,4 @@
-"""Writing a model file and the files beside it, so that a reader never meets half of them."""
+"""The files in a model's folder: written all at once, and opened without leaving the folder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from tenonnx.errors import InvalidCall, TenonnxError, UnsafePath
+from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, UnsafePath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from typing_extensions import Buffer
 
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
+# Without O_NONBLOCK, opening a pipe would wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_OPENS_BELOW = bool(os.open in os.supports_dir_fd and _NO_FOLLOW and _DIRECTORY)
 
 
 class AtomicWriter:
@@ -111,14 +116,15 @@ class AtomicWriter:
         """Refuse a path that cannot be written; returns the permissions of the file that is there already."""
         if not self._named or not self.name or "\0" in str(self.path):
             raise InvalidCall("The path of an output file must name a file.", given=repr(str(self.path)))
-        if not self.folder.is_dir():
-            raise InvalidCall(
-                "The folder of an output file must exist.", given=str(self.path), do=f"create the folder {self.folder}"
-            )
         try:
+            if not self.folder.is_dir():
+                what = "The folder of an output file must exist."
+                raise InvalidCall(what, given=str(self.path), do=f"create the folder {self.folder}")
             mode = self.path.stat().st_mode
-        except OSError:
+        except FileNotFoundError:
             return None
+        except (OSError, ValueError) as error:
+            raise InvalidCall("The path of an output file must be usable.", given=f"{self.path!r}: {error}") from error
         if not stat.S_ISREG(mode):
             kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
             raise InvalidCall(
@@ -195,7 +201,9 @@ class AtomicWriter:
         return TenonnxError(
             "The output files must fit on the disk." if full else "The operating system must let the file be written.",
             given=f"{self.path}: {error.strerror or error}",
-            do="free some space, or choose another folder" if full else "close the programs that use the file",
+            do="free some space, or choose another folder"
+            if full
+            else "choose another name or folder, or close the programs that use the file",
             also="Nothing was changed.",
         )
 
@@ -206,6 +214,20 @@ class _Part:
     file: BinaryIO
     identity: os.stat_result
     opened: bool = False
+
+
+def _rename_to_free(old: Path, new: Path) -> None:
+    """Rename a file to a name that must be free; FileExistsError if it is not, also if it was taken just now."""
+    try:
+        new.hardlink_to(old)  # unlike rename on POSIX, this never replaces
+    except FileExistsError:
+        raise
+    except (OSError, NotImplementedError):  # no hard links on this system or file system
+        if os.path.lexists(new):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new)) from None
+        old.rename(new)
+    else:
+        old.unlink()
 
 
 def write_bytes(path: str | os.PathLike[str], chunks: Iterable[Buffer]) -> None:
@@ -246,15 +268,89 @@ def check_file_name(name: str) -> str:
     return name
 
 
-def _rename_to_free(old: Path, new: Path) -> None:
-    """Rename a file to a name that must be free; FileExistsError if it is not, also if it was taken just now."""
+def split_location(location: str, given: str) -> tuple[str, ...]:
+    """The parts of a relative path that a model names. A backslash separates on every system, as models travel.
+
+    Raises:
+        UnsafePath: it is absolute, empty, has a drive or a NUL, or goes up with ``..``.
+    """
+    parts = tuple(part for part in location.replace("\\", "/").split("/") if part not in ("", "."))
+    absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
+    if absolute or not parts or ".." in parts or "\0" in location:
+        raise UnsafePath(
+            "The location of external data must be a relative path inside the model's folder.",
+            given=given,
+            do="move the data file beside the model, and name it so in the model",
+        )
+    return parts
+
+
+def open_inside(folder: Path, parts: Sequence[str], given: str) -> int:
+    """Open for reading the regular file that ``parts`` lead to from ``folder``; returns the descriptor.
+
+    The parts are opened one below the other without following links, and what was opened is checked. Nothing is opened
+    again by its path, so there is no gap between the check and the use. ``folder`` itself may be reached through links.
+
+    Raises:
+        UnsafePath: a part is a link, or the file has a second name or is no regular file.
+        InvalidModel: there is no such file, or it cannot be opened.
+    """
     try:
-        new.hardlink_to(old)  # unlike rename on POSIX, this never replaces
-    except FileExistsError:
-        raise
-    except (OSError, NotImplementedError):  # no hard links on this system or file system
-        if os.path.lexists(new):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new)) from None
-        old.rename(new)
-    else:
-        old.unlink()
+        descriptor = (_open_below if _OPENS_BELOW else _open_checked)(folder, parts)
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ELOOP or _link_among(folder, parts):
+            raise UnsafePath(
+                "External data must not be reached through a symbolic link.",
+                given=given,
+                do="put the file itself in the model's folder (cp -L follows links)",
+            ) from error
+        raise InvalidModel(
+            "The file of external data must exist and be readable.",
+            given=f"{given}: {getattr(error, 'strerror', None) or error}",
+            do="put the data file in place, or give the folder where it is as base_dir",
+        ) from error
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+        return descriptor
+    os.close(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafePath("External data must be in a regular file.", given=given)
+    what = "The file of external data must have no second name (hard link), which may lie outside the folder."
+    raise UnsafePath(what, given=f"{given}, {status.st_nlink} names", do="copy the file")
+
+
+def _open_below(folder: Path, parts: Sequence[str]) -> int:
+    search = getattr(os, "O_PATH", os.O_RDONLY) | _DIRECTORY
+    descriptor = os.open(folder, search)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, search | _NO_FOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        return os.open(parts[-1], _READ | _NO_FOLLOW, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_checked(folder: Path, parts: Sequence[str]) -> int:
+    """For systems without ``dir_fd``: look for links before and after, and that the opened file is the one named."""
+    path = folder.joinpath(*parts)
+    if not _link_among(folder, parts):
+        descriptor = os.open(path, _READ)
+        if not _link_among(folder, parts) and os.path.samestat(path.lstat(), os.fstat(descriptor)):
+            return descriptor
+        os.close(descriptor)
+    raise OSError(errno.ELOOP, "a link is on the path, or the path changed while it was opened", str(path))
+
+
+def _link_among(folder: Path, parts: Sequence[str]) -> bool:
+    """Whether one of the parts is a symbolic link, or a junction as Windows has them."""
+    junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
+    for count in range(1, len(parts) + 1):
+        try:
+            status = folder.joinpath(*parts[:count]).lstat()
+        except (OSError, ValueError):
+            return False
+        if stat.S_ISLNK(status.st_mode) or (junction and getattr(status, "st_reparse_tag", 0) == junction):
+            return True
+    return False

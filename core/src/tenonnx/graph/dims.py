@@ -40,6 +40,19 @@ class _Atom(NamedTuple):
     operands: tuple[_Known, ...] = ()
 
 
+def _operators(name: str) -> tuple[Callable[[Expr, _Known], _Known], Callable[[Expr, int], _Known]]:
+    """The methods for ``self operator other`` and ``other operator self``; other may be any integer, as numpy's."""
+
+    def operate(a: _Known, b: _Known) -> _Known:
+        try:
+            a, b = (x if isinstance(x, Expr) else operator.index(x) for x in (a, b))
+        except TypeError:
+            return NotImplemented  # type: ignore[no-any-return]
+        return _OPERATIONS[name](a, b)
+
+    return operate, lambda self, other: operate(other, self)
+
+
 class Expr:
     """An immutable expression of symbols; never a constant, as arithmetic gives constants back as plain ints.
 
@@ -81,33 +94,11 @@ class Expr:
     def __neg__(self) -> _Known:
         return _product(self, -1)
 
-    def __add__(self, other: _Known) -> _Known:
-        return _operate("+", self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: _Known) -> _Known:
-        return _operate("-", self, other)
-
-    def __rsub__(self, other: int) -> _Known:
-        return _operate("-", other, self)
-
-    def __mul__(self, other: _Known) -> _Known:
-        return _operate("*", self, other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: _Known) -> _Known:
-        return _operate("//", self, other)
-
-    def __rfloordiv__(self, other: int) -> _Known:
-        return _operate("//", other, self)
-
-    def __mod__(self, other: _Known) -> _Known:
-        return _operate("%", self, other)
-
-    def __rmod__(self, other: int) -> _Known:
-        return _operate("%", other, self)
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __floordiv__, __rfloordiv__ = _operators("//")
+    __mod__, __rmod__ = _operators("%")
 
 
 Dim: TypeAlias = int | Expr | None
@@ -124,15 +115,6 @@ def symbol(name: str) -> Expr:
 
 
 # Polynomials
-
-
-def _operate(name: str, a: _Known, b: _Known) -> _Known:
-    """The operation, where either operand may in fact be any integer, such as numpy's, or something else entirely."""
-    try:
-        a, b = (x if isinstance(x, Expr) else operator.index(x) for x in (a, b))
-    except TypeError:
-        return NotImplemented  # type: ignore[no-any-return]
-    return _OPERATIONS[name](a, b)
 
 
 def _terms(value: _Known) -> tuple[tuple[_Monomial, int], ...]:

@@ -20,7 +20,8 @@ class Op:
 
     ``pure`` is False for ops that draw random numbers: they are never folded. ``symbolic`` tells that the numpy rule
     also works on object arrays of symbolic dims. ``broadcasts`` marks ops whose gradients are summed back to the shape
-    of each input by whoever applies the VJP.
+    of each input by whoever applies the VJP. ``selects`` marks ops that move, choose or compare elements and compute
+    nothing with them, so that any wider element type serves them.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Op:
         pure: bool = True,
         symbolic: bool = False,
         broadcasts: bool = False,
+        selects: bool = False,
         signature: Signature | None = None,
     ) -> None:
         self.function = function
@@ -46,6 +48,7 @@ class Op:
         self.pure = pure
         self.symbolic = symbolic
         self.broadcasts = broadcasts
+        self.selects = selects
         self.signature = Signature.of(function) if signature is None else signature
         self.respellings: list[Respelling] = []
         self.rules: dict[str, Callable[..., Any]] = {}
@@ -118,7 +121,7 @@ class Op:
         def meaning(function: Callable[..., Any]) -> Op:
             old = Op(
                 function, self.name, domain=self.domain, since=self.since, before=version, pure=self.pure,
-                broadcasts=self.broadcasts, symbolic=self.symbolic,
+                broadcasts=self.broadcasts, symbolic=self.symbolic, selects=self.selects,
             )  # fmt: skip
             self.since = version
             self.older = old

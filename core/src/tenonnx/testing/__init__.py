@@ -1,0 +1,45 @@
+"""The conformance kit: declare per op how its inputs are drawn, and everything known of the op is checked.
+
+``cases``, ``call``, ``Gap`` and the strategies (``tensors``, ``shapes``, ``broadcastable``, ``axis_of``) declare cases,
+``conformance`` makes the test function of a package. The strategies and the checks need the extra ``tenonnx[testing]``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.testing.cases import Call, Case, Gap, call, cases
+
+if TYPE_CHECKING:
+    from tenonnx.testing.kit import check_case, conformance
+    from tenonnx.testing.signatures import signature_problems
+    from tenonnx.testing.strategies import axis_of, broadcastable, shapes, tensors
+
+__all__ = [
+    "Call", "Case", "Gap", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance", "shapes",
+    "signature_problems", "tensors",
+]  # fmt: skip
+
+_LAZY = {
+    "axis_of": "strategies",
+    "broadcastable": "strategies",
+    "check_case": "kit",
+    "conformance": "kit",
+    "shapes": "strategies",
+    "signature_problems": "signatures",
+    "tensors": "strategies",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    try:
+        module = importlib.import_module(f"{__name__}.{_LAZY[name]}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("hypothesis", "pytest"):
+            raise
+        raise ImportError(f"tenonnx.testing.{name} needs {error.name}: pip install tenonnx[testing]") from error
+    return getattr(module, name)

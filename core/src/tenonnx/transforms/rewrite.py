@@ -49,6 +49,7 @@ class Rewriter(Builder):
         self.outer = parent
         self.mapping: dict[Value, Value] = {}
         self.depth = 0
+        self.journal: list[tuple[str, str, int | None]] = [] if parent is None else parent.journal
         self.node: Node | None = None
         if parent is None:
             target._names = dict(source.root.names())
@@ -160,6 +161,25 @@ class Rewriter(Builder):
         self.prefix = value.name
         identity = operator("identity", value)
         return (identity,)
+
+    def name(self, wanted: str) -> str:
+        names = self.graph.names()
+        before = names.get(wanted)
+        name = super().name(wanted)
+        self.journal.append((wanted, name, before))
+        return name
+
+    def forget_names(self, length: int) -> None:
+        """Give back the names taken since the journal had ``length`` entries."""
+        names = self.graph.names()
+        while len(self.journal) > length:
+            wanted, name, before = self.journal.pop()
+            names.pop(name, None)
+            if before is not None:
+                names[wanted] = before
+            else:
+                names.pop(wanted, None)
+        self._constants = {key: value for key, value in self._constants.items() if value.name in names}
 
     # ----- calls --------------------------------------------------------------------------------------------------
 

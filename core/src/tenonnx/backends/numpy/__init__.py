@@ -1,1 +1,1 @@
-""""""
+"""The numpy backend: a planned list of kernel calls."""

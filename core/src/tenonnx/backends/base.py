@@ -1,0 +1,180 @@
+"""What every backend gives: a program from feeds to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tenonnx.errors import InvalidCall, InvalidFeed, TenonnxError
+from tenonnx.graph.dims import symbols_of
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Value
+from tenonnx.registry.discovery import Plugin, plugins
+
+Array = np.ndarray[Any, Any]
+
+
+class Program(Protocol):
+    """A graph made ready to run. ``state`` holds the inputs that live in the program, by name."""
+
+    backend: str
+    state: Mapping[str, Any]
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name, as arrays that belong to the caller.
+
+        Raises ``InvalidFeed`` for a feed that is missing, unknown, or not of the input's type.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """What a plugin of the group ``tenonnx.backends`` provides, as a module or an object."""
+
+    #: Larger is faster: ``auto`` takes the fastest that can run the graph.
+    speed: int
+
+    def compile(self, graph: Graph, **options: Any) -> Program: ...
+
+
+def backends() -> dict[str, Plugin]:
+    """The installed backends by name, without importing them; the numpy backend is always there and not listed."""
+    return {plugin.name: plugin for plugin in plugins("tenonnx.backends")}
+
+
+def compile_graph(graph: Graph, backend: str = "auto", **options: Any) -> Program:
+    """Make ``graph`` ready to run.
+
+    ``auto`` is the fastest installed backend that can run it. ``state={input: output}`` names inputs that live in the
+    program and are replaced by an output after each call; further options are the backend's own. Raises
+    ``InvalidCall`` for a backend that is not installed, ``UnsupportedOp`` for a graph that cannot run.
+    """
+    from tenonnx.backends.numpy import backend as numpy_backend
+    from tenonnx.transforms.decompose import refuse_opaque
+
+    refuse_opaque(graph, "run")
+    installed = backends()
+    if backend == "numpy":
+        return numpy_backend.compile(graph, **options)
+    if backend != "auto":
+        if backend not in installed:
+            raise InvalidCall(
+                f'no backend "{backend}" is installed',
+                available=", ".join(["numpy", *installed]),
+                do=f"pip install tenonnx-{backend}",
+            )
+        return installed[backend].load().compile(graph, **options)  # type: ignore[no-any-return]
+    failure: TenonnxError | None = None
+    loaded = []
+    for plugin in installed.values():
+        try:
+            loaded.append(plugin.load())
+        except TenonnxError as error:
+            failure = error
+    for module in sorted(loaded, key=lambda m: -m.speed):
+        try:
+            return module.compile(graph, **options)  # type: ignore[no-any-return]
+        except TenonnxError as error:
+            failure = error
+    try:
+        return numpy_backend.compile(graph, **options)
+    except TenonnxError as error:
+        raise error from failure
+
+
+def check_feeds(formals: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]:
+    """The feed of every formal in order, cast where the cast is exact; None for a default that is not fed.
+
+    Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim that the input does not have.
+    """
+    known = {value.name for value in formals}
+    unknown = [name for name in feeds if name not in known]
+    missing = [v.name for v in formals if v.name not in feeds and v.data is None]
+    if unknown or missing:
+        problem = f'no input is called "{unknown[0]}"' if unknown else f'input "{missing[0]}" must be fed'
+        raise InvalidFeed(
+            problem, given=", ".join(map(str, feeds)) or "no feeds", available=", ".join(f"{v.name}: {v.type}" for v in formals)
+        )
+    symbols: dict[str, tuple[int, str]] = {}
+    return [_check_feed(value, feeds[value.name], symbols) if value.name in feeds else None for value in formals]
+
+
+def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) -> Any:
+    if not isinstance(value.type, TensorType):
+        return feed
+    array = np.asarray(feed)
+    kind = value.type
+    if kind.dtype is DType.string:
+        if array.dtype.kind not in "OUST":
+            raise InvalidFeed(f'input "{value.name}" must be {kind}', given=f"{array.dtype} array of shape {array.shape}")
+        array = array.astype(object)
+    elif array.dtype != kind.dtype.numpy:
+        array = _exact_cast(value, array, kind)
+    shape = kind.shape
+    if shape is None:
+        return array
+    wrong = len(shape) != array.ndim
+    for dim, size in zip(shape, array.shape, strict=False):
+        if isinstance(dim, int):
+            wrong = wrong or dim != size
+        elif dim is not None and str(dim) in symbols_of(dim):
+            first, where = symbols.setdefault(str(dim), (size, value.name))
+            if first != size:
+                raise InvalidFeed(
+                    f'dim "{dim}" must be one number',
+                    given=f'{first} in "{where}", {size} in "{value.name}"',
+                    available=f"{value.name}: {kind}",
+                )
+    if wrong:
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=f"{array.dtype} array of shape {array.shape}")
+    return array
+
+
+def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
+    given = f"{array.dtype} array of shape {array.shape}"
+    try:
+        with np.errstate(all="ignore"):
+            cast = array.astype(kind.dtype.numpy)
+            exact = array.dtype.kind in "biufcV" and bool(np.all((cast.astype(array.dtype) == array) | (array != array)))
+    except (TypeError, ValueError):
+        exact = False
+    if not exact:
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given, do=f"cast it to {kind.dtype}")
+    return cast
+
+
+class StatefulProgram:
+    """Keeps some inputs between calls: each is replaced by an output after every call that succeeds."""
+
+    def __init__(self, run: Callable[[Mapping[str, Any]], dict[str, Any]], graph: Graph, state: Mapping[str, str]) -> None:
+        check_state(graph, state)
+        self._run = run
+        self._names = dict(state)
+        variables = {v.name: v for v in graph.formals if v.data is not None}
+        self.state: dict[str, Any] = {
+            name: variables[name].data.array().copy()  # type: ignore[union-attr]
+            for name in state
+            if name in variables
+        }
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        missing = [name for name in self._names if name not in self.state and name not in feeds]
+        if missing:
+            raise InvalidFeed(f'state "{missing[0]}" must be set before the first call', do=f"program.state[{missing[0]!r}] = ...")
+        results = self._run({**self.state, **feeds})
+        for name, output in self._names.items():
+            self.state[name] = results[output].copy()
+        return results
+
+
+def check_state(graph: Graph, state: Mapping[str, str]) -> None:
+    """Raise ``InvalidCall`` unless every state input and the output that replaces it exist."""
+    inputs, outputs = {v.name for v in graph.formals}, {v.name for v in graph.outputs}
+    for name, output in state.items():
+        if name not in inputs or output not in outputs:
+            wrong, known = (name, inputs) if name not in inputs else (output, outputs)
+            raise InvalidCall(f'state must map graph inputs to graph outputs; "{wrong}" is none', available=", ".join(sorted(known)))

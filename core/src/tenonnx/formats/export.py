@@ -1,0 +1,121 @@
+"""Export: a graph as an ONNX file, at the opset and for the domains that are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+from tenonnx.op.graph_inference import infer
+from tenonnx.op.op import Op
+from tenonnx.transforms.retarget import Change, retarget_to, target_for
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Called with the finished message before it is written; it may change the message.
+PostExportHook = Callable[["onnx.ModelProto"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportConfig:
+    """How to export.
+
+    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all. Tensors
+    of at least ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
+    ``tidy`` also sorts, declares every domain and writes every inferred type. ``post_export_hooks`` run last.
+    """
+
+    opset_version: int | Mapping[str, int] | None = None
+    domains: Collection[str] | None = None
+    external_data_threshold: int | None = None
+    tidy: bool = False
+    include_training_state: bool = False
+    post_export_hooks: Iterable[PostExportHook] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    """What an export did: the versions written, and what became of each node."""
+
+    opsets: dict[str, int]
+    ir_version: int
+    changes: list[Change] = field(default_factory=list)
+
+    @property
+    def rewritten(self) -> list[Change]:
+        """The nodes that were not kept as they were."""
+        return [change for change in self.changes if change.action != "kept"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "opsets": self.opsets,
+            "ir_version": self.ir_version,
+            "nodes": [change.to_json() for change in self.changes],
+        }
+
+    def __str__(self) -> str:
+        opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())
+        kept = len(self.changes) - len(self.rewritten)
+        lines = [f"opsets {opsets}; {kept} nodes kept, {len(self.rewritten)} rewritten"]
+        return "\n".join([*lines, *(f"  {change}" for change in self.rewritten)])
+
+
+def export(
+    graph: Graph, path: str | os.PathLike[str] | BinaryIO, config: ExportConfig | None = None, **fields: Any
+) -> Report:
+    """Write ``graph`` to a path or a binary stream; ``fields`` override those of ``config``.
+
+    Without a target, or with the graph's own, every untouched node is written as it was read. Raises
+    ``NotRepresentable`` naming every node that has no form in the target; then nothing is written.
+    """
+    try:
+        settings = replace(config or ExportConfig(), **fields)
+    except TypeError as error:
+        known = ", ".join(ExportConfig.__dataclass_fields__)
+        raise InvalidCall("export takes the fields of ExportConfig", given=", ".join(fields), available=known) from error
+    model, initializers, report = prepare(graph, settings)
+    from tenonnx.formats.onnx.streaming import write_file, write_stream
+
+    if isinstance(path, str | os.PathLike):
+        write_file(path, model, initializers, settings.external_data_threshold)
+    else:
+        write_stream(path, model, initializers)
+    return report
+
+
+def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any, Report]:
+    """The message of an export, its initializers apart, and the report."""
+    from tenonnx.formats.onnx.writer import model_and_initializers
+
+    target = target_for(graph, settings.opset_version, settings.domains)
+    changes: list[Change] = []
+    if _is_as_written(graph, target.opsets, settings.domains):
+        changes = [Change(n.name, f"{n.domain}::{n.op_type}@{n.version}", "kept") for n in graph.nodes]
+    else:
+        moved = retarget_to(graph, target)
+        graph, changes = moved.graph, moved.changes
+    if settings.tidy:
+        infer(graph, strict=False)
+    model, initializers = model_and_initializers(graph, tidy=settings.tidy)
+    for hook in settings.post_export_hooks:
+        hook(model)
+    return model, initializers, Report(dict(graph.opsets), model.ir_version, changes)
+
+
+def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[str] | None) -> bool:
+    """Whether every node is written for these versions already."""
+    if domains is not None and any(n.domain not in opsets for n in graph.walk()):
+        return False
+    if any(opsets.get(domain) != version for domain, version in graph.opsets.items() if domain in opsets):
+        return False
+    for node in graph.walk():
+        if node.origin is None and isinstance(node.op, Op) and node.domain != "tenonnx":
+            if opsets.get(node.domain) != node.version:
+                return False
+        elif node.domain == "tenonnx" or node.domain in opsets and node.version != opsets[node.domain]:
+            return False
+    return True

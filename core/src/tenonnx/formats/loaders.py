@@ -1,0 +1,66 @@
+"""Loading: the format is chosen by what the source is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+from tenonnx.registry.discovery import plugins
+from tenonnx.registry.registry import Registry
+
+if TYPE_CHECKING:
+    import onnx
+
+    Source = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto
+
+#: A rule of the user for one graph: the node and its inputs to what replaces its outputs, or None to go on.
+UserRule = Callable[..., Any]
+
+
+def load(
+    source: Source,
+    base_dir: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+    *,
+    rules: Mapping[str, UserRule] | None = None,
+    registry: Registry | None = None,
+) -> Graph:
+    """Read a model: a path, bytes, a binary file or a ``ModelProto``.
+
+    ``base_dir`` is the folder of external data, for a path that of the file. ``strict`` refuses ops that no installed
+    package provides. ``rules`` beat all packages: keys are op types (``"Gelu"``, ``"com.microsoft::Gelu"``) or node
+    names, values functions of the node and its inputs that return what replaces the outputs, or None to go on.
+    Raises ``InvalidModel`` for a broken file, ``UnsafePath`` for external data outside the folder, ``UnsupportedOp``.
+    """
+    graph = _reader(source)(source, base_dir, registry)
+    if rules:
+        from tenonnx.transforms.user_rules import apply_rules
+
+        graph = apply_rules(graph, rules)
+    if strict:
+        from tenonnx.transforms.decompose import refuse_opaque
+
+        refuse_opaque(graph, "loaded strictly")
+    return graph
+
+
+def _reader(source: Any) -> Callable[..., Graph]:
+    if isinstance(source, str | os.PathLike):
+        suffix = os.path.splitext(os.fspath(source))[1].lower()
+        if suffix == ".safetensors":
+            from tenonnx.formats import native
+
+            return native.read
+        for plugin in plugins("tenonnx.formats"):
+            if plugin.name == suffix.lstrip("."):
+                return plugin.load().read  # type: ignore[no-any-return]
+    elif not isinstance(source, bytes | bytearray | memoryview) and not hasattr(source, "read") and not hasattr(source, "graph"):
+        raise InvalidCall(
+            "a model must be a path, bytes, a binary file or a ModelProto", given=type(source).__name__
+        )
+    from tenonnx.formats.onnx import reader
+
+    return reader.read

@@ -1,0 +1,28 @@
+"""A graph in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tenonnx.graph.graph import Graph
+
+
+def summary(graph: Graph, *, nodes: int = 40) -> str:
+    """Inputs, outputs, ops and the first ``nodes`` nodes of ``graph``, as text."""
+    opsets = ", ".join(f"{domain} {version}" for domain, version in graph.opsets.items()) or "none"
+    weights = sum(v.data.nbytes for v in graph.variables if v.data is not None)
+    ops = Counter(f"{n.op_type}" if n.domain == "ai.onnx" else f"{n.domain}::{n.op_type}" for n in graph.walk())
+    lines = [
+        f'graph "{graph.name}"  opsets {opsets}  IR {graph.ir_version or "-"}',
+        *(f"  input   {v.name}: {v.type or '?'}" for v in graph.inputs),
+        *(f"  output  {v.name}: {v.type or '?'}" for v in graph.outputs),
+        f"  {len(graph.variables)} variables, {weights:,} bytes; {sum(ops.values())} nodes",
+        "  ops     " + ", ".join(f"{name} {count}" for name, count in ops.most_common()),
+    ]
+    for node in graph.nodes[:nodes]:
+        inputs = ", ".join("" if v is None else v.name for v in node.inputs)
+        outputs = ", ".join("" if v is None else f"{v.name}: {v.type or '?'}" for v in node.outputs)
+        lines.append(f"  {outputs} = {node.op_type}({inputs})")
+    if len(graph.nodes) > nodes:
+        lines.append(f"  ... and {len(graph.nodes) - nodes} more nodes")
+    return "\n".join(lines)

@@ -1,0 +1,133 @@
+"""Conformance cases: how inputs and attributes of an op are drawn, and what is known not to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tenonnx.checks.tolerance import Tolerance
+from tenonnx.errors import InvalidCall
+from tenonnx.op.op import Op
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: The checks that a gap can name.
+CHECKS = ("numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "oracle")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Call:
+    """One call of an op: arrays, None, lists (sequences) and dicts (maps) as inputs, attributes by keyword.
+
+    ``outputs`` is how many outputs the node declares, where the case says so. ``version`` is, while a check compares
+    versions, the one that it is at; conditions of gaps may ask for it.
+    """
+
+    inputs: tuple[Any, ...]
+    attributes: Mapping[str, Any]
+    outputs: int | None = None
+    version: int | None = None
+
+
+def call(*inputs: Any, _outputs: int | None = None, **attributes: Any) -> Call:
+    """The call that a case draws."""
+    return Call(inputs, attributes, _outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A check that is known to fail, with the reason; ``when`` tells of a call whether it is one of those.
+
+    A gap is strict: once nothing that it covers fails any more, the test says so and fails.
+    """
+
+    check: str
+    reason: str
+    when: Callable[[Call], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if self.check not in CHECKS:
+            raise InvalidCall("a gap names one of the checks", given=repr(self.check), available=", ".join(CHECKS))
+        if not self.reason:
+            raise InvalidCall("a gap must say its reason")
+
+    def covers(self, call: Call) -> bool:
+        return self.when is None or bool(self.when(call))
+
+
+@dataclass(eq=False, slots=True)
+class Case:
+    """One way to draw calls of ``op``: ``function`` takes hypothesis' ``draw`` and returns a ``Call``.
+
+    ``gradient`` is False where there is nothing to differentiate, or names the inputs that have a gradient; by default
+    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes. ``compared`` counts, by check,
+    the comparisons that took place, and ``refusals`` what oracles answered instead.
+    """
+
+    op: Op
+    function: Callable[..., Call]
+    gaps: tuple[Gap, ...] = ()
+    gradient: bool | tuple[str, ...] = True
+    steps: int = 0
+    tolerance: Tolerance | None = None
+    number: int = 0
+    compared: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        return self.function.__module__
+
+    @property
+    def title(self) -> str:
+        """``op@version`` as test ids have it: the version is the first one of this meaning."""
+        domain = "" if self.op.domain == "ai.onnx" else f"{self.op.domain}."
+        number = f"#{self.number + 1}" if self.number else ""
+        return f"{domain}{self.op.name}@{self.op.since}{number}"
+
+    def gaps_of(self, check: str) -> tuple[Gap, ...]:
+        return tuple(gap for gap in self.gaps if gap.check == check)
+
+
+_collected: dict[Op, list[Case]] = {}
+
+
+def cases(
+    op: Op,
+    *,
+    gaps: Iterable[Gap] = (),
+    gradient: bool | Iterable[str] = True,
+    steps: int = 0,
+    tolerance: Tolerance | None = None,
+) -> Callable[[Function], Function]:
+    """Declare that the decorated function draws calls of ``op``.
+
+    The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for ops
+    without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and ``tolerance``
+    replaces that of the table for float outputs; it must carry a reason.
+    """
+    if not isinstance(op, Op):
+        raise InvalidCall("cases(op) takes an op", given=repr(op))
+    if tolerance is not None and not tolerance.reason:
+        raise InvalidCall(f"the tolerance of a case of {op.title} must carry a reason", given=str(tolerance))
+    names = gradient if isinstance(gradient, bool) else tuple(gradient)
+    unknown = [] if isinstance(names, bool) else sorted(set(names) - {p.name for p in op.signature.inputs})
+    if unknown:
+        raise InvalidCall(f"cases({op.title}): gradient names {unknown}", available=op.signature.describe())
+
+    def declare(function: Function) -> Function:
+        held = _collected.setdefault(op, [])
+        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, number=len(held)))
+        return function
+
+    return declare
+
+
+def collected(op: Op | None = None) -> Iterator[Case]:
+    """The cases declared so far, of one op or of all, in the order of their declaration."""
+    if op is not None:
+        yield from _collected.get(op, ())
+    else:
+        for held in _collected.values():
+            yield from held

@@ -1,0 +1,153 @@
+"""The checks, each a function of a case and one drawn call.
+
+A check raises ``Failure`` where it does not hold, and returns whether it could compare anything at all. ``expected`` are
+the outputs that the op itself gives for the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tenonnx.checks.compare import compare
+from tenonnx.graph.values import Value
+from tenonnx.op.binding import invoke
+from tenonnx.op.build import Builder
+from tenonnx.op.evaluate import type_of
+from tenonnx.op.rules import find_rule
+from tenonnx.testing import exports, gradients, oracles, schemas, types
+from tenonnx.testing.cases import Call, Case
+from tenonnx.testing.models import single_node
+from tenonnx.testing.run import Failure, blaming, evaluate, is_random, run_graph, trace
+
+Outputs = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``run`` at each of ``versions``, which is ``[None]`` for checks that concern no particular version."""
+
+    name: str
+    run: Callable[[Case, Call, Outputs], bool]
+    applies: Callable[[Case], bool] = lambda case: True
+    versions: Callable[[Case], Sequence[int | None]] = lambda case: [None]
+
+
+def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: Iterable[Any]) -> None:
+    """Raise ``Failure`` unless the outputs agree; of random ones only the types are compared."""
+    found, wanted = list(actual), list(expected)
+    if len(found) != len(wanted):
+        raise Failure(f"{what} gives {len(found)} outputs, and {case.op.title} itself {len(wanted)}")
+    sizes = [getattr(v, "size", 1) for v in drawn.inputs]
+    random = is_random(case.op, drawn)
+    for position, (a, e) in enumerate(zip(found, wanted, strict=True)):
+        if random:
+            if type_of(a) != type_of(e):
+                raise Failure(f"{what}: output {position} is {type_of(a)}, and that of {case.op.title} itself {type_of(e)}")
+            continue
+        result = compare(e, a, accumulation=max([1, *sizes]), tolerance=case.tolerance, steps=case.steps)
+        if not result.equal:
+            raise Failure(f"{case.op.title} differs from {what}: output {position}: {result.reason}")
+
+
+# ----- the body -----------------------------------------------------------------------------------------------------
+
+
+def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """The numpy rule gives what the body gives, on arrays and traced into a graph of symbolic dims."""
+    op = case.op
+    if find_rule(op, "numpy") is not None:
+        with blaming(f"the body of {op.title}"):
+            by_body = evaluate(op, drawn, body_of=op)
+        expect(case, drawn, "its body", by_body, expected)
+
+    def body(_: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return invoke(op, op.function, values, drawn.attributes, drawn.outputs)
+
+    with blaming(f"tracing the body of {op.title} with symbolic dims"):
+        graph, feeds = trace(op, drawn, body, symbolic=True)
+    with blaming(f"the body of {op.title}, traced with symbolic dims,"):
+        traced = run_graph(graph, feeds)
+    expect(case, drawn, "its body traced with symbolic dims", traced, _present(expected))
+    return True
+
+
+def _present(outputs: Outputs) -> list[Any]:
+    return [output for output in outputs if output is not None]
+
+
+# ----- oracles ------------------------------------------------------------------------------------------------------
+
+
+def equals_oracle(
+    name: str, run: Callable[..., list[Any]], newest: Callable[[], int], case: Case, drawn: Call, expected: Outputs
+) -> bool:
+    """The op gives what another implementation gives for a model of this one node, at one version."""
+    assert drawn.version is not None
+    with blaming(f"writing {case.op.title} as a node at version {drawn.version}"):
+        node = single_node(case.op, drawn, drawn.version, expected, newest())
+    if node is None:
+        return False
+    if schemas.schema_at(case.op, drawn.version) is not None:
+        with blaming(f"onnx.checker on {case.op.title} written at version {drawn.version}"):
+            oracles.check(node)
+    try:
+        actual = run(node)
+    except oracles.Refused as refusal:
+        case.refusals.setdefault(name, f"at version {drawn.version}: {refusal}")
+        return False
+    expect(case, drawn, f"{name} at version {drawn.version}", actual, node.expected)
+    return True
+
+
+def _versions_of_onnxruntime(case: Case) -> list[int | None]:
+    newest = oracles.newest_of_onnxruntime() if case.op.domain == "ai.onnx" else 10**9
+    return [version for version in schemas.versions(case.op) if version <= newest]
+
+
+def _has_oracle(case: Case) -> bool:
+    """Primitives alone: the body of any other op is what its numpy rule is held against."""
+    return case.op.primitive
+
+
+def some_oracle(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Something other than its own numpy rule has computed this op."""
+    for check in (_ONNXRUNTIME, _REFERENCE):
+        for version in check.versions(case) if check.applies(case) and not case.compared.get(check.name) else ():
+            try:
+                compared = check.run(case, Call(drawn.inputs, drawn.attributes, drawn.outputs, version), expected)
+            except Failure:
+                compared = True
+            case.compared[check.name] = case.compared.get(check.name, 0) + compared
+    return any(case.compared.values())
+
+
+# ----- the table ----------------------------------------------------------------------------------------------------
+
+_ONNXRUNTIME = Check(
+    "onnxruntime",
+    partial(equals_oracle, "onnxruntime", oracles.run_onnxruntime, oracles.newest_of_onnxruntime),
+    applies=lambda case: oracles.has_onnxruntime() and case.op.domain != "tenonnx",
+    versions=_versions_of_onnxruntime,
+)
+_REFERENCE = Check(
+    "reference",
+    partial(equals_oracle, "onnx.reference", oracles.run_reference, oracles.newest_of_onnx),
+    applies=lambda case: bool(schemas.history(case.op.domain, case.op.name)),
+    versions=lambda case: list(schemas.versions(case.op)),
+)
+
+CHECKS: dict[str, Check] = {
+    check.name: check
+    for check in (
+        Check("numpy=body", numpy_equals_body, applies=lambda case: not case.op.primitive),
+        _ONNXRUNTIME,
+        _REFERENCE,
+        Check("types", types.inferred_are_real),
+        Check("gradient", gradients.equals_differences, applies=gradients.applies),
+        Check("export", exports.keeps_numbers, applies=exports.applies),
+        Check("oracle", some_oracle, applies=_has_oracle),
+    )
+}

@@ -1,0 +1,117 @@
+"""Single-node models: one drawn call in the spelling of one version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.formats.onnx.writer import to_model
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Value
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.op.evaluate import type_of
+from tenonnx.op.infer import Known
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import form_at, spell_attributes
+from tenonnx.testing.cases import Call
+from tenonnx.testing.run import is_index
+from tenonnx.testing.schemas import accepts, schema_at
+
+
+@dataclass(frozen=True, slots=True)
+class SingleNode:
+    """A model of one node, the graph it was written from, what to feed it with, and what it has to give."""
+
+    model: onnx.ModelProto
+    graph: Graph
+    feeds: dict[str, Any]
+    expected: tuple[Any, ...]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [v.name for v in self.graph.outputs]
+
+
+def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], newest: int) -> SingleNode | None:
+    """The call as a model at ``version`` of the op's domain; other domains are at ``newest`` (of ``ai.onnx``).
+
+    None where that version has no form for the call or does not take its element types. Index inputs are initializers,
+    as are those of element types that runtimes cannot be fed with.
+    """
+    form = form_at(op, version)
+    static: dict[str, Any] = {}
+    given: list[tuple[Any, bool]] = []
+    for position, contents in enumerate(drawn.inputs):
+        name = op.signature.input_at(position).name
+        if name in form.lacks:
+            if contents is not None:
+                return None
+        elif name in form.moved:
+            if contents is not None:
+                static[name] = _as_attribute(contents, name in form.vectors)
+        else:
+            given.append((contents, is_index(op, position)))
+    schema = schema_at(op, version)
+    if not accepts(schema, [type_of(c) if c is not None else None for c, _ in given]):
+        return None
+    try:
+        written = spell_attributes(op, version, drawn.attributes, static)
+    except NotRepresentable:
+        return None
+    graph = Graph("conformance", opsets={"ai.onnx": newest} | {op.domain: version})
+    feeds: dict[str, Any] = {}
+    values = [_input(graph, f"input{position}", *each, feeds) for position, each in enumerate(given)]
+    kept = expected if schema is None else expected[: schema.max_output]
+    builder = Builder(graph)
+    with interpreting(builder):
+        known = [None if e is None and len(kept) > 1 else Known(type_of(e)) for e in kept]
+        made = builder.add(op, values, drawn.attributes, known, version=version, written=_typed(schema, written))
+    graph.outputs = [v for v in made if v is not None]
+    present = tuple(e for e, v in zip(kept, made, strict=True) if v is not None)
+    return SingleNode(to_model(graph), graph, feeds, present)
+
+
+def _input(graph: Graph, name: str, contents: Any, constant: bool, feeds: dict[str, Any]) -> Value | None:
+    if contents is None:
+        return None
+    if isinstance(contents, np.ndarray) and (constant or _is_extended(contents)):
+        return graph.variable(name, contents)
+    kind = type_of(contents)
+    assert kind is not None
+    feeds[name] = contents
+    return graph.input(name, kind)
+
+
+def _is_extended(array: np.ndarray[Any, Any]) -> bool:
+    """Whether numpy itself does not have the element type."""
+    return array.dtype.isbuiltin == 2
+
+
+def _as_attribute(contents: Any, is_number: bool) -> Any:
+    return contents.reshape(-1)[0].item() if is_number else contents.tolist()
+
+
+def _typed(schema: Any, written: dict[str, Any]) -> dict[str, Any]:
+    """Whole numbers as floats where the schema has floats."""
+    if schema is None:
+        return written
+    floats = {onnx.defs.OpSchema.AttrType.FLOAT, onnx.defs.OpSchema.AttrType.FLOATS}
+    typed = dict(written)
+    for name, value in written.items():
+        if name in schema.attributes and schema.attributes[name].type in floats:
+            typed[name] = [float(v) for v in value] if isinstance(value, list | tuple) else float(value)
+    return typed
+
+
+def without_output_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose outputs are typed by whoever runs it."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for output in copy.graph.output:
+        output.ClearField("type")
+    return copy

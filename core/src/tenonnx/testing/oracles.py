@@ -1,0 +1,125 @@
+"""Other implementations that may have an op: onnxruntime and the reference of the onnx package."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from tenonnx.graph.dtypes import DType
+from tenonnx.testing.models import SingleNode, without_output_types
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+class Refused(Exception):  # noqa: N818
+    """The oracle has no such kernel."""
+
+
+def run_reference(node: SingleNode) -> list[Any]:
+    """The outputs by ``onnx.reference``. Raises ``Refused`` for whatever it raises: it is no runtime."""
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        with np.errstate(all="ignore"):
+            return list(ReferenceEvaluator(node.model).run(None, node.feeds))
+    except Exception as error:
+        raise Refused(f"{type(error).__name__}: {error}") from error
+
+
+@functools.cache
+def has_onnxruntime() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+@functools.cache
+def newest_of_onnx() -> int:
+    return int(onnx.defs.onnx_opset_version())
+
+
+@functools.cache
+def newest_of_onnxruntime() -> int:
+    """The newest version of ``ai.onnx`` that the installed onnxruntime loads."""
+    for version in range(newest_of_onnx(), 0, -1):
+        node = onnx.helper.make_node("Identity", ["x"], ["y"])
+        info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")]
+        graph = onnx.helper.make_graph([node], "probe", info[:1], info[1:])
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)], ir_version=4)
+        try:
+            _session(model)
+        except Refused:
+            continue
+        return version
+    return 0
+
+
+@functools.cache
+def _options() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return options
+
+
+def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    try:
+        return onnxruntime.InferenceSession(model.SerializeToString(), _options(), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise Refused(_shortened(error)) from error
+
+
+def run_onnxruntime(node: SingleNode) -> list[Any]:
+    """The outputs by onnxruntime's own kernels, without optimizations. Raises ``Refused`` where it has none."""
+    session = _session(without_output_types(node.model))
+    kinds = [output.type for output in session.get_outputs()]
+    try:
+        if any(kind in _EXTENDED for kind in kinds):
+            import onnxruntime
+
+            feeds = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in node.feeds.items()}
+            return [_contents(value) for value in session.run_with_ort_values(None, feeds)]
+        return list(session.run(None, node.feeds))
+    except Exception as error:
+        raise Refused(_shortened(error)) from error
+
+
+def _shortened(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+#: Element types that numpy does not have, as onnxruntime calls their tensors.
+_EXTENDED = {f"tensor({dtype.name})" for dtype in DType if dtype.name.startswith(("bfloat", "float8", "float4"))} | {
+    f"tensor({name})" for name in ("int4", "uint4", "int2", "uint2")
+}
+
+
+def _contents(value: Any) -> np.ndarray[Any, Any]:
+    """A tensor of the runtime as an array, read from its memory where numpy does not know the element type."""
+    if value.data_type() not in _EXTENDED:
+        return value.numpy()  # type: ignore[no-any-return]
+    dtype = DType[value.data_type().removeprefix("tensor(").removesuffix(")")]
+    shape: Sequence[int] = value.shape()
+    count = int(np.prod(shape, dtype=np.int64))
+    size = (count * dtype.bits + 7) // 8
+    raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size), np.uint8)
+    if dtype.bits >= 8:
+        return raw.view(dtype.numpy).reshape(shape)
+    packed = onnx.TensorProto(dims=shape, data_type=int(dtype), raw_data=raw.tobytes())
+    return onnx.numpy_helper.to_array(packed)
+
+
+def check(node: SingleNode) -> None:
+    """Let ``onnx.checker`` judge a model."""
+    onnx.checker.check_model(node.model)

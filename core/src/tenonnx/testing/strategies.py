@@ -1,0 +1,169 @@
+"""Strategies for inputs: small arrays of plain values.
+
+Shapes and dtypes are drawn by hypothesis and shrink; the contents come from one drawn seed, which is fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.dtypes import DType
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Strategy: TypeAlias = st.SearchStrategy[Any]
+Draw: TypeAlias = Callable[[Strategy], Any]
+
+#: How far ``exclude_near`` keeps values away.
+DISTANCE = 0.1
+
+_WORDS = ("", "a", "b", "ab", "Tenon", "onnx", "zwölf", "x y", "7", "-1")
+
+
+def shapes(min_rank: int = 0, max_rank: int = 4, min_side: int = 1, max_side: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes of so many axes of such lengths."""
+    sides = st.integers(min_side, max_side)
+    return st.lists(sides, min_size=min_rank, max_size=max(min_rank, max_rank)).map(tuple)
+
+
+def tensors(
+    dtype: Any = "float32",
+    *,
+    shape: Sequence[int] | Strategy | None = None,
+    min_rank: int = 0,
+    max_rank: int = 4,
+    min_side: int = 1,
+    max_side: int = 5,
+    min_value: float = -4,
+    max_value: float = 4,
+    distinct: bool = False,
+    exclude_near: Sequence[float] = (),
+) -> st.SearchStrategy[Array]:
+    """Arrays of ``dtype``, or of one drawn from a list of dtypes, of a given or drawn shape.
+
+    With ``distinct`` no two elements are equal (the range of values is widened where it holds too few); values keep
+    at least 0.1 away from the numbers in ``exclude_near``.
+    """
+
+    @st.composite
+    def drawn(draw: Draw) -> Array:
+        kind = _draw_dtype(draw, dtype)
+        sides = draw(shapes(min_rank, max_rank, min_side, max_side)) if shape is None else _given_shape(draw, shape)
+        random = _random(draw)
+        return contents(random, kind, sides, min_value, max_value, distinct=distinct, exclude_near=exclude_near)
+
+    return drawn()
+
+
+def broadcastable(
+    n: int,
+    dtype: Any = "float32",
+    *,
+    min_rank: int = 0,
+    max_rank: int = 4,
+    min_side: int = 1,
+    max_side: int = 5,
+    **same: Any,
+) -> st.SearchStrategy[list[Array]]:
+    """``n`` arrays of one dtype that broadcast together; the further keywords are those of ``tensors``."""
+
+    @st.composite
+    def drawn(draw: Draw) -> list[Array]:
+        kind = _draw_dtype(draw, dtype)
+        whole = draw(shapes(min_rank, max_rank, min_side, max_side))
+        found = []
+        for _ in range(n):
+            rank = draw(st.integers(min_rank, len(whole)))
+            ones = draw(st.integers(0, (1 << rank) - 1)) & draw(st.integers(0, (1 << rank) - 1))
+            sides = tuple(
+                1 if ones >> axis & 1 else side for axis, side in enumerate(whole[len(whole) - rank :])
+            )
+            found.append(draw(tensors(kind, shape=sides, **same)))
+        return found
+
+    return drawn()
+
+
+def axis_of(x: Array) -> st.SearchStrategy[int]:
+    """One axis of an array, counted from either end."""
+    if not x.ndim:
+        raise InvalidCall("a scalar has no axis to draw", do="draw the array with min_rank=1")
+    return st.integers(-x.ndim, x.ndim - 1)
+
+
+def contents(
+    random: np.random.Generator,
+    dtype: DType,
+    shape: Sequence[int],
+    low: float = -4,
+    high: float = 4,
+    *,
+    distinct: bool = False,
+    exclude_near: Sequence[float] = (),
+) -> Array:
+    """Random contents of a dtype and shape, as ``tensors`` describes them."""
+    shape = tuple(shape)
+    if dtype is DType.bool:
+        return random.integers(0, 2, shape).astype(bool)
+    if dtype is DType.string:
+        return np.asarray(random.choice(np.asarray(_WORDS, dtype=object), shape), dtype=object).reshape(shape)
+    if dtype.is_complex:
+        real, imaginary = (contents(random, DType.float64, shape, low, high) for _ in range(2))
+        return (real + 1j * imaginary).astype(dtype.numpy)
+    if distinct:
+        return _distinct(random, dtype, shape, low, high, exclude_near)
+    if dtype.is_integer:
+        least, greatest = _integer_range(dtype, low, high)
+        allowed = np.setdiff1d(np.arange(least, greatest + 1), np.asarray(exclude_near))
+        return random.choice(allowed, shape).astype(dtype.numpy)
+    values = _away(np.round(random.uniform(low, high, shape), 4), exclude_near)
+    return np.asarray(np.abs(values) if dtype is DType.float8e8m0 else values).astype(dtype.numpy)
+
+
+def _distinct(
+    random: np.random.Generator, dtype: DType, shape: tuple[int, ...], low: float, high: float, excluded: Sequence[float]
+) -> Array:
+    size = int(np.prod(shape, dtype=np.int64))
+    while True:
+        if dtype.is_integer:
+            least, greatest = _integer_range(dtype, low, high)
+            values = np.setdiff1d(np.arange(least, greatest + 1), np.asarray(excluded))
+        else:
+            values = np.unique(_away(np.linspace(low, high, 2 * size + 1), excluded).astype(dtype.numpy))
+        if len(values) >= size:
+            return random.permutation(random.choice(values, size, replace=False)).reshape(shape).astype(dtype.numpy)
+        if dtype.is_integer and (least, greatest) == _integer_range(dtype, 2 * low - 1, 2 * high + 1):
+            raise InvalidCall(f"{dtype} has fewer than {size} distinct values", do="draw smaller shapes")
+        low, high = 2 * low - 1, 2 * high + 1
+
+
+def _away(values: Any, excluded: Sequence[float]) -> Any:
+    """``values`` moved so far that none lies nearer than the distance to an excluded number."""
+    for number in excluded:
+        offset = values - number
+        direction = np.where(offset < 0, -1.0, 1.0)
+        values = np.where(np.abs(offset) < DISTANCE, values + direction * DISTANCE, values)
+    return values
+
+
+def _integer_range(dtype: DType, low: float, high: float) -> tuple[int, int]:
+    width = dtype.bits
+    least, greatest = (-(1 << width - 1), (1 << width - 1) - 1) if dtype.is_signed else (0, (1 << width) - 1)
+    return max(least, int(np.ceil(low))), min(greatest, int(np.floor(high)))
+
+
+def _draw_dtype(draw: Draw, dtype: Any) -> DType:
+    several = isinstance(dtype, list | tuple | set | frozenset)
+    return DType.of(draw(st.sampled_from(list(dtype))) if several else dtype)
+
+
+def _given_shape(draw: Draw, shape: Any) -> tuple[int, ...]:
+    return tuple(draw(shape)) if isinstance(shape, st.SearchStrategy) else tuple(shape)
+
+
+def _random(draw: Draw) -> np.random.Generator:
+    return np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

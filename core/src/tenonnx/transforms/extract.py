@@ -1,0 +1,40 @@
+"""Extraction: a part of a graph as a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Value
+from tenonnx.transforms.prune import drop_dead_nodes
+from tenonnx.transforms.rewrite import copy_graph
+
+
+def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+    """The part of ``graph`` that computes the values ``outputs`` from the values ``inputs``, by name.
+
+    Raises ``InvalidCall`` when it would need a graph input that is not among ``inputs``.
+    """
+    part = copy_graph(graph)
+    values = {v.name: v for v in part.values()}
+    unknown = [name for name in (*inputs, *outputs) if name not in values]
+    if unknown:
+        raise InvalidCall(f'no value "{unknown[0]}" in graph "{graph.name}"', available=", ".join(list(values)[:20]))
+    cut = [values[name] for name in inputs]
+    part.nodes = [node for node in part.nodes if not any(v in cut for v in node.outputs if v is not None)]
+    for value in cut:
+        value.producer = None
+    old_formals = part.formals
+    part.formals = cut
+    part.outputs = [values[name] for name in outputs]
+    drop_dead_nodes(part)
+    used: set[Value] = {v for node in part.nodes for v in node.uses} | set(part.outputs)
+    missing = [v.name for v in old_formals if v in used and v not in cut and v.data is None]
+    if missing:
+        raise InvalidCall(
+            f"the part needs more inputs than {list(inputs)}", given=", ".join(missing), do="add them to inputs"
+        )
+    part.variables = [v for v in part.variables if v in used and v not in cut]
+    part.origin = None
+    return part

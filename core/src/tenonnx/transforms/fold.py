@@ -1,0 +1,53 @@
+"""Folding: what depends on static contents alone is computed now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Value
+from tenonnx.op.evaluate import Evaluator
+from tenonnx.op.graph_inference import infer
+from tenonnx.transforms.prune import drop_dead_nodes
+from tenonnx.transforms.rewrite import Call, Rewriter
+
+#: Results larger than this are left to be computed, so that folding never makes a file much larger.
+LARGEST_RESULT = 1 << 20
+
+#: Computes one call on static contents; the results in order.
+EvaluateCall = Callable[[Call], Sequence[Any]]
+
+
+def evaluate_call(call: Call) -> Sequence[Any]:
+    """One call by numpy rules and bodies."""
+    evaluator = Evaluator()
+    results = evaluator.call(call.op, call.inputs, call.attributes, call.outputs)
+    return [None if r is None else evaluator.contents(r) for r in results]
+
+
+def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Graph:
+    """``graph`` with every call on static inputs replaced by its result, unless that has more than ``largest`` bytes.
+
+    Ops that draw random numbers are never folded.
+    """
+    import numpy as np
+
+    infer(graph, strict=False)
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if call.node is None or call.node.subgraphs or not call.op.pure:
+            return None
+        known = [None if v is None else v.data for v in call.node.outputs]
+        if not any(v is not None and d is None for v, d in zip(call.node.outputs, known, strict=True)):
+            return [None if d is None else rewriter.intern(d.array(), d.type.dtype) for d in known]
+        if any(v is not None and not v.is_constant for v in call.inputs):
+            return None
+        results = evaluator(call)
+        if any(not isinstance(r, np.ndarray) or r.nbytes > largest for r in results):
+            return None
+        return [rewriter.intern(r, v.dtype) for r, v in zip(results, call.node.outputs, strict=False) if v is not None]
+
+    folded = Rewriter(graph, decide).run()
+    drop_dead_nodes(folded)
+    return folded

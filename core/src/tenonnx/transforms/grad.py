@@ -1,0 +1,174 @@
+"""Gradients: reverse mode, graph to graph. The result is an ordinary graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenonnx.errors import InvalidCall, NotDifferentiable
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Node, Value, operator
+from tenonnx.op.binding import bind, invoke, known_op
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.op.graph_inference import infer
+from tenonnx.op.infer import infer_call
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+from tenonnx.transforms.decompose import refuse_opaque
+from tenonnx.transforms.prune import drop_dead_nodes
+from tenonnx.transforms.rewrite import Call, Rewriter
+
+
+def grad(
+    graph: Graph, of: str | Sequence[str], wrt: str | Sequence[str], *, seeds: Mapping[str, str] | None = None
+) -> Graph:
+    """``graph`` with one more output ``{name}/grad`` for each value named in ``wrt``: the gradient of the sum of ``of``.
+
+    ``of`` names scalars. With ``seeds``, mapping a name of ``of`` to a new graph input, that value may have any shape
+    and the input is its cotangent: the outputs are then vector-Jacobian products. Ops without a VJP are expanded
+    first and their bodies differentiated. A value on which ``of`` does not depend has the gradient zero. Raises
+    ``NotDifferentiable`` naming every node that breaks a path, ``InvalidCall`` for unknown names and for an ``of`` that
+    is no scalar.
+    """
+    targets = [of] if isinstance(of, str) else list(of)
+    names = [wrt] if isinstance(wrt, str) else list(wrt)
+    seeds = seeds or {}
+    refuse_opaque(graph, "differentiated")
+    infer(graph)
+    _check_names(graph, targets, names, seeds)
+    ready = _expanded(graph, targets, names)
+    values = {value.name: value for value in ready.values()}
+    sweep = _Sweep(ready)
+    with interpreting(sweep.builder):
+        for name in targets:
+            sweep.seed(values[name], seeds.get(name))
+        sweep.run([values[name] for name in names])
+        for name in names:
+            sweep.builder.prefix = f"{name}/grad"
+            ready.output(ready.unique_name(f"{name}/grad"), operator("identity", sweep.gradient(values[name])))
+    drop_dead_nodes(ready)
+    return ready
+
+
+def _check_names(graph: Graph, targets: Sequence[str], names: Sequence[str], seeds: Mapping[str, str]) -> None:
+    values = {value.name: value for value in graph.values()}
+    for name in (*targets, *names):
+        if name not in values:
+            raise InvalidCall(f'no value "{name}" in graph "{graph.name}"', available=", ".join(list(values)[:20]))
+    for name in (*targets, *names):
+        kind = values[name].type
+        if not isinstance(kind, TensorType) or not kind.dtype.is_float:
+            raise NotDifferentiable(f'value "{name}" must be a floating-point tensor to have a gradient', given=str(kind))
+    for name in targets:
+        kind = values[name].type
+        shape = kind.shape if isinstance(kind, TensorType) else None
+        if name not in seeds and shape is not None and any(d != 1 for d in shape):
+            raise InvalidCall(
+                f'a gradient is that of a scalar, and "{name}" is {kind}',
+                do="reduce it to one element, or give its cotangent as an input (seeds=)",
+            )
+
+
+def _active_nodes(graph: Graph, targets: Sequence[str], names: Sequence[str]) -> set[Node]:
+    """The nodes on a path from ``names`` to ``targets``."""
+    reached = {v for v in graph.values() if v.name in names}
+    forward = set()
+    for node in graph.nodes:
+        if any(v in reached for v in node.uses):
+            forward.add(node)
+            reached.update(v for v in node.outputs if v is not None)
+    needed = {v for v in graph.values() if v.name in targets}
+    active = set()
+    for node in reversed(graph.nodes):
+        if any(v in needed for v in node.outputs):
+            needed.update(node.uses)
+            if node in forward:
+                active.add(node)
+    return active
+
+
+def _expanded(graph: Graph, targets: Sequence[str], names: Sequence[str]) -> Graph:
+    """A copy of ``graph`` in which every composite op on the path that has no VJP is expanded."""
+    active = _active_nodes(graph, targets, names)
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        off_path = call.node is not None and call.node not in active
+        if off_path or call.op.primitive or find_rule(call.op, "vjp") is not None:
+            return None
+        return rewriter.expand(call)
+
+    return Rewriter(graph, decide).run()
+
+
+class _Sweep:
+    """One reverse sweep: cotangents flow from outputs to inputs, node by node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.builder = Builder(graph, prefix="grad", fold=True)
+        self.cotangents: dict[Value, Value] = {}
+        self.broken: list[str] = []
+
+    def seed(self, value: Value, name: str | None) -> None:
+        self.builder.prefix = f"{value.name}/grad"
+        cotangent = operator("ones_like", value) if name is None else self.graph.input(name, value.tensor)
+        self._accumulate(value, cotangent)
+
+    def run(self, wrt: Sequence[Value]) -> None:
+        """Carry the cotangents back to ``wrt``. Raises ``NotDifferentiable`` with all the nodes that cannot."""
+        wanted = self._dependents(wrt)
+        for node in list(reversed(self.graph.nodes)):
+            if any(v in self.cotangents for v in node.outputs if v is not None):
+                if any(v in wanted for v in node.uses):
+                    self._carry(node, wanted)
+        if self.broken:
+            raise NotDifferentiable("the path must have a gradient all along", given="\n".join(self.broken))
+
+    def gradient(self, value: Value) -> Value:
+        found = self.cotangents.get(value)
+        if found is not None:
+            return found
+        self.builder.prefix = f"{value.name}/grad"
+        return operator("zeros_like", value)  # type: ignore[no-any-return]
+
+    def _dependents(self, wrt: Sequence[Value]) -> set[Value]:
+        """The values that depend on ``wrt``, themselves included."""
+        found = set(wrt)
+        for node in self.graph.nodes:
+            if any(v in found for v in node.uses):
+                found.update(v for v in node.outputs if v is not None)
+        return found
+
+    def _carry(self, node: Node, wanted: set[Value]) -> None:
+        op = known_op(node)
+        rule = find_rule(op, "vjp")
+        if rule is None:
+            inputs = ", ".join(f'"{v.name}"' for v in node.uses if v in wanted)
+            self.broken.append(f"{node.title} has no gradient for input {inputs}")
+            return
+        self.builder.prefix = f"{node.name or node.op_type}/grad"
+        bound, attributes = bind(node)
+        inputs = [self.builder.adopt(v) for v in bound]
+        count = max(len(node.outputs), len(infer_call(op, inputs, attributes, len(node.outputs))))
+        outputs = [*node.outputs, *[None] * (count - len(node.outputs))]
+        given = [None if v is None else self.cotangents.get(v) for v in outputs]
+        g: Any = given[0] if count == 1 else tuple(given)
+        y: Any = outputs[0] if count == 1 else tuple(outputs)
+        if node.captures:
+            attributes["_captures"] = node.captures
+        found = invoke(op, rule, [g, y, *inputs], attributes, len(node.outputs))
+        for value, gradient in zip((*inputs, *node.captures), found, strict=False):
+            if value is not None and gradient is not None and value in wanted:
+                self._accumulate(value, self._summed(op, gradient, value))
+
+    def _summed(self, op: Op, gradient: Value, value: Value) -> Value:
+        """The gradient in the shape of ``value``, where the op broadcast it."""
+        same = gradient.rank is not None and gradient.tensor.shape == value.tensor.shape
+        known = same and all(d is not None for d in gradient.shape)
+        return gradient if known or not op.broadcasts else operator("sum_to", gradient, value)
+
+    def _accumulate(self, value: Value, gradient: Value) -> None:
+        held = self.cotangents.get(value)
+        self.cotangents[value] = gradient if held is None else operator("add", held, gradient)

@@ -1,0 +1,28 @@
+"""Pruning: what no output needs is left out."""
+
+from __future__ import annotations
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Value
+from tenonnx.transforms.rewrite import copy_graph
+
+
+def prune(graph: Graph, *, keep_variables: bool = False) -> Graph:
+    """A copy of ``graph`` without the nodes and, unless kept, the variables that no output depends on."""
+    pruned = copy_graph(graph)
+    drop_dead_nodes(pruned)
+    if not keep_variables:
+        used = {v for node in pruned.nodes for v in node.uses} | set(pruned.outputs) | set(pruned.formals)
+        pruned.variables = [v for v in pruned.variables if v in used]
+    return pruned
+
+
+def drop_dead_nodes(graph: Graph) -> None:
+    """Take the nodes that no output depends on out of ``graph`` itself."""
+    needed: set[Value] = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(v in needed for v in node.outputs):
+            needed.update(node.uses)
+            kept.append(node)
+    graph.nodes = kept[::-1]

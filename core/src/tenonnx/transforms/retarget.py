@@ -1,0 +1,450 @@
+"""Retargeting: the same graph at other opset versions and for other domains."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.errors import NotRepresentable, TenonnxError
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Node, Value, operator, operator_table
+from tenonnx.op.graph_inference import infer
+from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import form_at, spell_attributes
+from tenonnx.registry.dtypes import type_code
+from tenonnx.registry.registry import Registry, canonical_domain, default_registry
+from tenonnx.transforms.rewrite import Call, Rewriter
+
+#: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
+#: floating-point ones, which only ops take that choose among elements and do not compute with them.
+WIDER: Mapping[DType, tuple[DType, ...]] = {
+    DType.bool: (DType.uint8, DType.int32, DType.int64, DType.float32),
+    DType.uint8: (DType.int32, DType.int64, DType.float32, DType.float64),
+    DType.int8: (DType.int32, DType.int64, DType.float32, DType.float64),
+    DType.uint16: (DType.int32, DType.int64, DType.float32, DType.float64),
+    DType.int16: (DType.int32, DType.int64, DType.float32, DType.float64),
+    DType.int32: (DType.int64, DType.float64),
+    DType.uint32: (DType.int64, DType.uint64, DType.float64),
+    DType.float16: (DType.float32, DType.float64),
+    DType.bfloat16: (DType.float32, DType.float64),
+    DType.float32: (DType.float64,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a graph is to go: a version for each domain that it may use.
+
+    ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes.
+    """
+
+    opsets: Mapping[str, int]
+    accepts: Any = None
+
+    def version(self, domain: str) -> int | None:
+        return self.opsets.get(domain)
+
+
+@dataclass(slots=True)
+class Change:
+    """What became of one node: ``action`` is kept, respelled, lowered, expanded, cast, inlined or refused."""
+
+    node: str
+    op: str
+    action: str
+    reason: str = ""
+    into: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"node": self.node, "op": self.op, "action": self.action, "reason": self.reason, "into": self.into}
+
+    def __str__(self) -> str:
+        into = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in self.into.items())
+        text = f"{self.node} ({self.op}): {self.action}" + (f" into {into}" if into else "")
+        return f"{text}; {self.reason}" if self.reason else text
+
+
+@dataclass(slots=True)
+class Retargeted:
+    """A graph that is legal in its target, and what became of each node. ``refused`` is empty unless asked for."""
+
+    graph: Graph
+    changes: list[Change]
+
+    @property
+    def refused(self) -> list[Change]:
+        return [change for change in self.changes if change.action == "refused"]
+
+
+def target_for(
+    graph: Graph, opset: int | Mapping[str, int] | None = None, domains: Collection[str] | None = None
+) -> Target:
+    """The target of an opset (an int for ``ai.onnx``, or versions by domain) and a whitelist of domains.
+
+    Domains that are not named keep the version of the graph.
+    """
+    opsets = dict(graph.opsets)
+    for node in graph.walk():
+        if isinstance(node.op, Op) and node.domain not in opsets and (node.domain, node.op_type, "") not in graph.functions:
+            opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
+    opsets.setdefault("ai.onnx", max((n.op.version for n in graph.walk() if isinstance(n.op, Op)), default=1))
+    wanted = {"ai.onnx": opset} if isinstance(opset, int) else dict(opset or {})
+    opsets.update({canonical_domain(domain): version for domain, version in wanted.items()})
+    if domains is not None:
+        allowed = {canonical_domain(domain) for domain in domains}
+        opsets = {domain: version for domain, version in opsets.items() if domain in allowed}
+    return Target(opsets)
+
+
+def retarget(
+    graph: Graph, opset: int | Mapping[str, int] | None = None, domains: Collection[str] | None = None
+) -> Graph:
+    """``graph`` at the given opset, with ops of ``domains`` alone.
+
+    Each node is kept, else respelled, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
+    naming every node that has no form in the target, with the reason.
+    """
+    return retarget_to(graph, target_for(graph, opset, domains)).graph
+
+
+def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retargeted:
+    """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left as they are and reported."""
+    infer(graph, strict=False)
+    mover = _Mover(target, graph.registry or default_registry())
+    rewriter = _Retargeting(graph, mover.decide)
+    rewriter.mover = mover
+    moved = rewriter.run()
+    mover.finish(rewriter)
+    moved.opsets = dict(_used_opsets(moved, target, graph))
+    moved.functions = {key: f for key, f in graph.functions.items() if key in mover.kept_functions}
+    if moved.opsets != graph.opsets:
+        moved.ir_version = None
+    result = Retargeted(moved, mover.changes)
+    if refuse and result.refused:
+        raise refusal(result.refused, target)
+    return result
+
+
+def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
+    """The error that names every refused node."""
+    opsets = ", ".join(f"{domain} {version}" for domain, version in target.opsets.items())
+    lines = [f'node "{c.node}" ({c.op}): {c.reason}' for c in refused]
+    count = f"{len(refused)} node{'s have' if len(refused) > 1 else ' has'}"
+    return NotRepresentable(f"{count} no form in the target ({opsets})", given="\n".join(lines))
+
+
+def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
+    used = {node.domain for node in moved.walk()}
+    kept = {domain: version for domain, version in target.opsets.items() if domain in used or domain in source.opsets}
+    return kept or dict(target.opsets)
+
+
+class _Retargeting(Rewriter):
+    """The walk, with the steps that can be taken back."""
+
+    mover: _Mover
+
+    def visit(self, node: Node) -> None:
+        start, refused = len(self.graph.nodes), len(self.mover.refusals)
+        self.mover.begin(node)
+        super().visit(node)
+        self.mover.record(node, self.graph.nodes[start:], self.mover.refusals[refused:])
+
+    def _attribute(self, attribute: Any, captures: Sequence[Value]) -> Any:
+        if isinstance(attribute, Graph):
+            inner = _Retargeting(attribute, self.decide, parent=self)
+            inner.mover = self.mover
+            return inner.run()
+        return super()._attribute(attribute, captures)
+
+    def nested(self, graph: Graph) -> Rewriter:
+        made = super().nested(graph)
+        assert isinstance(made, _Retargeting)
+        made.mover = self.mover
+        return made
+
+
+class _Mover:
+    """Decides what becomes of each call on its way to the target."""
+
+    def __init__(self, target: Target, registry: Registry) -> None:
+        self.target = target
+        self.registry = registry
+        self.changes: list[Change] = []
+        self.refusals: list[str] = []
+        self.actions: list[tuple[str, str]] = []
+        self.kept_functions: set[tuple[str, str, str]] = set()
+
+    def begin(self, node: Node) -> None:
+        self.actions = []
+        if not isinstance(node.op, Op):
+            version = self.target.version(node.domain)
+            if version is None:
+                self.refusals.append(f"no installed package knows the op, and domain {node.domain} is not in the target")
+            elif version != node.version:
+                self.refusals.append(
+                    f"no installed package knows the op, so it cannot move from version {node.version} to {version}"
+                )
+
+    def record(self, node: Node, made: Sequence[Node], refusals: Sequence[str]) -> None:
+        """Note what became of a node of the source."""
+        label = node.name or next((v.name for v in node.outputs if v is not None), "")
+        op = f"{node.domain}::{node.op_type}@{node.version}"
+        if refusals:
+            self.changes.append(Change(label, op, "refused", "; ".join(dict.fromkeys(refusals))))
+            return
+        action, reason = self.actions[0] if self.actions else ("kept", "")
+        into: dict[str, int] = {}
+        if action not in ("kept", "respelled"):
+            for each in made:
+                into[each.op_type] = into.get(each.op_type, 0) + 1
+        self.changes.append(Change(label, op, action, reason, into))
+
+    def finish(self, rewriter: Rewriter) -> None:
+        for node in rewriter.graph.walk():
+            version = self.target.version(node.domain)
+            if version is not None and isinstance(node.op, Op):
+                node.version = version
+
+    # ----- one call -----------------------------------------------------------------------------------------------
+
+    def decide(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        reasons: list[str] = []
+        for attempt in (self._keep, self._lower, self._expand, self._cast):
+            mark = _Mark(rewriter, self)
+            try:
+                found = attempt(rewriter, call, reasons)
+            except NotRepresentable as error:
+                reasons.append(error.what)
+                found = None
+            if found is _KEPT:
+                return None
+            if found is not None:
+                if len(self.refusals) == mark.refusals:
+                    return found  # type: ignore[no-any-return]
+                reasons += self.refusals[mark.refusals :]
+            mark.restore()
+        self.refusals += list(dict.fromkeys(reasons)) or [f"{call.op.title} has no form in the target"]
+        return None
+
+    def _keep(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
+        op = call.op
+        if (function := self._function(rewriter, call)) is not None:
+            return function
+        version = self.target.version(op.domain)
+        if version is None:
+            reasons.append(f"domain {op.domain} is not in the target")
+            return None
+        if not op.holds_at(version):
+            since = f"exists from version {op.since}" if version < op.since else f"changed at version {op.before}"
+            reasons.append(f"{op.domain}::{op.name} with this meaning {since}, the target has {version}")
+            return None
+        if op.domain == "tenonnx":
+            reasons.append("ops of the domain tenonnx are never written to a file")
+            return None
+        node = call.node
+        as_written = node is not None and _same_form(op, node.version, version)
+        inputs, written = _written(op, call, version)
+        problem = self._dtype_problem(op, version, inputs, _known_outputs(call), rewriter)
+        if problem:
+            reasons.append(problem)
+            return None
+        if as_written:
+            return _KEPT
+        self.actions.append(("respelled", f"from version {node.version} to {version}" if node else ""))
+        known = infer_call(op, call.inputs, call.attributes, call.outputs)
+        if call.outputs is not None:
+            known = known[: call.outputs]
+        if node is not None:
+            known = [k if k is None or v is not None else None for k, v in zip(known, node.outputs, strict=False)]
+        adopted = [rewriter.adopt(v) for v in inputs]
+        return rewriter.add(op, adopted, call.attributes, known, version=version, written=self._rewritten(rewriter, written))
+
+    def _rewritten(self, rewriter: Rewriter, written: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: rewriter._attribute(a, ()) if isinstance(a, Graph) and a.root is not rewriter.graph.root else a
+            for name, a in written.items()
+        }
+
+    def _function(self, rewriter: Rewriter, call: Call) -> Any:
+        """A local function is kept where the target changes nothing inside it."""
+        key = (call.op.domain, call.op.name, "")
+        if call.node is None or rewriter.source.root.functions.get(key) is not call.op:
+            return None
+        body = getattr(call.op, "body", None)
+        if body is None or call.op.domain not in self.target.opsets and call.op.domain not in rewriter.source.opsets:
+            return None
+        inner = [n for n in body.walk()]
+        if all(self.target.version(n.domain) == n.version for n in inner):
+            self.kept_functions.add(key)
+            return _KEPT
+        return None
+
+    def _lower(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
+        for lowering in call.op.lowerings:
+            if any(v is not None and v.type is None for v in call.inputs):
+                return None
+            mark = _Mark(rewriter, self)
+            self.actions.append(("lowered", reasons[0] if reasons else ""))
+            result = rewriter.inside(lambda rule=lowering: rule(*call.inputs, **call.attributes))
+            if result is not None and len(self.refusals) == mark.refusals:
+                return result if isinstance(result, tuple) else (result,)
+            mark.restore()
+        return None
+
+    def _expand(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
+        if call.op.primitive:
+            return None
+        self.actions.append(("inlined" if hasattr(call.op, "body") else "expanded", reasons[0] if reasons else ""))
+        try:
+            return rewriter.expand(call)
+        except NotRepresentable:
+            raise
+        except TenonnxError as error:
+            raise NotRepresentable(error.what) from error
+
+    def _cast(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
+        """The op between casts to a wider element type that the target takes."""
+        op, version = call.op, self.target.version(call.op.domain)
+        if version is None or not op.holds_at(version) or "cast" not in operator_table or op.name == "":
+            return None
+        known = infer_call(op, call.inputs, call.attributes, call.outputs)
+        inputs, _ = _written(op, call, version)
+        for narrow in dict.fromkeys(v.dtype for v in inputs if v is not None and isinstance(v.type, TensorType)):
+            for wide in WIDER.get(narrow, ()):
+                if narrow.is_float != wide.is_float and not op.selects:
+                    continue
+                if not self._takes(op, version, inputs, narrow, wide):
+                    continue
+                mark = _Mark(rewriter, self)
+                self.actions.append(("cast", f"{op.title} does not take {narrow} at version {version}"))
+                results = rewriter.inside(lambda narrow=narrow, wide=wide: _cast_around(rewriter, call, known, narrow, wide))
+                if len(self.refusals) == mark.refusals:
+                    return results
+                mark.restore()
+        return None
+
+    def _takes(self, op: Op, version: int, inputs: Sequence[Value | None], narrow: DType, wide: DType) -> bool:
+        """Whether the op takes ``wide`` wherever it is given ``narrow``."""
+        table = self.registry.dtypes(op.domain, op.name, version)
+        changed = False
+        for position, value in enumerate(inputs):
+            if value is None or not isinstance(value.type, TensorType) or value.dtype is not narrow:
+                continue
+            allowed = None if table is None else _allowed(table["inputs"], position)
+            if allowed is not None and int(wide) not in allowed:
+                return False
+            changed = True
+        return changed and (self.target.accepts is not None or table is not None)
+
+    def _dtype_problem(
+        self, op: Op, version: int, inputs: Sequence[Value | None], known: Sequence[Known | None], rewriter: Rewriter
+    ) -> str:
+        table = self.registry.dtypes(op.domain, op.name, version)
+        outputs = [None if k is None else k.type for k in known]
+        kinds = [None if v is None else v.type for v in inputs]
+        if table is not None:
+            for where, types in (("inputs", kinds), ("outputs", outputs)):
+                for position, kind in enumerate(types):
+                    allowed = _allowed(table[where], position)
+                    code = type_code(kind)
+                    if allowed is not None and code is not None and code not in allowed:
+                        shown = kind.dtype if isinstance(kind, TensorType) else kind
+                        verb = "take" if where == "inputs" else "give"
+                        return f"{op.domain}::{op.name} at version {version} does not {verb} {shown}"
+        if self.target.accepts is not None and not self.target.accepts(op, version, kinds, outputs):
+            shown = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in kinds)
+            return f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({shown})"
+        return ""
+
+
+_KEPT: Any = object()
+
+
+class _Mark:
+    """A point of the walk that can be gone back to."""
+
+    def __init__(self, rewriter: Rewriter, mover: _Mover) -> None:
+        self.rewriter, self.mover = rewriter, mover
+        self.nodes, self.refusals, self.actions = len(rewriter.graph.nodes), len(mover.refusals), len(mover.actions)
+        self.names = len(rewriter.journal)
+
+    def restore(self) -> None:
+        del self.rewriter.graph.nodes[self.nodes :]
+        del self.mover.refusals[self.refusals :]
+        del self.mover.actions[self.actions :]
+        self.rewriter.forget_names(self.names)
+
+
+def _same_form(op: Op, a: int, b: int) -> bool:
+    return a == b or form_at(op, a) == form_at(op, b)
+
+
+def _written(op: Op, call: Call, version: int) -> tuple[list[Value | None], dict[str, Any]]:
+    """The inputs and attributes that a file at ``version`` has for a call.
+
+    Raises ``NotRepresentable`` for what that version cannot say.
+    """
+    form = form_at(op, version)
+    static: dict[str, Any] = {}
+    inputs: list[Value | None] = []
+    for position, value in enumerate(call.inputs):
+        parameter = op.signature.input_at(position)
+        if parameter.name in form.lacks:
+            if value is not None:
+                raise NotRepresentable(f'{op.domain}::{op.name} has no input "{parameter.name}" at version {version}')
+        elif parameter.name in form.moved:
+            if value is not None:
+                static[parameter.name] = _as_attribute(op, parameter.name, value, version, parameter.name in form.vectors)
+        else:
+            inputs.append(value)
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    node = call.node
+    if node is not None and _same_form(op, node.version, version):
+        return inputs, dict(node.attributes)
+    return inputs, spell_attributes(op, version, call.attributes, static)
+
+
+def _as_attribute(op: Op, name: str, value: Value, version: int, is_number: bool) -> Any:
+    if value.data is None:
+        raise NotRepresentable(
+            f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, and here it is computed'
+        )
+    array = value.data.array()
+    if is_number:
+        return array.reshape(-1)[0].item()
+    return array.tolist()
+
+
+def _known_outputs(call: Call) -> list[Known | None]:
+    if call.node is not None:
+        return [None if v is None else Known(v.type) for v in call.node.outputs]
+    return []
+
+
+def _allowed(entries: Sequence[Any], position: int) -> Any:
+    """The codes allowed at a position; the last entry holds for all further (variadic) ones."""
+    return entries[min(position, len(entries) - 1)] if entries else None
+
+
+def _cast_around(
+    rewriter: Rewriter, call: Call, known: Sequence[Known | None], narrow: DType, wide: DType
+) -> tuple[Value | None, ...]:
+    def widened(value: Value | None) -> Value | None:
+        if value is None or not isinstance(value.type, TensorType) or value.dtype is not narrow:
+            return value
+        return operator("cast", value, wide)  # type: ignore[no-any-return]
+
+    results = rewriter.call(call.op, [widened(v) for v in call.inputs], call.attributes, call.outputs)
+    back: list[Value | None] = []
+    for value, entry in zip(results, known, strict=False):
+        kind = None if entry is None else entry.type
+        if value is not None and isinstance(kind, TensorType) and value.dtype is not kind.dtype:
+            value = operator("cast", value, kind.dtype)
+        back.append(value)
+    return tuple(back)

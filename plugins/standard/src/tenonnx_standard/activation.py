@@ -1,0 +1,488 @@
+"""Activation functions, element by element or along an axis, and dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
+from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.constants import range_
+from tenonnx_standard.logic import equal, not_, or_, where
+from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum, tanh
+from tenonnx_standard.random import random_uniform_like
+from tenonnx_standard.reduction import axis_within, extremum, is_half, reduce_max, reduce_sum, total
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import expand, flatten, reshape, shape, transpose
+
+Array = np.ndarray[Any, Any]
+
+
+def _activation(name: str, *, integers: bool = False, **flags: Any) -> Callable[[Callable[..., Any]], Op]:
+    """An op whose output has the type of its first input, which holds floats, or integers where these make sense."""
+
+    def decorate(function: Callable[..., Any]) -> Op:
+        made = op(name, **flags)(function)
+        made.type(lambda x, *_, **__: _checked(made, x, integers))
+        return made
+
+    return decorate
+
+
+def _checked(made: Op, x: Value, integers: bool = False) -> TensorType:
+    if not x.dtype.is_float and not (integers and x.dtype.is_integer):
+        kinds = "floats or integers" if integers else "floats"
+        name = made.signature.inputs[0].name
+        raise TypeMismatch(f'{made.title}: "{name}" must hold {kinds}', given=repr(x), do="cast it")
+    return x.tensor
+
+
+def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give an op of one input a numpy rule: half floats are computed in float32, and no array has rank 0."""
+
+    def register(compute: Callable[..., Any]) -> Callable[..., Any]:
+        @np.errstate(all="ignore")
+        def rule(x: Array, **attributes: Any) -> Array:
+            wide = x.astype(np.float32) if is_half(x.dtype) else x
+            y = compute(wide if x.ndim else wide.reshape(1), **attributes)
+            return np.asarray(y if x.ndim else y.reshape(())).astype(x.dtype, copy=False)
+
+        made.numpy(rule)
+        return compute
+
+    return register
+
+
+def _masked(x: Array, mask: Array) -> Array:
+    """``x`` where ``mask`` holds, else 0; by its bits, which costs a tenth of ``np.where`` on a random mask."""
+    integer = np.dtype(f"i{x.dtype.itemsize}")
+    bits = mask.astype(integer)
+    np.negative(bits, out=bits)
+    bits &= x.view(integer)
+    return bits.view(x.dtype)
+
+
+# ----- rectifiers -------------------------------------------------------------------------------------------------------
+
+
+@_activation("Relu", integers=True)
+def relu(X):
+    """``X`` with its negative elements replaced by 0."""
+    return maximum(X, 0)
+
+
+relu.until(6, ignored=["consumed_inputs"])
+relu.numpy(lambda x: np.asarray(np.maximum(x, x.dtype.type(0))))
+relu.vjp(lambda g, y, X: where(X > 0, g, 0.0))
+
+
+@_activation("LeakyRelu")
+def leaky_relu(X, *, alpha=0.01):
+    """``X`` with its negative elements scaled by ``alpha``."""
+    return where(X < 0.0, X * alpha, X)
+
+
+leaky_relu.until(6, ignored=["consumed_inputs"])
+leaky_relu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * alpha, g))
+
+
+@_numpy(leaky_relu)
+def _(x, *, alpha):
+    if alpha == 0:  # an infinity times 0 must not reach the result
+        return np.where(x < 0, x * alpha, x)
+    return np.maximum(x, x * alpha) if alpha <= 1 else np.minimum(x, x * alpha)
+
+
+@_activation("ThresholdedRelu", since=10)
+def thresholded_relu(X, *, alpha=1.0):
+    """``X`` where it is greater than ``alpha``, else 0."""
+    return where(X > alpha, X, 0.0)
+
+
+_numpy(thresholded_relu)(lambda x, *, alpha: _masked(x, x > alpha))
+
+
+@op("PRelu", broadcasts=True)
+def prelu(X, slope):
+    """``X`` with its negative elements scaled by ``slope``, which broadcasts to the shape of ``X``."""
+    return where(X < 0, X * slope, X)
+
+
+@prelu.type
+def _(X, slope):
+    kind = _checked(prelu, X, integers=True)
+    if slope.dtype is not X.dtype:
+        raise TypeMismatch(f"{prelu.title}: slope must have the dtype of X", given=f"{X!r}, {slope!r}")
+    if kind.shape is not None and slope.tensor.shape is not None:
+        pairs = zip(reversed(slope.shape), reversed(kind.shape), strict=False)
+        wider = any(isinstance(a, int) and isinstance(b, int) and a not in (1, b) for a, b in pairs)
+        if wider or slope.ndim > X.ndim:
+            raise TypeMismatch(f"{prelu.title}: slope must broadcast to the shape of X", given=f"{X!r}, {slope!r}")
+    return kind
+
+
+@prelu.numpy
+@np.errstate(all="ignore")
+def _(x, slope):
+    return np.asarray(np.where(x < 0, x * slope, x))
+
+
+@prelu.vjp
+def _(g, y, X, slope):
+    negative = X < 0
+    return where(negative, g * slope, g), where(negative, g * X, 0.0)
+
+
+@prelu.until(7)
+def prelu_by_channel(X, slope):
+    """``X`` with its negative elements scaled by ``slope``: one number, one for each channel (axis 1), or one for each element."""
+    if slope.ndim == 1 and X.ndim > 2:
+        slope = reshape(slope, [-1] + [1] * (X.ndim - 2))
+    return prelu(X, slope)
+
+
+prelu_by_channel.until(6, ignored=["consumed_inputs"])
+
+
+@prelu.lower(to=prelu_by_channel)
+def _(X, slope):
+    if slope.rank == 0 or slope.tensor.shape == (1,) or slope.tensor.shape == X.tensor.shape and None not in X.shape:
+        return prelu_by_channel(X, slope)
+    return None
+
+
+@_activation("Shrink", since=9, integers=True)
+def shrink(input, *, bias=0.0, lambd=0.5):
+    """Elements below ``-lambd`` raised by ``bias``, those above ``lambd`` lowered by it, and 0 between."""
+    wide = DType.float64 if input.dtype.is_integer else DType.float32 if input.dtype.bits < 32 else input.dtype
+    x = cast(input, to=wide) if wide is not input.dtype else input
+    y = where(x < -lambd, x + bias, where(x > lambd, x - bias, 0.0))
+    return y if wide is input.dtype else cast(y, to=input.dtype)
+
+
+# ----- exponential units --------------------------------------------------------------------------------------------------
+
+
+@_activation("Elu")
+def elu(X, *, alpha=1.0):
+    """The exponential linear unit: ``alpha * (exp(x) - 1)`` below 0 and ``x`` above."""
+    return maximum(X, 0.0) + (exp(minimum(X, 0.0)) - 1.0) * alpha
+
+
+elu.until(6, ignored=["consumed_inputs"])
+elu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * (y + alpha), g))
+_numpy(elu)(lambda x, *, alpha: _exponential_unit(x, 1.0, alpha))
+
+
+@_activation("Selu")
+def selu(X, *, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875):
+    """``gamma`` times the exponential linear unit of ``alpha``."""
+    return elu(X, alpha=alpha) * gamma
+
+
+selu.until(6, ignored=["consumed_inputs"], defaults={"alpha": 1.6732, "gamma": 1.0507})
+_numpy(selu)(lambda x, *, alpha, gamma: _exponential_unit(x, 1.0, alpha) * gamma)
+
+
+@_activation("Celu", since=12)
+def celu(X, *, alpha=1.0):
+    """The continuously differentiable exponential unit: ``alpha * (exp(x / alpha) - 1)`` below 0 and ``x`` above."""
+    return maximum(X, 0.0) + (exp(minimum(X, 0.0) / alpha) - 1.0) * alpha
+
+
+celu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * (y / alpha + 1.0), g))
+_numpy(celu)(lambda x, *, alpha: _exponential_unit(x, alpha, alpha))
+
+
+def _exponential_unit(x: Array, divisor: float, factor: float) -> Array:
+    y = np.minimum(x, 0)
+    if divisor != 1:
+        y /= divisor
+    np.expm1(y, out=y)
+    if factor != 1:
+        y *= factor
+    y += np.maximum(x, 0)
+    return y
+
+
+# ----- sigmoids ---------------------------------------------------------------------------------------------------------
+
+
+@_activation("Sigmoid")
+def sigmoid(X):
+    """The logistic function."""
+    return 1.0 / (exp(-X) + 1.0)
+
+
+sigmoid.until(6, ignored=["consumed_inputs"])
+sigmoid.vjp(lambda g, y, X: g * y * (1.0 - y))
+
+
+@_numpy(sigmoid)
+def _sigmoid(x, *, alpha=-1.0):
+    y = np.negative(x) if alpha == -1 else x * alpha
+    np.exp(y, out=y)
+    y += 1
+    return np.reciprocal(y, out=y)
+
+
+@_activation("HardSigmoid")
+def hard_sigmoid(X, *, alpha=0.2, beta=0.5):
+    """The line ``alpha * x + beta`` cut off at 0 and 1."""
+    return clip(X * alpha + beta, 0.0, 1.0)
+
+
+hard_sigmoid.until(6, ignored=["consumed_inputs"])
+
+
+@_numpy(hard_sigmoid)
+def _hard_sigmoid(x, *, alpha, beta):
+    y = x * alpha
+    y += beta
+    return np.clip(y, 0, 1, out=y)
+
+
+@_activation("HardSwish", since=14)
+def hard_swish(X):
+    """``X`` times its hard sigmoid of slope 1/6."""
+    return X * hard_sigmoid(X, alpha=1 / 6, beta=0.5)
+
+
+@_numpy(hard_swish)
+def _(x):
+    y = _hard_sigmoid(x, alpha=1 / 6, beta=0.5)
+    y *= x
+    return y
+
+
+@_activation("Swish", since=24)
+def swish(X, *, alpha=1.0):
+    """``X`` times the sigmoid of ``alpha * X``."""
+    return X * sigmoid(X * alpha)
+
+
+@_numpy(swish)
+def _(x, *, alpha):
+    y = _sigmoid(x, alpha=-alpha)
+    y *= x
+    return y
+
+
+# ----- smooth rectifiers --------------------------------------------------------------------------------------------------
+
+
+@_activation("Softplus")
+def softplus(X):
+    """``log(1 + exp(x))``, in a form that does not overflow."""
+    return maximum(X, 0.0) + log(exp(-absolute(X)) + 1.0)
+
+
+softplus.vjp(lambda g, y, X: g * sigmoid(X))
+
+
+@_numpy(softplus)
+def _softplus(x):
+    y = np.abs(x)
+    np.negative(y, out=y)
+    np.exp(y, out=y)
+    np.log1p(y, out=y)
+    y += np.maximum(x, 0)
+    return y
+
+
+@_activation("Softsign")
+def softsign(input):
+    """``x / (1 + |x|)``."""
+    return input / (absolute(input) + 1.0)
+
+
+@_numpy(softsign)
+def _(x):
+    y = np.abs(x)
+    y += 1
+    return np.divide(x, y, out=y)
+
+
+@_activation("Mish", since=18)
+def mish(X):
+    """``X`` times the hyperbolic tangent of its softplus."""
+    return X * tanh(softplus(X))
+
+
+@_numpy(mish)
+def _(x):
+    y = _softplus(x)
+    np.tanh(y, out=y)
+    y *= x
+    return y
+
+
+@_activation("Gelu", since=20)
+def gelu(X, *, approximate="none"):
+    """``X`` times the normal distribution function of ``X``, or an approximation of that by ``tanh``."""
+    if approximate not in ("none", "tanh"):
+        raise TypeMismatch(f"{gelu.title}: unknown approximation", given=repr(approximate), available="none, tanh")
+    if approximate == "tanh":
+        return X * 0.5 * (tanh((X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)) + 1.0)
+    return X * 0.5 * (erf(X / math.sqrt(2)) + 1.0)
+
+
+@_numpy(gelu)
+def _(x, *, approximate):
+    if approximate == "tanh":
+        y = x * x
+        y *= 0.044715 * math.sqrt(2 / math.pi)
+        y += math.sqrt(2 / math.pi)
+        y *= x
+        np.tanh(y, out=y)
+    else:
+        y = erf.rules["numpy"](x * x.dtype.type(1 / math.sqrt(2)))
+    y += 1
+    y *= x
+    y *= 0.5
+    return y
+
+
+# ----- along an axis ----------------------------------------------------------------------------------------------------
+
+
+def _along_axis(made: Op) -> Op:
+    made.rules.pop("type", None)
+
+    @made.type
+    def _(input: Value, *, axis: int) -> TensorType:
+        kind = _checked(made, input)
+        if kind.rank is not None:
+            axis_within(made, axis, kind.rank)
+        return kind
+
+    return made
+
+
+def _as_matrix(made: Op, matrix: Op) -> None:
+    """Lower ``made`` to its old meaning on a matrix, with the axis moved to the end where it is not there."""
+
+    @made.lower(to=matrix)
+    def _(input: Value, *, axis: int) -> Value:
+        rank = input.ndim
+        axis, last = axis_within(made, axis, rank), rank - 1
+        if axis == last:
+            return matrix(input, axis=last)
+        perm = list(range(rank))
+        perm[axis], perm[last] = last, axis
+        return transpose(matrix(transpose(input, perm=perm), axis=last), perm=perm)
+
+
+def _on_matrix(made: Op, input: Value, axis: int) -> Value:
+    """``made`` along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    axis = axis_within(made, axis, input.ndim)
+    if axis == input.ndim - 1:
+        return made(input, axis=axis)
+    return reshape(made(flatten(input, axis=axis), axis=1), shape(input))
+
+
+def _shifted(x: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
+    """``x`` less its maximum along ``axis``, in an array of its own."""
+    axes = (axis % x.ndim,)
+    return (x - extremum(np.maximum, x, axes) if x.size else x.copy()), axes
+
+
+@op("Softmax")
+def softmax(input, *, axis=-1):
+    """Exponentials normalised to sum to one along ``axis``."""
+    axes = [axis_within(softmax, axis, input.ndim)]
+    e = exp(input - reduce_max(input, axes))
+    return e / reduce_sum(e, axes)
+
+
+_along_axis(softmax)
+
+
+@_numpy(softmax)
+def _(x, *, axis):
+    e, axes = _shifted(x, axis)
+    np.exp(e, out=e)
+    e /= total(e, axes)
+    return e
+
+
+@softmax.vjp
+def _(g, y, input, *, axis):
+    product = g * y
+    return product - y * reduce_sum(product, [axis % input.ndim])
+
+
+@softmax.until(13)
+def softmax_2d(input, *, axis=1):
+    """Softmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    return _on_matrix(softmax, input, axis)
+
+
+_along_axis(softmax_2d)
+_as_matrix(softmax, softmax_2d)
+
+
+@op("LogSoftmax")
+def log_softmax(input, *, axis=-1):
+    """The logarithm of the softmax along ``axis``."""
+    axes = [axis_within(log_softmax, axis, input.ndim)]
+    x = input - reduce_max(input, axes)
+    return x - log(reduce_sum(exp(x), axes))
+
+
+_along_axis(log_softmax)
+
+
+@_numpy(log_softmax)
+def _(x, *, axis):
+    y, axes = _shifted(x, axis)
+    y -= np.log(total(np.exp(y), axes))
+    return y
+
+
+@log_softmax.vjp
+def _(g, y, input, *, axis):
+    return g - exp(y) * reduce_sum(g, [axis % input.ndim])
+
+
+@log_softmax.until(13)
+def log_softmax_2d(input, *, axis=1):
+    """Logarithm of the softmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    return _on_matrix(log_softmax, input, axis)
+
+
+_along_axis(log_softmax_2d)
+_as_matrix(log_softmax, log_softmax_2d)
+
+
+@op("Hardmax")
+def hardmax(input, *, axis=-1):
+    """1 at the first maximum along ``axis``, else 0."""
+    axis = axis_within(hardmax, axis, input.ndim)
+    positions = reshape(range_(0, dims(input)[axis], 1), [-1] + [1] * (input.ndim - 1 - axis))
+    return cast_like(equal(positions, argmax(input, axis=axis)), input)
+
+
+_along_axis(hardmax)
+hardmax.vjp(lambda g, y, input, *, axis: None)
+
+
+@_numpy(hardmax)
+def _(x, *, axis):
+    y = np.zeros_like(x)
+    if x.size:
+        np.put_along_axis(y, np.expand_dims(x.argmax(axis), axis), 1, axis)
+    return y
+
+
+@hardmax.until(13)
+def hardmax_2d(input, *, axis=1):
+    """Hardmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    return _on_matrix(hardmax, input, axis)
+
+
+_along_axis(hardmax_2d)
+_as_matrix(hardmax, hardmax_2d)

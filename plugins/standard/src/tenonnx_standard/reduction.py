@@ -1,0 +1,399 @@
+"""Reductions: sums, products, extrema, means and norms over axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive
+from tenonnx.graph import dims as dim
+from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.logic import equal, where
+from tenonnx_standard.math import absolute, clip, exp, log, maximum, sqrt
+from tenonnx_standard.shape import expand, identity, shape, size, unsqueeze
+
+Array = np.ndarray[Any, Any]
+
+# ----- axes -----------------------------------------------------------------------------------------------------------
+
+
+def axis_within(op: Op, axis: int, rank: int) -> int:
+    """``axis`` counted from the front. Raises ``TypeMismatch`` when a tensor of that rank has no such axis."""
+    if not -rank <= axis < rank:
+        raise TypeMismatch(
+            f"{op.title}: axis must lie in [{-rank}, {rank - 1}]" if rank else f"{op.title}: a scalar has no axis",
+            given=f"axis {axis} of a tensor of rank {rank}",
+        )
+    return axis % rank
+
+
+def axes_within(op: Op, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """``axes`` counted from the front and sorted. Raises ``TypeMismatch`` when they are repeated or out of range."""
+    found = sorted(axis_within(op, int(axis), rank) for axis in axes)
+    if len(set(found)) < len(found):
+        raise TypeMismatch(f"{op.title}: axes must be distinct", given=f"axes {list(axes)} of a tensor of rank {rank}")
+    return tuple(found)
+
+
+def _chosen(op: Op, axes: Sequence[int] | None, rank: int, noop: int) -> tuple[int, ...]:
+    """The axes that are reduced, where none given means all of them, or none of them with ``noop``."""
+    if axes is None or not len(axes):
+        return () if noop else tuple(range(rank))
+    return axes_within(op, axes, rank)
+
+
+def _reduced_type(
+    op: Op, data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int, booleans: bool
+) -> TensorType:
+    """The type of ``data`` reduced over ``axes``; axes that only run time knows leave the dims open."""
+    kind = data.tensor
+    if not kind.dtype.is_numeric and not (booleans and kind.dtype is DType.bool):
+        raise TypeMismatch(f"{op.title}: data must be numeric", given=repr(data))
+    if axes is not None and not axes.dtype.is_integer:
+        raise TypeMismatch(f"{op.title}: axes must be int64", given=repr(axes))
+    if axes is not None and axes.rank not in (None, 1):
+        raise TypeMismatch(f"{op.title}: axes must be a list of axes", given=repr(axes))
+    count: Any = 0 if axes is None else None if axes.tensor.shape is None else axes.shape[0]
+    if kind.shape is None:
+        return kind.with_shape(() if count == 0 and not keepdims and not noop_with_empty_axes else None)
+    rank = len(kind.shape)
+    known = [] if count == 0 or axes is None else elements(axes)
+    if known is not None and all(isinstance(axis, int) for axis in known):
+        reduced = _chosen(op, known, rank, noop_with_empty_axes)
+        if keepdims:
+            return kind.with_shape(tuple(1 if k in reduced else d for k, d in enumerate(kind.shape)))
+        return kind.with_shape(tuple(d for k, d in enumerate(kind.shape) if k not in reduced))
+    if keepdims:
+        return kind.with_shape(tuple(1 if d == 1 else None for d in kind.shape))
+    if isinstance(count, int):
+        if count > rank:
+            raise TypeMismatch(f"{op.title}: axes must be distinct", given=f"{count} axes of a tensor of rank {rank}")
+        return kind.with_shape((None,) * (rank - count))
+    return kind.with_shape(None)
+
+
+def _without_noop(op: Op) -> Callable[..., Any]:
+    """How a reduction is said where ``noop_with_empty_axes`` does not exist yet."""
+
+    def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
+        if not noop_with_empty_axes:
+            return None
+        count = 0 if axes is None else axes.shape[0]
+        if count == 0:
+            return identity(data) if op.primitive else None
+        return op(data, axes, keepdims=keepdims) if dim.is_known_positive(count) else None
+
+    return lowered
+
+
+def _reduction(
+    name: str, *, moved: int = 18, define: Callable[..., Any] = primitive, booleans: bool = False, **flags: Any
+) -> Callable[[Callable[..., Any]], Op]:
+    """A reduction, whose ``axes`` were an attribute below version ``moved``."""
+
+    def decorate(function: Callable[..., Any]) -> Op:
+        made: Op = define(name, **flags)(function)
+        made.type(lambda data, axes, **attributes: _reduced_type(made, data, axes, booleans=booleans, **attributes))
+        made.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
+        made.lower()(_without_noop(made))
+        return made
+
+    return decorate
+
+
+# ----- numpy ----------------------------------------------------------------------------------------------------------
+
+#: Rows up to this long are summed by the matrix product, which is faster; longer ones pairwise, which is more exact.
+_PRODUCT_ROW = 4096
+#: Rows up to this long are reduced as columns, as numpy spends more on starting a row than on its elements.
+_SHORT_ROW = 32
+
+
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether this is a float type too narrow to accumulate in."""
+    return dtype.itemsize < 4 and dtype.kind not in "biuSO"
+
+
+def widened(x: Array) -> Array:
+    """``x``, in float32 where its own floats are too narrow to accumulate in."""
+    return x.astype(np.float32) if is_half(x.dtype) else x
+
+
+def total(x: Array, axes: tuple[int, ...], dtype: Any = None) -> Array:
+    """The sum over ``axes``, which stay as dims of 1."""
+    rank, count = x.ndim, len(axes)
+    trailing = count > 0 and axes == tuple(range(rank - count, rank))
+    if trailing and dtype is None and x.dtype in (np.float32, np.float64) and x.flags.c_contiguous:
+        inner = math.prod(x.shape[rank - count :])
+        if 0 < inner <= _PRODUCT_ROW and x.size >= 4 * inner:
+            kept = (*x.shape[: rank - count], *(1,) * count)
+            return (x.reshape(-1, inner) @ np.ones(inner, x.dtype)).reshape(kept)
+    return np.add.reduce(x, axis=axes, dtype=dtype, keepdims=True)
+
+
+def extremum(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array:
+    """The maximum, minimum or product over ``axes``, which stay as dims of 1 and are not empty."""
+    rank, count = x.ndim, len(axes)
+    if count and axes == tuple(range(rank - count, rank)) and x.size:
+        inner = math.prod(x.shape[rank - count :])
+        if inner <= _SHORT_ROW and x.size >= 64 * inner:
+            columns = np.ascontiguousarray(x.reshape(-1, inner).T)
+            return ufunc.reduce(columns, axis=0).reshape(*x.shape[: rank - count], *(1,) * count)
+    return np.asarray(ufunc.reduce(x, axis=axes, keepdims=True))
+
+
+def _numpy(op: Op) -> Callable[[Callable[[Array, tuple[int, ...]], Array]], None]:
+    """Give ``op`` a numpy rule from a function of data and axes that keeps the reduced dims."""
+
+    def register(kept: Callable[[Array, tuple[int, ...]], Array]) -> None:
+        @np.errstate(all="ignore")
+        def rule(data: Array, axes: Array | None, *, keepdims: int, noop_with_empty_axes: int) -> Array:
+            given = None if axes is None else [int(axis) for axis in axes.reshape(-1)]
+            reduced = _chosen(op, given, data.ndim, noop_with_empty_axes)
+            result = np.asarray(kept(data, reduced))
+            if result.dtype != data.dtype:
+                result = result.astype(data.dtype)
+            if keepdims:
+                return result
+            return result.reshape([d for k, d in enumerate(data.shape) if k not in reduced])
+
+        op.numpy(rule)
+
+    return register
+
+
+# ----- sums, means, products, extrema -----------------------------------------------------------------------------------
+
+
+@_reduction("ReduceSum", moved=13, symbolic=True)
+def reduce_sum(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The sum over ``axes``; 0 of an empty set."""
+
+
+@_numpy(reduce_sum)
+def _(x, axes):
+    if not axes:
+        return x
+    if x.dtype.kind in "iu":
+        return np.add.reduce(x, axis=axes, dtype=x.dtype, keepdims=True)
+    return total(widened(x), axes)
+
+
+def _restored(reduced: Value, axes: Value | None, keepdims: int) -> Value:
+    """A reduced value with its reduced dims back as dims of 1; a scalar of unknown axes is left to broadcast."""
+    if keepdims or axes is None or axes.shape[0] == 0:
+        return reduced
+    return unsqueeze(reduced, axes)
+
+
+@reduce_sum.vjp
+def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+    return expand(_restored(g, axes, keepdims), shape(data)), None
+
+
+@_reduction("ReduceMean")
+def reduce_mean(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The arithmetic mean over ``axes``; that of integers is truncated."""
+
+
+@_numpy(reduce_mean)
+def _(x, axes):
+    if not axes:
+        return x
+    count = math.prod(x.shape[axis] for axis in axes)
+    if x.dtype.kind in "iu":
+        sums = np.add.reduce(x, axis=axes, dtype=np.uint64 if x.dtype.kind == "u" else np.int64, keepdims=True)
+        return np.sign(sums) * (np.abs(sums) // sums.dtype.type(max(count, 1)))
+    x = widened(x)
+    return np.divide(total(x, axes), x.dtype.type(count))
+
+
+@reduce_mean.vjp
+def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+    count = cast_like(size(data) / maximum(size(y), 1), g)
+    return expand(_restored(g / count, axes, keepdims), shape(data)), None
+
+
+@_reduction("ReduceProd", symbolic=True)
+def reduce_prod(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The product over ``axes``; 1 of an empty set."""
+
+
+@_numpy(reduce_prod)
+def _(x, axes):
+    if not axes:
+        return x
+    if x.dtype.kind in "iu":
+        return np.multiply.reduce(x, axis=axes, dtype=x.dtype, keepdims=True)
+    return extremum(np.multiply, widened(x), axes)
+
+
+@reduce_prod.vjp
+def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+    """The product of the others: where there is one zero, the product of the rest is its gradient."""
+    options = {"keepdims": 1, "noop_with_empty_axes": noop_with_empty_axes}
+    zero = equal(data, 0.0)
+    others = where(zero, 1.0, data)
+    zeros = reduce_sum(cast_like(zero, data), axes, **options)
+    rest = reduce_prod(others, axes, **options)
+    at_zero = where(equal(zeros, 1.0), rest, 0.0)
+    elsewhere = where(equal(zeros, 0.0), rest / others, 0.0)
+    return _restored(g, axes, keepdims) * where(zero, at_zero, elsewhere), None
+
+
+@_reduction("ReduceMax", booleans=True, symbolic=True)
+def reduce_max(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The maximum over ``axes``; of an empty set the least value of the dtype, minus infinity for floats."""
+
+
+@_reduction("ReduceMin", booleans=True, symbolic=True)
+def reduce_min(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The minimum over ``axes``; of an empty set the greatest value of the dtype, infinity for floats."""
+
+
+def _extremum(ufunc: np.ufunc, sign: int, of_dims: Callable[[Any, Any], Any]) -> Callable[..., Array]:
+    """The numpy rule of the maximum (``sign`` 1) or minimum (-1)."""
+
+    def kept(x: Array, axes: tuple[int, ...]) -> Array:
+        if not axes:
+            return x
+        if x.dtype == object:
+            for axis in axes:
+                x = np.asarray(np.frompyfunc(of_dims, 2, 1).reduce(x, axis=axis, keepdims=True))
+            return x
+        if not math.prod(x.shape[axis] for axis in axes):
+            return np.full([1 if k in axes else d for k, d in enumerate(x.shape)], _worst(x.dtype, sign), x.dtype)
+        return extremum(ufunc, x, axes)
+
+    return kept
+
+
+def _worst(dtype: np.dtype[Any], sign: int) -> Any:
+    if dtype.kind == "b":
+        return sign < 0
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.min if sign > 0 else limits.max
+    return -np.inf if sign > 0 else np.inf
+
+
+_numpy(reduce_max)(_extremum(np.maximum, 1, dim.maximum))
+_numpy(reduce_min)(_extremum(np.minimum, -1, dim.minimum))
+
+
+def _extremum_gradient(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+    """The gradient goes to the elements that attain the extremum, in equal parts."""
+    attained = cast_like(equal(data, _restored(y, axes, keepdims)), g)
+    share = attained / reduce_sum(attained, axes, keepdims=1, noop_with_empty_axes=noop_with_empty_axes)
+    return _restored(g, axes, keepdims) * share, None
+
+
+reduce_max.vjp(_extremum_gradient)
+reduce_min.vjp(_extremum_gradient)
+
+
+# ----- norms and logarithms ---------------------------------------------------------------------------------------------
+
+
+def _in_floats(data: Value) -> Value:
+    """``data`` in floats wide enough to square and add in: integers as float64, half floats as float32."""
+    if data.dtype.is_integer:
+        return cast(data, to=DType.float64)
+    return cast(data, to=DType.float32) if data.dtype.bits < 32 else data
+
+
+def _as_given(result: Value, data: Value) -> Value:
+    return result if result.dtype is data.dtype else cast(result, to=data.dtype)
+
+
+def _wide_array(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype.kind in "iu" else widened(x)
+
+
+@_reduction("ReduceL1", define=op)
+def reduce_l1(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The sum of absolute values over ``axes``."""
+    return reduce_sum(absolute(data), axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
+
+
+@_reduction("ReduceSumSquare", define=op)
+def reduce_sum_square(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The sum of squares over ``axes``."""
+    x = data if data.dtype.is_integer else _in_floats(data)
+    return _as_given(reduce_sum(x * x, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes), data)
+
+
+@_reduction("ReduceL2", define=op)
+def reduce_l2(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The square root of the sum of squares over ``axes``; that of integers is truncated."""
+    x = _in_floats(data)
+    squares = reduce_sum(x * x, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
+    return _as_given(sqrt(squares), data)
+
+
+@reduce_l2.vjp
+def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+    """The unit vector; none at the origin, where the norm has a kink."""
+    norm = _restored(y, axes, keepdims)
+    return _restored(g, axes, keepdims) * data / where(equal(norm, 0.0), 1.0, norm), None
+
+
+@_reduction("ReduceLogSum", define=op)
+def reduce_log_sum(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The logarithm of the sum over ``axes``; minus infinity of an empty set."""
+    x = _in_floats(data)
+    return _as_given(log(reduce_sum(x, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)), data)
+
+
+@_reduction("ReduceLogSumExp", define=op)
+def reduce_log_sum_exp(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
+    """The logarithm of the sum of exponentials over ``axes``, kept in range by taking out the greatest element."""
+    x = _in_floats(data)
+    options = {"noop_with_empty_axes": noop_with_empty_axes}
+    # An infinite maximum less itself would be undefined, so a finite one is taken out instead.
+    limit = float(np.finfo(x.dtype.numpy).max)
+    greatest = clip(reduce_max(x, axes, keepdims=1, **options), -limit, limit)
+    sums = reduce_sum(exp(x - greatest), axes, keepdims=keepdims, **options)
+    if not keepdims:
+        greatest = reduce_sum(greatest, axes, keepdims=0, **options)
+    return _as_given(log(sums) + greatest, data)
+
+
+@reduce_log_sum_exp.vjp
+def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+    return _restored(g, axes, keepdims) * exp(data - _restored(y, axes, keepdims)), None
+
+
+def _squares(x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum of squares over ``axes``, without an array of squares where they are the last ones."""
+    count = len(axes)
+    if axes and axes == tuple(range(x.ndim - count, x.ndim)) and x.dtype.kind == "f" and x.flags.c_contiguous:
+        inner = math.prod(x.shape[x.ndim - count :])
+        if 0 < inner <= _PRODUCT_ROW:
+            rows = x.reshape(-1, inner)
+            return np.einsum("ij,ij->i", rows, rows).reshape(*x.shape[: x.ndim - count], *(1,) * count)
+    return total(x * x, axes, x.dtype if x.dtype.kind in "iu" else None) if axes else x * x
+
+
+_numpy(reduce_sum_square)(lambda x, axes: _squares(widened(x), axes))
+_numpy(reduce_l2)(lambda x, axes: np.sqrt(_squares(_wide_array(x), axes)))
+_numpy(reduce_log_sum)(lambda x, axes: np.log(total(_wide_array(x), axes)))
+
+
+@_numpy(reduce_l1)
+def _(x, axes):
+    return total(np.abs(widened(x)), axes, x.dtype if x.dtype.kind in "iu" else None)
+
+
+@_numpy(reduce_log_sum_exp)
+def _(x, axes):
+    x = _wide_array(x)
+    if not axes or not x.size:
+        return np.log(total(np.exp(x), axes))
+    limit = np.finfo(x.dtype).max
+    greatest = np.clip(extremum(np.maximum, x, axes), -limit, limit)
+    shifted = x - greatest
+    return np.log(total(np.exp(shifted, out=shifted), axes)) + greatest

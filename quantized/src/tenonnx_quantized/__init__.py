@@ -1,0 +1,1 @@
+"""The quantised operators of ai.onnx and com.microsoft."""

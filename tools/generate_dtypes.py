@@ -1,0 +1,84 @@
+"""Write ``dtypes.json`` of each package: the element types that its ops take at each version, from ``onnx.defs``.
+
+Run ``python tools/generate_dtypes.py`` after a new ``onnx`` release; ``--check`` only says whether the files are true.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx.defs
+
+ROOT = Path(__file__).parent.parent
+
+#: Ops of ai.onnx that the quantized package owns.
+QUANTIZED = frozenset(
+    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger QLinearMatMul QLinearConv".split()
+)
+
+#: For each data file the domain it describes, and whether it holds the quantised ops or the others.
+FILES = {
+    "plugins/standard/src/tenonnx_standard/dtypes.json": ("", False),
+    "quantized/src/tenonnx_quantized/dtypes.json": ("", True),
+    "onnx_ml/src/tenonnx_onnx_ml/dtypes.json": ("ai.onnx.ml", False),
+}
+
+#: Added to the code of an element type for each container around it (see ``tenonnx.registry.dtypes``).
+CONTAINERS = {"seq": 100, "optional": 200}
+
+
+def code(text: str) -> int | None:
+    """The number of a type such as ``tensor(float)`` or ``seq(tensor(int64))``; None for maps and sparse tensors."""
+    outer, _, rest = text.partition("(")
+    inner = rest[:-1]
+    if outer == "tensor":
+        name = {"double": "DOUBLE"}.get(inner, inner.upper())
+        return int(onnx.TensorProto.DataType.Value(name))
+    if outer in CONTAINERS:
+        found = code(inner)
+        return None if found is None else found + CONTAINERS[outer]
+    return None
+
+
+def types_of(schema: onnx.defs.OpSchema, parameter: Any) -> tuple[int, ...] | None:
+    """The types that one input or output may have; None where it has none that we number."""
+    codes = sorted({c for text in parameter.types if (c := code(text)) is not None})
+    return tuple(codes) or None
+
+
+def table(domain: str, quantized: bool) -> str:
+    """The data of one file, as JSON text with one op a line."""
+    sets: dict[tuple[int, ...] | None, int] = {}
+    ops: dict[str, dict[str, Any]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain != domain or (schema.name in QUANTIZED) != quantized:
+            continue
+        rows = [
+            [sets.setdefault(types_of(schema, p), len(sets)) for p in parameters]
+            for parameters in (schema.inputs, schema.outputs)
+        ]
+        ops.setdefault(schema.name, {})[str(schema.since_version)] = rows
+    lines = [f'    "{name}": {json.dumps(dict(sorted(v.items(), key=lambda e: int(e[0]))))}' for name, v in sorted(ops.items())]
+    codes = [None if s is None else list(s) for s in sets]
+    listed = ",\n".join(f"    {json.dumps(c)}" for c in codes)
+    return '{\n  "sets": [\n' + listed + '\n  ],\n  "ops": {\n' + ",\n".join(lines) + "\n  }\n}\n"
+
+
+def main() -> None:
+    stale = []
+    for name, (domain, quantized) in FILES.items():
+        path, text = ROOT / name, table(domain, quantized)
+        if not path.exists() or path.read_text("utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text, "utf-8")
+    if stale and "--check" in sys.argv:
+        raise SystemExit(f"stale: {', '.join(stale)}; run python tools/generate_dtypes.py")
+
+
+if __name__ == "__main__":
+    main()
