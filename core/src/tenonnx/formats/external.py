@@ -286,8 +286,6 @@ class ExternalDataWriter:
                 if not count:
                     break
                 position += count
-        if position > source.offset:
-            self._file.seek(0, os.SEEK_CUR)  # tells the file object where its descriptor is now
         return position
 
     def _put(self, data: memoryview) -> None:

@@ -6,23 +6,19 @@ the outputs that the op itself gives for the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tenonnx.checks.compare import compare
 from tenonnx.graph.values import Value
 from tenonnx.op.binding import invoke
 from tenonnx.op.build import Builder
-from tenonnx.op.evaluate import type_of
 from tenonnx.op.rules import find_rule
 from tenonnx.testing import exports, gradients, oracles, schemas, types
 from tenonnx.testing.cases import Call, Case
 from tenonnx.testing.models import single_node
-from tenonnx.testing.run import Failure, blaming, evaluate, is_random, run_graph, trace
-
-Outputs = tuple[Any, ...]
+from tenonnx.testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +29,6 @@ class Check:
     run: Callable[[Case, Call, Outputs], bool]
     applies: Callable[[Case], bool] = lambda case: True
     versions: Callable[[Case], Sequence[int | None]] = lambda case: [None]
-
-
-def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: Iterable[Any]) -> None:
-    """Raise ``Failure`` unless the outputs agree; of random ones only the types are compared."""
-    found, wanted = list(actual), list(expected)
-    if len(found) != len(wanted):
-        raise Failure(f"{what} gives {len(found)} outputs, and {case.op.title} itself {len(wanted)}")
-    sizes = [getattr(v, "size", 1) for v in drawn.inputs]
-    random = is_random(case.op, drawn)
-    for position, (a, e) in enumerate(zip(found, wanted, strict=True)):
-        if random:
-            if type_of(a) != type_of(e):
-                raise Failure(f"{what}: output {position} is {type_of(a)}, and that of {case.op.title} itself {type_of(e)}")
-            continue
-        result = compare(e, a, accumulation=max([1, *sizes]), tolerance=case.tolerance, steps=case.steps)
-        if not result.equal:
-            raise Failure(f"{case.op.title} differs from {what}: output {position}: {result.reason}")
 
 
 # ----- the body -----------------------------------------------------------------------------------------------------
@@ -70,12 +49,8 @@ def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
         graph, feeds = trace(op, drawn, body, symbolic=True)
     with blaming(f"the body of {op.title}, traced with symbolic dims,"):
         traced = run_graph(graph, feeds)
-    expect(case, drawn, "its body traced with symbolic dims", traced, _present(expected))
+    expect(case, drawn, "its body traced with symbolic dims", traced, present(expected))
     return True
-
-
-def _present(outputs: Outputs) -> list[Any]:
-    return [output for output in outputs if output is not None]
 
 
 # ----- oracles ------------------------------------------------------------------------------------------------------
@@ -87,18 +62,18 @@ def equals_oracle(
     """The op gives what another implementation gives for a model of this one node, at one version."""
     assert drawn.version is not None
     with blaming(f"writing {case.op.title} as a node at version {drawn.version}"):
-        node = single_node(case.op, drawn, drawn.version, expected, newest())
-    if node is None:
+        trial = single_node(case.op, drawn, drawn.version, expected, newest())
+    if trial is None:
         return False
     if schemas.schema_at(case.op, drawn.version) is not None:
         with blaming(f"onnx.checker on {case.op.title} written at version {drawn.version}"):
-            oracles.check(node)
+            oracles.check(trial)
     try:
-        actual = run(node)
+        actual = run(trial)
     except oracles.Refused as refusal:
         case.refusals.setdefault(name, f"at version {drawn.version}: {refusal}")
         return False
-    expect(case, drawn, f"{name} at version {drawn.version}", actual, node.expected)
+    expect(case, drawn, f"{name} at version {drawn.version}", actual, trial.expected)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,20 +25,15 @@ from tenonnx.testing.schemas import accepts, schema_at
 
 
 @dataclass(frozen=True, slots=True)
-class SingleNode:
-    """A model of one node, the graph it was written from, what to feed it with, and what it has to give."""
+class Trial:
+    """A model, what to feed it with, and what it has to give."""
 
     model: onnx.ModelProto
-    graph: Graph
-    feeds: dict[str, Any]
+    feeds: Mapping[str, Any]
     expected: tuple[Any, ...]
 
-    @property
-    def outputs(self) -> list[str]:
-        return [v.name for v in self.graph.outputs]
 
-
-def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], newest: int) -> SingleNode | None:
+def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], newest: int) -> Trial | None:
     """The call as a model at ``version`` of the op's domain; other domains are at ``newest`` (of ``ai.onnx``).
 
     None where that version has no form for the call or does not take its element types. Index inputs are initializers,
@@ -73,7 +69,7 @@ def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], ne
         made = builder.add(op, values, drawn.attributes, known, version=version, written=_typed(schema, written))
     graph.outputs = [v for v in made if v is not None]
     present = tuple(e for e, v in zip(kept, made, strict=True) if v is not None)
-    return SingleNode(to_model(graph), graph, feeds, present)
+    return Trial(to_model(graph), feeds, present)
 
 
 def _input(graph: Graph, name: str, contents: Any, constant: bool, feeds: dict[str, Any]) -> Value | None:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from tenonnx.graph.dtypes import DType
-from tenonnx.testing.models import SingleNode, without_output_types
+from tenonnx.testing.models import Trial, without_output_types
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -21,13 +21,13 @@ class Refused(Exception):  # noqa: N818
     """The oracle has no such kernel."""
 
 
-def run_reference(node: SingleNode) -> list[Any]:
+def run_reference(trial: Trial) -> list[Any]:
     """The outputs by ``onnx.reference``. Raises ``Refused`` for whatever it raises: it is no runtime."""
     from onnx.reference import ReferenceEvaluator
 
     try:
         with np.errstate(all="ignore"):
-            return list(ReferenceEvaluator(node.model).run(None, node.feeds))
+            return list(ReferenceEvaluator(trial.model).run(None, trial.feeds))
     except Exception as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
 
@@ -80,17 +80,15 @@ def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
         raise Refused(_shortened(error)) from error
 
 
-def run_onnxruntime(node: SingleNode) -> list[Any]:
+def run_onnxruntime(trial: Trial) -> list[Any]:
     """The outputs by onnxruntime's own kernels, without optimizations. Raises ``Refused`` where it has none."""
-    session = _session(without_output_types(node.model))
+    session = _session(without_output_types(trial.model))
     kinds = [output.type for output in session.get_outputs()]
     try:
-        if any(kind in _EXTENDED for kind in kinds):
-            import onnxruntime
-
-            feeds = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in node.feeds.items()}
+        if any(kind in _EXTENDED for kind in (*kinds, *(i.type for i in session.get_inputs()))):
+            feeds = {name: _value(array) for name, array in trial.feeds.items()}
             return [_contents(value) for value in session.run_with_ort_values(None, feeds)]
-        return list(session.run(None, node.feeds))
+        return list(session.run(None, trial.feeds))
     except Exception as error:
         raise Refused(_shortened(error)) from error
 
@@ -103,6 +101,16 @@ def _shortened(error: Exception) -> str:
 _EXTENDED = {f"tensor({dtype.name})" for dtype in DType if dtype.name.startswith(("bfloat", "float8", "float4"))} | {
     f"tensor({name})" for name in ("int4", "uint4", "int2", "uint2")
 }
+
+
+def _value(array: np.ndarray[Any, Any]) -> Any:
+    """An array as a tensor of the runtime, by its bits where that does not know the numpy dtype."""
+    import onnxruntime
+
+    if array.dtype.isbuiltin == 1:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    bits = array.view(f"u{array.dtype.itemsize}")
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, int(DType.of(array.dtype)))
 
 
 def _contents(value: Any) -> np.ndarray[Any, Any]:
@@ -120,6 +128,6 @@ def _contents(value: Any) -> np.ndarray[Any, Any]:
     return onnx.numpy_helper.to_array(packed)
 
 
-def check(node: SingleNode) -> None:
+def check(trial: Trial) -> None:
     """Let ``onnx.checker`` judge a model."""
-    onnx.checker.check_model(node.model)
+    onnx.checker.check_model(trial.model)

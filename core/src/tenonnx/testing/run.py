@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.checks.compare import compare
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.dims import symbol
 from tenonnx.graph.dtypes import DType
@@ -19,9 +20,12 @@ from tenonnx.graph.values import ArrayConstant, Value
 from tenonnx.op.build import Builder
 from tenonnx.op.call import as_inputs, interpreting
 from tenonnx.op.evaluate import Evaluator, evaluate_graph, type_of
-from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
-from tenonnx.testing.cases import Call
+from tenonnx.testing.cases import Call, Case
+
+
+#: The outputs of an op, None for those that a call leaves out.
+Outputs: TypeAlias = tuple[Any, ...]
 
 
 class Failure(AssertionError):
@@ -29,8 +33,8 @@ class Failure(AssertionError):
 
 
 @contextmanager
-def blaming(what: str) -> Iterator[None]:
-    """Turn whatever the op's own functions raise into a failure that says what was being done."""
+def blaming(what: str, *, passing: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever the op's own functions raise, but for ``passing``, into a failure that says what was being done."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -38,7 +42,30 @@ def blaming(what: str) -> Iterator[None]:
     except Failure:
         raise
     except Exception as error:
+        if isinstance(error, passing):
+            raise
         raise Failure(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: Iterable[Any]) -> None:
+    """Raise ``Failure`` unless the outputs agree; of random ones only the types are compared."""
+    found, wanted = list(actual), list(expected)
+    if len(found) != len(wanted):
+        raise Failure(f"{what} gives {len(found)} outputs, and {case.op.title} itself {len(wanted)}")
+    accumulation = max([1, *(getattr(v, "size", 1) for v in drawn.inputs)])
+    random = is_random(case.op, drawn)
+    for position, (theirs, ours) in enumerate(zip(found, wanted, strict=True)):
+        if random:
+            if type_of(theirs) != type_of(ours):
+                raise Failure(f"output {position} of {what} is {type_of(theirs)}, that of {case.op.title} {type_of(ours)}")
+            continue
+        result = compare(ours, theirs, accumulation=accumulation, tolerance=case.tolerance, steps=case.steps)
+        if not result.equal:
+            raise Failure(f"{case.op.title} differs from {what}: output {position}: {result.reason}")
+
+
+def present(outputs: Outputs) -> list[Any]:
+    return [output for output in outputs if output is not None]
 
 
 def completed(op: Op, drawn: Call) -> Call:
@@ -163,8 +190,3 @@ def is_random(op: Op, drawn: Call) -> bool:
         return True
     return any(isinstance(node.op, Op) and not node.op.pure for node in graph.walk())
 
-
-__all__ = [
-    "Failure", "blaming", "completed", "evaluate", "infer_call", "is_index", "is_random", "run_graph", "symbolic_type",
-    "trace", "trimmed",
-]  # fmt: skip

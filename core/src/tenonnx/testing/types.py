@@ -125,10 +125,10 @@ def _as_good_as_onnx(case: Case, drawn: Call, known: list[Known | None], expecte
     schema = schema_at(case.op, case.op.version)
     if schema is None or not any(_has_unknown(entry) for entry in known):
         return
-    node = single_node(case.op, drawn, case.op.version, expected, newest_of_onnx())
-    if node is None:
+    trial = single_node(case.op, drawn, case.op.version, expected, newest_of_onnx())
+    if trial is None:
         return
-    inferred = onnx.shape_inference.infer_shapes(without_output_types(node.model), data_prop=True)
+    inferred = onnx.shape_inference.infer_shapes(without_output_types(trial.model), data_prop=True)
     present = [entry for entry in known[: len(expected)] if entry is not None]
     for position, (entry, info) in enumerate(zip(present, inferred.graph.output, strict=False)):
         if not isinstance(entry.type, TensorType) or not info.type.tensor_type.HasField("shape"):

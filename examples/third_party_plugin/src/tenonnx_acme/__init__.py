@@ -1,0 +1,15 @@
+"""The operators of Acme, a made-up vendor."""
+
+from tenonnx.extend import hookimpl, op
+from tenonnx_standard.math import sqrt
+
+
+@op("Squareplus", domain="com.acme", since=1)
+def squareplus(X, *, b=4.0):
+    """A smooth ReLU without exponentials: ``(X + sqrt(X * X + b)) / 2`` (Barron 2021, arXiv:2112.11687)."""
+    return (X + sqrt(X * X + b)) / 2.0
+
+
+@hookimpl
+def register_ops(registry):
+    registry.add(squareplus)

@@ -1,0 +1,10 @@
+"""How the inputs and attributes of Acme's operators are drawn."""
+
+from hypothesis import strategies as st
+from tenonnx.testing import call, cases, tensors
+from tenonnx_acme import squareplus
+
+
+@cases(squareplus)
+def _(draw):
+    return call(draw(tensors(["float32", "float64"])), b=draw(st.sampled_from([0.5, 1.0, 4.0])))
