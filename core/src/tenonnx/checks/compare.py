@@ -178,7 +178,8 @@ def _report(a: Array, e: Array, wrong: Any, distance: Array, kind: TensorType, a
     where = tuple(int(i) for i in position[:rank])
     reason = (
         f"{kind} at {list(where)}: {a[position].item()!r} instead of {e[position].item()!r}; "
-        f"{int(wrong.sum())} of {wrong.size} elements differ, by up to {absolute:.6g} ({relative:.3g} relative); {allowed}"
+        f"{int(wrong.sum())} of {wrong.size} elements differ, "
+        f"by up to {absolute:.6g} ({relative:.3g} relative); {allowed}"
         if e.dtype != object
         else f"{kind} at {list(where)}: {a[position]!r} instead of {e[position]!r}; {allowed}"
     )

@@ -61,8 +61,8 @@ class Case:
     """One way to draw calls of ``op``: ``function`` takes hypothesis' ``draw`` and returns a ``Call``.
 
     ``gradient`` is False where there is nothing to differentiate, or names the inputs that have a gradient; by default
-    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes. ``compared`` counts, by check,
-    the comparisons that took place, and ``refusals`` what oracles answered instead.
+    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes. ``compared`` counts, by
+    check, the comparisons that took place, and ``refusals`` holds what oracles answered instead.
     """
 
     op: Op
@@ -103,9 +103,9 @@ def cases(
 ) -> Callable[[Function], Function]:
     """Declare that the decorated function draws calls of ``op``.
 
-    The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for ops
-    without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and ``tolerance``
-    replaces that of the table for float outputs; it must carry a reason.
+    The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for
+    ops without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and
+    ``tolerance`` replaces that of the table for float outputs; it must carry a reason.
     """
     if not isinstance(op, Op):
         raise InvalidCall("cases(op) takes an op", given=repr(op))

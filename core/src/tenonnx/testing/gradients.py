@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,9 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
     with blaming(f"{case.op.title} in float64"):
         outputs = evaluate(case.op, wide)
     random = np.random.default_rng(0)
-    cotangents = [random.uniform(0.5, 1.5, o.shape) * random.choice([-1, 1], o.shape) if _is_wide(o) else None for o in outputs]
+    cotangents = [
+        random.uniform(0.5, 1.5, o.shape) * random.choice([-1, 1], o.shape) if _is_wide(o) else None for o in outputs
+    ]
     if all(c is None for c in cotangents):
         return False
     directions = {p: random.uniform(-1, 1, wide.inputs[p].shape) for p in wrt}
@@ -57,14 +60,18 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
             if product.shape != wide.inputs[position].shape or product.dtype != np.float64:
                 raise Failure(f"{what}: that of input {position} is {product.dtype}{list(product.shape)}")
         terms = [product * directions[p] for p, product in zip(wrt, products, strict=True)]
-        _agree(what, float(sum(np.sum(t) for t in terms)), float(sum(np.sum(np.abs(t)) for t in terms)), slope, uncertainty)
+        _agree(
+            what, float(sum(np.sum(t) for t in terms)), float(sum(np.sum(np.abs(t)) for t in terms)), slope, uncertainty
+        )
     return True
 
 
 def _agree(what: str, product: float, size: float, slope: float, uncertainty: float) -> None:
     scale = max(size, abs(slope), 1e-3)
     if uncertainty > SMOOTH * scale:
-        raise Failure(f"{what}: finite differences do not converge ({slope:.6g} +- {uncertainty:.2g}): the case draws kinks")
+        raise Failure(
+            f"{what}: finite differences do not converge ({slope:.6g} +- {uncertainty:.2g}): the case draws kinks"
+        )
     if not abs(product - slope) <= RELATIVE * scale + 4 * uncertainty:
         raise Failure(
             f"{what} along a random direction is {product:.9g}, and finite differences give {slope:.9g} +- {uncertainty:.2g}"
@@ -81,7 +88,7 @@ def differences(function: Callable[[float], float]) -> tuple[float, float]:
         (small * (wide / narrow) ** 2 - large) / ((wide / narrow) ** 2 - 1)
         for large, small, wide, narrow in zip(slopes, slopes[1:], STEPS, STEPS[1:], strict=False)
     ]
-    found = min(zip(better, better[1:], strict=False), key=lambda pair: _apart(*pair))
+    found = min(itertools.pairwise(better), key=lambda pair: _apart(*pair))
     return found[1], _apart(*found)
 
 
@@ -93,6 +100,7 @@ def vector_jacobian(
     case: Case, drawn: Call, cotangents: Sequence[Any], wrt: Sequence[int], *, symbolic: bool
 ) -> list[np.ndarray[Any, Any]]:
     """The gradients of the outputs, weighted with their cotangents, with respect to the inputs at ``wrt``."""
+
     def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
         return builder.call(case.op, values, drawn.attributes, drawn.outputs)
 
@@ -123,4 +131,3 @@ def _widened(contents: Any) -> Any:
     if isinstance(contents, np.ndarray) and contents.dtype != object and DType.of(contents.dtype).is_float:
         return contents.astype(np.float64)
     return contents
-

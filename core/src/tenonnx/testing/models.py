@@ -85,7 +85,7 @@ def _input(graph: Graph, name: str, contents: Any, constant: bool, feeds: dict[s
 
 def _is_extended(array: np.ndarray[Any, Any]) -> bool:
     """Whether numpy itself does not have the element type."""
-    return array.dtype.isbuiltin == 2
+    return bool(array.dtype.isbuiltin == 2)
 
 
 def _as_attribute(contents: Any, is_number: bool) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,9 @@ def run_reference(trial: Trial) -> list[Any]:
     from onnx.reference import ReferenceEvaluator
 
     try:
-        with np.errstate(all="ignore"):
-            return list(ReferenceEvaluator(trial.model).run(None, trial.feeds))
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return list(ReferenceEvaluator(trial.model).run(None, dict(trial.feeds)))
     except Exception as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
 

@@ -1,0 +1,22 @@
+"""The pytest plugin: options of the conformance kit.
+
+Every pytest of an environment loads it, so it imports nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Calls drawn for each check of each case.
+EXAMPLES = 12
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.getgroup("tenonnx").addoption(
+        "--tenonnx-examples",
+        dest="tenonnx_examples",
+        type=int,
+        default=EXAMPLES,
+        metavar="N",
+        help=f"calls that the conformance kit draws for each check of each case (default {EXAMPLES})",
+    )

@@ -23,12 +23,11 @@ from tenonnx.op.evaluate import Evaluator, evaluate_graph, type_of
 from tenonnx.op.op import Op
 from tenonnx.testing.cases import Call, Case
 
-
 #: The outputs of an op, None for those that a call leaves out.
 Outputs: TypeAlias = tuple[Any, ...]
 
 
-class Failure(AssertionError):
+class Failure(AssertionError):  # noqa: N818
     """A check does not hold."""
 
 
@@ -57,7 +56,9 @@ def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: 
     for position, (theirs, ours) in enumerate(zip(found, wanted, strict=True)):
         if random:
             if type_of(theirs) != type_of(ours):
-                raise Failure(f"output {position} of {what} is {type_of(theirs)}, that of {case.op.title} {type_of(ours)}")
+                raise Failure(
+                    f"output {position} of {what} is {type_of(theirs)}, that of {case.op.title} {type_of(ours)}"
+                )
             continue
         result = compare(ours, theirs, accumulation=accumulation, tolerance=case.tolerance, steps=case.steps)
         if not result.equal:
@@ -77,7 +78,10 @@ def completed(op: Op, drawn: Call) -> Call:
     plain = [_plain(op, position, item) for position, item in enumerate(inputs)]
     with interpreting(evaluator):
         wrapped = as_inputs(op, [v if not isinstance(v, list | dict) else None for v in plain])
-    given = [p if isinstance(p, list | dict) or w is None else evaluator.contents(w) for p, w in zip(plain, wrapped, strict=True)]
+    given = [
+        p if isinstance(p, list | dict) or w is None else evaluator.contents(w)
+        for p, w in zip(plain, wrapped, strict=True)
+    ]
     constants = {n: ArrayConstant(a) if isinstance(a, np.ndarray) else a for n, a in attributes.items()}
     return replace(drawn, inputs=tuple(pad(op, given)), attributes=constants)
 
@@ -97,7 +101,10 @@ def evaluate(op: Op, drawn: Call, body_of: Op | None = None) -> tuple[Any, ...]:
     """The outputs of a completed call, by numpy rules, or by the body of ``body_of``; absent ones at the end are cut."""
     evaluator = Evaluator(body_of=body_of)
     with interpreting(evaluator):
-        values = [None if v is None and not _takes_none(op, p) else evaluator.wrap(_locked(v)) for p, v in enumerate(drawn.inputs)]
+        values = [
+            None if v is None and not _takes_none(op, p) else evaluator.wrap(_locked(v))
+            for p, v in enumerate(drawn.inputs)
+        ]
         results = evaluator.call(op, values, drawn.attributes, drawn.outputs)
     return trimmed([None if r is None else evaluator.contents(r) for r in results])
 
@@ -141,7 +148,9 @@ def symbolic_type(contents: Any, prefix: str, *, unknown: str = "") -> tuple[Typ
     return kind.with_shape(tuple(symbol(name) for name in names)), names
 
 
-def trace(op: Op, drawn: Call, apply: Callable[..., Sequence[Value | None]], *, symbolic: bool) -> tuple[Graph, list[Any]]:
+def trace(
+    op: Op, drawn: Call, apply: Callable[..., Sequence[Value | None]], *, symbolic: bool
+) -> tuple[Graph, list[Any]]:
     """A graph of what ``apply(builder, values)`` calls, and the contents to feed it with.
 
     Index inputs become constants, all others graph inputs, of symbolic dims if wanted. Absent results leave no output.
@@ -189,4 +198,3 @@ def is_random(op: Op, drawn: Call) -> bool:
     except TenonnxError:
         return True
     return any(isinstance(node.op, Op) and not node.op.pure for node in graph.walk())
-

@@ -59,12 +59,9 @@ def accepts(schema: Any, inputs: Iterable[Type | None]) -> bool:
             return False
         if kind is None or (text := type_text(kind)) is None:
             continue
-        if formal.type_str not in allowed:
-            if text != formal.type_str:
-                return False
-        elif text not in allowed[formal.type_str]:
+        if text not in allowed.get(formal.type_str, {formal.type_str}):
             return False
-        elif formal.is_homogeneous and bound.setdefault(formal.type_str, text) != text:
+        if formal.is_homogeneous and bound.setdefault(formal.type_str, text) != text:
             return False
     return True
 

@@ -28,7 +28,9 @@ def signature_problems(op: Op) -> list[str]:
             problems.append(f"{what}={version} is no version of {op.name}; these are {list(history)}")
     for step in op.respellings:
         if step.before not in history or not op.since < step.before <= (op.before or 10**9):
-            problems.append(f"until({step.before}) is no version of {op.name} within this meaning; these are {list(history)}")
+            problems.append(
+                f"until({step.before}) is no version of {op.name} within this meaning; these are {list(history)}"
+            )
     held = [version for version in schemas.versions(op) if schemas.schema_at(op, version) is not None]
     if not held:
         problems.append("no schema lies within its versions")
@@ -48,7 +50,7 @@ def _inputs(form: Form, schema: Any, newest: bool) -> Iterator[str]:
     names = [f.name for f in theirs]
     for position, (parameter, formal) in enumerate(zip(ours, theirs, strict=True)):
         moved = parameter.name in names and names.index(parameter.name) != position
-        if moved or newest and parameter.name != formal.name and not _is_keyword(formal.name):
+        if moved or (newest and parameter.name != formal.name and not _is_keyword(formal.name)):
             yield f'input {position} is "{parameter.name}", and the schema has "{formal.name}"'
         if parameter.variadic != (formal.option == _Option.Variadic):
             yield f'input "{parameter.name}" is {"" if parameter.variadic else "not "}variadic, in the schema otherwise'
@@ -87,11 +89,8 @@ def _attributes(form: Form, schema: Any) -> Iterator[str]:
 def _same_default(ours: Any, theirs: Any) -> bool:
     if ours is None or theirs is None:
         return ours is theirs
-    return type(ours) is type(theirs) and same_attribute(ours, theirs) or _is_sequence(ours, theirs)
-
-
-def _is_sequence(ours: Any, theirs: Any) -> bool:
-    return isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and same_attribute(ours, theirs)
+    kinds = {list if isinstance(v, tuple) else type(v) for v in (ours, theirs)}
+    return len(kinds) == 1 and same_attribute(ours, theirs)
 
 
 def _default(attribute: Any) -> Any:
@@ -113,12 +112,14 @@ def uncovered(registry: Registry, domain: str, distribution: str) -> list[str]:
         if provider(domain, name) != distribution:
             continue
         history = schemas.history(domain, name)
-        missing += [f"{name}@{v}" for v, s in history.items() if not s.deprecated and registry.lookup(domain, name, v) is None]
+        missing += [
+            f"{name}@{v}" for v, s in history.items() if not s.deprecated and registry.lookup(domain, name, v) is None
+        ]
     return missing
 
 
 def versions_without_meaning(registry: Registry, op: Op) -> list[int]:
-    """The versions of a registered op's name that no meaning covers, and deprecated ones that some meaning still has."""
+    """The versions of a registered op's name that no meaning covers, and deprecated ones that some meaning has."""
     found = []
     for version, schema in schemas.history(op.domain, op.name).items():
         if (registry.lookup(op.domain, op.name, version) is not None) == bool(schema.deprecated):

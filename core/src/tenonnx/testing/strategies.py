@@ -24,7 +24,9 @@ DISTANCE = 0.1
 _WORDS = ("", "a", "b", "ab", "Tenon", "onnx", "zwölf", "x y", "7", "-1")
 
 
-def shapes(min_rank: int = 0, max_rank: int = 4, min_side: int = 1, max_side: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
+def shapes(
+    min_rank: int = 0, max_rank: int = 4, min_side: int = 1, max_side: int = 5
+) -> st.SearchStrategy[tuple[int, ...]]:
     """Shapes of so many axes of such lengths."""
     sides = st.integers(min_side, max_side)
     return st.lists(sides, min_size=min_rank, max_size=max(min_rank, max_rank)).map(tuple)
@@ -79,9 +81,7 @@ def broadcastable(
         for _ in range(n):
             rank = draw(st.integers(min_rank, len(whole)))
             ones = draw(st.integers(0, (1 << rank) - 1)) & draw(st.integers(0, (1 << rank) - 1))
-            sides = tuple(
-                1 if ones >> axis & 1 else side for axis, side in enumerate(whole[len(whole) - rank :])
-            )
+            sides = tuple(1 if ones >> axis & 1 else side for axis, side in enumerate(whole[len(whole) - rank :]))
             found.append(draw(tensors(kind, shape=sides, **same)))
         return found
 
@@ -125,7 +125,12 @@ def contents(
 
 
 def _distinct(
-    random: np.random.Generator, dtype: DType, shape: tuple[int, ...], low: float, high: float, excluded: Sequence[float]
+    random: np.random.Generator,
+    dtype: DType,
+    shape: tuple[int, ...],
+    low: float,
+    high: float,
+    excluded: Sequence[float],
 ) -> Array:
     size = int(np.prod(shape, dtype=np.int64))
     while True:

@@ -46,8 +46,9 @@ def grad(
             sweep.seed(values[name], seeds.get(name))
         sweep.run([values[name] for name in names])
         for name in names:
-            sweep.builder.prefix = f"{name}/grad"
-            ready.output(ready.unique_name(f"{name}/grad"), operator("identity", sweep.gradient(values[name])))
+            output = operator("identity", sweep.gradient(values[name]))
+            output.name = ready.unique_name(f"{name}/grad")
+            ready.outputs.append(output)
     drop_dead_nodes(ready)
     return ready
 
@@ -107,12 +108,12 @@ class _Sweep:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.builder = Builder(graph, prefix="grad", fold=True)
+        self.builder = Builder(graph, prefix="gradient", fold=True)
         self.cotangents: dict[Value, Value] = {}
         self.broken: list[str] = []
 
     def seed(self, value: Value, name: str | None) -> None:
-        self.builder.prefix = f"{value.name}/grad"
+        self.builder.prefix = f"{value.name}/seed"
         cotangent = operator("ones_like", value) if name is None else self.graph.input(name, value.tensor)
         self._accumulate(value, cotangent)
 
@@ -130,7 +131,7 @@ class _Sweep:
         found = self.cotangents.get(value)
         if found is not None:
             return found
-        self.builder.prefix = f"{value.name}/grad"
+        self.builder.prefix = f"{value.name}/zero"
         return operator("zeros_like", value)  # type: ignore[no-any-return]
 
     def _dependents(self, wrt: Sequence[Value]) -> set[Value]:
@@ -148,7 +149,7 @@ class _Sweep:
             inputs = ", ".join(f'"{v.name}"' for v in node.uses if v in wanted)
             self.broken.append(f"{node.title} has no gradient for input {inputs}")
             return
-        self.builder.prefix = f"{node.name or node.op_type}/grad"
+        self.builder.prefix = f"{node.name or node.op_type}/vjp"
         bound, attributes = bind(node)
         inputs = [self.builder.adopt(v) for v in bound]
         count = max(len(node.outputs), len(infer_call(op, inputs, attributes, len(node.outputs))))

@@ -1,4 +1,4 @@
-"""Activation functions, element by element or along an axis, and dropout."""
+"""Activation functions, element by element or along an axis."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_
-from tenonnx_standard.logic import equal, not_, or_, where
+from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum, tanh
-from tenonnx_standard.random import random_uniform_like
 from tenonnx_standard.reduction import axis_within, extremum, is_half, reduce_max, reduce_sum, total
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import expand, flatten, reshape, shape, transpose
+from tenonnx_standard.shape import flatten, reshape, shape, transpose
 
 Array = np.ndarray[Any, Any]
 
@@ -484,87 +483,3 @@ def hardmax_2d(input, *, axis=1):
 
 _along_axis(hardmax_2d)
 _as_matrix(hardmax, hardmax_2d)
-
-
-# ----- dropout ----------------------------------------------------------------------------------------------------------
-
-
-@op("Dropout", pure=False)
-def dropout(data, ratio=None, training_mode=None, *, seed=None, _outputs=None):
-    """In training, elements are zeroed with probability ``ratio`` and the rest scaled to keep the mean; else nothing happens.
-
-    The mask tells which elements were kept.
-    """
-    masked = _outputs is None or _outputs > 1
-    known = static(training_mode)
-    if training_mode is None or known is not None and not known.any():
-        return (data, expand(constant(True), shape(data))) if masked else data
-    lost = constant(0.5, DType.float32) if ratio is None else cast(ratio, to=DType.float32)
-    keep = random_uniform_like(data, dtype=DType.float32, seed=seed) >= lost
-    scale = 1.0 / (1.0 - lost)
-    if known is None:
-        keep = or_(keep, not_(training_mode))
-        scale = where(training_mode, scale, 1.0)
-    wide = cast(data, to=DType.float32) if data.dtype.bits < 16 else data
-    output = cast_like(where(keep, wide * cast_like(scale, wide), 0.0), data)
-    return (output, keep) if masked else output
-
-
-@dropout.type
-def _(data, ratio, training_mode, *, seed, _outputs):
-    kind = _checked(dropout, data)
-    if training_mode is not None and training_mode.dtype is not DType.bool:
-        raise TypeMismatch(f"{dropout.title}: training_mode must be a bool", given=repr(training_mode))
-    return kind if _outputs == 1 else (kind, kind.with_dtype(DType.bool))
-
-
-@dropout.until(12)
-def dropout_off(data, *, ratio=0.5, _outputs=None):
-    """``data`` itself, and a mask that keeps all of it."""
-    return dropout(data, _outputs=_outputs)
-
-
-@dropout_off.until(10)
-def dropout_off_masked_by_number(data, *, ratio=0.5, _outputs=None):
-    """``data`` itself, and a mask of ones in its dtype."""
-    if _outputs == 1:
-        return dropout_off(data, ratio=ratio, _outputs=1)
-    output, mask = dropout_off(data, ratio=ratio)
-    return output, cast_like(mask, data)
-
-
-@dropout_off_masked_by_number.until(7)
-def dropout_unless_test(data, *, is_test=0, ratio=0.5, _outputs=None):
-    """Dropout in training, which is when ``is_test`` is 0; the mask has the dtype of ``data``."""
-    if is_test:
-        return (data, None) if _outputs and _outputs > 1 else data
-    if _outputs == 1:
-        return dropout(data, constant(ratio, data.dtype), constant(True), _outputs=1)
-    output, mask = dropout(data, constant(ratio, data.dtype), constant(True))
-    return output, cast_like(mask, data)
-
-
-dropout_unless_test.until(6, ignored=["consumed_inputs"])
-
-
-@dropout.lower(to=dropout_off)
-def _(data, ratio, training_mode, *, seed, _outputs=None):
-    known = static(training_mode)
-    if training_mode is None or known is not None and not known.any():
-        return dropout_off(data, ratio=_number(ratio), _outputs=_outputs)
-    return None
-
-
-@dropout_off.lower(to=dropout_off_masked_by_number)
-def _(data, *, ratio, _outputs=None):
-    return dropout_off_masked_by_number(data, ratio=ratio, _outputs=1) if _outputs == 1 else None
-
-
-@dropout_off_masked_by_number.lower(to=dropout_unless_test)
-def _(data, *, ratio, _outputs=None):
-    return dropout_unless_test(data, is_test=1, ratio=ratio, _outputs=1) if _outputs == 1 else None
-
-
-def _number(ratio: Value | None) -> float:
-    known = static(ratio)
-    return 0.5 if known is None else float(known.reshape(()))

@@ -182,19 +182,18 @@ class GraphWriter:
         return self.tidy and value.type is not None and read_type(declared.type) != value.type
 
     def _write_value_info(self) -> None:
+        """The declared types of inner values, but for values that an edit took out; ``tidy`` writes what is inferred."""
         shown = {v.name for v in (*self.graph.formals, *self.graph.outputs)}
         made = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
-        if self.origin is not None:
-            kept = {v.name for v in (*self.graph.formals, *self.graph.variables, *self.graph.outputs)} | made.keys()
-            untouched = not self.tidy
-            for info in self.origin.value_info:
-                if info.name in kept and untouched:
-                    self.proto.value_info.add().CopyFrom(info)
-                    made.pop(info.name, None)
         if self.tidy:
             for name, value in made.items():
                 if name not in shown and value.type is not None:
                     write_type(value.type, self.proto.value_info.add(name=name).type)
+        elif self.origin is not None and len(self.origin.value_info):
+            gone = {name for node in self.origin.node for name in node.output} - made.keys() - shown
+            for info in self.origin.value_info:
+                if info.name not in gone:
+                    self.proto.value_info.add().CopyFrom(info)
 
     # ----- initializers -------------------------------------------------------------------------------------------
 

@@ -71,14 +71,18 @@ def _inputs(case: Case, drawn: Call, view: str, contents_known: bool) -> tuple[l
     return values, symbols
 
 
-def _hold(case: Case, known: list[Known | None], expected: tuple[Any, ...], symbols: Mapping[str, int], what: str) -> None:
+def _hold(
+    case: Case, known: list[Known | None], expected: tuple[Any, ...], symbols: Mapping[str, int], what: str
+) -> None:
     if len(known) < len(expected):
         raise Failure(f"{case.op.title} {what}: {len(known)} outputs are inferred, and there are {len(expected)}")
     for position, contents in enumerate(expected):
         entry = known[position]
         inferred = None if entry is None else entry.type
         if entry is None and contents is not None:
-            raise Failure(f"{case.op.title} {what}: output {position} is inferred to be absent, and it is {type_of(contents)}")
+            raise Failure(
+                f"{case.op.title} {what}: output {position} is inferred to be absent, and it is {type_of(contents)}"
+            )
         problem = contradiction(inferred, contents, symbols)
         if problem:
             raise Failure(

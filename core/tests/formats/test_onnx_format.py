@@ -1,0 +1,324 @@
+"""Reading and writing ONNX: untidy files load and come back as they were, broken ones are refused with the reason."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tenonnx as tx
+from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
+from tenonnx.formats.onnx.reader import read
+from tenonnx.formats.onnx.writer import to_model
+from tenonnx.registry.registry import Registry
+
+X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
+Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
+
+
+def load(model, **keywords):
+    """Read with an empty registry: every op is opaque, and nothing about ops can hide what the format does."""
+    return read(model, registry=Registry(), **keywords)
+
+
+def model_of(nodes, *, inputs=(X,), outputs=(Y,), opsets=(("", 17),), ir_version=8, **graph):
+    made = helper.make_graph(list(nodes), "g", list(inputs), list(outputs), **graph)
+    imports = [helper.make_opsetid(domain, version) for domain, version in opsets]
+    return helper.make_model(made, opset_imports=imports, ir_version=ir_version)
+
+
+def node(op="Relu", inputs=("x",), outputs=("y",), **keywords):
+    return helper.make_node(op, list(inputs), list(outputs), **keywords)
+
+
+def tensor(name, *shape):
+    return onnx.numpy_helper.from_array(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), name)
+
+
+def subgraph(name, nodes, outputs, **keywords):
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+    return helper.make_graph(list(nodes), name, keywords.pop("inputs", []), infos, **keywords)
+
+
+def nested(depth):
+    graph = subgraph("leaf", [node("Relu", ["x"], ["leaf_y"])], ["leaf_y"])
+    for k in range(depth):
+        inner = node("If", ["c"], [f"y{k}"], then_branch=graph, else_branch=graph)
+        graph = subgraph(f"g{k}", [inner], [f"y{k}"])
+    return graph
+
+
+def untidy_models():
+    yield "no import of the default domain", model_of([node()], opsets=[("com.vendor", 1)])
+    yield "no import of the vendor domain", model_of([node(domain="com.microsoft")])
+    yield "no imports at all", model_of([node()], opsets=[])
+    yield "two imports of one domain", model_of([node()], opsets=[("", 17), ("ai.onnx", 17)])
+    listed = helper.make_tensor_value_info("w", TensorProto.FLOAT, [2])
+    old = model_of([node("Add", ["x", "w"])], inputs=[X, listed], initializer=[tensor("w", 2)], ir_version=3)
+    yield "old IR with listed initializers", old
+    empty = [node(outputs=["a"], name=""), node(inputs=["a"], name="")]
+    yield "empty node names", model_of(empty)
+    yield "repeated node names", model_of([node(outputs=["a"], name="n"), node(inputs=["a"], name="n")])
+    yield "absent inputs and outputs", model_of([node("Clip", ["x", "", ""], ["y", ""])])
+    stale = helper.make_tensor_value_info("a", TensorProto.INT64, [7, 7, 7])
+    two = [node(outputs=["a"]), node(inputs=["a"])]
+    yield "stale value_info", model_of(two, value_info=[stale, helper.make_tensor_value_info("ghost", 1, [1])])
+    yield "unused initializers", model_of([node()], initializer=[tensor("unused", 3)])
+    many = [node("Reshape", ["x" if k == 0 else f"v{k}", "s"], [f"v{k + 1}"]) for k in range(2000)]
+    shape = onnx.numpy_helper.from_array(np.array([-1, 2]), "s")
+    yield "one shape for thousands", model_of([*many, node(inputs=["v2000"])], initializer=[shape])
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    shadowing = subgraph("then", [node("Neg", ["x"], ["a"])], ["a"])
+    other = subgraph("else", [node("Abs", ["a"], ["b"])], ["b"])
+    shadow = [node(outputs=["a"]), node("If", ["c"], ["y"], then_branch=shadowing, else_branch=other)]
+    yield "a subgraph that shadows", model_of(shadow, inputs=[X, condition])
+    yield "nested captures", model_of(
+        [node("If", ["c"], ["y"], then_branch=nested(5), else_branch=nested(1))], inputs=[X, condition]
+    )
+    function = helper.make_function("local", "F", ["a"], ["b"], [node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)])
+    called = model_of([node("F", domain="local")], opsets=[("", 17), ("local", 1)])
+    called.functions.append(function)
+    yield "a local function", called
+    annotated = model_of([node(doc_string="why")], initializer=[tensor("w", 2)], doc_string="graph doc")
+    annotated.graph.node[0].metadata_props.add(key="k", value="v")
+    annotated.graph.node[0].overload = "o"
+    annotated.graph.quantization_annotation.add(tensor_name="x").quant_parameter_tensor_names.add(key="S", value="w")
+    annotated.metadata_props.add(key="author", value="me")
+    annotated.doc_string, annotated.producer_name, annotated.model_version = "doc", "someone", 3
+    training = annotated.training_info.add()
+    training.algorithm.node.add().CopyFrom(node())
+    annotated.graph.input[0].doc_string = "about x"
+    annotated.graph.initializer[0].doc_string = "about w"
+    yield "documentation and annotations", annotated
+    values = helper.make_tensor("sparse", TensorProto.FLOAT, [1], [5.0])
+    indices = helper.make_tensor("indices", TensorProto.INT64, [1], [2])
+    sparse = helper.make_sparse_tensor(values, indices, [4])
+    yield "sparse initializers", model_of([node("Add", ["x", "sparse"])], sparse_initializer=[sparse])
+    typed = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
+    yield "tensors in typed fields", model_of([node("Add", ["x", "w"])], initializer=[typed])
+
+
+@pytest.mark.parametrize(("what", "model"), list(untidy_models()), ids=lambda p: p if isinstance(p, str) else "")
+def test_untidy_files_come_back_as_they_were(what, model):
+    assert to_model(load(model)) == model
+    stream = io.BytesIO()
+    tx.export(load(model), stream)
+    assert onnx.ModelProto.FromString(stream.getvalue()) == model
+
+
+def test_initializers_have_defaults_and_are_no_inputs():
+    listed = helper.make_tensor_value_info("w", TensorProto.FLOAT, [2])
+    graph = load(model_of([node("Add", ["x", "w"])], inputs=[X, listed], initializer=[tensor("w", 2)], ir_version=3))
+    assert [v.name for v in graph.inputs] == ["x"]
+    assert [v.name for v in graph.variables] == ["w"]
+    assert [v.name for v in graph.formals] == ["x", "w"]
+
+
+def test_contents_are_read_only():
+    graph = load(model_of([node("Add", ["x", "w"])], initializer=[tensor("w", 2)]))
+    with pytest.raises(ValueError, match="read-only"):
+        graph.variables[0].data.array()[0] = 7
+
+
+def test_nodes_out_of_order_are_sorted_stably():
+    graph = load(model_of([node(inputs=["b"]), node("Abs", outputs=["a"]), node("Neg", ["a"], ["b"])]))
+    assert [n.op_type for n in graph.nodes] == ["Abs", "Neg", "Relu"]
+
+
+def test_captures_are_explicit():
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    branches = {k: subgraph(k, [node("Neg", ["a"], [f"{k}_y"])], [f"{k}_y"]) for k in ("then_branch", "else_branch")}
+    graph = load(model_of([node(outputs=["a"]), node("If", ["c"], ["y"], **branches)], inputs=[X, condition]))
+    branch = graph.nodes[1].subgraphs[0]
+    assert [v.name for v in graph.nodes[1].captures] == ["a"]
+    assert [v.name for v in branch.captures] == ["a"]
+    assert branch.nodes[0].inputs[0] is branch.captures[0]
+
+
+# ----- bad input --------------------------------------------------------------------------------------------------
+
+
+def overflowing():
+    big = TensorProto(name="w", data_type=1, dims=[1 << 40, 1 << 40])
+    return model_of([node("Add", ["x", "w"])], initializer=[big])
+
+
+BAD = {
+    "not a protobuf": (b"this is no model", "must be an ONNX model"),
+    "truncated": (model_of([node()]).SerializeToString()[:-7], "must be an ONNX model"),
+    "empty": (b"", "must hold a graph"),
+    "a cycle": (model_of([node(inputs=["a"], outputs=["b"]), node(inputs=["b"], outputs=["a"])]), "no cycle|no value"),
+    "a name computed twice": (model_of([node(outputs=["a"]), node(outputs=["a"]), node(inputs=["a"])]), "one value only"),
+    "an input listed twice": (model_of([node()], inputs=[X, X]), "name each input once"),
+    "an initializer listed twice": (model_of([node()], initializer=[tensor("w", 1)] * 2), "name each initializer once"),
+    "an unknown name": (model_of([node(inputs=["nowhere"])]), '"nowhere"'),
+    "an output nobody computes": (model_of([node(outputs=["z"])]), 'compute its output "y"'),
+    "dims that overflow": (overflowing(), "dims that a memory can hold"),
+    "an unknown element type": (
+        model_of([node()], initializer=[TensorProto(name="w", data_type=99, dims=[1])]),
+        "known element type",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_broken_models_are_refused_with_the_reason(what):
+    source, message = BAD[what]
+    with pytest.raises(InvalidModel, match=message):
+        load(source)
+
+
+def test_deep_nesting_is_refused_in_bounded_time():
+    with pytest.raises(InvalidModel, match="not nested too deeply"):
+        load(_nested_message(10_000))
+
+
+def _nested_message(depth):
+    """An If in an If in an If ...: graph field 7, node 1, attribute 5, g 6."""
+    message = b""
+    for _ in range(depth):
+        for tag in (b"\x32", b"\x2a", b"\x0a"):
+            message = tag + _varint(len(message)) + message
+    return b"\x3a" + _varint(len(message)) + message
+
+
+def _varint(number):
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(InvalidCall, match="must be a path"):
+        tx.load(7)
+    with pytest.raises(InvalidCall, match="must be a file that can be read"):
+        tx.load("no/such/file.onnx")
+
+
+# ----- external data ----------------------------------------------------------------------------------------------
+
+
+def external_model(location="data.bin", offset=0, length=16):
+    weight = TensorProto(name="w", data_type=1, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        weight.external_data.add(key=key, value=str(value))
+    return model_of([node("Add", ["x", "w"])], initializer=[weight])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    home = tmp_path / "model"
+    home.mkdir()
+    np.arange(8, dtype=np.float32).tofile(home / "data.bin")
+    np.arange(8, dtype=np.float32).tofile(tmp_path / "outside.bin")
+    return home
+
+
+def save(folder, model):
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_external_tensors_are_mapped(folder):
+    graph = load(save(folder, external_model(offset=8)))
+    np.testing.assert_array_equal(graph.variables[0].data.array(), [2, 3, 4, 5])
+
+
+def test_external_tensors_go_to_a_new_file_beside_the_new_model(folder, tmp_path):
+    graph = load(save(folder, external_model(offset=8)))
+    tx.export(graph, tmp_path / "copy.onnx")
+    again = load(tmp_path / "copy.onnx")
+    assert again.variables[0].data.proto.data_location == TensorProto.EXTERNAL
+    np.testing.assert_array_equal(again.variables[0].data.array(), [2, 3, 4, 5])
+
+
+def test_a_threshold_decides_what_is_external(folder, tmp_path):
+    model = model_of([node("Add", ["x", "w"])], initializer=[tensor("w", 100), tensor("v", 2)])
+    tx.export(load(model), tmp_path / "m.onnx", external_data_threshold=100)
+    again = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    assert [t.data_location for t in again.graph.initializer] == [TensorProto.EXTERNAL, TensorProto.DEFAULT]
+    np.testing.assert_array_equal(load(tmp_path / "m.onnx").variables[0].data.array(), np.arange(100))
+
+
+@pytest.mark.parametrize(
+    ("location", "offset", "length"),
+    [("missing.bin", 0, 16), ("data.bin", 24, 16), ("data.bin", 0, 12), ("data.bin", -4, 16), ("data.bin", "x", 16)],
+)
+def test_external_data_must_be_there(folder, location, offset, length):
+    with pytest.raises(InvalidModel) as caught:
+        load(save(folder, external_model(location, offset, length)))
+    assert "w" in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["absolute", "parent", "symlink", "hardlink"])
+def test_external_data_stays_in_the_folder(folder, how):
+    outside = folder.parent / "outside.bin"
+    location = {"absolute": str(outside), "parent": "../outside.bin"}.get(how, "inside.bin")
+    if how == "symlink":
+        (folder / "inside.bin").symlink_to(outside)
+    if how == "hardlink":
+        os.link(outside, folder / "inside.bin")
+    with pytest.raises(UnsafePath):
+        load(save(folder, external_model(location)))
+
+
+def test_a_model_from_memory_needs_the_folder(folder):
+    data = external_model().SerializeToString()
+    with pytest.raises(InvalidModel, match="folder"):
+        load(data)
+    assert load(data, base_dir=folder).variables[0].data.array()[1] == 1
+
+
+def test_exporting_over_the_source_keeps_the_contents(folder):
+    path = save(folder, external_model(offset=8))
+    graph = load(path)
+    tx.export(graph, path)
+    tx.export(load(path), path)
+    np.testing.assert_array_equal(load(path).variables[0].data.array(), [2, 3, 4, 5])
+
+
+def test_an_export_that_fails_writes_nothing(folder):
+    path = save(folder, external_model())
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def fail(model):
+        raise RuntimeError("hook")
+
+    with pytest.raises(RuntimeError, match="hook"):
+        tx.export(load(path), path, post_export_hooks=[fail])
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    with pytest.raises(InvalidCall):
+        tx.export(load(path), folder / "no" / "such" / "folder.onnx")
+
+
+def test_a_killed_export_leaves_the_source(folder):
+    path = save(folder, external_model())
+    before = path.read_bytes()
+    script = textwrap.dedent(
+        """
+        import os, signal, sys
+        import tenonnx as tx
+        from tenonnx.formats.onnx import streaming
+        from tenonnx.formats.onnx.reader import read
+        from tenonnx.registry.registry import Registry
+        write = streaming._write_message
+        def killed(*arguments):
+            write(*arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+        streaming._write_message = killed
+        tx.export(read(sys.argv[1], registry=Registry()), sys.argv[1])
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == before
+    assert load(path).variables[0].data.array()[3] == 3

@@ -1,0 +1,165 @@
+"""The op protocol: calling, binding, spelling, and what a wrong call says."""
+
+import numpy as np
+import pytest
+import tiny
+from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TypeMismatch
+from tenonnx.extend import op
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Node
+from tenonnx.op.binding import bind
+from tenonnx.op.evaluate import Evaluator
+from tenonnx.op.spelling import form_at, spell_attributes
+
+X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+
+
+def test_a_call_on_arrays_computes():
+    np.testing.assert_array_equal(tiny.affine(X, scale=3.0, shift=1.0), 3 * X + 1)
+
+
+def test_a_call_on_values_adds_one_node_and_infers_its_type():
+    graph = Graph()
+    y = tiny.affine(graph.input("x", "float32", ("n", 2)), scale=3.0)
+    assert [node.op for node in graph.nodes] == [tiny.affine]
+    assert str(y.type) == "float32[n, 2]"
+    assert graph.nodes[0].attributes == {"scale": 3.0}
+
+
+def test_several_outputs_are_a_tuple():
+    first, second = tiny.pair(X)
+    np.testing.assert_array_equal(first, 2 * X)
+    np.testing.assert_array_equal(second, np.exp(X))
+
+
+def test_python_numbers_take_the_dtype_beside_them():
+    assert tiny.add(X.astype(np.float16), 1.5).dtype == np.float16
+    assert tiny.add(np.array([1, 2], np.int8), 1).dtype == np.int8
+
+
+def test_a_float_beside_integers_is_refused():
+    with pytest.raises(TypeMismatch, match="dtype of the tensors beside it"):
+        tiny.add(np.array([1, 2]), 1.5)
+
+
+def test_mixed_dtypes_are_refused_while_a_graph_is_built():
+    graph = Graph()
+    with pytest.raises(TypeMismatch, match="one dtype") as caught:
+        tiny.add(graph.input("x", "float32", (2,)), graph.input("y", "int64", (2,)))
+    assert "int64" in str(caught.value)
+
+
+def test_shapes_that_do_not_broadcast_are_refused():
+    graph = Graph()
+    with pytest.raises(TypeMismatch, match="broadcast"):
+        tiny.add(graph.input("x", "float32", (2,)), graph.input("y", "float32", (3,)))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, 'needs input "x"'),
+        ((X, X, X), {}, "at most 2 inputs"),
+        ((X,), {"slope": 1.0}, '"slope" is not one of its'),
+        ((X,), {"x": X}, '"x" is given twice'),
+    ],
+)
+def test_wrong_calls_name_the_argument_and_what_there_is(args, kwargs, message):
+    with pytest.raises(InvalidCall, match=message) as caught:
+        tiny.affine(*args, **kwargs)
+    assert "scale=2.0" in str(caught.value)
+
+
+def test_an_op_cannot_take_nameless_attributes():
+    with pytest.raises(TypeError, match="name its attributes"):
+
+        @op("Bad")
+        def bad(x, **attributes): ...
+
+
+def test_until_refuses_names_that_the_op_lacks():
+    with pytest.raises(InvalidCall, match="axis"):
+        tiny.double.until(3, attributes=["axis"])
+
+
+@pytest.mark.parametrize(
+    ("version", "inputs", "attributes"),
+    [(5, ["x", "axes"], ["keep"]), (4, ["x"], ["keep", "axes"]), (3, ["x"], ["keepdims", "axes"])],
+)
+def test_forms_accumulate_downwards(version, inputs, attributes):
+    form = form_at(tiny.sum_, version)
+    assert [p.name for p in form.inputs] == inputs
+    assert list(form.attributes) == attributes
+
+
+def test_binding_reads_an_old_spelling_by_todays_names():
+    graph = Graph()
+    x = graph.input("x", "float32", (2, 2))
+    inputs, attributes = bind(Node(tiny.sum_, 3, [x], {"axes": [1], "keepdims": 0, "hint": [7]}))
+    assert inputs[0] is x
+    assert inputs[1].data.array().tolist() == [1]
+    assert inputs[1].dtype is DType.int64
+    assert attributes == {"keep": 0}
+
+
+def test_binding_refuses_attributes_that_the_version_lacks():
+    graph = Graph()
+    x = graph.input("x", "float32", (2, 2))
+    with pytest.raises(InvalidModel, match='no attribute "hint"'):
+        bind(Node(tiny.sum_, 4, [x], {"hint": [7]}))
+
+
+def test_spelling_is_the_inverse_of_binding():
+    assert spell_attributes(tiny.sum_, 3, {"keep": 0}, {"axes": [1]}) == {"keepdims": 0, "axes": [1]}
+    assert spell_attributes(tiny.sum_, 5, {"keep": 1}, {}) == {}
+
+
+def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
+    @op("Newer", domain="tiny")
+    def newer(x, *, mode=0):
+        return x
+
+    newer.until(7, lacks=["mode"])
+    assert spell_attributes(newer, 6, {"mode": 0}, {}) == {}
+    with pytest.raises(NotRepresentable, match="does not exist at version 6"):
+        spell_attributes(newer, 6, {"mode": 1}, {})
+
+
+def test_meanings_divide_the_versions():
+    assert [(m.since, m.before) for m in tiny.affine.meanings] == [(4, None), (1, 4)]
+
+
+def test_an_op_can_be_evaluated_by_its_body_though_it_has_a_rule():
+    @op("Triple", domain="tiny")
+    def triple(x):
+        return tiny.multiply(x, 3.0)
+
+    triple.numpy(lambda x: x * 30)
+    evaluator = Evaluator(body_of=triple)
+    by_body = evaluator.call(triple, [evaluator.wrap(X)], {})
+    np.testing.assert_array_equal(triple(X), X * 30)
+    np.testing.assert_array_equal(evaluator.contents(by_body[0]), X * 3)
+
+
+def test_values_refuse_to_be_branched_on():
+    graph = Graph()
+    x = graph.input("x", "float32", (2,))
+    with pytest.raises(TypeError, match="not known while a graph is built"):
+        bool(x)
+    with pytest.raises(TypeError, match="cannot be iterated"):
+        list(x)
+
+
+def test_an_unknown_rank_names_the_value_and_the_option():
+    graph = Graph()
+    with pytest.raises(TypeMismatch, match='rank of value "x"') as caught:
+        graph.input("x", "float32").ndim  # noqa: B018
+    assert "--input-shapes" in str(caught.value)
+
+
+def test_symbolic_contents_flow_through_shape_arithmetic():
+    graph = Graph()
+    x = graph.input("x", "float32", ("n", 3))
+    doubled = tiny.add(tiny.shape(x), tiny.shape(x))
+    assert [str(e) for e in doubled.elements] == ["2*n", "6"]

@@ -1,0 +1,108 @@
+"""Broadcasting as it was before opset 7: off by default, and of the second input alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types
+
+
+def give_elementwise_type(op: Op, result: DType | None = None) -> None:
+    """The type rule of an element by element op that has a body: inputs of one dtype, broadcast together."""
+
+    def rule(*inputs: Value | None, **_: Any) -> TensorType:
+        given = [v for v in inputs if v is not None]
+        check_one_dtype(op, given)
+        return TensorType(given[0].dtype if result is None else result, broadcast_types(op, given))
+
+    op.type(rule)
+
+
+def check_one_dtype(op: Op, inputs: Iterable[Value]) -> None:
+    """Raise ``TypeMismatch`` unless all inputs have one dtype."""
+    inputs = list(inputs)
+    if any(v.dtype is not inputs[0].dtype for v in inputs):
+        raise TypeMismatch(
+            f"{op.title}: all inputs must have one dtype", given=", ".join(map(repr, inputs)), do="cast one of them"
+        )
+
+
+def one_way(op: Op, *, consumed_inputs: bool = False) -> Op:
+    """Define what the binary ``op`` meant below opset 7: B is broadcast to A, and only when ``broadcast`` is set.
+
+    B is then a single element, or its axes are equal to consecutive axes of A that begin at ``axis``, by default the
+    last ones.
+    """
+    first, second = (p.name for p in op.signature.inputs)
+
+    if (first, second) == ("X", "Y"):
+
+        def older(X, Y, *, axis=None, broadcast=0):
+            return op(X, _aligned(old, X, Y, axis, broadcast))
+
+    else:
+
+        def older(A, B, *, axis=None, broadcast=0):
+            return op(A, _aligned(old, A, B, axis, broadcast))
+
+    older.__name__ = older.__qualname__ = f"{op.__name__.rstrip('_')}_one_way"
+    older.__doc__ = f"{op.name} with B broadcast to A along consecutive axes, where ``broadcast`` is set."
+    older.__module__ = op.__module__
+    old = op.until(7)(older)
+    if consumed_inputs:
+        old.until(6, ignored=["consumed_inputs"])
+
+    @op.lower(to=old)
+    def _(a: Value, b: Value) -> Value | None:
+        if a.rank is None or b.rank is None:
+            return None
+        if a.shape == b.shape and None not in a.shape:
+            return old(a, b)  # type: ignore[no-any-return]
+        return _said_one_way(old, a, b)
+
+    return old
+
+
+def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Value:
+    """``b`` with axes of length 1 behind its own, so that it broadcasts to ``a`` as today."""
+    from tenonnx_standard.shape import unsqueeze
+
+    if not broadcast:
+        if a.rank is not None and b.rank is not None and not _may_be_equal(a, b):
+            raise TypeMismatch(
+                f"{op.title}: without broadcasting both inputs must have one shape",
+                given=f"{a!r}, {b!r}",
+                do="set broadcast=1",
+            )
+        return b
+    if axis is None or axis == -1 or b.rank is not None and all(dim == 1 for dim in b.shape):
+        return b
+    behind = a.ndim - (axis + a.ndim if axis < 0 else axis) - b.ndim
+    if behind < 0 or axis < -a.ndim:
+        raise TypeMismatch(
+            f"{op.title}: the axes of B must be axes of A, from axis {axis} on", given=f"axis={axis}, {a!r}, {b!r}"
+        )
+    return unsqueeze(b, list(range(b.ndim, b.ndim + behind))) if behind else b
+
+
+def _may_be_equal(a: Value, b: Value) -> bool:
+    known = zip(a.shape, b.shape, strict=False)
+    return a.ndim == b.ndim and all(m == n for m, n in known if isinstance(m, int) and isinstance(n, int))
+
+
+def _said_one_way(old: Op, a: Value, b: Value) -> Value | None:
+    """Today's broadcasting of ``b`` to ``a`` as the old ops say it; None where they have no words for it."""
+    from tenonnx_standard.shape import reshape
+
+    if b.ndim > a.ndim or any(dim is None for dim in b.shape):
+        return None
+    offset = a.ndim - b.ndim
+    real = [axis for axis, dim in enumerate(b.shape) if dim != 1]
+    if any(b.shape[axis] != a.shape[offset + axis] for axis in real):
+        return None
+    if not real or real[-1] - real[0] + 1 != len(real):
+        return old(a, reshape(b, [1]), broadcast=1) if not real else None
+    if len(real) < b.ndim:
+        b = reshape(b, [b.shape[axis] if isinstance(b.shape[axis], int) else 0 for axis in real])
+    return old(a, b, broadcast=1, axis=offset + real[0])  # type: ignore[no-any-return]

@@ -1,0 +1,3 @@
+from tenonnx.testing import conformance
+
+test = conformance("tenonnx-standard")
