@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
 from tenonnx.backends.base import Program, compile_graph
 from tenonnx.checks.verify import Verification, verify
 from tenonnx.errors import (
@@ -44,28 +48,31 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _run(self: Graph, feeds, backend: str = "auto"):  # type: ignore[no-untyped-def]
+def _run(self: Graph, feeds: Mapping[str, Any], backend: str = "auto") -> dict[str, Any]:
     """The outputs for ``feeds``, by name. For many calls, ``compile`` once."""
     return compile_graph(self, backend)(feeds)
 
 
-def _save(self: Graph, path) -> None:  # type: ignore[no-untyped-def]
+def _save(self: Graph, path: str | PathLike[str]) -> None:
     """Write the graph as a native file: safetensors with the graph in its metadata."""
     from tenonnx.formats import native
 
     native.write(self, path)
 
 
-def _infer(self: Graph, input_shapes=None) -> Graph:  # type: ignore[no-untyped-def]
+def _infer(self: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph:
     """Give every value its type; ``input_shapes`` are further facts about the inputs. Returns the graph itself."""
     infer(self, input_shapes)
     return self
 
 
-Graph.run = _run  # type: ignore[method-assign]
-Graph.save = _save  # type: ignore[method-assign]
-Graph.infer = _infer  # type: ignore[method-assign]
-Graph.compile = compile_graph  # type: ignore[method-assign]
-Graph.summary = summary  # type: ignore[method-assign]
-Graph.extract = extract  # type: ignore[method-assign]
-Graph.copy = copy_graph  # type: ignore[method-assign]
+for _name, _function in {
+    "run": _run,
+    "save": _save,
+    "infer": _infer,
+    "compile": compile_graph,
+    "summary": summary,
+    "extract": extract,
+    "copy": copy_graph,
+}.items():
+    setattr(Graph, _name, _function)

@@ -56,7 +56,8 @@ def _reader(source: Any) -> Callable[..., Graph]:
             return native.read
         for plugin in plugins("tenonnx.formats"):
             if plugin.name == suffix.lstrip("."):
-                return plugin.load().read  # type: ignore[no-any-return]
+                read: Callable[..., Graph] = plugin.load().read
+                return read
     elif not isinstance(source, bytes | bytearray | memoryview) and not hasattr(source, "read") and not hasattr(source, "graph"):
         raise InvalidCall(
             "a model must be a path, bytes, a binary file or a ModelProto", given=type(source).__name__

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 import functools
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,23 +57,23 @@ class DType(enum.IntEnum):
         return _BITS[self]
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         return self in _FLOATS
 
     @property
-    def is_integer(self) -> bool:
+    def is_integer(self) -> builtins.bool:
         return self in _INTEGERS
 
     @property
-    def is_signed(self) -> bool:
+    def is_signed(self) -> builtins.bool:
         return self in _FLOATS or self in _SIGNED or self in _COMPLEX
 
     @property
-    def is_complex(self) -> bool:
+    def is_complex(self) -> builtins.bool:
         return self in _COMPLEX
 
     @property
-    def is_numeric(self) -> bool:
+    def is_numeric(self) -> builtins.bool:
         return self in _FLOATS or self in _INTEGERS or self in _COMPLEX
 
     @classmethod
@@ -93,14 +95,7 @@ _FLOATS = frozenset(d for d in DType if d.name.startswith(("float", "bfloat")))
 _SIGNED = frozenset(d for d in DType if d.name.startswith("int"))
 _INTEGERS = _SIGNED | frozenset(d for d in DType if d.name.startswith("uint"))
 _COMPLEX = frozenset({DType.complex64, DType.complex128})
-_BITS = {
-    d: {DType.bool: 8, DType.string: 0, DType.undefined: 0}.get(d)
-    if d in (DType.bool, DType.string, DType.undefined)
-    else int("".join(c for c in d.name.split("e")[0] if c.isdigit()))
-    if d.name.startswith("float")
-    else int("".join(c for c in d.name if c.isdigit()))
-    for d in DType
-}
+_BITS = {d: int(re.search(r"\d+", d.name + "0")[0]) for d in DType} | {DType.bool: 8}  # type: ignore[index]
 
 _ML_DTYPES = {
     DType.bfloat16: "bfloat16",
@@ -128,8 +123,10 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if dtype in _ML_DTYPES:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
-    return np.dtype(dtype.name)
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        return extended
+    plain: np.dtype[Any] = np.dtype(dtype.name)
+    return plain
 
 
 @functools.cache

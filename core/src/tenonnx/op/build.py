@@ -176,8 +176,8 @@ def subgraph(
     with interpreting(inner):
         results = function(*graph.formals)
         for position, result in enumerate(results if isinstance(results, list | tuple) else [results]):
-            value = inner.adopt(result)
-            if value is None:
+            output = inner.adopt(result)
+            if output is None:
                 raise TypeMismatch(f"output {position} of {name} must be a value")
-            graph.outputs.append(inner.as_output(value))
+            graph.outputs.append(inner.as_output(output))
     return graph

@@ -41,7 +41,10 @@ def _elementwise_type(op: Op, inputs: tuple[Value | None, ...], result: DType | 
             given = ", ".join(repr(v) for v in inputs if v is not None)
             raise TypeMismatch(f"{op.title}: all inputs must have one dtype", given=given, do="cast one of them")
     shape = broadcast_types(op, [v for v in inputs if v is not None])
-    return TensorType(result if result is not None or dtype is None else dtype, shape)
+    found = result if result is not None else dtype
+    if found is None:
+        raise TypeMismatch(f"{op.title} needs at least one input")
+    return TensorType(found, shape)
 
 
 def broadcast_types(op: Op, values: Iterable[Value]) -> Shape | None:
@@ -58,7 +61,7 @@ def broadcast_types(op: Op, values: Iterable[Value]) -> Shape | None:
         assert shape is not None
         aligned = list(shape)
         short, long = sorted((found, aligned), key=len)
-        padded: list[Dim] = [1] * (len(long) - len(short)) + short
+        padded: list[Dim] = [*([1] * (len(long) - len(short))), *short]
         try:
             found = [broadcast(a, b) for a, b in zip(padded, long, strict=True)]
         except ValueError as error:

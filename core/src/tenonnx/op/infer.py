@@ -74,7 +74,7 @@ def _propagate(
         return
     arrays = numpy_arguments(inputs)
     symbolic = arrays is None
-    if symbolic:
+    if arrays is None:
         if not op.symbolic or not all(k is None or _is_integer(k) for k in known):
             return
         arrays = [None if v is None else _symbolic_array(v) for v in inputs]

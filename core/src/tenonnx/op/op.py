@@ -172,9 +172,9 @@ def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
         unknown = sorted(set(spelling.get(key) or ()) - known)
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
-    lists = {k: tuple(spelling[k]) for k in ("attributes", "lacks", "ignored", "vectors") if k in spelling}
-    maps = {k: dict(spelling[k]) for k in ("renamed", "defaults") if spelling.get(k)}
-    return Respelling(version, **lists, **maps)
+    fields: dict[str, Any] = {k: tuple(spelling[k]) for k in ("attributes", "lacks", "ignored", "vectors") if k in spelling}
+    fields |= {k: dict(spelling[k]) for k in ("renamed", "defaults") if spelling.get(k)}
+    return Respelling(version, **fields)
 
 
 class Opaque:

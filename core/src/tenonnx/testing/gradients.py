@@ -74,7 +74,8 @@ def _agree(what: str, product: float, size: float, slope: float, uncertainty: fl
         )
     if not abs(product - slope) <= RELATIVE * scale + 4 * uncertainty:
         raise Failure(
-            f"{what} along a random direction is {product:.9g}, and finite differences give {slope:.9g} +- {uncertainty:.2g}"
+            f"{what} along a random direction is {product:.9g}, "
+            f"and finite differences give {slope:.9g} +- {uncertainty:.2g}"
         )
 
 

@@ -85,9 +85,8 @@ def _hold(
             )
         problem = contradiction(inferred, contents, symbols)
         if problem:
-            raise Failure(
-                f"{case.op.title} {what}: output {position} is inferred as {inferred}, and it is {type_of(contents)}: {problem}"
-            )
+            real = type_of(contents)
+            raise Failure(f"{case.op.title} {what}: output {position} is inferred as {inferred}, not {real}: {problem}")
 
 
 def contradiction(inferred: Type | None, contents: Any, symbols: Mapping[str, int]) -> str:
@@ -140,9 +139,8 @@ def _as_good_as_onnx(case: Case, drawn: Call, known: list[Known | None], expecte
         theirs = [d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim]
         ours = entry.type.shape if entry.type.shape is not None else [None] * len(theirs)
         if any(isinstance(t, int) and not isinstance(o, int) for t, o in zip(theirs, ours, strict=True)):
-            raise Failure(
-                f"{case.op.title} with static shapes: output {position} is inferred as {entry.type}, and ONNX infers {theirs}"
-            )
+            what = f"{case.op.title} with static shapes: output {position}"
+            raise Failure(f"{what} is inferred as {entry.type}, and ONNX infers {theirs}")
 
 
 def _has_unknown(entry: Known | None) -> bool:

@@ -70,7 +70,7 @@ def present(outputs: Outputs) -> list[Any]:
 
 
 def completed(op: Op, drawn: Call) -> Call:
-    """The call with contents for every input and all attributes: what ``op(*inputs, **attributes)`` would make of it."""
+    """The call with contents for every input and with all attributes, as ``op(*inputs, **attributes)`` has them."""
     from tenonnx.op.binding import pad
 
     inputs, attributes = op.signature.arrange(op.title, list(drawn.inputs), dict(drawn.attributes))
@@ -98,7 +98,7 @@ def _plain(op: Op, position: int, item: Any) -> Any:
 
 
 def evaluate(op: Op, drawn: Call, body_of: Op | None = None) -> tuple[Any, ...]:
-    """The outputs of a completed call, by numpy rules, or by the body of ``body_of``; absent ones at the end are cut."""
+    """The outputs of a completed call by numpy rules, or by the body of ``body_of``; absent ones at the end are cut."""
     evaluator = Evaluator(body_of=body_of)
     with interpreting(evaluator):
         values = [

@@ -146,14 +146,14 @@ class _Sweep:
         op = known_op(node)
         rule = find_rule(op, "vjp")
         if rule is None:
-            inputs = ", ".join(f'"{v.name}"' for v in node.uses if v in wanted)
-            self.broken.append(f"{node.title} has no gradient for input {inputs}")
+            names = ", ".join(f'"{v.name}"' for v in node.uses if v in wanted)
+            self.broken.append(f"{node.title} has no gradient for input {names}")
             return
         self.builder.prefix = f"{node.name or node.op_type}/vjp"
         bound, attributes = bind(node)
         inputs = [self.builder.adopt(v) for v in bound]
         count = max(len(node.outputs), len(infer_call(op, inputs, attributes, len(node.outputs))))
-        outputs = [*node.outputs, *[None] * (count - len(node.outputs))]
+        outputs: list[Value | None] = [*node.outputs, *[None] * (count - len(node.outputs))]
         given = [None if v is None else self.cotangents.get(v) for v in outputs]
         g: Any = given[0] if count == 1 else tuple(given)
         y: Any = outputs[0] if count == 1 else tuple(outputs)

@@ -290,7 +290,7 @@ class _Mover:
                 return None
             mark = _Mark(rewriter, self)
             self.actions.append(("lowered", reasons[0] if reasons else ""))
-            result = rewriter.inside(lambda rule=lowering: rule(*call.inputs, **call.attributes))
+            result = rewriter.inside(lowering, *call.inputs, **call.attributes)
             if result is not None and len(self.refusals) == mark.refusals:
                 return result if isinstance(result, tuple) else (result,)
             mark.restore()
@@ -322,7 +322,7 @@ class _Mover:
                     continue
                 mark = _Mark(rewriter, self)
                 self.actions.append(("cast", f"{op.title} does not take {narrow} at version {version}"))
-                results = rewriter.inside(lambda narrow=narrow, wide=wide: _cast_around(rewriter, call, known, narrow, wide))
+                results = rewriter.inside(_cast_around, rewriter, call, known, narrow, wide)
                 if len(self.refusals) == mark.refusals:
                     return results
                 mark.restore()
@@ -357,8 +357,8 @@ class _Mover:
                         verb = "take" if where == "inputs" else "give"
                         return f"{op.domain}::{op.name} at version {version} does not {verb} {shown}"
         if self.target.accepts is not None and not self.target.accepts(op, version, kinds, outputs):
-            shown = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in kinds)
-            return f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({shown})"
+            given = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in kinds)
+            return f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({given})"
         return ""
 
 

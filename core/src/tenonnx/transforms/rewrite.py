@@ -220,14 +220,15 @@ class Rewriter(Builder):
         if self.depth > MAXIMUM_DEPTH:
             raise InvalidCall(f"the body of {call.op.title} expands to itself")
         try:
-            return self.inside(lambda: invoke(call.op, call.op.function, call.inputs, call.attributes, call.outputs))
+            with interpreting(self):
+                return invoke(call.op, call.op.function, call.inputs, call.attributes, call.outputs)
         finally:
             self.depth -= 1
 
-    def inside(self, function: Callable[[], Any]) -> Any:
-        """Run a function with this rewriter taking its calls."""
+    def inside(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Call a function with this rewriter taking its calls."""
         with interpreting(self):
-            return function()
+            return function(*arguments, **keywords)
 
     def nested(self, graph: Graph) -> Builder:
         made = type(self)(Graph(graph.name), self.decide, parent=self)

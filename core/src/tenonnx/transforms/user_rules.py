@@ -35,7 +35,7 @@ class _RuleRewriter(Rewriter):
             if rule is None:
                 continue
             start = len(self.graph.nodes)
-            found = self.inside(lambda rule=rule: rule(node, *(None if v is None else self.copy(v) for v in node.inputs)))
+            found = self.inside(rule, node, *(None if v is None else self.copy(v) for v in node.inputs))
             if found is not None:
                 results = found if isinstance(found, tuple) else (found,)
                 if len(results) < len([v for v in node.outputs if v is not None]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types
@@ -28,15 +28,13 @@ def check_one_dtype(op: Op, inputs: Iterable[Value]) -> None:
         )
 
 
-def one_way(op: Op, *, consumed_inputs: bool = False) -> Op:
+def one_way(op: Op, *, swapped: Callable[[], Op] | None = None, consumed_inputs: bool = False) -> Op:
     """Define what the binary ``op`` meant below opset 7: B is broadcast to A, and only when ``broadcast`` is set.
 
     B is then a single element, or its axes are equal to consecutive axes of A that begin at ``axis``, by default the
-    last ones.
+    last ones. ``swapped`` gives the op that is the same with its inputs swapped.
     """
-    first, second = (p.name for p in op.signature.inputs)
-
-    if (first, second) == ("X", "Y"):
+    if [p.name for p in op.signature.inputs] == ["X", "Y"]:
 
         def older(X, Y, *, axis=None, broadcast=0):
             return op(X, _aligned(old, X, Y, axis, broadcast))
@@ -47,7 +45,7 @@ def one_way(op: Op, *, consumed_inputs: bool = False) -> Op:
             return op(A, _aligned(old, A, B, axis, broadcast))
 
     older.__name__ = older.__qualname__ = f"{op.__name__.rstrip('_')}_one_way"
-    older.__doc__ = f"{op.name} with B broadcast to A along consecutive axes, where ``broadcast`` is set."
+    older.__doc__ = f"{op.name}, B being broadcast to A along consecutive axes where ``broadcast`` is set."
     older.__module__ = op.__module__
     old = op.until(7)(older)
     if consumed_inputs:
@@ -57,9 +55,10 @@ def one_way(op: Op, *, consumed_inputs: bool = False) -> Op:
     def _(a: Value, b: Value) -> Value | None:
         if a.rank is None or b.rank is None:
             return None
-        if a.shape == b.shape and None not in a.shape:
-            return old(a, b)  # type: ignore[no-any-return]
-        return _said_one_way(old, a, b)
+        said = _said_one_way(old, a, b)
+        if said is None and swapped is not None and (other := swapped().older) is not None:
+            said = _said_one_way(other, b, a)
+        return said
 
     return old
 
@@ -87,22 +86,24 @@ def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Va
 
 
 def _may_be_equal(a: Value, b: Value) -> bool:
-    known = zip(a.shape, b.shape, strict=False)
-    return a.ndim == b.ndim and all(m == n for m, n in known if isinstance(m, int) and isinstance(n, int))
+    pairs = zip(a.shape, b.shape, strict=False)
+    return a.ndim == b.ndim and all(m == n for m, n in pairs if isinstance(m, int) and isinstance(n, int))
 
 
 def _said_one_way(old: Op, a: Value, b: Value) -> Value | None:
-    """Today's broadcasting of ``b`` to ``a`` as the old ops say it; None where they have no words for it."""
-    from tenonnx_standard.shape import reshape
+    """Today's broadcasting of ``b`` to ``a`` as the old op says it; None where it has no words for it."""
+    from tenonnx_standard.shape import squeeze
 
-    if b.ndim > a.ndim or any(dim is None for dim in b.shape):
+    if b.ndim > a.ndim or None in b.shape:
         return None
-    offset = a.ndim - b.ndim
-    real = [axis for axis, dim in enumerate(b.shape) if dim != 1]
-    if any(b.shape[axis] != a.shape[offset + axis] for axis in real):
+    if a.shape == b.shape:
+        return old(a, b)  # type: ignore[no-any-return]
+    kept = [axis for axis, dim in enumerate(b.shape) if dim != 1]
+    if not kept:
+        return old(a, b, broadcast=1)  # type: ignore[no-any-return]
+    first, last = kept[0], kept[-1]
+    place = a.ndim - b.ndim + first
+    if b.shape[first : last + 1] != a.shape[place : place + last + 1 - first]:
         return None
-    if not real or real[-1] - real[0] + 1 != len(real):
-        return old(a, reshape(b, [1]), broadcast=1) if not real else None
-    if len(real) < b.ndim:
-        b = reshape(b, [b.shape[axis] if isinstance(b.shape[axis], int) else 0 for axis in real])
-    return old(a, b, broadcast=1, axis=offset + real[0])  # type: ignore[no-any-return]
+    ones = [axis for axis in range(b.ndim) if not first <= axis <= last]
+    return old(a, squeeze(b, ones) if ones else b, broadcast=1, axis=place)  # type: ignore[no-any-return]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ from tenonnx_standard.reduction import (
     axes_within,
     axis_within,
     is_half,
+    mean_array,
     reduce_l1,
     reduce_l2,
     reduce_mean,
@@ -32,11 +35,11 @@ Array = np.ndarray[Any, Any]
 # ----- stages: statistics are taken in a dtype that may differ from that of the data --------------------------------------
 
 
-def _to(x: Value, dtype: DType) -> Value:
+def to_dtype(x: Value, dtype: DType) -> Value:
     return x if x.dtype is dtype else cast(x, to=dtype)
 
 
-def _stage(*values: Value) -> DType:
+def statistics_dtype(*values: Value) -> DType:
     """The dtype to take statistics in: float64 where there is some, else float32."""
     return DType.float64 if any(v.dtype is DType.float64 for v in values) else DType.float32
 
@@ -48,40 +51,42 @@ def _stash(made: Op, stash_type: int) -> DType:
     return dtype
 
 
-def _standardised(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value]:
-    """``x`` with mean 0 and variance 1 over ``axes``; the mean, and the inverse of the standard deviation."""
+def standardised(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value, Value]:
+    """``x`` with mean 0 and variance 1 over ``axes``; the mean, the inverse standard deviation, and the variance."""
     mean = reduce_mean(x, axes)
     deviation = x - mean
-    inverse = reciprocal(sqrt(reduce_mean(deviation * deviation, axes) + epsilon))
-    return deviation * inverse, mean, inverse
+    variance = reduce_mean(deviation * deviation, axes)
+    inverse = reciprocal(sqrt(variance + epsilon))
+    return deviation * inverse, mean, inverse, variance
 
 
-def _standardised_gradient(g: Value, standard: Value, inverse: Value, axes: Sequence[int]) -> Value:
+def standardised_gradient(g: Value, standard: Value, inverse: Value, axes: Sequence[int]) -> Value:
     """The gradient of what was standardised: ``g`` without its mean and without its part along the result."""
     return (g - reduce_mean(g, axes) - standard * reduce_mean(g * standard, axes)) * inverse
 
 
-def _count(x: Value, axes: Sequence[int]) -> Any:
+def count_along(x: Value, axes: Sequence[int]) -> Any:
     """How many elements ``x`` has along ``axes``: a number, or a value of the dtype of ``x``."""
     sizes = dims(x)
     count = math.prod([sizes[axis] for axis in axes])
     return cast_like(count, x) if isinstance(count, Value) else float(count)
 
 
-def _standardised_array(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
-    """What ``_standardised`` gives, rounded step by step where the dtype is narrow; the result is an array of its own."""
-    count = math.prod(x.shape[axis] for axis in axes)
-    if is_half(x.dtype):
-        mean = (total(widened(x), axes) / np.float32(count)).astype(x.dtype)
-        deviation = x - mean
-        variance = (total(widened(deviation * deviation), axes) / np.float32(count)).astype(x.dtype)
-    else:
-        mean = np.divide(total(x, axes), x.dtype.type(count))
-        deviation = x - mean
-        variance = np.divide(sum_of_squares(deviation, axes), x.dtype.type(count))
+def standardised_array(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array, Array]:
+    """What ``standardised`` gives, rounded step by step where the dtype is narrow; the result is an array of its own."""
+    mean = mean_array(x, axes)
+    deviation = x - mean
+    variance = _mean_square(deviation, axes)
     inverse = np.reciprocal(np.sqrt(variance + x.dtype.type(epsilon)))
     deviation *= inverse
-    return deviation, mean, inverse
+    return deviation, mean, inverse, variance
+
+
+def _mean_square(x: Array, axes: tuple[int, ...]) -> Array:
+    if is_half(x.dtype):
+        return mean_array(x * x, axes)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return np.divide(sum_of_squares(x, axes), x.dtype.type(count))
 
 
 def _affine(x: Array, scale: Array | None, bias: Array | None) -> Array:
@@ -92,35 +97,39 @@ def _affine(x: Array, scale: Array | None, bias: Array | None) -> Array:
     return x
 
 
-# ----- over the batch ---------------------------------------------------------------------------------------------------
+# ----- channels ---------------------------------------------------------------------------------------------------------
 
 
-def _per_channel(parameter: Value, x: Value) -> Value:
+def per_channel(parameter: Value, x: Value) -> Value:
     """A parameter with one element for each channel, shaped to broadcast along axis 1 of ``x``."""
     return reshape(parameter, [-1] + [1] * (x.ndim - 2)) if x.ndim > 2 else parameter
 
 
-def _but_channels(rank: int) -> list[int]:
-    """All axes but that of the channels."""
+def but_channels(rank: int) -> list[int]:
+    """All axes but that of the channels; a tensor of one axis has one channel."""
     return [axis for axis in range(rank) if axis != 1]
 
 
-def _checked(made: Op, x: Value, *parameters: Value, size: dim.Dim = None, minimum_rank: int = 1) -> TensorType:
+def channels_type(
+    made: Op, x: Value, *parameters: Value, size: dim.Dim = None, minimum_rank: int = 1, same_dtype: bool = True
+) -> TensorType:
     """The type of ``x``, when it holds floats and each of ``parameters`` holds one float for each channel."""
     kind = x.tensor
     for value in (x, *parameters):
-        if not value.dtype.is_float:
-            raise TypeMismatch(f"{made.title}: all inputs must hold floats", given=repr(value), do="cast it")
+        if not value.dtype.is_float or same_dtype and value.dtype is not kind.dtype:
+            wanted = "hold floats of one dtype" if same_dtype else "hold floats"
+            raise TypeMismatch(f"{made.title}: all inputs must {wanted}", given=f"{x!r}, {value!r}", do="cast one of them")
     if kind.shape is None:
         return kind
     if len(kind.shape) < minimum_rank:
         raise TypeMismatch(f"{made.title}: the rank must be at least {minimum_rank}", given=repr(x))
-    size = size if size is not None else kind.shape[1] if len(kind.shape) > 1 else 1
+    if size is None:
+        size = kind.shape[1] if len(kind.shape) > 1 else 1
     for value in parameters:
         known = value.tensor.shape
         if known is not None and (len(known) != 1 or _differ(known[0], size)):
-            expected = "?" if size is None else size
-            raise TypeMismatch(f"{made.title}: a parameter must have shape [{expected}]", given=f"{value!r}, {x!r}")
+            wanted = "a list" if size is None else f"of shape [{size}]"
+            raise TypeMismatch(f"{made.title}: a parameter of the channels must be {wanted}", given=f"{value!r}, {x!r}")
     return kind
 
 
@@ -128,20 +137,329 @@ def _differ(a: dim.Dim, b: dim.Dim) -> bool:
     return isinstance(a, int) and isinstance(b, int) and a != b
 
 
-@op("BatchNormalization")
-def batch_normalization(X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, _outputs=None):
-    """Each channel shifted and scaled by the given statistics; in training by its own, which the running ones follow."""
-    stage = _stage(X, scale, B, input_mean, input_var)
-    x, weight, shift, mean, variance = (_to(v, stage) for v in (X, scale, B, input_mean, input_var))
-    if not training_mode:
-        factor = weight / sqrt(variance + epsilon)
-        return _to(x * _per_channel(factor, X) + _per_channel(shift - mean * factor, X), X.dtype)
-    axes = _but_channels(X.ndim)
-    standard, _, _ = _standardised(x, axes, epsilon)
-    batch_mean = reduce_mean(x, axes, keepdims=0) if X.ndim > 1 else reduce_mean(x, axes)
-    deviation = x - _per_channel(batch_mean, X)
-    batch_variance = reduce_mean(deviation * deviation, axes, keepdims=int(X.ndim == 1))
-    y = standard * _per_channel(weight, X) + _per_channel(shift, X)
-    running_mean = mean * momentum + batch_mean * (1 - momentum)
-    running_variance = variance * momentum + batch_variance * (1 - momentum)
-    return _to(y, X.dtype), _to(running_mean, input_mean.dtype), _to(running_variance, input_var.dtype)
+# ----- over instances ---------------------------------------------------------------------------------------------------
+
+
+@op("InstanceNormalization")
+def instance_normalization(input, scale, B, *, epsilon=1e-5):
+    """Each channel of each instance standardised over its positions, then scaled and shifted."""
+    x = to_dtype(input, statistics_dtype(input))
+    standard = to_dtype(standardised(x, range(2, input.ndim), epsilon)[0], input.dtype)
+    return standard * per_channel(scale, input) + per_channel(B, input)
+
+
+instance_normalization.until(6, ignored=["consumed_inputs"])
+instance_normalization.type(
+    lambda input, scale, B, **_: channels_type(instance_normalization, input, scale, B, minimum_rank=3)
+)
+
+
+@instance_normalization.numpy
+@np.errstate(all="ignore")
+def _(input, scale, B, *, epsilon):
+    y = standardised_array(widened(input), tuple(range(2, input.ndim)), epsilon)[0]
+    channel = (-1, *(1,) * (input.ndim - 2))
+    return _affine(y, scale.reshape(channel), B.reshape(channel)).astype(input.dtype, copy=False)
+
+
+@instance_normalization.vjp
+def _(g, y, input, scale, B, *, epsilon):
+    stage = statistics_dtype(input)
+    x, gy = to_dtype(input, stage), to_dtype(g, stage)
+    inner, outer = range(2, input.ndim), but_channels(input.ndim)
+    standard, _, inverse, _ = standardised(x, inner, epsilon)
+    gx = standardised_gradient(gy * per_channel(to_dtype(scale, stage), input), standard, inverse, inner)
+    gscale, gshift = (reduce_sum(v, outer, keepdims=0) for v in (gy * standard, gy))
+    return tuple(to_dtype(v, input.dtype) for v in (gx, gscale, gshift))
+
+
+@op("GroupNormalization", since=18)
+def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=1):
+    """Each group of channels of each instance standardised in ``stash_type``; then channels are scaled and shifted."""
+    x = to_dtype(X, _stash(group_normalization, stash_type))
+    ones, zeros = (constant(np.full(num_groups, number), x.dtype) for number in (1, 0))
+    grouped = instance_normalization(reshape(x, [dims(X)[0], num_groups, -1]), ones, zeros, epsilon=epsilon)
+    standard = to_dtype(reshape(grouped, shape(X)), X.dtype)
+    return standard * per_channel(scale, X) + per_channel(bias, X)
+
+
+def _grouped_type(made, X, scale, bias, num_groups, size):
+    channels = X.shape[1] if X.rank is not None and X.ndim > 1 else None
+    if num_groups < 1 or isinstance(channels, int) and channels % num_groups:
+        raise TypeMismatch(f"{made.title}: num_groups must divide the channels", given=f"num_groups={num_groups}, {X!r}")
+    return channels_type(made, X, scale, bias, size=size, minimum_rank=2)
+
+
+@group_normalization.type
+def _(X, scale, bias, *, epsilon, num_groups, stash_type):
+    _stash(group_normalization, stash_type)
+    return _grouped_type(group_normalization, X, scale, bias, num_groups, None)
+
+
+@group_normalization.numpy
+@np.errstate(all="ignore")
+def _(X, scale, bias, *, epsilon, num_groups, stash_type):
+    x = X.astype(DType(stash_type).numpy, copy=False).reshape(X.shape[0], num_groups, -1)
+    y = standardised_array(x, (2,), epsilon)[0].reshape(X.shape)
+    y = y.astype(X.dtype, copy=False)
+    channel = (-1, *(1,) * (X.ndim - 2))
+    return _affine(y, scale.reshape(channel), bias.reshape(channel))
+
+
+@group_normalization.until(21)
+def group_normalization_by_group(X, scale, bias, *, epsilon=1e-5, num_groups):
+    """Each group of channels of each instance standardised, then scaled and shifted by the group's parameters."""
+    size = dims(X)[1] // num_groups
+    weight, shift = (reshape(expand(reshape(v, [-1, 1]), [num_groups, size]), [-1]) for v in (scale, bias))
+    return group_normalization(X, weight, shift, epsilon=epsilon, num_groups=num_groups, stash_type=int(statistics_dtype(X)))
+
+
+@group_normalization_by_group.type
+def _(X, scale, bias, *, epsilon, num_groups):
+    return _grouped_type(group_normalization_by_group, X, scale, bias, num_groups, num_groups)
+
+
+# ----- over trailing axes -----------------------------------------------------------------------------------------------
+
+
+def _trailing(made: Op, axis: int, rank: int) -> list[int]:
+    return list(range(axis_within(made, axis, rank), rank))
+
+
+def _trailing_types(made: Op, X: Value, *parameters: Value, axis: int, stash_type: int) -> tuple[TensorType, TensorType]:
+    """The types of ``X`` and of its statistics, when the parameters broadcast to ``X``."""
+    stash, kind = _stash(made, stash_type), X.tensor
+    for value in (X, *parameters):
+        if not value.dtype.is_float:
+            raise TypeMismatch(f"{made.title}: all inputs must hold floats", given=repr(value), do="cast it")
+    if kind.shape is None:
+        return kind, TensorType(stash)
+    first = axis_within(made, axis, len(kind.shape))
+    for value in parameters:
+        known = value.tensor.shape
+        if known is None:
+            continue
+        pairs = zip(reversed(known), reversed(kind.shape), strict=False)
+        if len(known) > len(kind.shape) or any(a != 1 and _differ(a, b) for a, b in pairs):
+            raise TypeMismatch(f"{made.title}: parameters must broadcast to the data", given=f"{value!r}, {X!r}")
+    return kind, TensorType(stash, (*kind.shape[:first], *(1,) * (len(kind.shape) - first)))
+
+
+@op("LayerNormalization", since=17, broadcasts=True)
+def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """Standardise over the axes from ``axis`` on in ``stash_type``, then scale and shift."""
+    x = to_dtype(X, _stash(layer_normalization, stash_type))
+    standard, mean, inverse, _ = standardised(x, _trailing(layer_normalization, axis, X.ndim), epsilon)
+    y = to_dtype(standard, X.dtype) * Scale
+    return (y if B is None else y + B), mean, inverse
+
+
+@layer_normalization.type
+def _(X, Scale, B, *, axis, epsilon, stash_type):
+    parameters = [Scale] if B is None else [Scale, B]
+    kind, saved = _trailing_types(layer_normalization, X, *parameters, axis=axis, stash_type=stash_type)
+    if any(v.dtype is not kind.dtype for v in parameters):
+        raise TypeMismatch(f"{layer_normalization.title}: all inputs must have one dtype", given=f"{X!r}, {parameters}")
+    return kind, saved, saved
+
+
+@layer_normalization.numpy
+@np.errstate(all="ignore")
+def _(X, Scale, B, *, axis, epsilon, stash_type):
+    axis = axis_within(layer_normalization, axis, X.ndim)
+    x = X.astype(DType(stash_type).numpy, copy=False)
+    y, mean, inverse, _ = standardised_array(x, tuple(range(axis, X.ndim)), epsilon)
+    return _affine(y.astype(X.dtype, copy=False), Scale, B), mean, inverse
+
+
+@layer_normalization.vjp
+def _(g, y, X, Scale, B, *, axis, epsilon, stash_type):
+    axes = _trailing(layer_normalization, axis, X.ndim)
+    x = to_dtype(X, _stash(layer_normalization, stash_type))
+    standard, _, inverse, _ = standardised(x, axes, epsilon)
+    gx = gscale = None
+    if g[0] is not None:
+        gx = standardised_gradient(to_dtype(g[0] * Scale, x.dtype), standard, inverse, axes)
+        gscale = g[0] * to_dtype(standard, X.dtype)
+    if g[1] is not None or g[2] is not None:
+        count = count_along(x, axes)
+        for part in (g[1], None if g[2] is None else -(g[2] * inverse * inverse) * standard):
+            if part is not None:
+                part = expand(part / count, shape(X))
+                gx = part if gx is None else gx + part
+    return to_dtype(gx, X.dtype), gscale, g[0]
+
+
+@op("RMSNormalization", since=23, broadcasts=True)
+def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """Divide by the root of the mean square over the axes from ``axis`` on, in ``stash_type``; then scale."""
+    return _by_mean_square(rms_normalization, X, scale, axis, epsilon, stash_type)[0]
+
+
+@op("SimplifiedLayerNormalization", broadcasts=True)
+def simplified_layer_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """RMSNormalization as onnxruntime has it in the default domain; the inverse root mean square is an output too."""
+    return _by_mean_square(simplified_layer_normalization, X, scale, axis, epsilon, stash_type)
+
+
+def _by_mean_square(made, X, scale, axis, epsilon, stash_type):
+    x = to_dtype(X, _stash(made, stash_type))
+    inverse = reciprocal(sqrt(reduce_mean(x * x, _trailing(made, axis, X.ndim)) + epsilon))
+    return to_dtype(x * inverse, scale.dtype) * scale, inverse
+
+
+def _mean_square_rules(made: Op, several: bool) -> None:
+    """Give RMSNormalization its rules; with ``several`` outputs the inverse root mean square is the second."""
+
+    @made.type
+    def _(X, scale, *, axis, epsilon, stash_type):
+        kind, saved = _trailing_types(made, X, scale, axis=axis, stash_type=stash_type)
+        return (kind.with_dtype(scale.dtype), saved) if several else kind.with_dtype(scale.dtype)
+
+    @made.numpy
+    @np.errstate(all="ignore")
+    def _(X, scale, *, axis, epsilon, stash_type):
+        axes = tuple(_trailing(made, axis, X.ndim))
+        x = X.astype(DType(stash_type).numpy, copy=False)
+        inverse = np.reciprocal(np.sqrt(_mean_square(x, axes) + x.dtype.type(epsilon)))
+        y = _affine((x * inverse).astype(scale.dtype, copy=False), scale, None)
+        return (y, inverse) if several else y
+
+    @made.vjp
+    def _(g, y, X, scale, *, axis, epsilon, stash_type):
+        axes = _trailing(made, axis, X.ndim)
+        x = to_dtype(X, _stash(made, stash_type))
+        inverse = reciprocal(sqrt(reduce_mean(x * x, axes) + epsilon))
+        standard = x * inverse
+        gy, ginverse = g if several else (g, None)
+        gx = gscale = None
+        if gy is not None:
+            along = to_dtype(gy * scale, x.dtype)
+            gx = (along - standard * reduce_mean(along * standard, axes)) * inverse
+            gscale = gy * to_dtype(standard, scale.dtype)
+        if ginverse is not None:
+            part = -(ginverse * inverse * inverse) / count_along(x, axes) * standard
+            gx = part if gx is None else gx + part
+        return to_dtype(gx, X.dtype), gscale
+
+
+_mean_square_rules(rms_normalization, several=False)
+_mean_square_rules(simplified_layer_normalization, several=True)
+
+
+# ----- without parameters -----------------------------------------------------------------------------------------------
+
+
+@op("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(X, *, axes=(0, 2, 3)):
+    """``X`` less its mean, divided by its standard deviation over ``axes``; 1e-9 keeps that from being zero."""
+    x = to_dtype(X, statistics_dtype(X))
+    deviation = x - reduce_mean(x, axes)
+    spread = sqrt(reduce_mean(deviation * deviation, axes))
+    return to_dtype(deviation / (spread + 1e-9), X.dtype)
+
+
+@mean_variance_normalization.type
+def _(X, *, axes):
+    kind = channels_type(mean_variance_normalization, X)
+    if kind.rank is not None:
+        axes_within(mean_variance_normalization, axes, kind.rank)
+    return kind
+
+
+@mean_variance_normalization.numpy
+@np.errstate(all="ignore")
+def _(X, *, axes):
+    x = widened(X)
+    reduced = axes_within(mean_variance_normalization, axes, X.ndim) or tuple(range(X.ndim))
+    deviation = x - mean_array(x, reduced)
+    deviation /= np.sqrt(_mean_square(deviation, reduced)) + x.dtype.type(1e-9)
+    return deviation.astype(X.dtype, copy=False)
+
+
+@op("LpNormalization")
+def lp_normalization(input, *, axis=-1, p=2):
+    """``input`` divided by its norm along ``axis``: the sum of absolute values (``p`` 1) or the Euclidean one; 0 stays 0."""
+    norm = (reduce_l1 if p == 1 else reduce_l2)(input, [axis])
+    return input / where(equal(norm, 0.0), 1.0, norm)
+
+
+@lp_normalization.type
+def _(input, *, axis, p):
+    if p not in (1, 2):
+        raise TypeMismatch(f"{lp_normalization.title}: unknown norm", given=f"p={p}", available="p=1, p=2")
+    kind = channels_type(lp_normalization, input)
+    if kind.rank is not None:
+        axis_within(lp_normalization, axis, kind.rank)
+    return kind
+
+
+@lp_normalization.numpy
+@np.errstate(all="ignore")
+def _(input, *, axis, p):
+    x = widened(input)
+    axes = (axis_within(lp_normalization, axis, x.ndim),)
+    norm = total(np.abs(x), axes) if p == 1 else np.sqrt(sum_of_squares(x, axes))
+    return np.divide(x, np.where(norm == 0, x.dtype.type(1), norm)).astype(input.dtype, copy=False)
+
+
+# ----- over neighbours --------------------------------------------------------------------------------------------------
+
+
+@op("LRN")
+def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size):
+    """``X`` divided by a power of the mean square of its ``size`` neighbours among the channels.
+
+    Local response normalization, section 3.3 of the AlexNet paper.
+    """
+    return X / pow_(_local(X, alpha, bias, size), beta)
+
+
+def _local(X: Value, alpha: float, bias: float, size: int) -> Value:
+    """What the power is taken of. Of an even number of neighbours, one more comes after the channel than before."""
+    return _window_sum(X * X, (size - 1) // 2, size // 2) * (alpha / size) + bias
+
+
+def _window_sum(x: Value, before: int, after: int) -> Value:
+    """The sum of each channel with so many before and after it."""
+    around = [0] * x.ndim
+    starts, ends = around.copy(), around.copy()
+    starts[1], ends[1] = before, after
+    padded, last = pad(x, [*starts, *ends]), before + after
+    return functools.reduce(operator.add, [padded[:, k : k - last or None] for k in range(last + 1)])
+
+
+@lrn.type
+def _(X, *, alpha, beta, bias, size):
+    if size < 1:
+        raise TypeMismatch(f"{lrn.title}: size must be positive", given=f"size={size}")
+    return channels_type(lrn, X, minimum_rank=2)
+
+
+@lrn.numpy
+@np.errstate(all="ignore")
+def _(X, *, alpha, beta, bias, size):
+    x = widened(X)
+    squares = x * x
+    sums = squares.copy()
+    for distance in range(1, min(size, x.shape[1] + 1)):
+        if distance <= (size - 1) // 2:
+            sums[:, distance:] += squares[:, :-distance]
+        if distance <= size // 2:
+            sums[:, :-distance] += squares[:, distance:]
+    sums *= x.dtype.type(alpha / size)
+    sums += x.dtype.type(bias)
+    if beta == 0.75:
+        root = np.sqrt(sums)
+        power = np.sqrt(root)
+        power *= root
+    else:
+        power = np.power(sums, x.dtype.type(beta))
+    return np.divide(x, power, out=power).astype(X.dtype, copy=False)
+
+
+@lrn.vjp
+def _(g, y, X, *, alpha, beta, bias, size):
+    local = _local(X, alpha, bias, size)
+    shared = _window_sum(g * y / local, size // 2, (size - 1) // 2)
+    return g / pow_(local, beta) - X * shared * (2 * alpha * beta / size)

@@ -134,6 +134,13 @@ def total(x: Array, axes: tuple[int, ...], dtype: Any = None) -> Array:
     return np.add.reduce(x, axis=axes, dtype=dtype, keepdims=True)
 
 
+def mean_array(x: Array, axes: tuple[int, ...]) -> Array:
+    """The mean of floats over ``axes``, which stay as dims of 1."""
+    wide = widened(x)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return np.divide(total(wide, axes), wide.dtype.type(count)).astype(x.dtype, copy=False)
+
+
 def extremum(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array:
     """The maximum, minimum or product over ``axes``, which stay as dims of 1 and are not empty."""
     rank, count = x.ndim, len(axes)
@@ -207,8 +214,7 @@ def _(x, axes):
     if x.dtype.kind in "iu":
         sums = np.add.reduce(x, axis=axes, dtype=np.uint64 if x.dtype.kind == "u" else np.int64, keepdims=True)
         return np.sign(sums) * (np.abs(sums) // sums.dtype.type(max(count, 1)))
-    x = widened(x)
-    return np.divide(total(x, axes), x.dtype.type(count))
+    return mean_array(x, axes)
 
 
 @reduce_mean.vjp
@@ -367,8 +373,8 @@ def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     return _restored(g, axes, keepdims) * exp(data - _restored(y, axes, keepdims)), None
 
 
-def _squares(x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum of squares over ``axes``, without an array of squares where they are the last ones."""
+def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum of squares over ``axes``, which stay as dims of 1; without an array of squares where they are the last ones."""
     count = len(axes)
     if axes and axes == tuple(range(x.ndim - count, x.ndim)) and x.dtype.kind == "f" and x.flags.c_contiguous:
         inner = math.prod(x.shape[x.ndim - count :])
@@ -378,8 +384,8 @@ def _squares(x: Array, axes: tuple[int, ...]) -> Array:
     return total(x * x, axes, x.dtype if x.dtype.kind in "iu" else None) if axes else x * x
 
 
-_numpy(reduce_sum_square)(lambda x, axes: _squares(widened(x), axes))
-_numpy(reduce_l2)(lambda x, axes: np.sqrt(_squares(_wide_array(x), axes)))
+_numpy(reduce_sum_square)(lambda x, axes: sum_of_squares(widened(x), axes))
+_numpy(reduce_l2)(lambda x, axes: np.sqrt(sum_of_squares(_wide_array(x), axes)))
 _numpy(reduce_log_sum)(lambda x, axes: np.log(total(_wide_array(x), axes)))
 
 

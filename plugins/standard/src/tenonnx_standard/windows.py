@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx.extend import DType, Expr, TypeMismatch, Value
+from tenonnx.extend import DType, TypeMismatch, Value
 from tenonnx.graph import dims as dim
 from tenonnx_standard.math import maximum, minimum
 
@@ -53,7 +53,13 @@ class Windows:
 
     def outputs(self, sizes: Sequence[Length]) -> list[Length]:
         """How many windows fit on each axis of an input of these ``sizes``."""
-        return [self._output(axis, size) for axis, size in enumerate(sizes)]
+        found = []
+        for axis, size in enumerate(sizes):
+            try:
+                found.append(self._output(axis, size))
+            except OverflowError:  # of a symbolic expression
+                found.append(None)
+        return found
 
     def _output(self, axis: int, size: Length) -> Length:
         stride = self.strides[axis]
@@ -175,10 +181,6 @@ def one_float_dtype(title: str, *values: Value | None) -> DType:
     return dtype
 
 
-def is_symbolic(length: Length) -> bool:
-    return isinstance(length, Expr) or length is None
-
-
 # ----- on arrays ------------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +208,8 @@ def columns(x: Array, window: Windows, *, joined: bool = False) -> Iterator[tupl
     """
     batch, channels, *sizes = x.shape
     outputs = window.outputs(sizes)
+    if not batch or not all(outputs):
+        return
     begins, ends = window.padding(sizes)
     width = channels * int(np.prod(window.kernel))
     per_row = max(1, width * int(np.prod(outputs[1:])))
@@ -213,9 +217,10 @@ def columns(x: Array, window: Windows, *, joined: bool = False) -> Iterator[tupl
     blocks = -(-outputs[0] // min(outputs[0], max(1, BLOCK // per_row)))
     rows = -(-outputs[0] // blocks)
     inside = tuple(slice(b, b + n) for b, n in zip(begins, sizes, strict=True))
-    padded = any((*begins, *ends)) or joined or any(_reach(window, outputs)[k] > n for k, n in enumerate(sizes))
+    reach = [(n - 1) * s + e for n, s, e in zip(outputs, window.strides, window.extents, strict=True)]
+    lengths = [max(b + n + e, r) for b, n, e, r in zip(begins, sizes, ends, reach, strict=True)]
+    padded = lengths != list(sizes)
     if padded:
-        lengths = [max(b + n + e, r) for b, n, e, r in zip(begins, sizes, ends, _reach(window, outputs), strict=True)]
         store = np.zeros((channels, images, *lengths) if joined else (images, channels, *lengths), x.dtype)
         source = store.swapaxes(0, 1) if joined else store
     buffer = np.empty(images * width * rows * int(np.prod(outputs[1:])), x.dtype)
@@ -244,7 +249,3 @@ def unfolded(x: Array, window: Windows, outputs: Sequence[int]) -> Array:
     outer = [s * step for s, step in zip(window.strides, steps, strict=True)]
     return as_strided(x, (*x.shape[:2], *window.kernel, *outputs), (*x.strides[:2], *inner, *outer), writeable=False)
 
-
-def _reach(window: Windows, outputs: Sequence[int]) -> list[int]:
-    """How long the padded input must be for all windows: with ``ceil_mode`` the last one may stick out."""
-    return [(n - 1) * s + e for n, s, e in zip(outputs, window.strides, window.extents, strict=True)]

@@ -41,7 +41,7 @@ def read_attribute(proto: AttributeProto, read_graph: ReadGraph) -> Any:
     """The value of an attribute. Raises ``InvalidModel`` for a type that does not exist."""
     if proto.ref_attr_name:
         return AttributeReference(proto.ref_attr_name, proto.type)
-    kind = proto.type or _guess(proto)
+    kind: int = proto.type or _guess(proto)
     if kind == AttributeProto.INT:
         return proto.i
     if kind == AttributeProto.INTS:
@@ -103,7 +103,8 @@ def write_attribute(
     proto.name = name
     match value:
         case AttributeReference():
-            proto.ref_attr_name, proto.type = value.refers_to, value.kind
+            proto.ref_attr_name = value.refers_to
+            proto.type = value.kind  # type: ignore[assignment]
         case bool() | int() if not is_float:
             proto.type, proto.i = AttributeProto.INT, int(value)
         case int() | float():

@@ -173,25 +173,21 @@ class GraphReader:
             del graph.nodes[:]
             self._read_nodes(sorted_nodes(proto, self._names_outside()), final=True)
         for info in proto.output:
-            value = self.lookup(info.name)
-            if value is None:
+            output = self.lookup(info.name)
+            if output is None:
                 raise InvalidModel(
                     f'graph "{proto.name}" must compute its output "{info.name}"', given="no value of that name"
                 )
-            if value.type is None:
-                value.type = read_declared_type(info)
-            if self.outer is not None and value.graph is not graph:
-                value = Builder(graph).capture(value)
-            graph.outputs.append(value)
+            if output.type is None:
+                output.type = read_declared_type(info)
+            graph.outputs.append(output)
         return graph
 
     def _read_initializers(self) -> None:
-        scope, graph = self.scope, self.graph
         for tensor in self.proto.initializer:
             self._add_variable(tensor.name, TensorContents(tensor, self.files))
         for sparse in self.proto.sparse_initializer:
             self._add_variable(sparse.values.name, SparseContents(sparse))
-        del scope, graph
 
     def _add_variable(self, name: str, contents: TensorContents | SparseContents) -> None:
         value = self.scope.get(name)

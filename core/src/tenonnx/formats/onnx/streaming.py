@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from tenonnx.formats.external import ExternalDataWriter
 from tenonnx.formats.files import AtomicWriter, available_name
-from tenonnx.formats.onnx.tensors import TensorContents, array_to_proto, to_proto
+from tenonnx.formats.onnx.tensors import TensorContents, array_to_proto, static_dims, to_proto
 from tenonnx.formats.onnx.writer import Initializers
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.values import Constant
@@ -78,7 +78,7 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
             if source is None:
                 source = _raw(contents, name)
             offset, length = writer.append(source)
-            entry = TensorProto(name=name, data_type=int(contents.type.dtype), dims=contents.type.shape)
+            entry = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
             entry.data_location = TensorProto.EXTERNAL
             for key, value in (("location", location), ("offset", offset), ("length", length)):
                 entry.external_data.add(key=key, value=str(value))
@@ -144,7 +144,7 @@ def _message_of(name: str, contents: Constant, entries: Mapping[str, TensorProto
     if name not in inline:
         return entries[name]
     if _is_streamed(name, contents, inline):
-        return TensorProto(name=name, data_type=int(contents.type.dtype), dims=contents.type.shape)
+        return TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
     return to_proto(contents, name)
 
 

@@ -142,6 +142,11 @@ def packed_bytes(kind: TensorType) -> int:
     return (elements * kind.dtype.bits + 7) // 8
 
 
+def static_dims(contents: Constant) -> list[int]:
+    """The dims of static contents, which are all known."""
+    return [dim for dim in contents.type.shape or () if isinstance(dim, int)]
+
+
 def to_proto(contents: Constant, name: str) -> TensorProto:
     """Static contents as a message: the one they were read from where there is one."""
     if isinstance(contents, TensorContents):

@@ -13,6 +13,7 @@ from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.tensors import SparseContents, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import SparseTensorType, TensorType
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at
@@ -236,7 +237,7 @@ def lowest_ir_version(graph: Graph) -> int:
         version = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True) if imports else 4
     except ValueError as error:
         raise InvalidModel("the opsets of the graph must be known to the onnx package", given=str(graph.opsets)) from error
-    codes = {int(v.type.dtype) for g in _graphs(graph) for v in g.values() if hasattr(v.type, "dtype")}
+    codes = {int(v.type.dtype) for g in _graphs(graph) for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)}
     needs = [4, int(version)]
     needs += [_DTYPE_IR[code] for code in codes if code in _DTYPE_IR]
     if graph.functions:

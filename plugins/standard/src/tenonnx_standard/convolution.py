@@ -1,0 +1,327 @@
+"""Convolutions, their transposes and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, op, primitive
+from tenonnx.graph import dims as dim
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.shape import concat, pad, reshape, transpose
+from tenonnx_standard.windows import (
+    Array,
+    Length,
+    Windows,
+    columns,
+    not_negative,
+    one_float_dtype,
+    spatial,
+    tap,
+    tap_slices,
+    widened,
+    windows,
+)
+
+#: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
+FEW_CHANNELS = 8
+
+
+def _kernel(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
+    """The kernel's size, which the weights and the attribute must agree on."""
+    known = tuple(W.shape[2:])
+    if kernel_shape is None or not len(kernel_shape):
+        if not all(isinstance(k, int) for k in known):
+            raise TypeMismatch(f"{title}: the size of the kernel must be known", given=repr(W), do="write kernel_shape")
+        return known
+    if len(kernel_shape) != len(known) or any(isinstance(k, int) and k != n for k, n in zip(known, kernel_shape, strict=True)):
+        raise TypeMismatch(
+            f"{title}: kernel_shape must be the spatial shape of W", given=f"kernel_shape={list(kernel_shape)}, W {W!r}"
+        )
+    return tuple(kernel_shape)
+
+
+def _check_channels(title: str, X: Value, W: Value, B: Value | None, group: int, per_group: int, results: Any) -> None:
+    """``W`` must fit ``X`` channel by channel and group by group, and ``B`` the ``results`` channels of the output."""
+    if W.ndim != X.ndim:
+        raise TypeMismatch(f"{title}: X and W must have one rank", given=f"{X!r}, {W!r}")
+    channels, split = X.shape[1], W.shape[0]
+    if group < 1 or (isinstance(split, int) and split % group):
+        raise TypeMismatch(f"{title}: group must divide the first axis of W", given=f"group={group}, {W!r}")
+    if isinstance(channels, int) and isinstance(per_group, int) and channels != per_group:
+        raise TypeMismatch(f"{title}: W must be made for the channels of X", given=f"{X!r}, {W!r}, group={group}")
+    if B is not None and B.rank is not None and (B.ndim != 1 or _differ(B.shape[0], results)):
+        raise TypeMismatch(f"{title}: B must hold one number for each output channel", given=f"{B!r} for {results} channels")
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def _add_bias(y: Array, B: Array | None) -> Array:
+    if B is not None:
+        y += B.reshape(-1, *(1,) * (y.ndim - 2))
+    return y
+
+
+# ----- Conv -----------------------------------------------------------------------------------------------------------
+
+
+@primitive("Conv", since=1)
+def conv(
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None
+):  # fmt: skip
+    """Cross-correlate the images ``X`` with the kernels ``W``, group by group of channels, and add ``B``."""
+
+
+@conv.type
+def _(X, W, B=None, *, group, kernel_shape, **attributes):
+    title = conv.title
+    dtype = one_float_dtype(title, X, W, B)
+    shape, weights = X.tensor.shape, W.tensor.shape
+    sizes = spatial(title, X)
+    if shape is None or weights is None:
+        rank = len(shape or weights or ())
+        return TensorType(dtype, (None,) * rank if rank else None)
+    _check_channels(title, X, W, B, group, dim.multiply(weights[1], group), weights[0])
+    if kernel_shape is None and not all(isinstance(k, int) for k in weights[2:]):
+        return TensorType(dtype, (shape[0], weights[0], *(None,) * len(sizes)))
+    window = windows(title, _kernel(title, W, kernel_shape), **attributes)
+    return TensorType(dtype, (shape[0], weights[0], *window.outputs(sizes)))
+
+
+@conv.numpy
+def _(X, W, B=None, *, group, kernel_shape, **attributes):
+    window = windows(conv.title, _kernel(conv.title, W, kernel_shape), **attributes)
+    x, w, b = widened(X, W, B)
+    return _add_bias(convolve(x, w, window, group), b).astype(X.dtype, copy=False)
+
+
+def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
+    """Cross-correlation of arrays of one dtype, as matrix products over unfolded blocks."""
+    batch, _, *sizes = x.shape
+    outputs = window.outputs(sizes)
+    y = np.empty((batch, w.shape[0], *outputs), x.dtype)
+    count = int(np.prod(outputs))
+    if not y.size:
+        return y
+    weights = w.reshape(group, w.shape[0] // group, -1)
+    target = y.reshape(batch, group, -1, count)
+    if set(window.kernel) == {1} and not any(map(any, window.padding(sizes))):
+        x = tap(x, window, (0,) * window.rank, outputs)
+        if batch == 1 or count > 1:
+            np.matmul(weights, x.reshape(batch, group, -1, count), out=target)
+            return y
+    rest = count // outputs[0]
+    joined = batch > 1 and count < 64
+    for images, rows, block in columns(x, window, joined=joined):
+        part = target[images, ..., rows.start * rest : rows.stop * rest]
+        if joined:
+            product = np.matmul(weights, block.reshape(group, weights.shape[2], -1))
+            part[...] = product.reshape(group, -1, *part.shape[::3]).transpose(2, 0, 1, 3)
+        else:
+            np.matmul(weights, block.reshape(block.shape[0], group, weights.shape[2], -1), out=part)
+    return y
+
+
+@conv.vjp
+def _(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
+    window = windows(conv.title, _kernel(conv.title, W, kernel_shape), **attributes)
+    window = window.explicit(X.shape[2:]) or window
+    weights = conv_weight_gradient(X, g, group=group, **window.attributes)
+    bias = None if B is None else reduce_sum(g, [0, *range(2, X.ndim)], keepdims=0)
+    return transposed_to(X, g, W, window, group), weights, bias
+
+
+def transposed_to(X: Value, g: Value, W: Value, window: Windows, group: int) -> Value:
+    """The transpose of a convolution of ``X`` with ``W``, applied to ``g``: a tensor of the shape of ``X``."""
+    sizes, outputs = X.shape[2:], g.shape[2:]
+    window = window.explicit(sizes) or window
+    attributes = {"group": group, "dilations": list(window.dilations), "strides": list(window.strides)}
+    attributes["kernel_shape"] = list(window.kernel)
+    if window.auto_pad == "NOTSET":
+        begins, ends = window.padding(sizes)
+        uncovered = []
+        for k, (size, n) in enumerate(zip(sizes, outputs, strict=True)):
+            covered = dim.add(dim.multiply(dim.subtract(n, 1), window.strides[k]), window.extents[k])
+            exact = 0 if window.strides[k] == 1 else dim.subtract(dim.add(size, begins[k] + ends[k]), covered)
+            uncovered.append(exact)
+        if all(isinstance(n, int) for n in uncovered):
+            ends = [end + max(0, -n) for end, n in zip(ends, uncovered, strict=True)]
+            beyond = [max(0, n) for n in uncovered] if any(n > 0 for n in uncovered) else None
+            return conv_transpose(g, W, pads=[*begins, *ends], output_padding=beyond, **attributes)
+    beyond = [s - 1 for s in window.strides] if any(s > 1 for s in window.strides) else None
+    widest = conv_transpose(g, W, output_padding=beyond, **attributes)
+    known = dims(X)[2:]
+    begins, _ = window.padding(known)
+    return widest[(..., *(slice(b, b + n) for b, n in zip(begins, known, strict=True)))]
+
+
+@op("ConvWeightGradient", domain="tenonnx")
+def conv_weight_gradient(
+    X, dY, *, kernel_shape, auto_pad="NOTSET", dilations=None, group=1, pads=None, strides=None
+):  # fmt: skip
+    """The gradient of a convolution of ``X`` with respect to its kernels, where ``dY`` is that of its output."""
+    window = windows(conv.title, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
+    batch, channels, *sizes = dims(X)
+    _, results, *outputs = dims(dY)
+    begins, ends = window.padding(sizes)
+    if any(not isinstance(p, int) or p for p in (*begins, *ends)):
+        X = pad(X, [0, 0, *begins, 0, 0, *ends])
+    g = transpose(reshape(dY, [batch, group, results // group, -1]), perm=[0, 1, 3, 2])
+    taps = [
+        reshape(tap(X, window, offset, outputs), [batch, group, channels // group, -1]) for offset in window.offsets
+    ]
+    if isinstance(channels, int) and channels // group <= FEW_CHANNELS and len(taps) > 1:
+        taps = [concat(*taps, axis=2)]
+    products = [reduce_sum(matmul(t, g), [0], keepdims=0) for t in taps]
+    flat = products[0] if len(products) == 1 else concat(*products, axis=1)
+    places = int(np.prod(window.kernel))
+    weights = transpose(reshape(flat, [group, places, channels // group, results // group]), perm=[0, 3, 2, 1])
+    return reshape(weights, [results, channels // group, *window.kernel])
+
+
+@conv_weight_gradient.type
+def _(X, dY, *, kernel_shape, group, **_):
+    per_group = dim.floor_div(X.shape[1], group)
+    return TensorType(X.dtype, (dY.shape[1], per_group, *kernel_shape))
+
+
+@conv_weight_gradient.numpy
+def _(X, dY, *, kernel_shape, group, **attributes):
+    window = windows(conv.title, kernel_shape, **attributes)
+    x, g = widened(X, dY)
+    batch, results, *outputs = g.shape
+    rest = int(np.prod(outputs[1:]))
+    g = g.reshape(batch, group, results // group, -1)
+    total = np.zeros((group, results // group, x.shape[1] // group * int(np.prod(window.kernel))), x.dtype)
+    for images, rows, block in columns(x, window, joined=True):
+        part = g[images, ..., rows.start * rest : rows.stop * rest].transpose(1, 2, 0, 3).reshape(*total.shape[:2], -1)
+        total += np.matmul(part, block.reshape(group, total.shape[2], -1).swapaxes(1, 2))
+    return total.reshape(results, -1, *window.kernel).astype(X.dtype, copy=False)
+
+
+@conv_weight_gradient.vjp
+def _(g, y, X, dY, *, group, **attributes):
+    window = windows(conv.title, attributes.pop("kernel_shape"), **attributes)
+    window = window.explicit(X.shape[2:]) or window
+    return transposed_to(X, dY, g, window, group), conv(X, g, group=group, **window.attributes)
+
+
+# ----- ConvTranspose --------------------------------------------------------------------------------------------------
+
+
+@primitive("ConvTranspose", since=1)
+def conv_transpose(
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
+    output_shape=None, pads=None, strides=None,
+):  # fmt: skip
+    """The transpose (and gradient) of a convolution: every input position adds its multiple of ``W`` to a window."""
+
+
+def _cropping(
+    window: Windows, sizes: Sequence[Length], output_padding: Sequence[int] | None, output_shape: Sequence[int] | None
+) -> tuple[list[Length], list[Length]]:
+    """How much of the full transpose is cut off before each axis, and the lengths that remain."""
+    extra = list(output_padding or [0] * window.rank)
+    if len(extra) != window.rank or any(e < 0 for e in extra):
+        raise TypeMismatch(
+            f"{window.title}: output_padding must be {window.rank} numbers that are not negative", given=str(extra)
+        )
+    if output_shape is not None and len(output_shape) not in (window.rank, window.rank + 2):
+        raise TypeMismatch(f"{window.title}: output_shape must name {window.rank} sizes", given=str(list(output_shape)))
+    begins: list[Length] = []
+    outputs: list[Length] = []
+    for k, size in enumerate(sizes):
+        full = None if size is None else size * window.strides[k] + (extra[k] + window.extents[k] - window.strides[k])
+        same = window.auto_pad.startswith("SAME")
+        if output_shape or same:
+            wanted = output_shape[k - window.rank] if output_shape else None if size is None else size * window.strides[k]
+            total = None if full is None or wanted is None else not_negative(full - wanted)
+            upper = None if total is None else total // 2
+            begins.append(upper if window.auto_pad == "SAME_UPPER" or total is None else total - upper)
+            outputs.append(wanted)
+        else:
+            begin, end = (0, 0) if window.auto_pad == "VALID" else window.pads[k :: window.rank]
+            begins.append(begin)
+            outputs.append(None if full is None else full - (begin + end))
+            if isinstance(outputs[-1], int) and outputs[-1] < 0:
+                raise TypeMismatch(f"{window.title}: pads cut off more than there is", given=f"{begin} + {end} of {full}")
+    return begins, outputs
+
+
+@conv_transpose.type
+def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
+    title = conv_transpose.title
+    dtype = one_float_dtype(title, X, W, B)
+    shape, weights = X.tensor.shape, W.tensor.shape
+    sizes = spatial(title, X)
+    if shape is None or weights is None:
+        rank = len(shape or weights or ())
+        return TensorType(dtype, (None,) * rank if rank else None)
+    results = dim.multiply(weights[1], group)
+    _check_channels(title, X, W, B, group, weights[0], results)
+    if kernel_shape is None and not all(isinstance(k, int) for k in weights[2:]):
+        return TensorType(dtype, (shape[0], results, *(None,) * len(sizes)))
+    window = windows(title, _kernel(title, W, kernel_shape), **attributes)
+    return TensorType(dtype, (shape[0], results, *_cropping(window, sizes, output_padding, output_shape)[1]))
+
+
+@conv_transpose.numpy
+def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
+    window = windows(conv_transpose.title, _kernel(conv_transpose.title, W, kernel_shape), **attributes)
+    begins, outputs = _cropping(window, X.shape[2:], output_padding, output_shape)
+    x, w, b = widened(X, W, B)
+    return _add_bias(convolve_transposed(x, w, window, begins, outputs, group), b).astype(X.dtype, copy=False)
+
+
+def convolve_transposed(
+    x: Array, w: Array, window: Windows, begins: Sequence[int], outputs: Sequence[int], group: int
+) -> Array:
+    """What every input position adds to its window, summed up; cut to ``outputs`` positions from ``begins`` on."""
+    batch, channels, *sizes = x.shape
+    per_group = w.shape[1]
+    turned = w.reshape(group, channels // group, -1).swapaxes(1, 2)
+    count = int(np.prod(sizes))
+    x = x.reshape(batch, group, channels // group, count)
+    lengths = [
+        max((n - 1) * s + e, b + m)
+        for n, s, e, b, m in zip(sizes, window.strides, window.extents, begins, outputs, strict=True)
+    ]
+    inside = tuple(slice(b, b + m) for b, m in zip(begins, outputs, strict=True))
+    y = np.empty((batch, group * per_group, *outputs), x.dtype)
+    whole = list(lengths) == list(outputs)
+    full = np.empty((group * per_group, *lengths), x.dtype)
+    for n in range(batch if count else 0):
+        result = y[n] if whole else full
+        result[...] = 0
+        block = np.matmul(turned, x[n]).reshape(group * per_group, *window.kernel, *sizes)
+        for offset in window.offsets:
+            result[(slice(None), *tap_slices(window, offset, sizes))] += block[(slice(None), *offset)]
+        if not whole:
+            y[n] = full[(slice(None), *inside)]
+    if not count:
+        y[...] = 0
+    return y
+
+
+@conv_transpose.vjp
+def _(g, y, X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
+    window = windows(conv_transpose.title, _kernel(conv_transpose.title, W, kernel_shape), **attributes)
+    sizes = dims(X)[2:]
+    begins, outputs = _cropping(window, sizes, output_padding, output_shape)
+    ends = [
+        n * s + (e - s) - b - m
+        for n, s, e, b, m in zip(sizes, window.strides, window.extents, begins, outputs, strict=True)
+    ]
+    bias = None if B is None else reduce_sum(g, [0, *range(2, X.ndim)], keepdims=0)
+    pads = [*begins, *ends]
+    if not all(isinstance(p, int) and p >= 0 for p in pads):
+        g = pad(g, [0, 0, *begins, 0, 0, *ends])
+        pads = [0] * (2 * window.rank)
+    attributes = {"dilations": list(window.dilations), "strides": list(window.strides), "pads": pads, "group": group}
+    weights = conv_weight_gradient(g, X, kernel_shape=list(window.kernel), **attributes)
+    return conv(g, W, kernel_shape=list(window.kernel), **attributes), weights, bias
