@@ -62,6 +62,6 @@ def _reader(source: Any) -> Callable[..., Graph]:
         raise InvalidCall(
             "a model must be a path, bytes, a binary file or a ModelProto", given=type(source).__name__
         )
-    from tenonnx.formats.onnx import reader
+    from tenonnx.formats.onnx import reader as onnx_reader
 
-    return reader.read
+    return onnx_reader.read

@@ -95,7 +95,7 @@ _FLOATS = frozenset(d for d in DType if d.name.startswith(("float", "bfloat")))
 _SIGNED = frozenset(d for d in DType if d.name.startswith("int"))
 _INTEGERS = _SIGNED | frozenset(d for d in DType if d.name.startswith("uint"))
 _COMPLEX = frozenset({DType.complex64, DType.complex128})
-_BITS = {d: int(re.search(r"\d+", d.name + "0")[0]) for d in DType} | {DType.bool: 8}  # type: ignore[index]
+_BITS = {d: int(re.search(r"\d+", d.name + " 0")[0]) for d in DType} | {DType.bool: 8}  # type: ignore[index]
 
 _ML_DTYPES = {
     DType.bfloat16: "bfloat16",

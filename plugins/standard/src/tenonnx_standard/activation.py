@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
+
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_
-from tenonnx_standard.logic import equal, where
+from tenonnx_standard.logic import equal, greater, where
 from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum, tanh
 from tenonnx_standard.reduction import axis_within, extremum, is_half, reduce_max, reduce_sum, total
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shape import flatten, reshape, shape, transpose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array = np.ndarray[Any, Any]
 
@@ -64,7 +66,7 @@ def _masked(x: Array, mask: Array) -> Array:
     return bits.view(x.dtype)
 
 
-# ----- rectifiers -------------------------------------------------------------------------------------------------------
+# ----- rectifiers -----------------------------------------------------------------------------------------------------
 
 
 @_activation("Relu", integers=True)
@@ -98,7 +100,7 @@ def _(x, *, alpha):
 @_activation("ThresholdedRelu", since=10)
 def thresholded_relu(X, *, alpha=1.0):
     """``X`` where it is greater than ``alpha``, else 0."""
-    return where(X > alpha, X, 0.0)
+    return where(greater(X, alpha), X, 0.0)
 
 
 _numpy(thresholded_relu)(lambda x, *, alpha: _masked(x, x > alpha))
@@ -137,7 +139,7 @@ def _(g, y, X, slope):
 
 @prelu.until(7)
 def prelu_by_channel(X, slope):
-    """``X`` with its negative elements scaled by ``slope``: one number, one for each channel (axis 1), or one for each element."""
+    """``X`` with its negative elements scaled by ``slope``: one number for all, for each channel, or for each element."""
     if slope.ndim == 1 and X.ndim > 2:
         slope = reshape(slope, [-1] + [1] * (X.ndim - 2))
     return prelu(X, slope)
@@ -148,9 +150,9 @@ prelu_by_channel.until(6, ignored=["consumed_inputs"])
 
 @prelu.lower(to=prelu_by_channel)
 def _(X, slope):
-    if slope.rank == 0 or slope.tensor.shape == (1,) or slope.tensor.shape == X.tensor.shape and None not in X.shape:
+    if slope.rank == 0 or slope.tensor.shape == (1,):
         return prelu_by_channel(X, slope)
-    return None
+    return prelu_by_channel(X, slope) if slope.shape == X.shape and None not in X.shape else None
 
 
 @_activation("Shrink", since=9, integers=True)
@@ -162,7 +164,7 @@ def shrink(input, *, bias=0.0, lambd=0.5):
     return y if wide is input.dtype else cast(y, to=input.dtype)
 
 
-# ----- exponential units --------------------------------------------------------------------------------------------------
+# ----- exponential units ----------------------------------------------------------------------------------------------
 
 
 @_activation("Elu")
@@ -207,7 +209,7 @@ def _exponential_unit(x: Array, divisor: float, factor: float) -> Array:
     return y
 
 
-# ----- sigmoids ---------------------------------------------------------------------------------------------------------
+# ----- sigmoids -------------------------------------------------------------------------------------------------------
 
 
 @_activation("Sigmoid")
@@ -270,7 +272,7 @@ def _(x, *, alpha):
     return y
 
 
-# ----- smooth rectifiers --------------------------------------------------------------------------------------------------
+# ----- smooth rectifiers ----------------------------------------------------------------------------------------------
 
 
 @_activation("Softplus")
@@ -345,7 +347,7 @@ def _(x, *, approximate):
     return y
 
 
-# ----- along an axis ----------------------------------------------------------------------------------------------------
+# ----- along an axis --------------------------------------------------------------------------------------------------
 
 
 def _along_axis(made: Op) -> None:
@@ -464,7 +466,7 @@ def hardmax(input, *, axis=-1):
 
 
 _along_axis(hardmax)
-hardmax.vjp(lambda g, y, input, *, axis: None)
+hardmax.vjp(lambda g, y, x, **_: None)
 
 
 @_numpy(hardmax)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 from tenonnx.extend import TypeMismatch, Value, dims, op
+
 from tenonnx_standard.math import reciprocal, sqrt
 from tenonnx_standard.normalization import (
     but_channels,
@@ -22,7 +22,9 @@ from tenonnx_standard.shape import expand, reshape, shape
 
 
 @op("BatchNormalization")
-def batch_normalization(X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, _outputs=None):
+def batch_normalization(
+    X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, _outputs=None
+):
     """Each channel standardised by the given mean and variance, then scaled and shifted.
 
     In training it is standardised by its own, population mean and variance, which the running ones then follow.
@@ -66,7 +68,7 @@ def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _
         y += (shift - mean * factor).reshape(channel)
         return y.astype(X.dtype, copy=False)
     axes = tuple(but_channels(X.ndim))
-    y, batch_mean, inverse, batch_variance = standardised_array(x, axes, epsilon)
+    y, batch_mean, _, batch_variance = standardised_array(x, axes, epsilon)
     y *= weight.reshape(channel)
     y += shift.reshape(channel)
     running_mean = mean * stage.type(momentum) + batch_mean.reshape(-1) * stage.type(1 - momentum)
@@ -117,7 +119,9 @@ def _(g, y, X, scale, B, input_mean, input_var, *, epsilon, momentum, training_m
 
 @batch_normalization.until(14)
 def batch_normalization_by_outputs(X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, _outputs=None):
-    """Batch normalization, in training where more than one output is asked for; the last two are the batch's statistics."""
+    """Batch normalization, in training if more than one output is asked for; the last two are of the batch alone."""
+    if not _trains(_outputs):
+        return batch_normalization(X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, _outputs=1)
     return _normalised_batch(X, scale, B, mean, var, but_channels(X.ndim), epsilon, momentum, _trains(_outputs))
 
 
@@ -142,7 +146,7 @@ def batch_normalization_is_test(
 def batch_normalization_consuming(
     X, scale, B, mean, var, *, consumed_inputs, epsilon=1e-5, is_test=0, momentum=0.9, spatial=1, _outputs=None
 ):
-    """Batch normalization by channel or by position, in training unless ``is_test``; ``consumed_inputs`` has no effect."""
+    """Batch normalization by channel or by position, in training unless ``is_test``."""
     return batch_normalization_is_test(
         X, scale, B, mean, var, epsilon=epsilon, is_test=is_test, momentum=momentum, spatial=spatial, _outputs=_outputs
     )
@@ -200,8 +204,9 @@ def _(*inputs, epsilon, momentum, _outputs=None):
 
 @batch_normalization_spatial.lower(to=batch_normalization_is_test)
 def _(*inputs, epsilon, momentum, spatial, _outputs=None):
+    is_test = int(not _trains(_outputs))
     return batch_normalization_is_test(
-        *inputs, epsilon=epsilon, momentum=momentum, spatial=spatial, is_test=int(not _trains(_outputs)), _outputs=_outputs
+        *inputs, epsilon=epsilon, is_test=is_test, momentum=momentum, spatial=spatial, _outputs=_outputs
     )
 
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from tenonnx.extend import DType, TypeMismatch, Value, constant, op, static
+
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.logic import not_, or_, where
 from tenonnx_standard.random import random_uniform_like
 from tenonnx_standard.shape import expand, shape
 
 
+def _known(training_mode: Value | None) -> bool | None:
+    """Whether this is training, where that is known before run time."""
+    if training_mode is None:
+        return False
+    contents = static(training_mode)
+    return None if contents is None else bool(contents.any())
+
+
 @op("Dropout", pure=False)
 def dropout(data, ratio=None, training_mode=None, *, seed=None, _outputs=None):
-    """In training, elements are zeroed with probability ``ratio`` and the rest scaled to keep the mean; else nothing happens.
+    """In training elements are zeroed with probability ``ratio``, and the rest scaled to keep the mean.
 
-    The mask tells which elements were kept.
+    Otherwise nothing happens. The mask tells which elements were kept.
     """
     masked = _outputs is None or _outputs > 1
-    known = static(training_mode)
-    if training_mode is None or known is not None and not known.any():
+    known = _known(training_mode)
+    if known is False:
         return (data, expand(constant(True), shape(data))) if masked else data
     lost = constant(0.5, DType.float32) if ratio is None else cast(ratio, to=DType.float32)
     keep = random_uniform_like(data, dtype=DType.float32, seed=seed) >= lost
@@ -71,8 +80,7 @@ dropout_unless_test.until(6, ignored=["consumed_inputs"])
 
 @dropout.lower(to=dropout_off)
 def _(data, ratio, training_mode, *, seed, _outputs=None):
-    known = static(training_mode)
-    if training_mode is None or known is not None and not known.any():
+    if _known(training_mode) is False:
         return dropout_off(data, ratio=_number(ratio), _outputs=_outputs)
     return None
 

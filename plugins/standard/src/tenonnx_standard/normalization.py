@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
-from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import pow_, reciprocal, sqrt
@@ -30,9 +28,12 @@ from tenonnx_standard.reduction import (
 )
 from tenonnx_standard.shape import expand, pad, reshape, shape
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Array = np.ndarray[Any, Any]
 
-# ----- stages: statistics are taken in a dtype that may differ from that of the data --------------------------------------
+# ----- stages: statistics are taken in a dtype that may differ from that of the data ----------------------------------
 
 
 def to_dtype(x: Value, dtype: DType) -> Value:
@@ -73,7 +74,7 @@ def count_along(x: Value, axes: Sequence[int]) -> Any:
 
 
 def standardised_array(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array, Array]:
-    """What ``standardised`` gives, rounded step by step where the dtype is narrow; the result is an array of its own."""
+    """What ``standardised`` gives, rounded at every step where the dtype is narrow, in arrays of its own."""
     mean = mean_array(x, axes)
     deviation = x - mean
     variance = _mean_square(deviation, axes)
@@ -97,7 +98,7 @@ def _affine(x: Array, scale: Array | None, bias: Array | None) -> Array:
     return x
 
 
-# ----- channels ---------------------------------------------------------------------------------------------------------
+# ----- channels -------------------------------------------------------------------------------------------------------
 
 
 def per_channel(parameter: Value, x: Value) -> Value:
@@ -111,14 +112,14 @@ def but_channels(rank: int) -> list[int]:
 
 
 def channels_type(
-    made: Op, x: Value, *parameters: Value, size: dim.Dim = None, minimum_rank: int = 1, same_dtype: bool = True
+    made: Op, x: Value, *parameters: Value, size: Dim = None, minimum_rank: int = 1, same_dtype: bool = True
 ) -> TensorType:
     """The type of ``x``, when it holds floats and each of ``parameters`` holds one float for each channel."""
     kind = x.tensor
     for value in (x, *parameters):
-        if not value.dtype.is_float or same_dtype and value.dtype is not kind.dtype:
+        if not value.dtype.is_float or (same_dtype and value.dtype is not kind.dtype):
             wanted = "hold floats of one dtype" if same_dtype else "hold floats"
-            raise TypeMismatch(f"{made.title}: all inputs must {wanted}", given=f"{x!r}, {value!r}", do="cast one of them")
+            raise TypeMismatch(f"{made.title}: all inputs must {wanted}", given=f"{x!r}, {value!r}", do="cast one")
     if kind.shape is None:
         return kind
     if len(kind.shape) < minimum_rank:
@@ -133,11 +134,11 @@ def channels_type(
     return kind
 
 
-def _differ(a: dim.Dim, b: dim.Dim) -> bool:
+def _differ(a: Dim, b: Dim) -> bool:
     return isinstance(a, int) and isinstance(b, int) and a != b
 
 
-# ----- over instances ---------------------------------------------------------------------------------------------------
+# ----- over instances -------------------------------------------------------------------------------------------------
 
 
 @op("InstanceNormalization")
@@ -150,7 +151,7 @@ def instance_normalization(input, scale, B, *, epsilon=1e-5):
 
 instance_normalization.until(6, ignored=["consumed_inputs"])
 instance_normalization.type(
-    lambda input, scale, B, **_: channels_type(instance_normalization, input, scale, B, minimum_rank=3)
+    lambda x, scale, B, **_: channels_type(instance_normalization, x, scale, B, minimum_rank=3)
 )
 
 
@@ -185,8 +186,8 @@ def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=
 
 def _grouped_type(made, X, scale, bias, num_groups, size):
     channels = X.shape[1] if X.rank is not None and X.ndim > 1 else None
-    if num_groups < 1 or isinstance(channels, int) and channels % num_groups:
-        raise TypeMismatch(f"{made.title}: num_groups must divide the channels", given=f"num_groups={num_groups}, {X!r}")
+    if num_groups < 1 or (isinstance(channels, int) and channels % num_groups):
+        raise TypeMismatch(f"{made.title}: num_groups must divide the channels", given=f"{num_groups} groups, {X!r}")
     return channels_type(made, X, scale, bias, size=size, minimum_rank=2)
 
 
@@ -211,7 +212,8 @@ def group_normalization_by_group(X, scale, bias, *, epsilon=1e-5, num_groups):
     """Each group of channels of each instance standardised, then scaled and shifted by the group's parameters."""
     size = dims(X)[1] // num_groups
     weight, shift = (reshape(expand(reshape(v, [-1, 1]), [num_groups, size]), [-1]) for v in (scale, bias))
-    return group_normalization(X, weight, shift, epsilon=epsilon, num_groups=num_groups, stash_type=int(statistics_dtype(X)))
+    stash = int(statistics_dtype(X))
+    return group_normalization(X, weight, shift, epsilon=epsilon, num_groups=num_groups, stash_type=stash)
 
 
 @group_normalization_by_group.type
@@ -219,21 +221,21 @@ def _(X, scale, bias, *, epsilon, num_groups):
     return _grouped_type(group_normalization_by_group, X, scale, bias, num_groups, num_groups)
 
 
-# ----- over trailing axes -----------------------------------------------------------------------------------------------
+# ----- over trailing axes ---------------------------------------------------------------------------------------------
 
 
 def _trailing(made: Op, axis: int, rank: int) -> list[int]:
     return list(range(axis_within(made, axis, rank), rank))
 
 
-def _trailing_types(made: Op, X: Value, *parameters: Value, axis: int, stash_type: int) -> tuple[TensorType, TensorType]:
+def _trailing_types(made: Op, X: Value, *parameters: Value, axis: int, stash_type: int) -> list[TensorType]:
     """The types of ``X`` and of its statistics, when the parameters broadcast to ``X``."""
     stash, kind = _stash(made, stash_type), X.tensor
     for value in (X, *parameters):
         if not value.dtype.is_float:
             raise TypeMismatch(f"{made.title}: all inputs must hold floats", given=repr(value), do="cast it")
     if kind.shape is None:
-        return kind, TensorType(stash)
+        return [kind, TensorType(stash)]
     first = axis_within(made, axis, len(kind.shape))
     for value in parameters:
         known = value.tensor.shape
@@ -242,7 +244,7 @@ def _trailing_types(made: Op, X: Value, *parameters: Value, axis: int, stash_typ
         pairs = zip(reversed(known), reversed(kind.shape), strict=False)
         if len(known) > len(kind.shape) or any(a != 1 and _differ(a, b) for a, b in pairs):
             raise TypeMismatch(f"{made.title}: parameters must broadcast to the data", given=f"{value!r}, {X!r}")
-    return kind, TensorType(stash, (*kind.shape[:first], *(1,) * (len(kind.shape) - first)))
+    return [kind, TensorType(stash, (*kind.shape[:first], *(1,) * (len(kind.shape) - first)))]
 
 
 @op("LayerNormalization", since=17, broadcasts=True)
@@ -347,7 +349,7 @@ _mean_square_rules(rms_normalization, several=False)
 _mean_square_rules(simplified_layer_normalization, several=True)
 
 
-# ----- without parameters -----------------------------------------------------------------------------------------------
+# ----- without parameters ---------------------------------------------------------------------------------------------
 
 
 @op("MeanVarianceNormalization", since=9)
@@ -379,7 +381,7 @@ def _(X, *, axes):
 
 @op("LpNormalization")
 def lp_normalization(input, *, axis=-1, p=2):
-    """``input`` divided by its norm along ``axis``: the sum of absolute values (``p`` 1) or the Euclidean one; 0 stays 0."""
+    """``input`` divided by its norm along ``axis``, the sum of magnitudes or with ``p`` 2 the Euclidean; 0 stays 0."""
     norm = (reduce_l1 if p == 1 else reduce_l2)(input, [axis])
     return input / where(equal(norm, 0.0), 1.0, norm)
 
@@ -403,7 +405,7 @@ def _(input, *, axis, p):
     return np.divide(x, np.where(norm == 0, x.dtype.type(1), norm)).astype(input.dtype, copy=False)
 
 
-# ----- over neighbours --------------------------------------------------------------------------------------------------
+# ----- over neighbours ------------------------------------------------------------------------------------------------
 
 
 @op("LRN")

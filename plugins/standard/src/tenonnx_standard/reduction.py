@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive
 from tenonnx.graph import dims as dim
+
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, clip, exp, log, maximum, sqrt
 from tenonnx_standard.shape import expand, identity, shape, size, unsqueeze
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 Array = np.ndarray[Any, Any]
 
@@ -172,7 +174,7 @@ def _numpy(op: Op) -> Callable[[Callable[[Array, tuple[int, ...]], Array]], None
     return register
 
 
-# ----- sums, means, products, extrema -----------------------------------------------------------------------------------
+# ----- sums, means, products, extrema ---------------------------------------------------------------------------------
 
 
 @_reduction("ReduceSum", moved=13, symbolic=True)
@@ -301,7 +303,7 @@ reduce_max.vjp(_extremum_gradient)
 reduce_min.vjp(_extremum_gradient)
 
 
-# ----- norms and logarithms ---------------------------------------------------------------------------------------------
+# ----- norms and logarithms -------------------------------------------------------------------------------------------
 
 
 def _in_floats(data: Value) -> Value:
@@ -374,7 +376,7 @@ def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
 
 
 def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum of squares over ``axes``, which stay as dims of 1; without an array of squares where they are the last ones."""
+    """The sum of squares over ``axes``, which stay as dims of 1."""
     count = len(axes)
     if axes and axes == tuple(range(x.ndim - count, x.ndim)) and x.dtype.kind == "f" and x.flags.c_contiguous:
         inner = math.prod(x.shape[x.ndim - count :])

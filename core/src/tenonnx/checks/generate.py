@@ -1,0 +1,117 @@
+"""Inputs made up for a graph: random contents of the types that its inputs declare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import InvalidFeed
+from tenonnx.graph.dims import Dim, evaluate, symbol, symbols_of
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
+from tenonnx.graph.values import Value
+from tenonnx.op.graph_inference import infer
+
+#: How a user gives what cannot be made up.
+ADVICE = "give the inputs (feeds=, --input name=file.npy), or their shapes (input_shapes=, --input-shapes name:1,3,224,224)"
+
+#: No input of more elements is made up, whatever a file declares.
+LARGEST = 1 << 28
+
+#: Elements of a sequence and entries of a map.
+_LENGTH = 2
+
+#: Symbols get sizes from 2 upwards; more of them than this share sizes again, so that inputs stay small.
+_SIZES = 7
+
+InputShapes = Mapping[str, Sequence[int | str | None]]
+
+
+def generate_feeds(graph: Graph, seed: int = 0, input_shapes: InputShapes | None = None) -> dict[str, Any]:
+    """Random contents for every input that must be fed; the same for the same seed.
+
+    A symbol has one size wherever it stands, and dims that are unknown have one for each axis. ``input_shapes`` give
+    sizes to inputs, or say dims by other symbols (``total`` by ``"past + sequence"``). Floats are normal with variance
+    1, integers 0 or 1. Raises ``InvalidFeed`` for an input of unknown type or rank, and for one that is too large.
+    """
+    inputs = _narrowed(graph, input_shapes)
+    sizes: dict[str, int] = {}
+    for value in inputs:
+        for name in _symbols(value.type):
+            sizes.setdefault(name, 2 + len(sizes) % _SIZES)
+    random = np.random.default_rng(seed)
+    return {value.name: _contents(value, value.type, sizes, random) for value in inputs}
+
+
+def _narrowed(graph: Graph, input_shapes: InputShapes | None) -> list[Value]:
+    """Stand-ins of the inputs with the types that ``input_shapes`` leave; the graph itself is not narrowed."""
+    stand_in = Graph(graph.name)
+    stand_in.formals = [Value(v.name, v.type, data=v.data) for v in graph.formals]
+    infer(stand_in, input_shapes)
+    return stand_in.inputs
+
+
+def _symbols(kind: Type | None) -> list[str]:
+    match kind:
+        case TensorType(shape=tuple(shape)):
+            return [name for dim in _named(shape) for name in sorted(symbols_of(dim))]
+        case SequenceType() | OptionalType():
+            return _symbols(kind.element)
+        case MapType():
+            return _symbols(kind.value)
+    return []
+
+
+def _named(shape: Sequence[Dim]) -> list[Dim]:
+    """The dims, unknown ones named after their axis: inputs often share an unknown batch."""
+    return [symbol(f"? {axis}") if dim is None else dim for axis, dim in enumerate(shape)]
+
+
+def _contents(value: Value, kind: Type | None, sizes: Mapping[str, int], random: np.random.Generator) -> Any:
+    match kind:
+        case TensorType(shape=tuple()):
+            return _tensor(kind.dtype, _shape(value, kind, sizes), random)
+        case SequenceType():
+            return [_contents(value, kind.element, sizes, random) for _ in range(_LENGTH)]
+        case OptionalType():
+            return _contents(value, kind.element, sizes, random)
+        case MapType():
+            keys = range(_LENGTH) if kind.key.is_integer else map(str, range(_LENGTH))
+            return {key: _contents(value, kind.value, sizes, random) for key in keys}
+    raise InvalidFeed(
+        f'contents of input "{value.name}" cannot be made up: its dtype and rank must be known',
+        given=str(value.type or "no type"),
+        do=ADVICE,
+    )
+
+
+def _shape(value: Value, kind: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    assert kind.shape is not None
+    try:
+        shape = tuple(evaluate(dim, sizes) for dim in _named(kind.shape))
+        problem = "" if all(size >= 0 for size in shape) else "a dim is negative"
+    except ValueError as error:
+        shape, problem = (), str(error)
+    if math.prod(shape) > LARGEST:
+        problem = f"it would have {math.prod(shape):,} elements"
+    if problem:
+        given = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        raise InvalidFeed(
+            f'contents of input "{value.name}" cannot be made up: {problem}', given=f"{kind}; {given}", do=ADVICE
+        )
+    return shape
+
+
+def _tensor(dtype: DType, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any, Any]:
+    if dtype is DType.float8e8m0:  # powers of two alone
+        return np.exp2(random.integers(-2, 3, shape).astype(np.float32)).astype(dtype.numpy)
+    if dtype.is_float:
+        return random.standard_normal(shape, np.float32).astype(dtype.numpy)
+    if dtype.is_complex:
+        return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype.numpy)
+    array = random.integers(0, 2, shape)
+    return array.astype(str).astype(object) if dtype is DType.string else array.astype(dtype.numpy)
