@@ -9,6 +9,7 @@ from typing import Any
 from tenonnx.backends.base import Program, compile_graph
 from tenonnx.checks.verify import Verification, verify
 from tenonnx.errors import (
+    FallbackWarning,
     InvalidCall,
     InvalidFeed,
     InvalidModel,
@@ -40,8 +41,8 @@ from tenonnx.transforms.retarget import retarget
 from tenonnx.transforms.rewrite import copy_graph
 
 __all__ = [
-    "DType", "ExportConfig", "Graph", "InvalidCall", "InvalidFeed", "InvalidModel", "MapType", "Node",
-    "NotDifferentiable", "NotRepresentable", "OptionalType", "PluginError", "Program", "Registry", "Report",
+    "DType", "ExportConfig", "FallbackWarning", "Graph", "InvalidCall", "InvalidFeed", "InvalidModel", "MapType",
+    "Node", "NotDifferentiable", "NotRepresentable", "OptionalType", "PluginError", "Program", "Registry", "Report",
     "SequenceType", "TenonnxError", "TensorType", "TypeMismatch", "UnknownType", "UnsafePath", "UnsupportedOp", "Value",
     "Verification", "VerificationFailed", "decompose", "default_registry", "export", "extract", "fold", "grad", "infer",
     "load", "prune", "retarget", "verify",

@@ -72,3 +72,7 @@ class VerificationFailed(TenonnxError):
 
 class UnsafePath(InvalidModel):
     """External data would be read or written outside the model's folder."""
+
+
+class FallbackWarning(UserWarning):
+    """A graph runs on a slower backend than the one that was asked for."""

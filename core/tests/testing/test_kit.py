@@ -10,7 +10,7 @@ from tenonnx.extend import TensorType, elementwise, op, operator_table, primitiv
 from tenonnx.registry.registry import Registry
 from tenonnx.testing import Gap, axis_of, broadcastable, call, check_case, shapes, signature_problems, tensors
 from tenonnx.testing.cases import CHECKS, Case
-from tenonnx.testing.kit import items_of_cases
+from tenonnx.testing.collecting import items_of_cases
 from tenonnx.testing.run import Failure
 from tenonnx.testing.signatures import uncovered, versions_without_meaning
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from copy import deepcopy
 from typing import Any, Protocol
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall, InvalidFeed, TenonnxError
+from tenonnx.errors import (
+    FallbackWarning,
+    InvalidCall,
+    InvalidFeed,
+    NotRepresentable,
+    PluginError,
+    TenonnxError,
+    UnsupportedOp,
+)
 from tenonnx.graph.dims import symbols_of
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -22,7 +32,9 @@ class Program(Protocol):
     """A graph made ready to run. ``state`` holds the inputs that live in the program, by name."""
 
     backend: str
-    state: Mapping[str, Any]
+
+    @property
+    def state(self) -> MutableMapping[str, Any]: ...
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name, as arrays that belong to the caller.
@@ -38,7 +50,14 @@ class Backend(Protocol):
     #: Larger is faster: ``auto`` takes the fastest that can run the graph.
     speed: int
 
-    def compile(self, graph: Graph, **options: Any) -> Program: ...
+    def compile(
+        self, graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any
+    ) -> Program:
+        """Make ``graph`` ready to run.
+
+        Raises ``UnsupportedOp`` when it cannot; unless ``strict``, it may give ``fall_back(graph, ...)`` instead.
+        """
+        ...
 
 
 def backends() -> dict[str, Plugin]:
@@ -46,12 +65,13 @@ def backends() -> dict[str, Plugin]:
     return {plugin.name: plugin for plugin in plugins("tenonnx.backends")}
 
 
-def compile_graph(graph: Graph, backend: str = "auto", **options: Any) -> Program:
+def compile_graph(graph: Graph, backend: str = "auto", *, strict: bool = False, **options: Any) -> Program:
     """Make ``graph`` ready to run.
 
     ``auto`` is the fastest installed backend that can run it. ``state={input: output}`` names inputs that live in the
-    program and are replaced by an output after each call; further options are the backend's own. Raises
-    ``InvalidCall`` for a backend that is not installed, ``UnsupportedOp`` for a graph that cannot run.
+    program and are replaced by an output after each call; further options are the backend's own. A backend that cannot
+    run the graph gives way to numpy with a ``FallbackWarning``, or raises when ``strict``. Raises ``InvalidCall`` for a
+    backend or option that there is not, ``UnsupportedOp`` for a graph that cannot run.
     """
     from tenonnx.backends.numpy import backend as numpy_backend
     from tenonnx.transforms.decompose import refuse_opaque
@@ -67,23 +87,36 @@ def compile_graph(graph: Graph, backend: str = "auto", **options: Any) -> Progra
                 available=", ".join(["numpy", *installed]),
                 do=f"pip install tenonnx-{backend}",
             )
-        return installed[backend].load().compile(graph, **options)  # type: ignore[no-any-return]
+        return installed[backend].load().compile(graph, strict=strict, **options)  # type: ignore[no-any-return]
     failure: TenonnxError | None = None
     loaded = []
     for plugin in installed.values():
         try:
             loaded.append(plugin.load())
-        except TenonnxError as error:
+        except PluginError as error:
             failure = error
     for module in sorted(loaded, key=lambda m: -m.speed):
         try:
-            return module.compile(graph, **options)  # type: ignore[no-any-return]
-        except TenonnxError as error:
+            return module.compile(graph, strict=True, **options)  # type: ignore[no-any-return]
+        except (UnsupportedOp, NotRepresentable) as error:
             failure = error
-    try:
+    if failure is None:
         return numpy_backend.compile(graph, **options)
+    if strict:
+        raise failure
+    return fall_back(graph, failure, options.get("state"))
+
+
+def fall_back(graph: Graph, reason: TenonnxError, state: Mapping[str, str] | None = None) -> Program:
+    """``graph`` on numpy, with a ``FallbackWarning`` that says why no faster backend runs it."""
+    from tenonnx.backends.numpy import backend as numpy_backend
+
+    try:
+        program = numpy_backend.compile(graph, state=state)
     except TenonnxError as error:
-        raise error from failure
+        raise error from reason
+    warnings.warn(FallbackWarning(f"numpy runs the graph: {reason}"), stacklevel=3)
+    return program
 
 
 def check_feeds(formals: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]:
@@ -97,7 +130,9 @@ def check_feeds(formals: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]
     if unknown or missing:
         problem = f'no input is called "{unknown[0]}"' if unknown else f'input "{missing[0]}" must be fed'
         raise InvalidFeed(
-            problem, given=", ".join(map(str, feeds)) or "no feeds", available=", ".join(f"{v.name}: {v.type}" for v in formals)
+            problem,
+            given=", ".join(map(str, feeds)) or "no feeds",
+            available=", ".join(f"{v.name}: {v.type}" for v in formals),
         )
     symbols: dict[str, tuple[int, str]] = {}
     return [_check_feed(value, feeds[value.name], symbols) if value.name in feeds else None for value in formals]
@@ -110,7 +145,9 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
     kind = value.type
     if kind.dtype is DType.string:
         if array.dtype.kind not in "OUST":
-            raise InvalidFeed(f'input "{value.name}" must be {kind}', given=f"{array.dtype} array of shape {array.shape}")
+            raise InvalidFeed(
+                f'input "{value.name}" must be {kind}', given=f"{array.dtype} array of shape {array.shape}"
+            )
         array = array.astype(object)
     elif array.dtype != kind.dtype.numpy:
         array = _exact_cast(value, array, kind)
@@ -139,7 +176,9 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
     try:
         with np.errstate(all="ignore"):
             cast = array.astype(kind.dtype.numpy)
-            exact = array.dtype.kind in "biufcV" and bool(np.all((cast.astype(array.dtype) == array) | (array != array)))
+            exact = array.dtype.kind in "biufcV" and bool(
+                np.all((cast.astype(array.dtype) == array) | (array != array))
+            )
     except (TypeError, ValueError):
         exact = False
     if not exact:
@@ -147,27 +186,68 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
     return cast
 
 
+class State(MutableMapping[str, Any]):
+    """The inputs that live in a program, by name. What is read is a copy, and so is what a program keeps.
+
+    ``hold`` makes what a program keeps of an array of the caller, ``show`` an array for the caller of that; ``held``
+    has the kept contents.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        names: Iterable[str],
+        hold: Callable[[Any], Any] = deepcopy,
+        show: Callable[[Any], Any] = deepcopy,
+    ) -> None:
+        self.inputs = {v.name: v for v in graph.formals if v.name in set(names)}
+        self.held: dict[str, Any] = {}
+        self._hold, self._show = hold, show
+        for name, value in self.inputs.items():
+            if value.data is not None:
+                self.held[name] = hold(value.data.array())
+
+    def __getitem__(self, name: str) -> Any:
+        return self._show(self.held[name])
+
+    def __setitem__(self, name: str, contents: Any) -> None:
+        if name not in self.inputs:
+            raise InvalidFeed(f'no state is called "{name}"', available=", ".join(self.inputs))
+        self.held[name] = self._hold(check_feeds([self.inputs[name]], {name: contents})[0])
+
+    def __delitem__(self, name: str) -> None:
+        raise InvalidCall(f'state "{name}" cannot be taken out of a program', do="set it to other contents")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def check_set(self, feeds: Mapping[str, Any]) -> None:
+        """Raise ``InvalidFeed`` if a state has no contents yet and is not fed either."""
+        if len(self.held) < len(self.inputs):
+            missing = [name for name in self.inputs if name not in self.held and name not in feeds]
+            if missing:
+                raise InvalidFeed(
+                    f'state "{missing[0]}" must be set before the first call', do=f"program.state[{missing[0]!r}] = ..."
+                )
+
+
 class StatefulProgram:
     """Keeps some inputs between calls: each is replaced by an output after every call that succeeds."""
 
-    def __init__(self, run: Callable[[Mapping[str, Any]], dict[str, Any]], graph: Graph, state: Mapping[str, str]) -> None:
+    def __init__(self, program: Program, graph: Graph, state: Mapping[str, str]) -> None:
         check_state(graph, state)
-        self._run = run
+        self.backend = program.backend
+        self.state = State(graph, state)
+        self._run = program
         self._names = dict(state)
-        variables = {v.name: v for v in graph.formals if v.data is not None}
-        self.state: dict[str, Any] = {
-            name: variables[name].data.array().copy()  # type: ignore[union-attr]
-            for name in state
-            if name in variables
-        }
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        missing = [name for name in self._names if name not in self.state and name not in feeds]
-        if missing:
-            raise InvalidFeed(f'state "{missing[0]}" must be set before the first call', do=f"program.state[{missing[0]!r}] = ...")
-        results = self._run({**self.state, **feeds})
-        for name, output in self._names.items():
-            self.state[name] = results[output].copy()
+        self.state.check_set(feeds)
+        results = self._run({**self.state.held, **feeds})
+        self.state.held.update({name: deepcopy(results[output]) for name, output in self._names.items()})
         return results
 
 
@@ -177,4 +257,6 @@ def check_state(graph: Graph, state: Mapping[str, str]) -> None:
     for name, output in state.items():
         if name not in inputs or output not in outputs:
             wrong, known = (name, inputs) if name not in inputs else (output, outputs)
-            raise InvalidCall(f'state must map graph inputs to graph outputs; "{wrong}" is none', available=", ".join(sorted(known)))
+            raise InvalidCall(
+                f'state must map graph inputs to graph outputs; "{wrong}" is none', available=", ".join(sorted(known))
+            )

@@ -83,7 +83,19 @@ def _compare_maps(actual: Any, expected: Any, rules: _Rules) -> Difference:
         return _unless(False, f"{_kind(actual)} instead of {_kind(expected)}")
     if set(actual) != set(expected):
         return _unless(False, f"keys {sorted(actual, key=repr)} instead of {sorted(expected, key=repr)}")
-    return _worst([_compare(actual[key], expected[key], rules).inside(key) for key in expected])
+    pairs = {key: _of_one_dtype(actual[key], expected[key]) for key in expected}
+    return _worst([_compare(a, e, rules).inside(key) for key, (a, e) in pairs.items()])
+
+
+def _of_one_dtype(actual: Any, expected: Any) -> tuple[Any, Any]:
+    """Values of maps: a Python number has no dtype of its own, and takes that of the other side."""
+    import numpy as np
+
+    if isinstance(actual, bool | int | float) and isinstance(expected, np.ndarray | np.generic):
+        return np.asarray(actual, expected.dtype), expected
+    if isinstance(expected, bool | int | float) and isinstance(actual, np.ndarray | np.generic):
+        return actual, np.asarray(expected, actual.dtype)
+    return actual, expected
 
 
 def _compare_sequences(actual: Any, expected: Any, rules: _Rules) -> Difference:
@@ -113,6 +125,8 @@ def _compare_tensors(actual: Any, expected: Any, rules: _Rules) -> Difference:
         return _unless(False, f"{kinds[0] or _kind(actual)} instead of {kinds[1] or _kind(expected)}")
     assert kinds[0] is not None
     dtype = kinds[0].dtype
+    if dtype is DType.string:
+        a, e = a.astype(object), e.astype(object)
     if dtype.is_complex:
         a, e = (np.stack([x.real, x.imag], axis=-1) for x in (a, e))
     if tolerance_for(dtype) is EXACT:

@@ -17,7 +17,9 @@ from tenonnx.graph.values import Value
 from tenonnx.op.graph_inference import infer
 
 #: How a user gives what cannot be made up.
-ADVICE = "give the inputs (feeds=, --input name=file.npy), or their shapes (input_shapes=, --input-shapes name:1,3,224,224)"
+ADVICE = (
+    "give the inputs (feeds=, --input name=file.npy), or their shapes (input_shapes=, --input-shapes name:1,3,224,224)"
+)
 
 #: No input of more elements is made up, whatever a file declares.
 LARGEST = 1 << 28

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 
@@ -12,6 +12,9 @@ from tenonnx.formats.onnx.types import write_type
 from tenonnx.formats.onnx.writer import model_and_initializers
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Constant
+
+if TYPE_CHECKING:
+    import os
 
 #: Initializers of more bytes are judged by their types alone: shape inference reads only small contents.
 _LARGEST = 1 << 20

@@ -1,3 +1,306 @@
-"""placeholder"""
-class Verification: ...
-def verify(*a, **k): ...
+"""Verification: the structure of a model, then its numbers on two backends, then the node where they part."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.backends.base import Program, compile_graph
+from tenonnx.backends.base import backends as installed_backends
+from tenonnx.checks.compare import Difference, compare
+from tenonnx.checks.generate import ADVICE, InputShapes, generate_feeds
+from tenonnx.checks.structure import structure_problems
+from tenonnx.checks.tolerance import Tolerance, tolerance_for
+from tenonnx.errors import InvalidFeed, TenonnxError, VerificationFailed
+from tenonnx.formats.loaders import load
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.op import Op
+from tenonnx.transforms.rewrite import copy_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDifference:
+    """How far one output of the other model on ``backend`` lies from the first model on the first backend."""
+
+    name: str
+    backend: str
+    difference: Difference
+
+    @property
+    def equal(self) -> bool:
+        return self.difference.equal
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.difference
+        return {
+            "name": self.name,
+            "backend": self.backend,
+            "equal": found.equal,
+            "absolute": found.absolute,
+            "relative": found.relative,
+            "reason": found.reason,
+        }
+
+    def __str__(self) -> str:
+        found = self.difference
+        if not found.equal:
+            return f"{self.name} ({self.backend}): {found.reason}"
+        return f"{self.name} ({self.backend}): {found.absolute:.3g} absolute, {found.relative:.3g} relative"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first node, in the order of the other model, that computes a value from which the first model differs."""
+
+    node: str
+    value: str
+    backend: str
+    reason: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"node": self.node, "value": self.value, "backend": self.backend, "reason": self.reason}
+
+    def __str__(self) -> str:
+        return f'{self.node} computes "{self.value}" ({self.backend}): {self.reason}'
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was compared. ``problems`` are what breaks structure or running; ``notes`` limit what was compared."""
+
+    reference: str
+    outputs: list[OutputDifference] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    first_divergence: Divergence | None = None
+
+    @property
+    def equal(self) -> bool:
+        return not self.problems and all(output.equal for output in self.outputs)
+
+    @property
+    def largest(self) -> OutputDifference | None:
+        """The output of the largest absolute difference."""
+        return max(self.outputs, key=lambda o: (not o.equal, o.difference.absolute), default=None)
+
+    def raise_if_failed(self) -> Verification:
+        """Raise ``VerificationFailed`` unless everything was equal; returns itself."""
+        if self.equal:
+            return self
+        wrong = [str(output) for output in self.outputs if not output.equal]
+        raise VerificationFailed(
+            f"the model must give what the original gives on {self.reference}",
+            given="\n".join([*self.problems, *wrong]),
+            also=f"the first node that diverges: {self.first_divergence}" if self.first_divergence else "",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "equal": self.equal,
+            "reference": self.reference,
+            "outputs": [output.to_json() for output in self.outputs],
+            "problems": self.problems,
+            "notes": self.notes,
+            "first_divergence": self.first_divergence.to_json() if self.first_divergence else None,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'equal' if self.equal else 'not equal'}; largest differences from {self.reference}:"]
+        lines += [f"  {output}" for output in self.outputs]
+        lines += [f"  {problem}" for problem in self.problems]
+        if self.first_divergence:
+            lines.append(f"  the first node that diverges: {self.first_divergence}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def verify(
+    graph: Graph,
+    other: Graph | str | os.PathLike[str] | onnx.ModelProto | None = None,
+    *,
+    feeds: Mapping[str, Any] | None = None,
+    backends: Sequence[str] | None = None,
+    input_shapes: InputShapes | None = None,
+    seed: int = 0,
+    absolute: float | None = None,
+    relative: float | None = None,
+    structure: bool = True,
+) -> Verification:
+    """Compare ``graph`` on the first backend with ``other``, or with itself on the further ones.
+
+    ``other`` is claimed to be the same model: it is run on every backend, and its structure has to pass
+    ``onnx.checker`` if that of ``graph`` does. Without ``feeds``, inputs are made up from ``seed`` and
+    ``input_shapes``. The backends are numpy and, where it is installed, onnxruntime. ``absolute`` and ``relative``
+    replace the tolerances of the table. Raises ``UnsupportedOp`` when a graph cannot run, ``InvalidFeed`` when it
+    cannot with these inputs.
+    """
+    against = graph if other is None else other if isinstance(other, Graph) else load(other, registry=graph.registry)
+    chosen = list(backends or default_backends())
+    found = Verification(chosen[0])
+    if structure and against is not graph:
+        _compare_structure(graph, against if isinstance(other, Graph) else other, against, found)
+    found.problems += _interface_problems(graph, against)
+    if found.problems:
+        return found
+    given = generate_feeds(graph, seed, input_shapes) if feeds is None else feeds
+    rules = _Rules(accumulation(graph), absolute, relative)
+    program = compile_graph(graph, chosen[0])
+    expected = _run_original(program, given, made_up=feeds is None)
+    drawn = _drawn_outputs(against)
+    if drawn:
+        found.notes.append(f"{', '.join(sorted(drawn))}: drawn at random, not compared")
+    for backend in dict.fromkeys(chosen if against is not graph else chosen[1:] or chosen):
+        candidate = compile_graph(against, backend)
+        if candidate.backend != backend:
+            found.notes.append(f"{backend} cannot take the model: {candidate.backend} ran it")
+        try:
+            actual = candidate(given)
+        except TenonnxError as error:
+            found.problems.append(f"{backend}: {error}")
+            continue
+        outputs = [
+            OutputDifference(name, backend, rules.compare(actual[name], expected[name]))
+            for name in expected
+            if name not in drawn
+        ]
+        found.outputs += outputs
+        if found.first_divergence is None and not all(output.equal for output in outputs):
+            found.first_divergence = _first_divergence(graph, against, chosen[0], backend, given, rules)
+    return found
+
+
+def default_backends() -> tuple[str, str]:
+    """numpy, and onnxruntime where it is installed."""
+    return "numpy", "onnxruntime" if "onnxruntime" in installed_backends() else "numpy"
+
+
+def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verification) -> None:
+    from_disk = isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".onnx")
+    problems = structure_problems(source if from_disk else against)
+    if not problems:
+        return
+    own = structure_problems(graph)
+    if own:
+        found.notes.append(f"onnx.checker objects to the original too: {own[0]}")
+    else:
+        found.problems += [f"onnx.checker: {problem}" for problem in problems]
+
+
+def _interface_problems(graph: Graph, other: Graph) -> list[str]:
+    problems = []
+    for kind, ours, theirs in (
+        ("inputs", graph.inputs, other.inputs),
+        ("outputs", graph.outputs, other.outputs),
+    ):
+        names, found = [v.name for v in ours], [v.name for v in theirs]
+        if names != found:
+            problems.append(f"the {kind} must be {', '.join(names)}; they are {', '.join(found)}")
+    return problems
+
+
+def _run_original(program: Program, feeds: Mapping[str, Any], *, made_up: bool) -> dict[str, Any]:
+    try:
+        return program(feeds)
+    except TenonnxError as error:
+        if not made_up:
+            raise
+        raise InvalidFeed("the model cannot run with inputs made up for it", given=str(error), do=ADVICE) from error
+
+
+# ----- tolerance --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The table of tolerances for one graph, with what the caller replaces of it."""
+
+    accumulation: int
+    absolute: float | None
+    relative: float | None
+
+    def compare(self, actual: Any, expected: Any) -> Difference:
+        if self.absolute is None and self.relative is None:
+            return compare(actual, expected, accumulation=self.accumulation)
+        kind = getattr(expected, "dtype", None)
+        held = tolerance_for(DType.float32 if kind is None else DType.of(kind), self.accumulation)
+        tolerance = Tolerance(
+            held.absolute if self.absolute is None else self.absolute,
+            held.relative if self.relative is None else self.relative,
+            "given for this comparison",
+        )
+        return compare(actual, expected, tolerance=tolerance)
+
+
+def accumulation(graph: Graph) -> int:
+    """About how many roundings an output has behind it: one for each node of the longest path, and its longest sum.
+
+    A weight is summed over all of its elements that go to one output channel, which is its first or last axis.
+    """
+    depth: dict[Value, int] = {}
+    for node in graph.nodes:
+        reached = 1 + max((depth.get(v, 0) for v in node.uses), default=0)
+        depth.update((v, reached) for v in node.outputs if v is not None)
+    return max(depth.values(), default=0) + max(map(_terms, graph.variables), default=1)
+
+
+def _terms(variable: Value) -> int:
+    kind = variable.type
+    shape = kind.shape if isinstance(kind, TensorType) else None
+    sizes = [d for d in shape or () if isinstance(d, int)]
+    if len(sizes) < 2 or not all(sizes):
+        return 1
+    terms = 1
+    for size in sizes:
+        terms *= size
+    return terms // max(sizes[0], sizes[-1])
+
+
+# ----- what differs, and where ------------------------------------------------------------------------------------
+
+
+def _drawn_outputs(graph: Graph) -> set[str]:
+    """The outputs that depend on a node that draws random numbers."""
+    drawn: set[Value] = set()
+    for node in graph.nodes:
+        if _draws(node) or any(v in drawn for v in node.uses):
+            drawn.update(v for v in node.outputs if v is not None)
+    return {v.name for v in graph.outputs if v in drawn}
+
+
+def _draws(node: Node) -> bool:
+    inside = (inner for subgraph in node.subgraphs for inner in subgraph.walk())
+    return any(isinstance(n.op, Op) and not n.op.pure for n in (node, *inside))
+
+
+def _first_divergence(
+    graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: _Rules
+) -> Divergence | None:
+    """Run both with every value that both have by name as an output, and compare in the order of ``other``."""
+    known = {v.name for node in graph.nodes for v in node.outputs if v is not None}
+    made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in known}
+    try:
+        expected = compile_graph(_with_outputs(graph, made), reference)(feeds)
+        actual = compile_graph(_with_outputs(other, made), backend)(feeds)
+    except TenonnxError:  # a value that this backend cannot give away
+        return None
+    for name, node in made.items():
+        difference = rules.compare(actual[name], expected[name])
+        if not difference.equal:
+            return Divergence(node.title, name, backend, difference.reason)
+    return None
+
+
+def _with_outputs(graph: Graph, names: Mapping[str, Node]) -> Graph:
+    copy = copy_graph(graph)
+    shown = {v.name for v in copy.outputs}
+    for node in copy.nodes:
+        copy.outputs += [v for v in node.outputs if v is not None and v.name in names and v.name not in shown]
+    return copy

@@ -1,0 +1,63 @@
+"""Floor 7: the command line. Whatever is large is imported by the command that needs it, when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+#: Exit codes beside 0: a check or verification failed; bad use, bad input or a bug; stopped by the user or the reader.
+FAILED, REFUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors are printed, never raised."""
+    import click
+
+    from tenonnx.cli.output import complain, printable
+    from tenonnx.cli.program import program
+    from tenonnx.errors import TenonnxError, VerificationFailed
+
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: complain(f"warning: {message}")
+        try:
+            code = program.main(arguments, prog_name="tenonnx", standalone_mode=False)
+            sys.stdout.flush()
+        except click.Abort:
+            return INTERRUPTED
+        except click.ClickException as error:
+            error.message = printable(error.message)
+            error.show()
+            return REFUSED
+        except BrokenPipeError:
+            _silence_stdout()
+            return BROKEN_PIPE
+        except TenonnxError as error:
+            _report(f"{type(error).__name__}: {error}")
+            return FAILED if isinstance(error, VerificationFailed) else REFUSED
+        except Exception as error:
+            text = " ".join(str(error).split()) or "no message"
+            _report(f"{type(error).__name__}: {text} (a bug in tenonnx or a plugin; TENONNX_TRACEBACK=1 shows where)")
+            return REFUSED
+    return code if isinstance(code, int) else 0
+
+
+def _report(text: str) -> None:
+    """Print the error that is being handled, with its traceback where that is asked for."""
+    from tenonnx.cli.output import complain
+
+    if os.environ.get("TENONNX_TRACEBACK"):
+        import traceback
+
+        traceback.print_exc()
+    else:
+        complain(text)
+
+
+def _silence_stdout() -> None:
+    """Let nothing be written to a closed pipe when the interpreter ends."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass

@@ -26,7 +26,8 @@ class ExportConfig:
 
     ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all. Tensors
     of at least ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
-    ``tidy`` also sorts, declares every domain and writes every inferred type. ``post_export_hooks`` run last.
+    ``tidy`` also sorts, declares every domain and writes every inferred type. ``post_export_hooks`` run last, and then
+    ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.
     """
 
     opset_version: int | Mapping[str, int] | None = None
@@ -35,6 +36,7 @@ class ExportConfig:
     tidy: bool = False
     include_training_state: bool = False
     post_export_hooks: Iterable[PostExportHook] = ()
+    verify: Callable[[Graph], object] | None = None
 
 
 @dataclass(slots=True)
@@ -78,7 +80,11 @@ def export(
         known = ", ".join(ExportConfig.__dataclass_fields__)
         raise InvalidCall("export takes the fields of ExportConfig", given=", ".join(fields), available=known) from error
     model, initializers, report = prepare(graph, settings)
+    from tenonnx.formats.onnx.reader import read_parts
     from tenonnx.formats.onnx.streaming import write_file, write_stream
+
+    if settings.verify is not None:
+        settings.verify(read_parts(model, initializers, graph.registry))
 
     if isinstance(path, str | os.PathLike):
         write_file(path, model, initializers, settings.external_data_threshold)

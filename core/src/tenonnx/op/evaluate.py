@@ -99,8 +99,8 @@ def evaluate_graph(
                 attributes[name] = _closure(attribute, outer, run)
         results = run.call(known_op(node), values, attributes, len(node.outputs))
         for output, result in zip(node.outputs, results, strict=False):
-            if output is not None and result is not None:
-                known[output] = result
+            if output is not None:
+                known[output] = run.wrap(None) if result is None else result
     return tuple(run.contents(known.get(v, v)) for v in graph.outputs)
 
 

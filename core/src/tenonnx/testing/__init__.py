@@ -11,35 +11,32 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.testing.cases import Call, Case, Gap, call, cases
 
 if TYPE_CHECKING:
-    from tenonnx.testing.kit import check_case, conformance
+    from tenonnx.testing.kit import check_case, conformance, known_gaps
     from tenonnx.testing.signatures import signature_problems
     from tenonnx.testing.strategies import axis_of, broadcastable, shapes, tensors
 
 __all__ = [
-    "Call", "Case", "Gap", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance", "shapes",
-    "signature_problems", "tensors",
+    "Call", "Case", "Gap", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance", "known_gaps",
+    "shapes", "signature_problems", "tensors",
 ]  # fmt: skip
 
-_LAZY = {
-    "axis_of": "strategies",
-    "broadcastable": "strategies",
-    "check_case": "kit",
-    "conformance": "kit",
-    "shapes": "strategies",
-    "signature_problems": "signatures",
-    "tensors": "strategies",
+#: Imported on first use: every pytest run loads this package, for the sake of its plugin.
+_MODULES = {
+    "kit": ("check_case", "conformance", "known_gaps"),
+    "signatures": ("signature_problems",),
+    "strategies": ("axis_of", "broadcastable", "shapes", "tensors"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
+    found = next((module for module, names in _MODULES.items() if name in names), None)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = importlib.import_module(f"{__name__}.{_LAZY[name]}")
+        return getattr(importlib.import_module(f"{__name__}.{found}"), name)
     except ModuleNotFoundError as error:
         if error.name not in ("hypothesis", "pytest"):
             raise
         raise ImportError(f"tenonnx.testing.{name} needs {error.name}: pip install tenonnx[testing]") from error
-    return getattr(module, name)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenonnx.checks.tolerance import Tolerance
-from tenonnx.errors import InvalidCall
-from tenonnx.op.op import Op
+from tenonnx.errors import InvalidCall, PluginError
+
+if TYPE_CHECKING:
+    from tenonnx.checks.tolerance import Tolerance
+    from tenonnx.op.op import Op
+    from tenonnx.registry.discovery import Plugin
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -107,7 +110,7 @@ def cases(
     ops without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and
     ``tolerance`` replaces that of the table for float outputs; it must carry a reason.
     """
-    if not isinstance(op, Op):
+    if not hasattr(op, "signature"):
         raise InvalidCall("cases(op) takes an op", given=repr(op))
     if tolerance is not None and not tolerance.reason:
         raise InvalidCall(f"the tolerance of a case of {op.title} must carry a reason", given=str(tolerance))
@@ -131,3 +134,33 @@ def collected(op: Op | None = None) -> Iterator[Case]:
     else:
         for held in _collected.values():
             yield from held
+
+
+def load(declaring: Iterable[Plugin] | None = None) -> dict[str, Exception | None]:
+    """Import the modules with cases of these plugins, by default of all that are installed.
+
+    The answer names every module, and for each that could not be imported the reason.
+    """
+    from tenonnx.registry.discovery import plugins
+
+    found: dict[str, Exception | None] = {}
+    for plugin in plugins("tenonnx.conformance") if declaring is None else declaring:
+        try:
+            _load_package(plugin.load(), found)
+        except PluginError as error:
+            found[plugin.value] = error
+    return found
+
+
+def _load_package(package: Any, found: dict[str, Exception | None]) -> None:
+    import importlib
+    import pkgutil
+
+    found[package.__name__] = None
+    for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{package.__name__}.", lambda name: None):
+        try:
+            importlib.import_module(module.name)
+        except Exception as error:
+            found[module.name] = error
+        else:
+            found[module.name] = None

@@ -66,7 +66,8 @@ def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: 
 
 
 def present(outputs: Outputs) -> list[Any]:
-    return [output for output in outputs if output is not None]
+    """The outputs that are not absent; a lone None is an empty optional."""
+    return [output for output in outputs if output is not None or len(outputs) == 1]
 
 
 def completed(op: Op, drawn: Call) -> Call:

@@ -1,41 +1,96 @@
-"""What the onnx package says of an op: its schemas by version. Vendor domains have none."""
+"""What others declare of an op: the schemas of the onnx package, and those of onnxruntime for the domains it adds."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
 
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
 from tenonnx.op.op import Op
+from tenonnx.op.signature import REQUIRED
 from tenonnx.registry.registry import canonical_domain
 
-Schema = onnx.defs.OpSchema
+
+@dataclass(frozen=True, slots=True)
+class Formal:
+    """One input: ``kind`` is "Single", "Optional" or "Variadic", ``types`` names a constraint or is itself a type."""
+
+    name: str
+    kind: str
+    types: str
+    homogeneous: bool
 
 
-@functools.cache
-def _schemas() -> Mapping[tuple[str, str], Mapping[int, Any]]:
-    found: dict[tuple[str, str], dict[int, Any]] = {}
-    for schema in onnx.defs.get_all_schemas_with_history():
-        held = found.setdefault((canonical_domain(schema.domain), schema.name), {})
-        held[schema.since_version] = schema
-    return {key: dict(sorted(held.items())) for key, held in found.items()}
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute: its default is ``REQUIRED`` for none and None for an optional one."""
+
+    default: Any
+    is_float: bool
 
 
-def names(domain: str) -> Iterable[str]:
-    """The names of all ops that the domain ever had."""
-    return sorted(name for held, name in _schemas() if held == domain)
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """An op as one version declares it. ``judged`` tells that ``onnx.checker`` knows it."""
+
+    inputs: tuple[Formal, ...]
+    outputs: tuple[Formal, ...]
+    attributes: Mapping[str, Attribute]
+    constraints: Mapping[str, frozenset[str]]
+    maximum_outputs: int
+    deprecated: bool
+    judged: bool
+
+    def accepts(self, inputs: Sequence[Type | None]) -> bool:
+        """Whether inputs of these types are allowed."""
+        bound: dict[str, str] = {}
+        for position, kind in enumerate(inputs):
+            text, formal = type_text(kind), _formal(self.inputs, position)
+            if formal is None:
+                return False
+            if text is not None and formal.homogeneous and bound.setdefault(formal.types, text) != text:
+                return False
+        return self._allows(self.inputs, inputs)
+
+    def gives(self, outputs: Sequence[Type | None]) -> bool:
+        """Whether outputs of these types are allowed for some inputs."""
+        return self._allows(self.outputs, outputs)
+
+    def _allows(self, formals: Sequence[Formal], kinds: Sequence[Type | None]) -> bool:
+        for position, kind in enumerate(kinds):
+            text, formal = type_text(kind), _formal(formals, position)
+            if text is not None and formal and text not in self.constraints.get(formal.types, {formal.types}):
+                return False
+        return True
 
 
-def history(domain: str, name: str) -> Mapping[int, Any]:
+def _formal(formals: Sequence[Formal], position: int) -> Formal | None:
+    """The parameter at a position; the last one holds for all further (variadic) ones."""
+    return formals[min(position, len(formals) - 1)] if formals else None
+
+
+def domains() -> set[str]:
+    """The domains of the onnx package."""
+    return {domain for domain, _ in _of_onnx()}
+
+
+def names(domain: str) -> list[str]:
+    """The names of all ops that a domain ever had."""
+    return sorted(name for held, name in (_of_onnx() if domain in domains() else _of_onnxruntime()) if held == domain)
+
+
+def history(domain: str, name: str) -> Mapping[int, Schema]:
     """The schemas of an op by the version that introduced them; a deprecated one ends the op."""
-    return _schemas().get((domain, name), {})
+    return (_of_onnx() if domain in domains() else _of_onnxruntime()).get((domain, name), {})
 
 
-def schema_at(op: Op, version: int) -> Any:
-    """The schema in force at a version, or None where the onnx package does not have the op."""
+def schema_at(op: Op, version: int) -> Schema | None:
+    """The schema in force at a version."""
     held = [schema for since, schema in history(op.domain, op.name).items() if since <= version]
     return held[-1] if held and not held[-1].deprecated else None
 
@@ -47,23 +102,62 @@ def versions(op: Op) -> list[int]:
     return sorted(version for version in steps if op.holds_at(version))
 
 
-def accepts(schema: Any, inputs: Iterable[Type | None]) -> bool:
-    """Whether a schema takes inputs of these types."""
-    if schema is None:
-        return True
-    bound: dict[str, str] = {}
-    allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
-    for position, kind in enumerate(inputs):
-        formal = schema.inputs[min(position, len(schema.inputs) - 1)] if schema.inputs else None
-        if formal is None:
-            return False
-        if kind is None or (text := type_text(kind)) is None:
-            continue
-        if text not in allowed.get(formal.type_str, {formal.type_str}):
-            return False
-        if formal.is_homogeneous and bound.setdefault(formal.type_str, text) != text:
-            return False
-    return True
+# ----- reading them -------------------------------------------------------------------------------------------------
+
+_Schemas = dict[tuple[str, str], dict[int, Schema]]
+
+
+@functools.cache
+def _of_onnx() -> _Schemas:
+    return _collected(onnx.defs.get_all_schemas_with_history(), "type_str", "is_homogeneous", judged=True)
+
+
+@functools.cache
+def _of_onnxruntime() -> _Schemas:
+    if importlib.util.find_spec("onnxruntime") is None:
+        return {}
+    from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+    return _collected(getattr(runtime, "get_all_operator_schema", list)(), "typeStr", "isHomogeneous", judged=False)
+
+
+def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: bool) -> _Schemas:
+    found: _Schemas = {}
+    for schema in schemas:
+        inputs, outputs = (
+            tuple(Formal(f.name, f.option.name, getattr(f, types), bool(getattr(f, homogeneous))) for f in formals)
+            for formals in (schema.inputs, schema.outputs)
+        )
+        made = Schema(
+            inputs,
+            outputs,
+            {name: _attribute(attribute) for name, attribute in schema.attributes.items()},
+            {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints},
+            schema.max_output,
+            schema.deprecated,
+            judged,
+        )
+        found.setdefault((canonical_domain(schema.domain), schema.name), {})[schema.since_version] = made
+    return {key: dict(sorted(held.items())) for key, held in found.items()}
+
+
+def _attribute(attribute: Any) -> Attribute:
+    is_float = attribute.type.name in ("FLOAT", "FLOATS")
+    if attribute.required:
+        return Attribute(REQUIRED, is_float)
+    proto = getattr(attribute, "default_value", None)
+    if proto is None:
+        proto = onnx.AttributeProto.FromString(attribute._default_value)
+    return Attribute(_default(proto), is_float)
+
+
+def _default(proto: onnx.AttributeProto) -> Any:
+    value = onnx.helper.get_attribute_value(proto) if proto.type else None
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list | tuple):
+        return [v.decode() if isinstance(v, bytes) else v for v in value]
+    return value
 
 
 _TENSOR_NAMES = {"float32": "float", "float64": "double"}

@@ -249,7 +249,10 @@ class _Mover:
         node = call.node
         as_written = node is not None and _same_form(op, node.version, version)
         inputs, written = _written(op, call, version)
-        problem = self._dtype_problem(op, version, inputs, _known_outputs(call), rewriter)
+        outputs: Sequence[Known | None] = _known_outputs(call)
+        if not outputs and self.target.accepts is not None:
+            outputs = infer_call(op, call.inputs, call.attributes, call.outputs)
+        problem = self._dtype_problem(op, version, inputs, outputs, rewriter)
         if problem:
             reasons.append(problem)
             return None
@@ -271,9 +274,11 @@ class _Mover:
         }
 
     def _function(self, rewriter: Rewriter, call: Call) -> Any:
-        """A local function is kept where the target changes nothing inside it."""
+        """A local function is kept where the target changes nothing inside it, which kernels by dtype may do."""
         key = (call.op.domain, call.op.name, "")
-        if call.node is None or rewriter.source.root.functions.get(key) is not call.op:
+        if self.target.accepts is not None or call.node is None:
+            return None
+        if rewriter.source.root.functions.get(key) is not call.op:
             return None
         body = getattr(call.op, "body", None)
         if body is None or call.op.domain not in self.target.opsets and call.op.domain not in rewriter.source.opsets:

@@ -9,12 +9,14 @@ import numpy as np
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
 
 from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.checking import axis_within
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal, greater, where
-from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum, tanh
-from tenonnx_standard.reduction import axis_within, extremum, is_half, reduce_max, reduce_sum, total
+from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum
+from tenonnx_standard.reduction import extremum, is_half, reduce_max, reduce_sum, total
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shape import flatten, reshape, shape, transpose
+from tenonnx_standard.trigonometry import tanh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +71,7 @@ def _masked(x: Array, mask: Array) -> Array:
 # ----- rectifiers -----------------------------------------------------------------------------------------------------
 
 
-@_activation("Relu", integers=True)
+@_activation("Relu", integers=True, selects=True)
 def relu(X):
     """``X`` with its negative elements replaced by 0."""
     return maximum(X, 0)

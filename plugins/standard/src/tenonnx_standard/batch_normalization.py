@@ -122,14 +122,16 @@ def batch_normalization_by_outputs(X, scale, B, mean, var, *, epsilon=1e-5, mome
     """Batch normalization, in training if more than one output is asked for; the last two are of the batch alone."""
     if not _trains(_outputs):
         return batch_normalization(X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, _outputs=1)
-    return _normalised_batch(X, scale, B, mean, var, but_channels(X.ndim), epsilon, momentum, _trains(_outputs))
+    found = _normalised_batch(X, scale, B, mean, var, but_channels(X.ndim), epsilon, momentum, training=True)
+    return found[:_outputs]
 
 
 @batch_normalization_by_outputs.until(9)
 def batch_normalization_spatial(X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, spatial=1, _outputs=None):
     """Batch normalization by channel, or with ``spatial`` 0 by position: statistics over the batch alone."""
     axes = but_channels(X.ndim) if spatial else [0]
-    return _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, _trains(_outputs))
+    found = _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=_trains(_outputs))
+    return found[:_outputs] if isinstance(found, tuple) else found
 
 
 @batch_normalization_spatial.until(7)
@@ -138,8 +140,8 @@ def batch_normalization_is_test(
 ):
     """Batch normalization by channel or by position, in training unless ``is_test``."""
     axes = but_channels(X.ndim) if spatial else [0]
-    found = _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, not is_test)
-    return found[0] if isinstance(found, tuple) and _outputs == 1 else found
+    found = _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=not is_test)
+    return found[:_outputs] if isinstance(found, tuple) else found
 
 
 @batch_normalization_is_test.until(6)
@@ -156,7 +158,7 @@ def _trains(outputs: int | None) -> bool:
     return outputs is not None and outputs > 1
 
 
-def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, training):
+def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, training):
     """What the older meanings have in common: by channel, or by position where ``axes`` is the batch alone."""
     rank = X.ndim
     if axes == [0] and rank > 2:
@@ -165,7 +167,7 @@ def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, training)
         parameters = [
             reshape(expand(per_channel(v, X) if v.ndim == 1 else v, positions), [-1]) for v in (scale, B, mean, var)
         ]
-        found = _normalised_batch(reshape(X, [dims(X)[0], -1]), *parameters, axes, epsilon, momentum, training)
+        found = _normalised_batch(reshape(X, [dims(X)[0], -1]), *parameters, axes, epsilon, momentum, training=training)
         whole = (shape(X), *(shape(v) for v in (mean, var, mean, var)))
         if not training:
             return reshape(found, whole[0])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, constant
 
 
 def give_elementwise_type(op: Op, result: DType | None = None) -> None:
@@ -59,6 +61,39 @@ def one_way(op: Op, *, swapped: Callable[[], Op] | None = None, consumed_inputs:
         if said is None and swapped is not None and (other := swapped().older) is not None:
             said = _said_one_way(other, b, a)
         return said
+
+    return old
+
+
+def one_shape(op: Op) -> Op:
+    """Define what the variadic ``op`` meant below opset 8: its inputs have one shape."""
+
+    def older(*data_0):
+        shapes = [v for v in data_0 if v.rank is not None]
+        if any(not _may_be_equal(shapes[0], v) for v in shapes):
+            raise TypeMismatch(f"{old.title}: all inputs must have one shape", given=", ".join(map(repr, data_0)))
+        return op(*data_0)
+
+    older.__name__ = older.__qualname__ = f"{op.__name__.rstrip('_')}_of_one_shape"
+    older.__doc__ = f"{op.name} of inputs of one shape."
+    older.__module__ = op.__module__
+    old = op.until(8)(older)
+    old.until(6, ignored=["consumed_inputs"])
+
+    @op.lower(to=old)
+    def _(*data_0: Value) -> Value | None:
+        """Inputs of other shapes are broadcast by adding zeros, where all shapes are known."""
+        shapes = [v.tensor.shape for v in data_0]
+        if any(shape is None or None in shape for shape in shapes):
+            return None
+        whole = broadcast_types(op, data_0)
+        assert whole is not None
+        if all(shape == whole for shape in shapes):
+            return old(*data_0)  # type: ignore[no-any-return]
+        if not data_0[0].dtype.is_float or not all(isinstance(dim, int) for dim in whole):
+            return None
+        zeros = constant(np.zeros(whole), data_0[0].dtype)
+        return old(*(v if v.shape == whole else v + zeros for v in data_0))  # type: ignore[no-any-return]
 
     return old
 

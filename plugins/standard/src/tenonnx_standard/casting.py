@@ -6,32 +6,262 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, op, primitive
+from tenonnx.extend import (
+    DType,
+    InvalidCall,
+    Known,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    elements,
+    op,
+    primitive,
+)
 
 Array = np.ndarray[Any, Any]
+
+#: The float8 types that have neither infinities nor a negative zero.
+_FNUZ = (DType.float8e4m3fnuz, DType.float8e5m2fnuz)
+_FLOAT8 = (DType.float8e4m3fn, DType.float8e5m2, *_FNUZ)
+_GREATEST = {
+    DType.float8e4m3fn: 448.0,
+    DType.float8e4m3fnuz: 240.0,
+    DType.float8e5m2: 57344.0,
+    DType.float8e5m2fnuz: 57344.0,
+}
+
+
+# ----- Cast -----------------------------------------------------------------------------------------------------------
 
 
 @primitive("Cast", symbolic=True)
 def cast(input, *, to, saturate=1, round_mode="up"):
-    """The elements of ``input`` converted to the element type ``to``."""
+    """The elements of ``input`` converted to the element type ``to``.
+
+    Floats are cut towards zero on their way to integers, integers lose the bits that do not fit, everything but zero is
+    true. ``saturate`` keeps what is too large for a float8 type at its greatest number; ``round_mode`` (``up``,
+    ``down``, ``nearest``) is for float8e8m0, which holds powers of two alone.
+    """
 
 
-@cast.type
-def _(input: Value, *, to: int, saturate: int, round_mode: str) -> TensorType:
-    return input.tensor.with_dtype(DType(to))
+def _cast_type(input: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+    target = _target(to)
+    if round_mode not in ("up", "down", "nearest"):
+        raise TypeMismatch(
+            f'{cast.title}: round_mode must be "up", "down" or "nearest"', given=f"round_mode={round_mode!r}"
+        )
+    if input.dtype.is_complex:
+        raise TypeMismatch(f"{cast.title} does not take complex numbers", given=repr(input))
+    kind = input.tensor.with_dtype(target)
+    if target.is_integer and input.data is None and input.elements is not None:
+        return Known(kind, elements=input.elements)
+    return kind
+
+
+cast.type(_cast_type)
+
+
+def _target(to: Any) -> DType:
+    try:
+        target = DType(to)
+    except ValueError:
+        target = DType.undefined
+    if target is DType.undefined or target.is_complex:
+        raise TypeMismatch(
+            f"{cast.title}: to must be the number of an element type",
+            given=f"to={to!r}",
+            available=", ".join(f"{d.name}={int(d)}" for d in DType if d is not DType.undefined and not d.is_complex),
+        )
+    return target
 
 
 @cast.numpy
 def _(input: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
-    return input.astype(DType(to).numpy, copy=False)
+    target = DType(to)
+    wanted = target.numpy
+    if input.dtype == wanted:
+        return input
+    with np.errstate(all="ignore"):
+        if target is DType.string:
+            return _to_text(input)
+        if input.dtype == object:
+            input = _from_text(input, target)
+        if target is DType.float8e8m0:
+            return _to_powers_of_two(input, bool(saturate), round_mode)
+        if target in _FLOAT8:
+            if input.dtype.kind in "iub":
+                input = input.astype(np.float64)
+            elif input.dtype.itemsize == 1:
+                input = input.astype(np.float32)
+            if saturate:
+                greatest = input.dtype.type(_GREATEST[target])
+                input = np.clip(input, -greatest, greatest)
+        return input.astype(wanted)
 
 
 @cast.vjp
 def _(g: Value, y: Value, input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
+    """Rounding is taken for the identity (the straight-through estimator)."""
     return cast(g, to=input.dtype) if input.dtype.is_float and y.dtype.is_float else None
+
+
+def _to_powers_of_two(input: Array, saturate: bool, round_mode: str) -> Array:
+    """float8e8m0: the code is the exponent plus 127, and 255 is NaN."""
+    wide = input.astype(np.float64)
+    mantissa, exponent = np.frexp(np.abs(wide))
+    code = exponent.astype(np.int64) + 126
+    if round_mode == "up":
+        code += mantissa > 0.5
+    elif round_mode == "nearest":
+        code += mantissa >= 0.75
+    code[wide == 0] = -1
+    code[np.isinf(wide)] = 255
+    code = np.clip(code, 0, 254) if saturate else np.where((code < 0) | (code > 254), 255, code)
+    code[np.isnan(wide)] = 255
+    return code.astype(np.uint8).view(DType.float8e8m0.numpy)
+
+
+# ----- text -----------------------------------------------------------------------------------------------------------
+
+
+def _to_text(input: Array) -> Array:
+    """Numbers as C's ``%.8g`` writes them, bools as 1 and 0: what onnxruntime writes, and no more exact."""
+    result = np.empty(input.size, dtype=object)
+    if input.dtype.kind in "iu" or input.dtype.name in ("int4", "uint4", "int2", "uint2"):
+        result[:] = [str(int(v)) for v in input.reshape(-1)]
+    elif input.dtype == bool:
+        result[:] = ["1" if v else "0" for v in input.reshape(-1)]
+    else:
+        result[:] = [_float_text(v) for v in input.astype(np.float64).reshape(-1).tolist()]
+    return result.reshape(input.shape)
+
+
+def _float_text(number: float) -> str:
+    text = f"{number:.8g}"
+    return {"inf": "INF", "-inf": "-INF", "nan": "NaN"}.get(text, text)
+
+
+def _from_text(input: Array, target: DType) -> Array:
+    flat = input.reshape(-1).tolist()
+    if flat and not isinstance(flat[0], str):
+        return input
+    try:
+        if target.is_float:
+            numbers: Any = np.asarray([float(v) for v in flat], dtype=np.float64)
+        elif target is DType.bool:
+            numbers = np.asarray([float(v) != 0 for v in flat], dtype=bool)
+        else:
+            bits = 64 if target.is_signed else target.bits
+            numbers = np.asarray([_integer(v) & ((1 << bits) - 1) for v in flat], dtype=np.uint64)
+    except (ValueError, OverflowError) as error:
+        raise InvalidCall(f"{cast.title}: text must spell a number to become {target}", given=str(error)) from error
+    return numbers.reshape(input.shape)
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
+
+
+# ----- older meanings -------------------------------------------------------------------------------------------------
+
+
+@cast.until(24)
+def cast_infinity_to_nan(input, *, to, saturate=1):
+    """Cast whose infinities become NaN in the float8 types without infinity, even when they saturate."""
+    from tenonnx_standard.logic import where
+    from tenonnx_standard.math import isinf
+
+    target = _target(to)
+    if target in _FNUZ and saturate and input.dtype.is_float:
+        input = where(isinf(input), float("nan"), input)
+    return cast(input, to=target, saturate=saturate)
+
+
+cast_infinity_to_nan.type(_cast_type)
+cast_infinity_to_nan.until(19, lacks=["saturate"])
+
+
+@cast.lower(to=cast_infinity_to_nan)
+def _(input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
+    from tenonnx_standard.math import clip
+
+    if DType(to) in _FNUZ and saturate and input.dtype.is_float:
+        greatest = constant(np.asarray(_GREATEST[DType(to)]), input.dtype)
+        input = clip(input, neg(greatest), greatest)
+    if DType(to) not in _FLOAT8:
+        saturate = 1
+    return None if DType(to) is DType.float8e8m0 else cast_infinity_to_nan(input, to=to, saturate=saturate)
+
+
+_NAMES = {
+    DType.float32: "FLOAT",
+    DType.float64: "DOUBLE",
+}
+
+
+@cast_infinity_to_nan.until(6)
+def cast_by_name(input, *, to):
+    """Cast to an element type that is written as a name, such as ``FLOAT``."""
+    named = {_NAMES.get(d, d.name.upper()): d for d in DType}
+    text = to.decode() if isinstance(to, bytes) else str(to)
+    if text.upper() not in named:
+        raise TypeMismatch(f"{cast.title}: to must name an element type", given=repr(to), available=", ".join(named))
+    return cast_infinity_to_nan(input, to=named[text.upper()])
+
+
+@cast_infinity_to_nan.lower(to=cast_by_name)
+def _(input: Value, *, to: int, saturate: int) -> Value:
+    return cast_by_name(input, to=_NAMES.get(DType(to), DType(to).name.upper()))
+
+
+# ----- CastLike and BitCast -------------------------------------------------------------------------------------------
 
 
 @op("CastLike", since=15)
 def cast_like(input, target_type, *, saturate=1, round_mode="up"):
     """``input`` converted to the element type of ``target_type``."""
     return cast(input, to=target_type.dtype, saturate=saturate, round_mode=round_mode)
+
+
+@cast_like.until(24)
+def cast_like_infinity_to_nan(input, target_type, *, saturate=1):
+    """CastLike whose infinities become NaN in the float8 types without infinity."""
+    return cast_infinity_to_nan(input, to=target_type.dtype, saturate=saturate)
+
+
+cast_like_infinity_to_nan.until(19, lacks=["saturate"])
+
+
+@primitive("BitCast", since=26)
+def bitcast(input, *, to):
+    """The bits of every element taken for those of the element type ``to``, which is as wide."""
+
+
+@bitcast.type
+def _(input: Value, *, to: int) -> TensorType:
+    try:
+        target = DType(to)
+    except ValueError:
+        target = DType.undefined
+    given = f"{input!r}, to={to!r}"
+    if DType.string in (input.dtype, target) or target is DType.undefined:
+        raise TypeMismatch(f"{bitcast.title}: both element types must have bits", given=given)
+    if input.dtype.bits != target.bits:
+        same = ", ".join(f"{d.name}={int(d)}" for d in DType if d.bits == input.dtype.bits)
+        raise TypeMismatch(f"{bitcast.title}: both element types must have as many bits", given=given, available=same)
+    return input.tensor.with_dtype(target)
+
+
+@bitcast.numpy
+def _(input: Array, *, to: int) -> Array:
+    target = DType(to).numpy
+    if DType(to) is DType.bool or input.dtype.itemsize != target.itemsize:
+        raise InvalidCall(f"{bitcast.title}: these bits have no meaning as {DType(to)}", given=f"{input.dtype} elements")
+    return input.view(target)
+
+
+bitcast.vjp(lambda g, y, input, *, to: None)

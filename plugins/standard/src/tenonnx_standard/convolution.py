@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, op, primitive
+from tenonnx.extend import TensorType, TypeMismatch, Value, dims, op, primitive
 from tenonnx.graph import dims as dim
+
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shape import concat, pad, reshape, transpose
@@ -26,6 +25,9 @@ from tenonnx_standard.windows import (
     windows,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 #: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
 FEW_CHANNELS = 8
 
@@ -37,7 +39,9 @@ def _kernel(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) ->
         if not all(isinstance(k, int) for k in known):
             raise TypeMismatch(f"{title}: the size of the kernel must be known", given=repr(W), do="write kernel_shape")
         return known
-    if len(kernel_shape) != len(known) or any(isinstance(k, int) and k != n for k, n in zip(known, kernel_shape, strict=True)):
+    if len(kernel_shape) != len(known) or any(
+        isinstance(k, int) and k != n for k, n in zip(known, kernel_shape, strict=True)
+    ):
         raise TypeMismatch(
             f"{title}: kernel_shape must be the spatial shape of W", given=f"kernel_shape={list(kernel_shape)}, W {W!r}"
         )
@@ -54,7 +58,9 @@ def _check_channels(title: str, X: Value, W: Value, B: Value | None, group: int,
     if isinstance(channels, int) and isinstance(per_group, int) and channels != per_group:
         raise TypeMismatch(f"{title}: W must be made for the channels of X", given=f"{X!r}, {W!r}, group={group}")
     if B is not None and B.rank is not None and (B.ndim != 1 or _differ(B.shape[0], results)):
-        raise TypeMismatch(f"{title}: B must hold one number for each output channel", given=f"{B!r} for {results} channels")
+        raise TypeMismatch(
+            f"{title}: B must hold one number for each output channel", given=f"{B!r} for {results} channels"
+        )
 
 
 def _differ(a: Any, b: Any) -> bool:
@@ -239,7 +245,9 @@ def _cropping(
         full = None if size is None else size * window.strides[k] + (extra[k] + window.extents[k] - window.strides[k])
         same = window.auto_pad.startswith("SAME")
         if output_shape or same:
-            wanted = output_shape[k - window.rank] if output_shape else None if size is None else size * window.strides[k]
+            wanted = (
+                output_shape[k - window.rank] if output_shape else None if size is None else size * window.strides[k]
+            )
             total = None if full is None or wanted is None else not_negative(full - wanted)
             upper = None if total is None else total // 2
             begins.append(upper if window.auto_pad == "SAME_UPPER" or total is None else total - upper)
@@ -249,7 +257,9 @@ def _cropping(
             begins.append(begin)
             outputs.append(None if full is None else full - (begin + end))
             if isinstance(outputs[-1], int) and outputs[-1] < 0:
-                raise TypeMismatch(f"{window.title}: pads cut off more than there is", given=f"{begin} + {end} of {full}")
+                raise TypeMismatch(
+                    f"{window.title}: pads cut off more than there is", given=f"{begin} + {end} of {full}"
+                )
     return begins, outputs
 
 

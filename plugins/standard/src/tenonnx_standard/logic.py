@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, broadcast_types, elementwise
+from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, op
+from tenonnx.graph.dims import known_lower_bound, subtract
+from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_way
+from tenonnx_standard.casting import cast
 
 Array = np.ndarray[Any, Any]
 
@@ -14,47 +18,93 @@ Array = np.ndarray[Any, Any]
 # ----- comparison -----------------------------------------------------------------------------------------------------
 
 
-@elementwise("Equal", result=DType.bool, selects=True)
+def _comparison(ufunc: np.ufunc, decide: Callable[[Dim, Dim], bool | None]) -> Callable[..., Array]:
+    """The numpy rule of a comparison; on symbolic dims it says None where they do not decide."""
+
+    def rule(A: Array, B: Array) -> Array:
+        if A.dtype == object and not (A.size and isinstance(A.flat[0], str)):
+            return np.asarray(np.frompyfunc(decide, 2, 1)(A, B), dtype=object)
+        return ufunc(A, B)
+
+    return rule
+
+
+def _is_less(a: Dim, b: Dim) -> bool | None:
+    """Whether a < b, where that is known."""
+    if _at_least(b, a, 1):
+        return True
+    return False if _at_least(a, b, 0) else None
+
+
+def _is_equal(a: Dim, b: Dim) -> bool | None:
+    if a is None or b is None:
+        return None
+    if a == b:
+        return True
+    return False if _at_least(a, b, 1) or _at_least(b, a, 1) else None
+
+
+def _at_least(a: Dim, b: Dim, by: int) -> bool:
+    bound = known_lower_bound(subtract(a, b))
+    return bound is not None and bound >= by
+
+
+def _opposite(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+@elementwise("Equal", result=DType.bool, selects=True, symbolic=True)
 def equal(A, B):
     """Whether elements are equal; NaN equals nothing."""
 
 
-equal.numpy(np.equal)
-
-
-@elementwise("Less", result=DType.bool, selects=True)
+@elementwise("Less", result=DType.bool, selects=True, symbolic=True)
 def less(A, B):
     """Whether A < B."""
 
 
-less.numpy(np.less)
-
-
-@elementwise("Greater", result=DType.bool, selects=True)
+@elementwise("Greater", result=DType.bool, selects=True, symbolic=True)
 def greater(A, B):
     """Whether A > B."""
 
 
-greater.numpy(np.greater)
-
-
-@elementwise("LessOrEqual", since=12, result=DType.bool, selects=True)
+@op("LessOrEqual", since=12, broadcasts=True, selects=True, symbolic=True)
 def less_or_equal(A, B):
     """Whether A <= B."""
+    return or_(less(A, B), equal(A, B)) if A.dtype.is_float else not_(greater(A, B))
 
 
-less_or_equal.numpy(np.less_equal)
-
-
-@elementwise("GreaterOrEqual", since=12, result=DType.bool, selects=True)
+@op("GreaterOrEqual", since=12, broadcasts=True, selects=True, symbolic=True)
 def greater_or_equal(A, B):
     """Whether A >= B."""
+    return or_(greater(A, B), equal(A, B)) if A.dtype.is_float else not_(less(A, B))
 
 
-greater_or_equal.numpy(np.greater_equal)
+give_elementwise_type(less_or_equal, DType.bool)
+give_elementwise_type(greater_or_equal, DType.bool)
 
-for _comparison in (equal, less, greater, less_or_equal, greater_or_equal):
-    _comparison.vjp(lambda g, y, A, B: (None, None))
+equal.numpy(_comparison(np.equal, _is_equal))
+less.numpy(_comparison(np.less, _is_less))
+greater.numpy(_comparison(np.greater, lambda a, b: _is_less(b, a)))
+less_or_equal.numpy(_comparison(np.less_equal, lambda a, b: _opposite(_is_less(b, a))))
+greater_or_equal.numpy(_comparison(np.greater_equal, lambda a, b: _opposite(_is_less(a, b))))
+
+for _test in (equal, less, greater, less_or_equal, greater_or_equal):
+    _test.vjp(lambda g, y, A, B: (None, None))
+
+equal_one_way = one_way(equal, swapped=lambda: equal)
+less_one_way = one_way(less, swapped=lambda: greater)
+greater_one_way = one_way(greater, swapped=lambda: less)
+
+
+@equal.lower()
+def _(A: Value, B: Value) -> Value | None:
+    """Floats were not comparable before opset 11; only NaN is neither below 1 nor above 0."""
+    if not A.dtype.is_float:
+        return None
+    apart = or_(less(A, B), greater(A, B))
+    number = and_(or_(less(A, 1), greater(A, 0)), or_(less(B, 1), greater(B, 0)))
+    return and_(number, not_(apart))
 
 
 # ----- logic ----------------------------------------------------------------------------------------------------------
@@ -85,44 +135,160 @@ or_.numpy(np.logical_or)
 xor.numpy(np.logical_xor)
 not_.numpy(np.logical_not)
 
+and_one_way = one_way(and_, swapped=lambda: and_)
+or_one_way = one_way(or_, swapped=lambda: or_)
+xor_one_way = one_way(xor, swapped=lambda: xor)
 
-@elementwise("Where", since=9, mixed=("condition",), selects=True)
+
+@elementwise("Where", since=9, mixed=("condition",), selects=True, symbolic=True)
 def where(condition, X, Y):
     """X where ``condition`` holds, Y elsewhere."""
 
 
-where.numpy(np.where)
+@where.numpy
+def _(condition: Array, X: Array, Y: Array) -> Array:
+    if condition.dtype == object:
+        return np.asarray(np.frompyfunc(_chosen, 3, 1)(condition, X, Y), dtype=object)
+    return np.where(condition, X, Y)
+
+
+def _chosen(condition: bool | None, x: Dim, y: Dim) -> Dim:
+    if condition is None:
+        return x if x is not None and x == y else None
+    return x if condition else y
 
 
 @where.vjp
 def _(g: Value, y: Value, condition: Value, X: Value, Y: Value) -> tuple[None, Value, Value]:
-    return None, where(condition, g, 0), where(condition, 0, g)
+    zero = constant(np.zeros((), g.dtype.numpy), g.dtype)
+    return None, where(condition, g, zero), where(condition, zero, g)
+
+
+@where.lower()
+def _(condition: Value, X: Value, Y: Value) -> Value | None:
+    """Without Where integers can be masked; floats cannot, as 0 times infinity is NaN."""
+    if X.dtype is DType.bool:
+        return or_(and_(condition, X), and_(not_(condition), Y))
+    if not X.dtype.is_integer:
+        return None
+    chosen = cast(condition, to=X.dtype)
+    return X * chosen + Y * (1 - chosen)
 
 
 # ----- bits -----------------------------------------------------------------------------------------------------------
 
 
-@elementwise("BitwiseAnd", since=18)
+@op("BitwiseAnd", since=18, broadcasts=True)
 def bitwise_and(A, B):
     """The bits that are set in both."""
+    return _from_bits(_bits(A) * _bits(B), A.dtype)
 
 
-@elementwise("BitwiseOr", since=18)
+@op("BitwiseOr", since=18, broadcasts=True)
 def bitwise_or(A, B):
     """The bits that are set in one or both."""
+    return A + B - bitwise_and(A, B)
 
 
-@elementwise("BitwiseXor", since=18)
+@op("BitwiseXor", since=18, broadcasts=True)
 def bitwise_xor(A, B):
     """The bits that are set in exactly one."""
+    return A + B - bitwise_and(A, B) * 2
 
 
-@elementwise("BitwiseNot", since=18)
+@op("BitwiseNot", since=18, broadcasts=True)
 def bitwise_not(X):
     """Every bit flipped."""
+    _check_integers(bitwise_not, X)
+    return constant(_ones(X.dtype), X.dtype) - X
 
+
+for _bitwise in (bitwise_and, bitwise_or, bitwise_xor, bitwise_not):
+    give_elementwise_type(_bitwise)
 
 bitwise_and.numpy(np.bitwise_and)
 bitwise_or.numpy(np.bitwise_or)
 bitwise_xor.numpy(np.bitwise_xor)
 bitwise_not.numpy(np.bitwise_not)
+
+
+def _check_integers(op: Any, *inputs: Value) -> None:
+    for value in inputs:
+        if not value.dtype.is_integer:
+            raise TypeMismatch(f"{op.title} takes integers", given=repr(value))
+
+
+def _ones(dtype: DType) -> Array:
+    """The number all of whose bits are set."""
+    return np.asarray(-1 if dtype.is_signed else (1 << dtype.bits) - 1)
+
+
+def _weights(dtype: DType) -> Array:
+    """What each bit of a number counts; the last one of a signed number counts negative."""
+    weights = [1 << place for place in range(dtype.bits)]
+    if dtype.is_signed:
+        weights[-1] = -weights[-1]
+    return np.asarray(weights, dtype=np.uint64 if dtype is DType.uint64 else np.int64)
+
+
+def _bits(x: Value) -> Value:
+    """The bits of integers as zeros and ones along a new last axis, computed by division."""
+    from tenonnx_standard.shape import concat, unsqueeze
+
+    _check_integers(bitwise_and, x)
+    dtype = DType.uint64 if x.dtype is DType.uint64 else DType.int64
+    wide = unsqueeze(cast(x, to=dtype), [-1])
+    if not x.dtype.is_signed:
+        return _lowest_bit(wide / constant(_weights(x.dtype)))
+    # Of a negative number the bits are the flipped ones of -1 - x, which is not negative.
+    negative = cast(less(wide, 0), to=dtype)
+    flipped = wide - negative * (wide * 2 + 1)
+    low = _lowest_bit(flipped / constant(_weights(x.dtype)[:-1]))
+    return concat(low + negative - low * negative * 2, negative, axis=-1)
+
+
+def _lowest_bit(x: Value) -> Value:
+    return x - x / 2 * 2
+
+
+def _from_bits(bits: Value, dtype: DType) -> Value:
+    from tenonnx_standard.reduction import reduce_sum
+
+    return cast(reduce_sum(bits * constant(_weights(dtype)), [-1], keepdims=0), to=dtype)
+
+
+@op("BitShift", since=11, broadcasts=True)
+def bitshift(X, Y, *, direction):
+    """X shifted by Y bits to the ``LEFT`` or ``RIGHT``; to the right the sign is kept."""
+    from tenonnx_standard.slicing import gather
+
+    _check_integers(bitshift, X, Y)
+    last = X.dtype.bits - 1
+    amount = cast(Y, to=DType.int64)
+    outside = or_(less(amount, 0), greater(amount, last))
+    factors = constant([(1 << place) for place in range(last + (not X.dtype.is_signed))], X.dtype)
+    if direction == "LEFT":
+        if X.dtype.is_signed:
+            factors = constant([*((1 << place) for place in range(last)), -(1 << last)], X.dtype)
+        factor = gather(factors, where(outside, 0, amount))
+        return where(outside, 0, X * factor)
+    if not X.dtype.is_signed:
+        return where(outside, 0, X / gather(factors, where(outside, 0, amount)))
+    outside = or_(outside, equal(amount, last))
+    negative = less(X, 0)
+    magnitude = where(negative, -1 - X, X)
+    quotient = where(outside, 0, magnitude / gather(factors, where(outside, 0, amount)))
+    return where(negative, -1 - quotient, quotient)
+
+
+@bitshift.type
+def _(X: Value, Y: Value, *, direction: str) -> Any:
+    if direction not in ("LEFT", "RIGHT"):
+        raise TypeMismatch(f'{bitshift.title}: direction must be "LEFT" or "RIGHT"', given=f"direction={direction!r}")
+    check_one_dtype(bitshift, (X, Y))
+    return X.tensor.with_shape(broadcast_types(bitshift, (X, Y)))
+
+
+@bitshift.numpy
+def _(X: Array, Y: Array, *, direction: str) -> Array:
+    return np.left_shift(X, Y) if direction == "LEFT" else np.right_shift(X, Y)

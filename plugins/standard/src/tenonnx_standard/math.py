@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, elementwise, op, primitive, same_type
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, elementwise, op, static
+from tenonnx.graph import dims
+from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_shape, one_way
 from tenonnx_standard.casting import cast
-from tenonnx_standard.logic import equal, greater, less, where
+from tenonnx_standard.error_function import error_function
+from tenonnx_standard.logic import and_, equal, greater, less, not_, or_, where
 
 Array = np.ndarray[Any, Any]
 
@@ -46,14 +50,22 @@ mul.vjp(lambda g, y, A, B: (g * B, g * A))
 
 @elementwise("Div", symbolic=True)
 def div(A, B):
-    """A / B; for integers the quotient rounded towards zero."""
+    """A / B; of integers the quotient rounded towards zero."""
 
 
 @div.numpy
 def _(A: Array, B: Array) -> Array:
-    if A.dtype.kind not in "iuO":
-        return np.divide(A, B)
-    return np.floor_divide(A, B)
+    kind = A.dtype.kind
+    with np.errstate(all="ignore"):
+        if kind == "O":
+            return np.asarray(np.frompyfunc(dims.truncate_div, 2, 1)(A, B), dtype=object)
+        if kind == "u":
+            return np.floor_divide(A, B)
+        if kind != "i":
+            return np.divide(A, B)
+        quotient = np.floor_divide(A, B)
+        rest = A - quotient * B
+        return quotient + ((rest != 0) & ((A < 0) != (B < 0)))
 
 
 @div.vjp
@@ -79,11 +91,14 @@ absolute.numpy(np.absolute)
 absolute.vjp(lambda g, y, X: g * sign(X))
 
 
-@elementwise("Sign", since=9)
+@op("Sign", since=9, broadcasts=True)
 def sign(input):
     """-1, 0 or 1 for negative, zero and positive elements."""
+    zero = constant(np.zeros(()), input.dtype)
+    return cast(greater(input, zero), to=input.dtype) - cast(less(input, zero), to=input.dtype)
 
 
+give_elementwise_type(sign)
 sign.numpy(np.sign)
 sign.vjp(lambda g, y, input: None)
 
@@ -110,11 +125,17 @@ def floor(X):
     """The greatest integer that is not above X."""
 
 
-@elementwise("Round", since=11)
+@op("Round", since=11, broadcasts=True)
 def round_(X):
-    """The nearest integer, the even one of two."""
+    """The nearest integer, of two the even one."""
+    below = floor(X)
+    rest = X - below
+    odd = greater(below - floor(below / 2) * 2, 0)
+    up = or_(greater(rest, 0.5), and_(not_(less(rest, 0.5)), odd))
+    return below + cast(up, to=X.dtype)
 
 
+give_elementwise_type(round_)
 ceil.numpy(np.ceil)
 floor.numpy(np.floor)
 round_.numpy(np.rint)
@@ -159,13 +180,40 @@ def pow_(X, Y):
 
 @pow_.numpy
 def _(X: Array, Y: Array) -> Array:
-    return np.asarray(np.power(X, Y)).astype(X.dtype, copy=False)
+    with np.errstate(all="ignore"):
+        if Y.size == 1 and Y.ndim <= X.ndim and X.dtype.kind not in "iu":
+            exponent = float(Y.reshape(()))
+            if exponent == 2:
+                return np.square(X)
+            if exponent == 0.5 and not np.isneginf(X).any():
+                return np.sqrt(X) + X.dtype.type(0)  # the power of -0.0 is 0.0
+            if exponent == 3:
+                return X * X * X
+        if X.dtype.kind in "iu" and Y.dtype.kind in "iu":
+            return _integer_power(X, Y)
+        if X.dtype == Y.dtype:
+            return np.power(X, Y)
+        wide = np.float32 if X.dtype.itemsize <= 2 and Y.dtype.itemsize <= 2 else np.float64
+        return np.power(X.astype(wide), Y.astype(wide)).astype(X.dtype)
+
+
+def _integer_power(X: Array, Y: Array) -> Array:
+    if Y.dtype.kind == "u" or not (Y < 0).any():
+        return np.power(X, Y.astype(X.dtype))
+    result = np.power(X, np.maximum(Y, 0).astype(X.dtype))
+    inverse = np.where(X == 1, 1, np.where(X == -1, np.where(Y % 2 == 0, 1, -1), 0))
+    return np.where(Y < 0, inverse, result).astype(X.dtype)
 
 
 @pow_.vjp
 def _(g: Value, y: Value, X: Value, Y: Value) -> tuple[Value, Value | None]:
     exponent = cast(Y, to=X.dtype)
-    base = g * exponent * pow_(X, where(equal(exponent, 0), 1, exponent - 1))
+    known = static(Y)
+    if known is not None and known.size == 1 and known.reshape(()) != 0:
+        less_one = exponent - 1
+    else:
+        less_one = where(equal(exponent, 0), 1, exponent - 1)
+    base = g * exponent * pow_(X, less_one)
     if not Y.dtype.is_float:
         return base, None
     return base, cast(g * y * log(where(greater(X, 0), X, 1)), to=Y.dtype)
@@ -178,7 +226,8 @@ def mod(A, B, *, fmod=0):
 
 @mod.numpy
 def _(A: Array, B: Array, *, fmod: int = 0) -> Array:
-    return np.fmod(A, B) if fmod else np.remainder(A, B)
+    with np.errstate(all="ignore"):
+        return np.fmod(A, B) if fmod else np.remainder(A, B)
 
 
 @mod.vjp
@@ -186,7 +235,47 @@ def _(g: Value, y: Value, A: Value, B: Value, *, fmod: int) -> tuple[Value, Valu
     return g, neg(g * round_((A - y) / B))
 
 
+@mod.until(28)
+def mod_of_integers(A, B, *, fmod=0):
+    """Mod that takes floats with ``fmod`` only."""
+    if not fmod and A.dtype.is_float:
+        raise TypeMismatch(
+            f"{mod_of_integers.title}: floats need fmod=1", given=f"fmod={fmod}, {A!r}", do="use opset 28, or set fmod=1"
+        )
+    return mod(A, B, fmod=fmod)
+
+
+@mod.lower(to=mod_of_integers)
+def _(A: Value, B: Value, *, fmod: int) -> Value:
+    if fmod or not A.dtype.is_float:
+        return mod_of_integers(A, B, fmod=fmod)  # type: ignore[no-any-return]
+    rest = mod_of_integers(A, B, fmod=1)
+    opposite = or_(and_(less(rest, 0), greater(B, 0)), and_(greater(rest, 0), less(B, 0)))
+    return where(opposite, rest + B, rest)  # type: ignore[no-any-return]
+
+
+add_one_way = one_way(add, swapped=lambda: add, consumed_inputs=True)
+sub_one_way = one_way(sub, consumed_inputs=True)
+mul_one_way = one_way(mul, swapped=lambda: mul, consumed_inputs=True)
+div_one_way = one_way(div, consumed_inputs=True)
+pow_one_way = one_way(pow_)
+
+for _unary in (absolute, neg, ceil, floor, sqrt, reciprocal, exp, log):
+    _unary.until(6, ignored=["consumed_inputs"])
+
+
 # ----- several inputs -------------------------------------------------------------------------------------------------
+
+
+def _fold(function: Any, arrays: Sequence[Array]) -> Array:
+    """A binary ufunc from the first array to the last, into one buffer as far as shapes allow."""
+    if len(arrays) < 3:
+        return functools.reduce(function, arrays)
+    result = function(arrays[0], arrays[1])
+    for array in arrays[2:]:
+        fits = isinstance(result, np.ndarray) and np.broadcast_shapes(result.shape, array.shape) == result.shape
+        result = function(result, array, out=result) if fits else function(result, array)
+    return result  # type: ignore[no-any-return]
 
 
 @elementwise("Max", selects=True, symbolic=True)
@@ -196,7 +285,9 @@ def maximum(*data_0):
 
 @maximum.numpy
 def _(*data_0: Array) -> Array:
-    return functools.reduce(np.maximum, data_0)
+    if any(x.dtype == object for x in data_0):
+        return np.asarray(functools.reduce(np.frompyfunc(dims.maximum, 2, 1), data_0), dtype=object)
+    return _fold(np.maximum, data_0)
 
 
 @elementwise("Min", selects=True, symbolic=True)
@@ -206,7 +297,9 @@ def minimum(*data_0):
 
 @minimum.numpy
 def _(*data_0: Array) -> Array:
-    return functools.reduce(np.minimum, data_0)
+    if any(x.dtype == object for x in data_0):
+        return np.asarray(functools.reduce(np.frompyfunc(dims.minimum, 2, 1), data_0), dtype=object)
+    return _fold(np.minimum, data_0)
 
 
 def _extreme_gradient(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
@@ -239,7 +332,22 @@ def mean(*data_0):
     return sum_(*data_0) / len(data_0)
 
 
-@op("Clip", selects=True)
+@mean.numpy
+def _(*data_0: Array) -> Array:
+    return _fold(np.add, data_0) / data_0[0].dtype.type(len(data_0))
+
+
+sum_.numpy(lambda *data_0: _fold(np.add, data_0))
+give_elementwise_type(sum_)
+give_elementwise_type(mean)
+
+maximum_of_one_shape = one_shape(maximum)
+minimum_of_one_shape = one_shape(minimum)
+sum_of_one_shape = one_shape(sum_)
+mean_of_one_shape = one_shape(mean)
+
+
+@op("Clip", selects=True, broadcasts=True)
 def clip(input, min=None, max=None):
     """``input`` held between ``min`` and ``max``; ``max`` wins where they cross."""
     if min is not None:
@@ -249,20 +357,76 @@ def clip(input, min=None, max=None):
     return input
 
 
+clip.until(11, attributes=["min", "max"], defaults={"min": -3.4028234663852886e38, "max": 3.4028234663852886e38})
+clip.until(6, defaults={"min": None, "max": None}, ignored=["consumed_inputs"])
+
+
+@clip.type
+def _(input: Value, min: Value | None = None, max: Value | None = None) -> TensorType:
+    check_one_dtype(clip, [v for v in (input, min, max) if v is not None])
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and any(isinstance(dim, int) and dim != 1 for dim in bound.tensor.shape or ()):
+            raise TypeMismatch(f"{clip.title}: {name} must be a scalar", given=repr(bound))
+    return input.tensor
+
+
+@clip.numpy
+def _(input: Array, min: Array | None = None, max: Array | None = None) -> Array:
+    if min is not None and max is not None:
+        return np.clip(input, min.reshape(()), max.reshape(()))
+    if min is not None:
+        return np.maximum(input, min.reshape(()))
+    return input if max is None else np.minimum(input, max.reshape(()))
+
+
+@clip.vjp
+def _(g: Value, y: Value, input: Value, min: Value | None, max: Value | None) -> tuple[Value | None, ...]:
+    """A bound takes the cotangent of what lies beyond it; on the bound itself it stays with the input."""
+    zero = constant(np.zeros(()), g.dtype)
+    below = above = None
+    gradient, to_min, to_max = g, None, None
+    if max is not None:
+        above = greater(input if min is None else maximum(input, min), max)
+        to_max = where(above, g, zero)
+        gradient = where(above, zero, gradient)
+    if min is not None:
+        below = less(input, min)
+        to_min = where(below, gradient, zero)
+        gradient = where(below, zero, gradient)
+    return gradient, to_min, to_max
+
+
 # ----- tests ----------------------------------------------------------------------------------------------------------
 
 
-@elementwise("IsNaN", since=9, result=DType.bool)
+@op("IsNaN", since=9, broadcasts=True)
 def isnan(X):
     """Whether X is not a number."""
+    if X.dtype.bits == 8:
+        X = cast(X, to=DType.float32)
+    return not_(or_(less(X, 1), greater(X, 0)))
 
 
-isnan.numpy(np.isnan)
-
-
-@elementwise("IsInf", since=10, result=DType.bool)
+@op("IsInf", since=10, broadcasts=True)
 def isinf(X, *, detect_negative=1, detect_positive=1):
     """Whether X is infinite, of a sign that is to be detected."""
+    if X.dtype.bits == 8:
+        X = cast(X, to=DType.float32)
+    beyond = constant(np.nextafter(np.asarray(np.inf, X.dtype.numpy), np.asarray(0, X.dtype.numpy)), X.dtype)
+    positive = greater(X, beyond)
+    negative = less(X, neg(beyond))
+    if detect_positive and detect_negative:
+        return or_(positive, negative)
+    if detect_positive or detect_negative:
+        return positive if detect_positive else negative
+    return and_(positive, negative)
+
+
+give_elementwise_type(isnan, DType.bool)
+give_elementwise_type(isinf, DType.bool)
+isnan.numpy(np.isnan)
+isnan.vjp(lambda g, y, X: None)
+isinf.vjp(lambda g, y, X, **_: None)
 
 
 @isinf.numpy

@@ -11,11 +11,10 @@ import numpy as np
 from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
 
 from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.checking import axes_within, axis_within
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import pow_, reciprocal, sqrt
 from tenonnx_standard.reduction import (
-    axes_within,
-    axis_within,
     is_half,
     mean_array,
     reduce_l1,

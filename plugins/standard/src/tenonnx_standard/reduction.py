@@ -10,8 +10,9 @@ from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, el
 from tenonnx.graph import dims as dim
 
 from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where
-from tenonnx_standard.math import absolute, clip, exp, log, maximum, sqrt
+from tenonnx_standard.math import absolute, clip, exp, log, maximum, reciprocal, sqrt
 from tenonnx_standard.shape import expand, identity, shape, size, unsqueeze
 
 if TYPE_CHECKING:
@@ -22,29 +23,11 @@ Array = np.ndarray[Any, Any]
 # ----- axes -----------------------------------------------------------------------------------------------------------
 
 
-def axis_within(op: Op, axis: int, rank: int) -> int:
-    """``axis`` counted from the front. Raises ``TypeMismatch`` when a tensor of that rank has no such axis."""
-    if not -rank <= axis < rank:
-        raise TypeMismatch(
-            f"{op.title}: axis must lie in [{-rank}, {rank - 1}]" if rank else f"{op.title}: a scalar has no axis",
-            given=f"axis {axis} of a tensor of rank {rank}",
-        )
-    return axis % rank
-
-
-def axes_within(op: Op, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """``axes`` counted from the front and sorted. Raises ``TypeMismatch`` when they are repeated or out of range."""
-    found = sorted(axis_within(op, int(axis), rank) for axis in axes)
-    if len(set(found)) < len(found):
-        raise TypeMismatch(f"{op.title}: axes must be distinct", given=f"axes {list(axes)} of a tensor of rank {rank}")
-    return tuple(found)
-
-
 def _chosen(op: Op, axes: Sequence[int] | None, rank: int, noop: int) -> tuple[int, ...]:
     """The axes that are reduced, where none given means all of them, or none of them with ``noop``."""
     if axes is None or not len(axes):
         return () if noop else tuple(range(rank))
-    return axes_within(op, axes, rank)
+    return tuple(sorted(axes_within(op, axes, rank)))
 
 
 def _reduced_type(
@@ -221,8 +204,14 @@ def _(x, axes):
 
 @reduce_mean.vjp
 def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
-    count = cast_like(size(data) / maximum(size(y), 1), g)
-    return expand(_restored(g / count, axes, keepdims), shape(data)), None
+    mean = over_count(g, size(data) / maximum(size(y), 1))
+    return expand(_restored(mean, axes, keepdims), shape(data)), None
+
+
+def over_count(x: Value, count: Value) -> Value:
+    """``x`` divided by an integer, which may be too great for the dtype of ``x``."""
+    wide = DType.float64 if x.dtype is DType.float64 else DType.float32
+    return x * _as_given(reciprocal(cast(count, to=wide)), x)
 
 
 @_reduction("ReduceProd", symbolic=True)
@@ -252,12 +241,12 @@ def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     return _restored(g, axes, keepdims) * where(zero, at_zero, elsewhere), None
 
 
-@_reduction("ReduceMax", booleans=True, symbolic=True)
+@_reduction("ReduceMax", booleans=True, symbolic=True, selects=True)
 def reduce_max(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The maximum over ``axes``; of an empty set the least value of the dtype, minus infinity for floats."""
 
 
-@_reduction("ReduceMin", booleans=True, symbolic=True)
+@_reduction("ReduceMin", booleans=True, symbolic=True, selects=True)
 def reduce_min(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The minimum over ``axes``; of an empty set the greatest value of the dtype, infinity for floats."""
 

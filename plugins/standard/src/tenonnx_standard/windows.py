@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-
-from tenonnx.extend import DType, TypeMismatch, Value
+from tenonnx.extend import DType, TypeMismatch, Value, constant
 from tenonnx.graph import dims as dim
+
 from tenonnx_standard.math import maximum, minimum
+from tenonnx_standard.shape import pad
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 Array = np.ndarray[Any, Any]
 #: A length: an int, an expression or None in types, an int in numpy rules, an int or an int64 scalar in bodies.
@@ -72,7 +75,7 @@ class Windows:
         if isinstance(room, int) and room < 0:
             raise TypeMismatch(
                 f"{self.title}: the kernel must fit into the padded input",
-                given=f"{self.extents[axis]} positions wide on spatial axis {axis}, of {size} + {begin + end} positions",
+                given=f"an extent of {self.extents[axis]} on spatial axis {axis}, which has {size} + {begin + end} positions",
             )
         if not self.ceil_mode or self.auto_pad == "VALID" or stride == 1:
             return room // stride + 1
@@ -99,9 +102,9 @@ class Windows:
     def explicit(self, sizes: Sequence[Length]) -> Windows | None:
         """The same windows with the padding written out; None where only run time knows it."""
         begins, ends = self.padding([size if isinstance(size, int) else None for size in sizes])
-        if any(pad is None for pad in (*begins, *ends)):
+        if any(width is None for width in (*begins, *ends)):
             return None
-        return Windows(self.title, self.kernel, self.strides, self.dilations, (*begins, *ends), "NOTSET", self.ceil_mode)
+        return replace(self, pads=(*begins, *ends), auto_pad="NOTSET")
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -164,11 +167,77 @@ def _smaller(a: Length, b: Length) -> Length:
     return dim.minimum(a, b)
 
 
+def plainly(window: Windows, sizes: Sequence[Length]) -> Windows | None:
+    """The same windows with explicit padding and rounding down; None where only run time knows the padding."""
+    explicit = window.explicit(sizes)
+    if explicit is None or not (window.ceil_mode and any(s > 1 for s in window.strides)):
+        return explicit if explicit is None else floored(explicit, explicit.pads)
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    begins, ends = explicit.padding(sizes)
+    return floored(explicit, [*begins, *reaching(explicit, sizes, begins, ends)])
+
+
+def floored(window: Windows, pads: Sequence[int]) -> Windows:
+    """The windows with these pads, without ``ceil_mode``."""
+    return replace(window, pads=tuple(pads), auto_pad="NOTSET", ceil_mode=False)
+
+
+def one_axis(window: Windows, k: int) -> Windows:
+    """What the windows are along one spatial axis, but for their padding."""
+    return Windows(window.title, (window.kernel[k],), (window.strides[k],), (window.dilations[k],), (0, 0))
+
+
+def reaching(
+    window: Windows, sizes: Sequence[Length], begins: Sequence[Length], ends: Sequence[Length]
+) -> list[Length]:
+    """The padding after each axis, enlarged so that the last window lies within it."""
+    wider = []
+    for k, n in enumerate(window.outputs(sizes)):
+        missing = (n - 1) * window.strides[k] + window.extents[k] - (sizes[k] + begins[k] + ends[k])
+        wider.append(ends[k] + not_negative(missing))
+    return wider
+
+
+def covering(window: Windows, sizes: Sequence[Length]) -> tuple[list[Length], list[Length]]:
+    """The padding before and after each axis that covers every window."""
+    begins, ends = window.padding(sizes)
+    return begins, reaching(window, sizes, begins, ends) if window.ceil_mode else ends
+
+
+def padded_with(x: Value, begins: Sequence[Length], ends: Sequence[Length], fill: Any = None) -> Value:
+    if not any(not isinstance(p, int) or p for p in (*begins, *ends)):
+        return x
+    pads = [0, 0, *begins, 0, 0, *ends]
+    return pad(x, pads) if fill is None else pad(x, pads, constant(np.asarray(fill), x.dtype))
+
+
+def along_axes(x: Value, window: Windows, outputs: Sequence[Length], combine: Any) -> Value:
+    """Combine what each window of the padded ``x`` reads, one spatial axis after the other."""
+    for k in range(window.rank):
+        taps = []
+        for place in range(window.kernel[k]):
+            start = place * window.dilations[k]
+            stop = start + (outputs[k] - 1) * window.strides[k] + 1
+            taps.append(x[(slice(None),) * (2 + k) + (slice(start, stop, window.strides[k]),)])
+        x = combine(taps)
+    return x
+
+
+def sum_taps(taps: Sequence[Value]) -> Value:
+    total = taps[0]
+    for t in taps[1:]:
+        total = total + t
+    return total
+
+
 def spatial(title: str, x: Value, at_least: int = 1) -> Sequence[Any] | None:
     """The spatial dims of a batch of images (batch, channels, spatial axes ...); None when its rank is unknown."""
     shape = x.tensor.shape
     if shape is not None and len(shape) < 2 + at_least:
-        raise TypeMismatch(f"{title}: the input must be (batch, channels, {at_least} or more spatial axes)", given=repr(x))
+        raise TypeMismatch(
+            f"{title}: X must have a batch, a channel and {at_least} spatial axes or more", given=repr(x)
+        )
     return None if shape is None else shape[2:]
 
 
@@ -249,3 +318,46 @@ def unfolded(x: Array, window: Windows, outputs: Sequence[int]) -> Array:
     outer = [s * step for s, step in zip(window.strides, steps, strict=True)]
     return as_strided(x, (*x.shape[:2], *window.kernel, *outputs), (*x.strides[:2], *inner, *outer), writeable=False)
 
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def taps_inside(size: int, window: Windows, k: int, begin: int, count: int) -> list[tuple[int, int, slice]]:
+    """For each place of the kernel along one axis: which windows read inside the input there, and where they read.
+
+    Places that every window reads come first.
+    """
+    found = []
+    stride = window.strides[k]
+    for place in range(window.kernel[k]):
+        at = place * window.dilations[k] - begin
+        low, high = max(0, -(at // stride)), min(count, (size - 1 - at) // stride + 1)
+        if low < high:
+            found.append((low, high, slice(at + low * stride, at + (high - 1) * stride + 1, stride)))
+    return sorted(found, key=lambda t: t[0] - t[1])
+
+
+def pool(x: Array, window: Windows, combine: np.ufunc, neutral: Any) -> Array:
+    """Combine what each window reads inside ``x``, one spatial axis after the other."""
+    sizes = x.shape[2:]
+    begins, _ = window.padding(sizes)
+    for k, count in enumerate(window.outputs(sizes)):
+        if window.kernel[k] == 1 and window.strides[k] == 1 and not begins[k] and count == sizes[k]:
+            continue
+        ahead = (slice(None),) * (2 + k)
+        taps = taps_inside(sizes[k], window, k, begins[k], count)
+        everywhere = [(*ahead, t[2]) for t in taps if t[1] - t[0] == count]
+        if len(everywhere) > 1:
+            y = combine(x[everywhere[0]], x[everywhere[1]])
+        elif everywhere:
+            y = x[everywhere[0]].copy()
+        else:
+            y = np.full((*x.shape[: 2 + k], count, *x.shape[3 + k :]), neutral, x.dtype)
+        for low, high, source in taps[min(len(everywhere), 2) :]:
+            part = y[(*ahead, slice(low, high))]
+            combine(part, x[(*ahead, source)], out=part)
+        x = y
+    return x

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from tenonnx.backends.base import Array, Program, StatefulProgram, check_feeds
 from tenonnx.backends.numpy.plan import Plan, owned
+from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Value
 from tenonnx.op.rules import find_rule
@@ -26,7 +27,7 @@ class NumpyProgram:
         self.outputs = [value.name for value in graph.outputs]
         ready = decompose(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
         self.plan = Plan(ready)
-        self.state: Mapping[str, Any] = {}
+        self.state: MutableMapping[str, Any] = {}
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         arrays = check_feeds(self.formals, feeds)
@@ -39,11 +40,12 @@ def _contents(value: Value) -> Array | None:
     return None if value.data is None else value.data.array()
 
 
-def compile(graph: Graph, *, state: Mapping[str, str] | None = None) -> Program:
-    """Make ``graph`` ready to run on numpy alone. Raises ``UnsupportedOp`` for ops without rule and body."""
+def compile(graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any) -> Program:
+    """Make ``graph`` ready to run on numpy alone; there is nothing to fall back to, so ``strict`` changes nothing.
+
+    Raises ``UnsupportedOp`` for ops without rule and body, ``InvalidCall`` for options that numpy does not have.
+    """
+    if options:
+        raise InvalidCall("the numpy backend has few options", given=", ".join(options), available="state")
     program = NumpyProgram(graph)
-    if not state:
-        return program
-    stateful = StatefulProgram(program, graph, state)
-    stateful.backend = "numpy"  # type: ignore[attr-defined]
-    return stateful  # type: ignore[return-value]
+    return StatefulProgram(program, graph, state) if state else program

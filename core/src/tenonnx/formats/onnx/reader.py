@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import onnx
@@ -20,7 +20,7 @@ from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
 from tenonnx.formats.onnx.types import read_type
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
 
@@ -64,10 +64,23 @@ def read(
         base_dir = os.path.dirname(os.path.abspath(source)) if base_dir is None else base_dir
     else:
         model = parse_model(source.read())
+    return _read_model(model, ExternalFiles(base_dir), (), registry)
+
+
+def read_parts(
+    model: onnx.ModelProto, initializers: Sequence[tuple[str, Constant]], registry: Registry | None = None
+) -> Graph:
+    """A message whose main graph has its initializers apart, as ``model_and_initializers`` gives both, as a graph."""
+    return _read_model(model, ExternalFiles(None), initializers, registry)
+
+
+def _read_model(
+    model: onnx.ModelProto, files: ExternalFiles, apart: Sequence[tuple[str, Constant]], registry: Registry | None
+) -> Graph:
     collecting = gc.isenabled()
     gc.disable()  # many small objects, none of them garbage: collecting would cost more with every node
     try:
-        return _ModelReader(model, ExternalFiles(base_dir), registry or default_registry()).graph()
+        return _ModelReader(model, files, apart, registry or default_registry()).graph()
     finally:
         if collecting:
             gc.enable()
@@ -115,9 +128,16 @@ def read_declared_type(info: onnx.ValueInfoProto) -> Type | None:
 
 
 class _ModelReader:
-    def __init__(self, model: onnx.ModelProto, files: ExternalFiles, registry: Registry) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        files: ExternalFiles,
+        apart: Sequence[tuple[str, Constant]],
+        registry: Registry,
+    ) -> None:
         self.model = model
         self.files = files
+        self.apart = apart
         self.registry = registry
         self.opsets: dict[str, int] = {}
         for entry in model.opset_import:
@@ -132,7 +152,9 @@ class _ModelReader:
         self.resolver.functions = graph.functions
         graph.metadata = {entry.key: entry.value for entry in model.metadata_props}
         graph.origin = model
-        GraphReader(model.graph, graph, self.resolver, self.files, None).read()
+        reader = GraphReader(model.graph, graph, self.resolver, self.files, None)
+        reader.apart = self.apart
+        reader.read()
         for domain, version in self.resolver.assumed.items():
             graph.opsets.setdefault(domain, version)
         return graph
@@ -155,6 +177,7 @@ class GraphReader:
         self.files = files
         self.outer = outer
         self.scope: dict[str, Value] = {}
+        self.apart: Sequence[tuple[str, Constant]] = ()
 
     def read(self) -> Graph:
         proto, graph, scope = self.proto, self.graph, self.scope
@@ -184,12 +207,14 @@ class GraphReader:
         return graph
 
     def _read_initializers(self) -> None:
+        for name, contents in self.apart:
+            self._add_variable(name, contents)
         for tensor in self.proto.initializer:
             self._add_variable(tensor.name, TensorContents(tensor, self.files))
         for sparse in self.proto.sparse_initializer:
             self._add_variable(sparse.values.name, SparseContents(sparse))
 
-    def _add_variable(self, name: str, contents: TensorContents | SparseContents) -> None:
+    def _add_variable(self, name: str, contents: Constant) -> None:
         value = self.scope.get(name)
         if value is None:
             value = self.scope[name] = Value(name, contents.type, graph=self.graph)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import onnx
 from onnx import TensorProto
 
-from tenonnx.formats.external import ExternalDataWriter
+from tenonnx.formats.external import ExternalDataWriter, Region
 from tenonnx.formats.files import AtomicWriter, available_name
 from tenonnx.formats.onnx.tensors import TensorContents, array_to_proto, static_dims, to_proto
 from tenonnx.formats.onnx.writer import Initializers
@@ -74,10 +74,7 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
     entries: dict[str, TensorProto] = {}
     with ExternalDataWriter(file) as writer:
         for name, contents in tensors:
-            source: Any = contents.region if isinstance(contents, TensorContents) else None
-            if source is None:
-                source = _raw(contents, name)
-            offset, length = writer.append(source)
+            offset, length = writer.append(packed_source(contents, name))
             entry = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
             entry.data_location = TensorProto.EXTERNAL
             for key, value in (("location", location), ("offset", offset), ("length", length)):
@@ -87,6 +84,12 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
                 entry.metadata_props.extend(contents.proto.metadata_props)
             entries[name] = entry
     return entries
+
+
+def packed_source(contents: Constant, name: str) -> Region | Any:
+    """Where the packed bytes of a tensor lie: in an external file, or in memory."""
+    region = contents.region if isinstance(contents, TensorContents) else None
+    return _raw(contents, name) if region is None else region
 
 
 def _raw(contents: Constant, name: str) -> Any:

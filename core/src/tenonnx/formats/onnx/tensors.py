@@ -49,7 +49,10 @@ class TensorContents:
     def array(self) -> np.ndarray[Any, Any]:
         if self._array is None:
             try:
-                array = self._external(self.region) if self.region is not None else onnx.numpy_helper.to_array(self.proto)
+                if self.region is not None:
+                    array = from_raw(self.region.view(), self.type)
+                else:
+                    array = onnx.numpy_helper.to_array(self.proto)
             except (ValueError, TypeError) as error:
                 raise InvalidModel(
                     f'tensor "{self.proto.name}" must hold the contents of {self.type}', given=str(error)
@@ -60,13 +63,6 @@ class TensorContents:
             array.flags.writeable = False
             self._array = array
         return self._array
-
-    def _external(self, region: Region) -> np.ndarray[Any, Any]:
-        raw = np.frombuffer(region.view(), dtype=np.uint8)
-        if self.type.dtype.bits < 8:
-            inline = TensorProto(dims=self.proto.dims, data_type=self.proto.data_type, raw_data=raw.tobytes())
-            return onnx.numpy_helper.to_array(inline)
-        return raw.view(self.type.dtype.numpy.newbyteorder("<")).reshape(tuple(self.proto.dims))
 
 
 class SparseContents:
@@ -147,6 +143,16 @@ def static_dims(contents: Constant) -> list[int]:
     return [dim for dim in contents.type.shape or () if isinstance(dim, int)]
 
 
+def from_raw(raw: memoryview, kind: TensorType) -> np.ndarray[Any, Any]:
+    """The array in the bytes of a tensor's packed form; a view of them where an element fills its bytes."""
+    dims = tuple(d for d in kind.shape or () if isinstance(d, int))
+    if kind.dtype.bits < 8:
+        packed = TensorProto(dims=dims, data_type=int(kind.dtype), raw_data=bytes(raw))
+        unpacked: np.ndarray[Any, Any] = onnx.numpy_helper.to_array(packed)
+        return unpacked
+    return np.frombuffer(raw, dtype=np.uint8).view(kind.dtype.numpy.newbyteorder("<")).reshape(dims)
+
+
 def to_proto(contents: Constant, name: str) -> TensorProto:
     """Static contents as a message: the one they were read from where there is one."""
     if isinstance(contents, TensorContents):
@@ -157,6 +163,13 @@ def to_proto(contents: Constant, name: str) -> TensorProto:
         proto.name = name
         return proto
     return array_to_proto(contents.array(), contents.type.dtype, name)
+
+
+def to_inline_proto(contents: Constant, name: str) -> TensorProto:
+    """Static contents as a message that holds them, wherever they lie."""
+    if isinstance(contents, TensorContents) and contents.region is not None:
+        return array_to_proto(contents.array(), contents.type.dtype, name)
+    return to_proto(contents, name)
 
 
 def array_to_proto(array: np.ndarray[Any, Any], dtype: DType, name: str) -> TensorProto:

@@ -10,7 +10,7 @@ import onnx
 from tenonnx.errors import InvalidModel
 from tenonnx.formats.onnx.attributes import write_attribute
 from tenonnx.formats.onnx.functions import Function
-from tenonnx.formats.onnx.tensors import SparseContents, to_proto
+from tenonnx.formats.onnx.tensors import SparseContents, to_inline_proto, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import SparseTensorType, TensorType
@@ -149,7 +149,7 @@ class GraphWriter:
     def _write_subgraph(self, graph: Graph, proto: onnx.GraphProto) -> None:
         initializers = GraphWriter(graph, proto, graph.origin, self.ir_version, self.tidy).write()
         for name, contents in initializers:
-            proto.initializer.append(to_proto(contents, name))
+            proto.initializer.append(to_inline_proto(contents, name))
 
     # ----- inputs, outputs and types ------------------------------------------------------------------------------
 

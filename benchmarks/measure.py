@@ -1,0 +1,60 @@
+"""How everything here is timed: the contestants in turn, the median of the rounds, ratios within one run."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+
+def rounds(contestants: Mapping[str, Callable[[], object]], count: int = 7, warmup: int = 1) -> dict[str, float]:
+    """Median seconds of each contestant, called in turn ``count`` times after ``warmup`` calls that do not count."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for k in range(count + warmup):
+        for name, call in contestants.items():
+            start = time.perf_counter()
+            call()
+            if k >= warmup:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def processes(commands: Mapping[str, Sequence[str]], count: int = 9) -> dict[str, tuple[float, float]]:
+    """Median seconds and peak memory in MiB of whole processes, started in turn; the first round does not count."""
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    peaks: dict[str, list[float]] = {name: [] for name in commands}
+    for k in range(count + 1):
+        for name, command in commands.items():
+            seconds, peak = _process(command)
+            if k:
+                times[name].append(seconds)
+                peaks[name].append(peak)
+    return {name: (statistics.median(times[name]), statistics.median(peaks[name])) for name in commands}
+
+
+def _process(command: Sequence[str]) -> tuple[float, float]:
+    import os
+
+    start = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"{' '.join(command)} failed")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
+
+
+def python(code: str) -> list[str]:
+    """The command that runs ``code`` in a fresh interpreter."""
+    return [sys.executable, "-c", code]
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a Markdown table."""
+    print(f"\n### {title}\n")
+    print("| " + " | ".join(columns) + " |")
+    print("| " + " | ".join("---" for _ in columns) + " |")
+    for row in rows:
+        print("| " + " | ".join(f"{c:.3g}" if isinstance(c, float) else str(c) for c in row) + " |")

@@ -1,0 +1,102 @@
+"""Contents of inputs and outputs in files of numpy."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx.cli.output import complain
+from tenonnx.errors import InvalidCall
+from tenonnx.formats.files import write_bytes
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Value
+
+
+def read_feeds(graph: Graph, inputs: Sequence[str], archive: str | None) -> dict[str, Any]:
+    """What ``--input name=file`` and ``--inputs file`` give; names in an archive that are no inputs are left out."""
+    formals = {value.name: value for value in graph.formals}
+    feeds: dict[str, Any] = {}
+    if archive is not None:
+        held = _read(archive)
+        if not isinstance(held, dict):
+            raise InvalidCall("--inputs must name a .npz file", given=archive, do="--input name=file.npy")
+        feeds = {name: _typed(array, formals[name]) for name, array in held.items() if name in formals}
+        unused = [name for name in held if name not in formals]
+        if unused:
+            complain(f"{archive}: {', '.join(unused)} left out, as the model has no such input")
+    for text in inputs:
+        name, equals, path = text.partition("=")
+        if not equals or not name or not path:
+            raise InvalidCall("--input must be name=file.npy or name=file.npz", given=text)
+        if name not in formals:
+            raise InvalidCall(f'the model has no input "{name}"', available=", ".join(formals))
+        held = _read(path)
+        if isinstance(held, dict):
+            if name not in held:
+                raise InvalidCall(f'{path} must hold an array "{name}"', available=", ".join(held))
+            held = held[name]
+        feeds[name] = _typed(held, formals[name])
+    return feeds
+
+
+def _read(path: str) -> Any:
+    """One array, or arrays by name. Nothing in the file is executed."""
+    try:
+        held = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(held, np.ndarray):
+            return held.view(np.ndarray)
+        with held:
+            return {name: held[name] for name in held.files}
+    except OSError as error:
+        raise InvalidCall(f'"{path}" must be a file that can be read', given=error.strerror or str(error)) from error
+    except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise InvalidCall(
+            f'"{path}" must be a .npy or .npz file without pickled objects',
+            given=" ".join(str(error).split()),
+            do="save it by numpy.save or numpy.savez; strings as an array of dtype str",
+        ) from error
+
+
+def _typed(array: Any, value: Value) -> Any:
+    """The array with the dtype that numpy forgets in a file when it does not have it itself."""
+    kind = value.type
+    if array.dtype.kind == "V" and isinstance(kind, TensorType) and kind.dtype.numpy.itemsize == array.dtype.itemsize:
+        return array.view(kind.dtype.numpy)
+    return array
+
+
+def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
+    """Write outputs as a .npz file, or a single one as a .npy file; whole or not at all."""
+    arrays = dict(flattened(contents))
+    buffer = io.BytesIO()
+    suffix = Path(path).suffix.lower()
+    if suffix == ".npz":
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    elif suffix == ".npy" and len(arrays) == 1:
+        np.save(buffer, next(iter(arrays.values())))
+    else:
+        raise InvalidCall(
+            "outputs are written to a .npz file, or a single one to a .npy file",
+            given=f"{path} for {', '.join(arrays)}",
+        )
+    write_bytes(path, [buffer.getbuffer()])
+
+
+def flattened(contents: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Tensors by name; those inside of a sequence or map by the way to them, such as ``y[0]['setosa']``."""
+    found: list[tuple[str, Any]] = []
+    for name, each in contents.items():
+        if isinstance(each, list | tuple):
+            found += flattened({f"{name}[{position}]": inner for position, inner in enumerate(each)})
+        elif isinstance(each, Mapping):
+            found += flattened({f"{name}[{key!r}]": inner for key, inner in each.items()})
+        elif each is not None:
+            array = np.asarray(each)
+            found.append((name, array.astype(str) if array.dtype == object else array))
+    return found

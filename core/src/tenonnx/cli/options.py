@@ -1,0 +1,101 @@
+"""Options that commands share, and what their values mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tenonnx.cli.output import working
+
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+InputShapes = dict[str, tuple[int | str | None, ...]]
+
+
+def _opsets(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, int] | None:
+    """``13`` and ``com.microsoft=1`` as versions by domain."""
+    versions: dict[str, int] = {}
+    for text in values:
+        domain, _, version = text.rpartition("=")
+        if not version.isascii() or not version.isdigit() or not 0 < int(version) < 1 << 31:
+            raise click.BadParameter(f"{text!r} is neither a version such as 13 nor domain=version", ctx, option)
+        versions[domain or "ai.onnx"] = int(version)
+    return versions or None
+
+
+def _domains(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")]
+    if not all(names):
+        raise click.BadParameter(f"{value!r} is no list such as ai.onnx,com.microsoft", ctx, option)
+    return names
+
+
+def _shapes(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
+    """``x:1,batch,?`` as dims: numbers, symbols or expressions of them, and None."""
+    shapes: InputShapes = {}
+    for text in values:
+        name, colon, dims = text.rpartition(":")
+        parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
+        if not name or not colon or not all(parts):
+            raise click.BadParameter(f"{text!r} is no shape such as x:1,3,224,224", ctx, option)
+        shapes[name] = tuple(_dim(part) for part in parts)
+    return shapes
+
+
+def _dim(text: str) -> int | str | None:
+    if text == "?":
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
+
+
+model_argument = click.argument("model", metavar="MODEL")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else, on stdout.")
+
+shapes_option = click.option(
+    "--input-shapes", multiple=True, callback=_shapes, metavar="NAME:DIMS",
+    help="Dims of an input, such as x:1,3,224,224 or mask:batch,past+new. Repeatable.",
+)  # fmt: skip
+
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of inputs that are made up.")
+
+
+def target_options(command: Command) -> Command:
+    """Where to go: ``--opset`` and ``--domains``."""
+    opset = click.option(
+        "--opset", multiple=True, callback=_opsets, metavar="N",
+        help="The opset of ai.onnx, or of another domain as com.microsoft=1. Repeatable.",
+    )  # fmt: skip
+    domains = click.option(
+        "--domains", callback=_domains, metavar="A,B", help="The only domains that the result may use."
+    )
+    return opset(domains(command))
+
+
+def input_options(command: Command) -> Command:
+    """What to feed: ``--input`` and ``--inputs``."""
+    one = click.option(
+        "--input", "inputs", multiple=True, metavar="NAME=FILE",
+        help="Contents of an input: a .npy file, or a .npz file that holds the name. Repeatable.",
+    )  # fmt: skip
+    whole = click.option("--inputs", "archive", metavar="FILE", help="A .npz file with contents of inputs by name.")
+    return one(whole(command))
+
+
+def load_model(path: str) -> Graph:
+    """The model that a command was given."""
+    from tenonnx.formats.loaders import load
+
+    with working(f"reading {path}"):
+        return load(path)
+
+
+def is_native(path: str) -> bool:
+    return path.lower().endswith(".safetensors")

@@ -1,0 +1,74 @@
+"""The program: its own commands, and those of plugins, each imported when it is run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+import tenonnx
+
+#: Each is a module beside this one, in the order of the help text.
+COMMANDS = ("inspect", "check", "run", "convert", "plan", "ops", "plugins")
+
+#: Plugins of this entry-point group are commands: a click command, or a function that adds one to the group given.
+GROUP = "tenonnx.commands"
+
+
+class Program(click.Group):
+    """A group whose commands are imported by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from tenonnx.registry.discovery import plugins
+
+        return [*COMMANDS, *sorted({p.name for p in plugins(GROUP)} - set(COMMANDS))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        if cmd_name in COMMANDS:
+            own: click.Command = import_module(f"tenonnx.cli.{cmd_name}").command
+            return own
+        return self._from_plugin(cmd_name)
+
+    def _from_plugin(self, name: str) -> click.Command | None:
+        from tenonnx.errors import PluginError
+        from tenonnx.registry.discovery import plugins
+
+        found = [plugin for plugin in plugins(GROUP) if plugin.name == name]
+        if not found:
+            return None
+        if len(found) > 1:
+            raise PluginError(
+                f'the command "{name}" must come from one package',
+                given=", ".join(plugin.source for plugin in found),
+                do="uninstall one of them, or restrict TENONNX_PLUGINS",
+            )
+        loaded = found[0].load()
+        if not isinstance(loaded, click.Command):
+            loaded(self)
+            loaded = self.commands.get(name)
+        if not isinstance(loaded, click.Command):
+            raise PluginError(f'plugin "{name}" of {found[0].source} must give a command of that name', given=found[0].value)
+        return loaded
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands; those of plugins by the package that they come from, which is not imported for that."""
+        from tenonnx.registry.discovery import plugins
+
+        sources = {plugin.name: f"from {plugin.source}" for plugin in plugins(GROUP)}
+        rows = []
+        for name in self.list_commands(ctx):
+            own = self.get_command(ctx, name) if name in COMMANDS else None
+            rows.append((name, own.get_short_help_str(90) if own else sources[name]))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(tenonnx.__version__, prog_name="tenonnx")
+def program() -> None:
+    """Inspect, check, run and convert ONNX models.
+
+    Every command takes --json. Exit codes: 0, 1 when a check or verification failed, 2 for bad use or input.
+    """

@@ -1,0 +1,199 @@
+"""The native file: a safetensors file whose metadata holds the graph.
+
+The graph is its ONNX message, in which initializers have names and types; their contents are the tensors of the file.
+Where a message says more of an initializer, such as a doc string or the field that held the contents, it is restored.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto
+
+from tenonnx.errors import InvalidModel
+from tenonnx.formats.onnx.reader import parse_model, read_parts
+from tenonnx.formats.onnx.streaming import packed_source
+from tenonnx.formats.onnx.tensors import TensorContents, from_raw, packed_bytes, static_dims, tensor_type, to_proto
+from tenonnx.formats.onnx.writer import model_and_initializers
+from tenonnx.formats.safetensors import ELEMENT_BYTES, Entry, Tensor, read_tensors, write_tensors
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Constant
+
+if TYPE_CHECKING:
+    from tenonnx.formats.external import Region
+    from tenonnx.registry.registry import Registry
+
+#: The element types that safetensors has too. Others are bytes there, and typed by the graph's message.
+_NAMES = {
+    DType.bool: "BOOL", DType.uint8: "U8", DType.int8: "I8", DType.uint16: "U16", DType.int16: "I16",
+    DType.uint32: "U32", DType.int32: "I32", DType.uint64: "U64", DType.int64: "I64", DType.float16: "F16",
+    DType.bfloat16: "BF16", DType.float32: "F32", DType.float64: "F64", DType.float8e4m3fn: "F8_E4M3",
+    DType.float8e5m2: "F8_E5M2",
+}  # fmt: skip
+
+_GRAPH = "tenonnx.graph"
+_METADATA = {"format": "tenonnx", "tenonnx.version": "1"}
+
+#: Fields of ``TensorProto`` that hold contents.
+_FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data")
+
+#: Notes in a message whose contents lie among the tensors: under which name, and which field held them.
+_TENSOR, _FIELD = "tensor", "field"
+
+
+class MappedContents:
+    """Contents that lie in a native file, mapped on first use."""
+
+    __slots__ = ("_array", "region", "type")
+
+    def __init__(self, kind: TensorType, region: Region) -> None:
+        self.type = kind
+        self.region = region
+        self._array: np.ndarray[Any, Any] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.region.length
+
+    def array(self) -> np.ndarray[Any, Any]:
+        if self._array is None:
+            view = from_raw(self.region.view(), self.type).view()
+            view.flags.writeable = False
+            self._array = view
+        return self._array
+
+
+def write(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Write ``graph`` as a native file, whole or not at all; contents are copied from where they lie.
+
+    Raises ``NotRepresentable`` for a graph that is too large without its initializers, ``InvalidCall`` for a path that
+    cannot be written.
+    """
+    model, initializers = model_and_initializers(graph)
+    tensors = []
+    taken = {"__metadata__"}
+    for name, contents in initializers:
+        if contents.type.dtype is DType.string:
+            model.graph.initializer.append(to_proto(contents, name))
+            continue
+        key = _free_name(name, taken)
+        model.graph.initializer.append(_placeholder(name, key, contents))
+        tensors.append(_tensor(key, contents, partial(packed_source, contents, name)))
+    tensors.sort(key=lambda tensor: -ELEMENT_BYTES[tensor.dtype])
+    graph_text = base64.b64encode(model.SerializeToString()).decode("ascii")
+    write_tensors(path, tensors, {**_METADATA, _GRAPH: graph_text})
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _placeholder(name: str, key: str, contents: Constant) -> TensorProto:
+    proto = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
+    if key != name:
+        proto.external_data.add(key=_TENSOR, value=key)
+    if isinstance(contents, TensorContents) and not _is_plain(contents.proto):
+        source = contents.proto
+        for field, value in source.ListFields():
+            if field.name in ("doc_string", "metadata_props"):
+                proto.MergeFrom(TensorProto(**{field.name: value}))
+        held = [field.name for field, _ in source.ListFields() if field.name in _FIELDS]
+        proto.external_data.add(key=_FIELD, value="raw_data" if contents.region is not None else "".join(held[:1]))
+    return proto
+
+
+def _is_plain(proto: TensorProto) -> bool:
+    """Whether a message says no more than name, type and contents, which are raw or lie outside."""
+    fields = {field.name for field, _ in proto.ListFields()}
+    outside = {"external_data", "data_location"}
+    return fields <= {"name", "data_type", "dims", "raw_data", *outside} and ("raw_data" in fields or outside <= fields)
+
+
+def _tensor(key: str, contents: Constant, source: Any) -> Tensor:
+    kind = contents.type
+    size = packed_bytes(kind)
+    dtype, shape = _stored_type(kind)
+    return Tensor(key, dtype, shape, size, source)
+
+
+def _stored_type(kind: TensorType) -> tuple[str, tuple[int, ...]]:
+    name = _NAMES.get(kind.dtype)
+    if name is None:
+        return "U8", (packed_bytes(kind),)
+    return name, tuple(d for d in kind.shape or () if isinstance(d, int))
+
+
+def read(
+    path: str | os.PathLike[str], base_dir: str | os.PathLike[str] | None = None, registry: Registry | None = None
+) -> Graph:
+    """The graph in a native file; its tensors are mapped. ``base_dir`` has no meaning here: nothing lies outside.
+
+    Raises ``InvalidModel`` for a file that is none or contradicts itself, ``InvalidCall`` when it cannot be read.
+    """
+    entries, metadata = read_tensors(path)
+    name = f'"{os.fspath(path)}"'
+    if _GRAPH not in metadata:
+        raise InvalidModel(
+            f"{name} must hold a graph in its metadata",
+            given=f"{len(entries)} tensors and metadata {list(metadata)[:5]}",
+            do="make the file with graph.save(path), or give an ONNX file",
+        )
+    try:
+        message = base64.b64decode(metadata[_GRAPH], validate=True)
+    except ValueError as error:
+        raise InvalidModel(f"{name} must hold its graph in base64", given=str(error)) from error
+    model = parse_model(message, f"the graph in {name}")
+    contents = [(proto.name, _contents(proto, entries)) for proto in model.graph.initializer]
+    if entries:
+        raise InvalidModel(f"{name} must hold the tensors of its graph alone", given=", ".join(list(entries)[:5]))
+    del model.graph.initializer[:]
+    return read_parts(model, contents, registry)
+
+
+def _contents(proto: TensorProto, entries: dict[str, Entry]) -> Constant:
+    """What an initializer's message stands for; takes its tensor out of ``entries``."""
+    kind = tensor_type(proto)
+    if kind.dtype is DType.string:
+        return TensorContents(proto)
+    notes = {note.key: note.value for note in proto.external_data}
+    entry = entries.pop(notes.get(_TENSOR, proto.name), None)
+    if entry is None or (entry.dtype, entry.shape) != _stored_type(kind):
+        given = "none" if entry is None else f"{entry.dtype}{list(entry.shape)}"
+        raise InvalidModel(f'the file must hold the contents of "{proto.name}", {kind}', given=given)
+    if _FIELD not in notes:
+        return MappedContents(kind, entry.region)
+    whole = TensorProto()
+    whole.CopyFrom(proto)
+    del whole.external_data[:]
+    _restore(whole, notes[_FIELD], entry.region, kind.dtype)
+    return TensorContents(whole)
+
+
+def _restore(proto: TensorProto, field: str, region: Region, dtype: DType) -> None:
+    """Put contents in the field of a message that they came from."""
+    if field == "raw_data":
+        proto.raw_data = bytes(region.view())
+    elif field in _FIELDS:
+        unit = {"float_data": "<f4", "double_data": "<f8"}.get(field) or _integer(dtype)
+        try:
+            numbers = np.frombuffer(region.view(), unit)
+        except ValueError as error:
+            raise InvalidModel(f'tensor "{proto.name}" cannot lie in {field}', given=str(dtype)) from error
+        getattr(proto, field).extend(numbers.tolist())
+    elif field or region.length:
+        raise InvalidModel(f'tensor "{proto.name}" must lie in a field that there is', given=field[:40])
+
+
+def _integer(dtype: DType) -> str:
+    """The numpy integer as which one element, or one byte of packed elements, lies in an integer field."""
+    is_signed = dtype.is_integer and dtype.is_signed and dtype.bits >= 8
+    return f"<{'i' if is_signed else 'u'}{max(dtype.bits, 8) // 8}"

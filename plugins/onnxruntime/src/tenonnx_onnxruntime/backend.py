@@ -1,0 +1,207 @@
+"""Compiling a graph for onnxruntime: as it is where the runtime takes it, else rewritten for what it has."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnxruntime
+from onnxruntime import GraphOptimizationLevel
+from tenonnx.backends.base import Program, fall_back
+from tenonnx.errors import InvalidCall, NotRepresentable, UnsupportedOp
+from tenonnx.formats.export import ExportConfig, prepare
+from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
+from tenonnx.graph.dtypes import DType
+from tenonnx.transforms.retarget import Target, retarget_to, target_for
+
+from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, newest, newest_ir
+from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeStatefulProgram, shortened
+from tenonnx_onnxruntime.values import to_runtime
+
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
+
+speed = 100
+
+#: Above this many nodes the runtime's optimiser, whose time grows with the square of them, costs seconds.
+LARGEST_OPTIMIZED = 10_000
+
+#: Tensors from this size on go to the runtime beside the message: each copy within the message would cost memory.
+_BESIDE = 1 << 16
+
+_LEVELS = {
+    "none": GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+#: A provider's name, or its name and options.
+Provider = str | tuple[str, Mapping[str, Any]]
+
+
+def compile(  # noqa: A001
+    graph: Graph,
+    *,
+    state: Mapping[str, str] | None = None,
+    providers: Sequence[Provider] | None = None,
+    session_options: onnxruntime.SessionOptions | Mapping[str, Any] | None = None,
+    optimization: str | None = None,
+    strict: bool = False,
+    **options: Any,
+) -> Program:
+    """Make ``graph`` ready to run on onnxruntime.
+
+    ``providers`` are the runtime's execution providers, the CPU if None; ``session_options`` a ``SessionOptions`` (to
+    which large initializers are added) or its fields by name; ``optimization`` one of "none", "basic", "extended" and
+    "all", which is the default unless the graph is huge. A graph that the runtime cannot run goes to numpy with a
+    ``FallbackWarning``. Raises ``UnsupportedOp`` in that case when ``strict``, ``InvalidCall`` for wrong options.
+    """
+    if options:
+        raise InvalidCall(
+            "the onnxruntime backend does not have every option",
+            given=", ".join(options),
+            available="state, providers, session_options, optimization, strict",
+        )
+    wanted = _providers(providers)
+    if optimization is not None and optimization not in _LEVELS:
+        raise InvalidCall("optimization must be a level", given=repr(optimization), available=", ".join(_LEVELS))
+    _fields(session_options)
+    try:
+        return _compile(graph, state, wanted, session_options, optimization)
+    except UnsupportedOp as error:
+        if strict:
+            raise
+        return fall_back(graph, error, state)
+
+
+def _compile(
+    graph: Graph, state: Mapping[str, str] | None, providers: list[Any], session_options: Any, optimization: str | None
+) -> Program:
+    problems: list[str] = []
+    for candidate in _candidates(graph, providers, problems):
+        settings = _settings(session_options, optimization, candidate)
+        try:
+            session = _session(candidate, settings, providers, isinstance(session_options, onnxruntime.SessionOptions))
+        except RUNTIME_ERRORS as error:
+            problems.append(shortened(error))
+            continue
+        return RuntimeStatefulProgram(graph, session, state) if state else RuntimeProgram(graph, session)
+    raise UnsupportedOp(
+        f"onnxruntime {onnxruntime.__version__} cannot run the graph",
+        given="\n".join(dict.fromkeys(problems)),
+        do='use backend="numpy", or a newer onnxruntime',
+    )
+
+
+def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iterator[Graph]:
+    """The graph as it is, then rewritten for what the runtime has: at its own versions, then at the newest.
+
+    Why one of them cannot be made is added to ``problems``.
+    """
+    own = target_for(graph).opsets
+    possible = {domain: min(version, newest(domain)) for domain, version in own.items() if newest(domain)}
+    if possible == own:
+        yield graph
+    accepts = has_kernel if providers == [CPU] else has_schema
+    for opsets in (possible, possible | {"ai.onnx": newest("ai.onnx")}):
+        if opsets.get("ai.onnx", 0) > 1:
+            try:
+                moved = retarget_to(graph, Target(opsets, accepts)).graph
+            except NotRepresentable as error:
+                problems.append(error.given or error.what)
+            else:
+                yield moved
+        if opsets["ai.onnx"] == newest("ai.onnx"):
+            return
+
+
+def _session(
+    graph: Graph, settings: onnxruntime.SessionOptions, providers: list[Any], inline: bool
+) -> onnxruntime.InferenceSession:
+    """A session of a graph whose large initializers the runtime reads from where they lie.
+
+    ``inline`` puts them into the message where that can hold them.
+    """
+    model, initializers, _ = prepare(graph, ExportConfig())
+    model.ir_version = min(model.ir_version, newest_ir())
+    total = sum(contents.nbytes for _, contents in initializers)
+    least = LARGEST_MESSAGE if inline and total < LARGEST_MESSAGE else _BESIDE
+    beside = [
+        (name, contents)
+        for name, contents in initializers
+        if contents.nbytes >= least and contents.type.dtype is not DType.string
+    ]
+    for name, contents in beside:
+        tensor = model.graph.initializer.add(name=name, data_type=int(contents.type.dtype), dims=contents.type.shape)
+        tensor.data_location = tensor.EXTERNAL
+        tensor.external_data.add(key="location", value="memory")
+    if beside:
+        values = [to_runtime(contents.array(), contents.type.dtype) for _, contents in beside]
+        settings.add_external_initializers([name for name, _ in beside], values)
+    apart = {name for name, _ in beside}
+    message = io.BytesIO()
+    write_stream(message, model, [entry for entry in initializers if entry[0] not in apart])
+    session = onnxruntime.InferenceSession(message.getvalue(), settings, providers=providers)
+    session.disable_fallback()
+    return session
+
+
+# ----- options --------------------------------------------------------------------------------------------------------
+
+
+def _providers(providers: Sequence[Provider] | None) -> list[Any]:
+    if providers is None:
+        return [CPU]
+    known = onnxruntime.get_available_providers()
+    wanted = [providers] if isinstance(providers, str) else list(providers)
+    for provider in wanted:
+        name = provider if isinstance(provider, str) else provider[0]
+        if name not in known:
+            raise InvalidCall(
+                "every provider must be one that the installed onnxruntime has",
+                given=name,
+                available=", ".join(known),
+                do="install a build of onnxruntime that has it",
+            )
+    return wanted or [CPU]
+
+
+def _fields(session_options: Any) -> None:
+    """Raise ``InvalidCall`` unless these are session options."""
+    if isinstance(session_options, Mapping):
+        known = [name for name in dir(onnxruntime.SessionOptions) if _is_field(name)]
+        unknown = [name for name in session_options if name not in known]
+        if unknown:
+            raise InvalidCall(
+                "session_options must be fields of onnxruntime.SessionOptions",
+                given=", ".join(unknown), available=", ".join(known),
+            )  # fmt: skip
+    elif session_options is not None and not isinstance(session_options, onnxruntime.SessionOptions):
+        raise InvalidCall(
+            "session_options must be an onnxruntime.SessionOptions, or a mapping of its fields",
+            given=type(session_options).__name__,
+        )
+
+
+def _is_field(name: str) -> bool:
+    return isinstance(getattr(onnxruntime.SessionOptions, name), property)
+
+
+def _settings(session_options: Any, optimization: str | None, graph: Graph) -> onnxruntime.SessionOptions:
+    if isinstance(session_options, onnxruntime.SessionOptions):
+        settings = session_options
+    else:
+        settings = onnxruntime.SessionOptions()
+        settings.log_severity_level = 4  # what fails is raised
+        if sum(1 for _ in graph.walk()) > LARGEST_OPTIMIZED:
+            settings.graph_optimization_level = _LEVELS["none"]
+        for name, value in (session_options or {}).items():
+            try:
+                setattr(settings, name, value)
+            except TypeError as error:
+                raise InvalidCall(f"session option {name} must be of its type", given=repr(value)) from error
+    if optimization is not None:
+        settings.graph_optimization_level = _LEVELS[optimization]
+    return settings

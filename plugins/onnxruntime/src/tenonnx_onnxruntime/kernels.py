@@ -1,0 +1,164 @@
+"""What the installed onnxruntime can run: the versions that it loads, and its kernels by element type."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tenonnx.op.op import Op
+
+CPU = "CPUExecutionProvider"
+
+#: A kernel without a last version serves the version that it starts from, and no newer one.
+_OPEN_END = 2**31 - 1
+
+#: Ops that need no kernel: the runtime turns them into initializers.
+_BUILT_IN = frozenset({("ai.onnx", "Constant")})
+
+#: How the runtime names element types where it does not name them as we do.
+_NAMES = {DType.float32: "float", DType.float64: "double"}
+
+
+# ----- versions -------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def newest(domain: str) -> int:
+    """The newest version of a domain that the runtime loads; 0 for a domain that it does not know.
+
+    It has schemas of versions that it refuses to load, those that were not yet released when it was built. So the
+    newest is found by loading models.
+    """
+    known = max((s.since_version for s in _schemas().get(domain, {}).values() for s in s), default=0)
+    if domain in ("ai.onnx", "ai.onnx.ml"):
+        known = max(known, onnx.defs.onnx_opset_version() if domain == "ai.onnx" else 1)
+    return next((version for version in range(known, 0, -1) if _loads(domain, version, 4)), 0)
+
+
+@functools.cache
+def newest_ir() -> int:
+    """The newest IR version that the runtime loads."""
+    return next((version for version in range(onnx.IR_VERSION, 4, -1) if _loads("ai.onnx", 13, version)), 4)
+
+
+def _loads(domain: str, version: int, ir_version: int) -> bool:
+    """Whether the runtime loads a model of one Identity that imports a version of a domain."""
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "probe", info[:1], info[1:])
+    opsets = {"ai.onnx": 13} | {domain: version}
+    imports = [onnx.helper.make_opsetid("" if d == "ai.onnx" else d, v) for d, v in opsets.items()]
+    model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU])
+    except runtime.Fail:
+        return False
+    return True
+
+
+# ----- kernels --------------------------------------------------------------------------------------------------------
+
+
+def has_schema(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
+    """Whether the runtime knows an op at a version, on whatever provider."""
+    schema = _schema_at(op.domain, op.name, version)
+    return schema is not None and not schema.deprecated
+
+
+def has_kernel(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
+    """Whether the CPU provider runs an op at a version on these types; a type that is not known stands for any."""
+    schema = _schema_at(op.domain, op.name, version)
+    if schema is None or schema.deprecated:
+        return False
+    if (op.domain, op.name) in _BUILT_IN:
+        return True
+    kernels = _kernels().get((op.domain, op.name), ())
+    for first, last, constraints in kernels:
+        if first == schema.since_version or first < schema.since_version <= last != _OPEN_END:
+            given = [*_typed(schema.inputs, inputs), *_typed(schema.outputs, outputs)]
+            if all(_is_allowed(constraints, formal, name) for formal, name in given):
+                return True
+    return not kernels and op.primitive and _has_body(op.domain, op.name, schema.since_version)
+
+
+def _is_allowed(constraints: dict[str, frozenset[str]], formal: Any, name: str) -> bool:
+    """A kernel restricts a type by the name of the schema's type parameter, or of the input or output itself."""
+    allowed = constraints.get(formal.typeStr)
+    if allowed is None:
+        allowed = constraints.get(formal.name)
+    # Around nodes of float16 without such a kernel, the runtime itself puts casts.
+    return allowed is None or name in allowed or (name == "tensor(float16)" and "tensor(float)" in allowed)
+
+
+def _typed(formals: Sequence[Any], kinds: Sequence[Type | None]) -> Iterator[tuple[Any, str]]:
+    for position, kind in enumerate(kinds):
+        name = _type_name(kind)
+        if name is not None and formals:
+            yield formals[min(position, len(formals) - 1)], name
+
+
+def _type_name(kind: Type | None) -> str | None:
+    """A type as the runtime spells it."""
+    match kind:
+        case TensorType():
+            return f"tensor({_NAMES.get(kind.dtype, kind.dtype.name)})"
+        case SequenceType():
+            inner = _type_name(kind.element)
+            return None if inner is None else f"seq({inner})"
+        case OptionalType():
+            inner = _type_name(kind.element)
+            return None if inner is None else f"optional({inner})"
+        case MapType():
+            inner = _type_name(kind.value)
+            return None if inner is None else f"map({_NAMES.get(kind.key, kind.key.name)},{inner})"
+    return None
+
+
+@functools.cache
+def _schemas() -> dict[str, dict[str, list[Any]]]:
+    """The runtime's schemas by domain and op, newest first."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for schema in runtime.get_all_operator_schema():
+        found.setdefault(schema.domain or "ai.onnx", {}).setdefault(schema.name, []).append(schema)
+    for ops in found.values():
+        for versions in ops.values():
+            versions.sort(key=lambda schema: -schema.since_version)
+    return found
+
+
+@functools.cache
+def _schema_at(domain: str, name: str, version: int) -> Any:
+    versions = _schemas().get(domain, {}).get(name, ())
+    return next((schema for schema in versions if schema.since_version <= version), None)
+
+
+@functools.cache
+def _kernels() -> dict[tuple[str, str], list[tuple[int, int, dict[str, frozenset[str]]]]]:
+    """The kernels of the CPU provider: first and last version, and what types each allows."""
+    found: dict[tuple[str, str], list[tuple[int, int, dict[str, frozenset[str]]]]] = {}
+    for kernel in runtime.get_all_opkernel_def():
+        if kernel.provider == CPU:
+            constraints = {name: frozenset(types) for name, types in kernel.type_constraints.items()}
+            entry = (*kernel.version_range, constraints)
+            found.setdefault((kernel.domain or "ai.onnx", kernel.op_name), []).append(entry)
+    return found
+
+
+def _has_body(domain: str, name: str, version: int) -> bool:
+    """Whether ONNX defines an op as a function, which the runtime then inlines."""
+    try:
+        schema = onnx.defs.get_schema(name, version, "" if domain == "ai.onnx" else domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]

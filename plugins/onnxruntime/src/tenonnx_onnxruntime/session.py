@@ -1,0 +1,279 @@
+"""Sessions of onnxruntime as programs: feeds in, arrays out, and state that stays on the runtime's side."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+from tenonnx.backends.base import State, check_feeds, check_state
+from tenonnx.errors import InvalidCall, UnsupportedOp
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
+
+from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
+
+    from tenonnx.graph.graph import Graph
+    from tenonnx.graph.values import Value
+
+#: What the runtime raises of its own, about a model or about what it is fed with.
+RUNTIME_ERRORS = (
+    runtime.EPFail, runtime.EngineError, runtime.Fail, runtime.InvalidArgument, runtime.InvalidGraph,
+    runtime.InvalidProtobuf, runtime.ModelLoaded, runtime.ModelRequiresCompilation, runtime.NoModel, runtime.NoSuchFile,
+    runtime.NotFound, runtime.NotImplemented, runtime.RuntimeException,
+)  # fmt: skip
+
+_RUN_ERRORS = (*RUNTIME_ERRORS, RuntimeError, TypeError, ValueError)
+
+
+class RuntimeProgram:
+    """A session without state. Several threads may call it."""
+
+    backend = "onnxruntime"
+
+    def __init__(self, graph: Graph, session: onnxruntime.InferenceSession) -> None:
+        self.state: MutableMapping[str, Any] = {}
+        self._formals = list(graph.formals)
+        self._names = [v.name for v in graph.formals]
+        self._outputs = [o.name for o in session.get_outputs()]
+        self._session = session
+        self._extended = {v.name: v.tensor.dtype for v in graph.formals if _has_extended(v.type)}
+        self._run: Callable[[dict[str, Any]], list[Any]] = self._run_arrays
+        if any(is_extended(dtype_of(output.type)) for output in session.get_outputs()):
+            _refuse_values(graph, session)
+            self._dtypes = {v.name: v.tensor.dtype for v in graph.formals}
+            self._run = self._run_values
+        elif self._extended:
+            self._run = self._run_mixed
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        arrays = check_feeds(self._formals, feeds)
+        given = {n: a for n, a in zip(self._names, arrays, strict=True) if a is not None or n in feeds}
+        try:
+            results = self._run(given)
+        except _RUN_ERRORS as error:
+            raise run_failure(error, given) from error
+        return dict(zip(self._outputs, results, strict=True))
+
+    def _run_arrays(self, given: dict[str, Any]) -> list[Any]:
+        return self._session.run(self._outputs, given)  # type: ignore[no-any-return]
+
+    def _run_mixed(self, given: dict[str, Any]) -> list[Any]:
+        """The runtime knows no arrays of ``ml_dtypes``, but takes its own tensors in their place."""
+        for name, dtype in self._extended.items():
+            if name in given:
+                given[name] = to_runtime(given[name], dtype)
+        return self._session.run(self._outputs, given)  # type: ignore[no-any-return]
+
+    def _run_values(self, given: dict[str, Any]) -> list[Any]:
+        values = {name: to_runtime(array, self._dtypes[name]) for name, array in given.items()}
+        return [from_runtime(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+
+
+class RuntimeStatefulProgram:
+    """A session whose state never leaves the runtime.
+
+    Two sides take turns: each binds the state that the other wrote to the inputs, and buffers of its own to the outputs
+    that replace it. A call that fails has written only there. Outputs of a shape that is not static are allocated by
+    the runtime in each call.
+    """
+
+    backend = "onnxruntime"
+
+    def __init__(self, graph: Graph, session: onnxruntime.InferenceSession, state: Mapping[str, str]) -> None:
+        check_state(graph, state)
+        _refuse_values(graph, session)
+        self._formals = {v.name: v for v in graph.formals}
+        self._fed = [v for v in graph.formals if v.name not in state]
+        self._names = dict(state)
+        self._session = session
+        kept = list(dict.fromkeys(state.values()))
+        self._others = [o.name for o in session.get_outputs() if o.name not in kept]
+        self._sides = [_Side(graph, session, self._others, kept), _Side(graph, session, self._others, kept)]
+        self._kept = kept
+        self._turn = 0
+        self._defaults: dict[str, Any] = {}
+        self.state = State(graph, state, hold=_held, show=_shown)
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        self.state.check_set(feeds)
+        if self._names.keys() & feeds.keys():
+            formals = [*self._fed, *(self._formals[name] for name in self._names if name in feeds)]
+        else:
+            formals = self._fed
+        arrays = check_feeds(formals, feeds)
+        side = self._sides[self._turn]
+        side.bind(self.state.held)
+        for value, array in zip(formals, arrays, strict=True):
+            side.feed(value.name, self._default(value) if array is None else to_runtime(array, value.tensor.dtype))
+        try:
+            found = side.run(self._session)
+        except _RUN_ERRORS as error:
+            given = {v.name: a for v, a in zip(formals, arrays, strict=True) if a is not None}
+            raise run_failure(error, given) from error
+        kept = dict(zip(self._kept, found[len(self._others) :], strict=True))
+        self.state.held.update({name: kept[output] for name, output in self._names.items()})
+        self._turn = 1 - self._turn
+        results = Results(kept)
+        results.update(zip(self._others, map(from_runtime, found), strict=False))
+        side.shown = weakref.ref(results)
+        return results
+
+    def _default(self, value: Value) -> Any:
+        held = self._defaults.get(value.name)
+        if held is None:
+            assert value.data is not None
+            held = self._defaults[value.name] = to_runtime(value.data.array(), value.tensor.dtype)
+        return held
+
+
+class _Side:
+    """One of the two sets of bindings. ``shown`` refers to the results that may still be read from its buffers."""
+
+    def __init__(self, graph: Graph, session: onnxruntime.InferenceSession, others: list[str], kept: list[str]) -> None:
+        self.shown: weakref.ref[Results] | None = None
+        self._binding = session.io_binding()
+        self._bound: dict[str, Any] = {}
+        self._buffers: dict[str, Any] = {}
+        types = {v.name: v.type for v in graph.outputs}
+        for name in kept:
+            kind = types[name]
+            if isinstance(kind, TensorType) and kind.shape is not None and all(isinstance(d, int) for d in kind.shape):
+                shape = [d for d in kind.shape if isinstance(d, int)]
+                self._buffers[name] = onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, int(kind.dtype))
+        self._order = [*others, *kept]
+        self._loose = [name for name in self._order if name not in self._buffers]
+        for name in self._order:
+            if name in self._buffers:
+                self._binding.bind_ortvalue_output(name, self._buffers[name])
+            else:
+                self._binding.bind_output(name)
+
+    def bind(self, held: Mapping[str, Any]) -> None:
+        """Let the inputs read the state where they do not read it already."""
+        for name, value in held.items():
+            if self._bound.get(name) is not value:
+                self.feed(name, value)
+
+    def feed(self, name: str, value: Any) -> None:
+        self._binding.bind_ortvalue_input(name, value)
+        self._bound[name] = value
+
+    def run(self, session: onnxruntime.InferenceSession) -> list[Any]:
+        """The outputs, first those that are not kept. Nobody else may read the buffers of this side from now on."""
+        if self.shown is not None and (results := self.shown()) is not None:
+            results.take()
+        for name in self._loose:
+            self._binding.bind_output(name)  # else the runtime would write into what it gave the last time
+        session.run_with_iobinding(self._binding)
+        found = self._binding.get_outputs_as_ortvaluevector()
+        return [
+            self._buffers[name] if name in self._buffers else onnxruntime.OrtValue(found[position])
+            for position, name in enumerate(self._order)
+        ]
+
+
+class Results(dict[str, Any]):
+    """The outputs by name. Those that the program keeps as state are copied out of the runtime when they are read."""
+
+    def __init__(self, kept: Mapping[str, Any]) -> None:
+        super().__init__(dict.fromkeys(kept))
+        self._kept = dict(kept)
+
+    def take(self) -> None:
+        """Copy what is not copied yet."""
+        for name, value in self._kept.items():
+            super().__setitem__(name, _shown(value))
+        self._kept = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._kept:
+            super().__setitem__(name, _shown(self._kept.pop(name)))
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[str]:  # also keeps dict(results) and **results from reading past __getitem__
+        return super().__iter__()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.take()
+        return super().get(name, default)
+
+    def values(self) -> Any:
+        self.take()
+        return super().values()
+
+    def items(self) -> Any:
+        self.take()
+        return super().items()
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self.take()
+        return super().pop(name, *default)
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+    def __repr__(self) -> str:
+        return repr(self.copy())
+
+    def __reduce__(self) -> Any:
+        return dict, (self.copy(),)
+
+
+def _held(array: Any) -> Any:
+    return to_runtime(array.copy(order="C"), DType.of(array.dtype))
+
+
+def _shown(value: Any) -> Array:
+    return from_runtime(value).copy()
+
+
+def _has_extended(kind: Type | None) -> bool:
+    if isinstance(kind, SequenceType | OptionalType) and _has_extended(kind.element):
+        raise UnsupportedOp(f"onnxruntime cannot be fed with {kind}")
+    return isinstance(kind, TensorType) and is_extended(kind.dtype)
+
+
+def _refuse_values(graph: Graph, session: onnxruntime.InferenceSession) -> None:
+    """Raise ``UnsupportedOp`` unless all inputs and outputs are tensors that the runtime has apart from numpy."""
+    kinds = [str(v.type) for v in graph.formals if not _is_numeric(v.type)]
+    kinds += [o.type for o in session.get_outputs() if not o.type.startswith("tensor(") or o.type == "tensor(string)"]
+    if kinds:
+        raise UnsupportedOp(
+            "onnxruntime takes state, and tensors that numpy does not know, only where all inputs and outputs are "
+            "tensors of numbers", given=", ".join(dict.fromkeys(kinds)),
+        )  # fmt: skip
+
+
+def _is_numeric(kind: Type | None) -> bool:
+    return isinstance(kind, TensorType) and kind.dtype is not DType.string
+
+
+def shortened(error: Exception) -> str:
+    """The runtime's message without its source paths and line breaks."""
+    text = " ".join(str(error).split())
+    text = text.removeprefix("[ONNXRuntimeError] : ")
+    words = [word for word in text.split(" ") if not word.startswith("/onnxruntime_src/")]
+    text = " ".join(words)
+    return text if len(text) <= 500 else text[:500] + " ..."
+
+
+def run_failure(error: Exception, given: Mapping[str, Any]) -> InvalidCall:
+    """The error of a call that the runtime refused."""
+    shown = [
+        f"{n}: {a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else f"{n}: {type(a)}" for n, a in given.items()
+    ]
+    return InvalidCall(
+        f"onnxruntime cannot compute the graph from these inputs: {shortened(error)}",
+        given=", ".join(shown) or "no feeds",
+        do='run it with backend="numpy" to see which node it is',
+    )
+
+
+def _described(contents: Any) -> str:
+    return f"{contents.dtype}{list(contents.shape)}" if isinstance(contents, np.ndarray) else type(contents).__name__

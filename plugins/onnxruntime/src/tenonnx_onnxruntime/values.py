@@ -1,0 +1,56 @@
+"""Tensors of the runtime and numpy arrays. numpy does not know all element types, and the runtime not ml_dtypes."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import onnx
+from onnxruntime import OrtValue
+from tenonnx.formats.onnx.tensors import array_to_proto
+from tenonnx.graph.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+
+
+def is_extended(dtype: DType) -> bool:
+    """Whether numpy has the element type only through ``ml_dtypes``."""
+    return dtype.numpy.isbuiltin == 2
+
+
+def to_runtime(array: Array, dtype: DType) -> OrtValue:
+    """A tensor of the runtime. It lies in the memory of ``array`` where that is contiguous and not packed there."""
+    if 0 < dtype.bits < 8:
+        return _packed(array, dtype)
+    if not array.flags.c_contiguous:
+        array = array.copy(order="C")
+    if is_extended(dtype):
+        return OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), int(dtype))
+    return OrtValue.ortvalue_from_numpy(array)
+
+
+def from_runtime(value: Any) -> Array:
+    """The contents of a tensor of the runtime, which may lie in its memory."""
+    dtype = dtype_of(value.data_type())
+    if not is_extended(dtype):
+        return value.numpy()  # type: ignore[no-any-return]
+    shape = tuple(value.shape())
+    raw = np.frombuffer(bytearray(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())), np.uint8)
+    if dtype.bits >= 8:
+        return raw.view(dtype.numpy).reshape(shape)
+    packed = onnx.TensorProto(dims=shape, data_type=int(dtype), raw_data=raw.tobytes())
+    return onnx.numpy_helper.to_array(packed)
+
+
+def dtype_of(name: str) -> DType:
+    """The element type in the runtime's name of a type, such as ``tensor(float)`` or ``seq(tensor(bfloat16))``."""
+    element = name.rstrip(")").rpartition("(")[2]
+    return DType[{"float": "float32", "double": "float64"}.get(element, element)]
+
+
+def _packed(array: Array, dtype: DType) -> OrtValue:
+    value = OrtValue.ortvalue_from_shape_and_type(list(array.shape), int(dtype))
+    raw = array_to_proto(array, dtype, "").raw_data
+    ctypes.memmove(value.data_ptr(), raw, len(raw))
+    return value

@@ -1,0 +1,184 @@
+"""Cases of activation functions."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import axis_of, call, cases, tensors
+from tenonnx_standard.activation import (
+    celu,
+    elu,
+    gelu,
+    hard_sigmoid,
+    hard_swish,
+    hardmax,
+    hardmax_2d,
+    leaky_relu,
+    log_softmax,
+    log_softmax_2d,
+    mish,
+    prelu,
+    prelu_by_channel,
+    relu,
+    selu,
+    shrink,
+    sigmoid,
+    softmax,
+    softmax_2d,
+    softplus,
+    softsign,
+    swish,
+    thresholded_relu,
+)
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+factors = st.sampled_from([-1.5, -0.25, 0.5, 1.0, 2.0])
+
+
+@cases(relu)
+def _(draw):
+    return call(draw(tensors([*FLOATS, "int8", "int16", "int32", "int64"], exclude_near=(0.0,))))
+
+
+@cases(leaky_relu)
+def _(draw):
+    return call(draw(tensors(FLOATS, exclude_near=(0.0,))), alpha=draw(factors))
+
+
+@cases(thresholded_relu)
+def _(draw):
+    alpha = draw(factors)
+    return call(draw(tensors(FLOATS, exclude_near=(alpha,))), alpha=alpha)
+
+
+@cases(prelu)
+def _(draw):
+    dtype = draw(st.sampled_from([*FLOATS, "int32", "int64", "uint32", "uint64"]))
+    x = draw(tensors(dtype, exclude_near=(0.0,)))
+    sides = tuple(draw(st.sampled_from([1, side])) for side in x.shape)
+    return call(x, draw(tensors(dtype, shape=sides[draw(st.integers(0, x.ndim)) :])))
+
+
+@cases(prelu_by_channel)
+def _(draw):
+    x = draw(tensors(FLOATS, min_rank=2, exclude_near=(0.0,)))
+    sides = draw(st.sampled_from([(1,), x.shape, x.shape[1:2]]))
+    return call(x, draw(tensors(x.dtype.name, shape=sides)))
+
+
+@cases(shrink)
+def _(draw):
+    lambd = draw(st.sampled_from([-1.0, 0.0, 0.5, 1.5]))
+    whole = ["int8", "int16", "int32", "int64"]
+    x = draw(tensors([*FLOATS, *whole], exclude_near=(lambd, -lambd)))
+    return call(x, lambd=lambd, bias=draw(st.sampled_from([0.0, 0.5, 1.5, -2.0])))
+
+
+@cases(shrink, gradient=False)
+def _(draw):
+    x = draw(tensors(["uint8", "uint16", "uint32", "uint64"], min_value=0, max_value=20))
+    return call(x, lambd=draw(st.sampled_from([0.5, 3.0])), bias=draw(st.sampled_from([0.0, 0.5])))
+
+
+@cases(elu)
+def _(draw):
+    return call(draw(tensors(FLOATS, exclude_near=(0.0,))), alpha=draw(factors))
+
+
+@cases(selu)
+def _(draw):
+    return call(draw(tensors(FLOATS, exclude_near=(0.0,))), alpha=draw(factors), gamma=draw(factors))
+
+
+@cases(selu)
+def _(draw):
+    return call(draw(tensors(FLOATS, exclude_near=(0.0,))))
+
+
+@cases(celu)
+def _(draw):
+    return call(draw(tensors(FLOATS, exclude_near=(0.0,))), alpha=draw(st.sampled_from([-1.5, 0.5, 1.0, 2.0])))
+
+
+@cases(sigmoid)
+def _(draw):
+    return call(draw(tensors(FLOATS, min_value=-8, max_value=8)))
+
+
+@cases(hard_sigmoid)
+def _(draw):
+    alpha, beta = draw(st.sampled_from([0.25, 0.5, 1.0])), draw(st.sampled_from([0.0, 0.25, 0.5]))
+    kinks = (-beta / alpha, (1 - beta) / alpha)
+    return call(draw(tensors(FLOATS, exclude_near=kinks)), alpha=alpha, beta=beta)
+
+
+@cases(hard_swish)
+def _(draw):
+    return call(draw(tensors(FLOATS, min_value=-6, max_value=6, exclude_near=(-3.0, 3.0))))
+
+
+@cases(swish)
+def _(draw):
+    return call(draw(tensors(FLOATS)), alpha=draw(factors))
+
+
+@cases(softplus)
+def _(draw):
+    return call(draw(tensors(FLOATS, min_value=-20, max_value=20)))
+
+
+@cases(softsign)
+def _(draw):
+    return call(draw(tensors(FLOATS, exclude_near=(0.0,))))
+
+
+@cases(mish)
+def _(draw):
+    return call(draw(tensors(FLOATS, exclude_near=(0.0,))))
+
+
+@cases(gelu)
+def _(draw):
+    return call(draw(tensors(FLOATS)), approximate=draw(st.sampled_from(["none", "tanh"])))
+
+
+def along_axis(draw, **drawn):
+    x = draw(tensors(FLOATS, min_rank=1, **drawn))
+    return call(x, axis=draw(axis_of(x)))
+
+
+@cases(softmax)
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(softmax_2d)
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(log_softmax)
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(log_softmax_2d)
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(hardmax, gradient=False)
+def _(draw):
+    return along_axis(draw, max_rank=3)
+
+
+@cases(hardmax_2d, gradient=False)
+def _(draw):
+    return along_axis(draw, max_rank=3)
+
+
+@cases(hardmax, gradient=False)
+def _(draw):
+    ties = draw(tensors("int32", min_rank=1, max_rank=3, min_value=0, max_value=2))
+    return call(ties.astype(np.float32), axis=draw(axis_of(ties)))

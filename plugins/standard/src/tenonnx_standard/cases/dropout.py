@@ -1,0 +1,52 @@
+"""Cases of dropout."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import Gap, call, cases, tensors
+from tenonnx_standard.dropout import dropout, dropout_off, dropout_off_masked_by_number, dropout_unless_test
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+
+MASK_OF_ZEROS = Gap(
+    "onnxruntime",
+    "its mask of a dropout that drops nothing is all zeros below version 12, and all ones from there on",
+    when=lambda call: call.outputs != 1,
+)
+
+
+@cases(dropout)
+def _(draw):
+    """Without training, and so without randomness."""
+    ratio = draw(st.sampled_from([None, np.float32(0.25)]))
+    training = draw(st.sampled_from([None, np.asarray(False)]))
+    outputs = draw(st.sampled_from([1, 2]))
+    return call(draw(tensors(FLOATS)), None if ratio is None else np.asarray(ratio), training, _outputs=outputs)
+
+
+@cases(dropout)
+def _(draw):
+    """In training that drops nothing."""
+    return call(draw(tensors(FLOATS)), np.asarray(0, np.float32), np.asarray(True), seed=3, _outputs=2)
+
+
+@cases(dropout_off, gaps=[MASK_OF_ZEROS])
+def _(draw):
+    return call(draw(tensors(FLOATS)), ratio=draw(st.sampled_from([0.25, 0.5])), _outputs=draw(st.sampled_from([1, 2])))
+
+
+@cases(dropout_off_masked_by_number, gaps=[MASK_OF_ZEROS])
+def _(draw):
+    return call(draw(tensors(FLOATS)), ratio=draw(st.sampled_from([0.25, 0.5])), _outputs=draw(st.sampled_from([1, 2])))
+
+
+@cases(dropout_unless_test)
+def _(draw):
+    return call(draw(tensors(FLOATS)), is_test=1, _outputs=1)
+
+
+@cases(dropout_unless_test)
+def _(draw):
+    return call(draw(tensors(FLOATS)), ratio=0.0, _outputs=2)

@@ -1,0 +1,45 @@
+"""Cases of losses."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import call, cases, shapes, tensors
+from tenonnx_standard.loss import negative_log_likelihood_loss, softmax_cross_entropy_loss
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+
+
+def labelled(draw):
+    """Scores, labels of which some may be ignored, weights of classes or none, and attributes."""
+    scores = draw(tensors(FLOATS, shape=shapes(2, 4, 2)))
+    classes = scores.shape[1]
+    sides = (scores.shape[0], *scores.shape[2:])
+    labels = draw(tensors(["int32", "int64"], shape=sides, min_value=0, max_value=classes - 1))
+    ignored = draw(st.sampled_from([None, 0, -1]))
+    if ignored == -1 and labels.size > 1:
+        labels.reshape(-1)[0] = -1
+    if ignored == 0:
+        labels.reshape(-1)[0] = 1  # at least one that counts
+    weights = draw(tensors(scores.dtype.name, shape=(classes,), min_value=0.5)) if draw(st.booleans()) else None
+    reduction = draw(st.sampled_from(["none", "sum", "mean"]))
+    return scores, labels, weights, {"ignore_index": ignored, "reduction": reduction}
+
+
+@cases(negative_log_likelihood_loss)
+def _(draw):
+    scores, labels, weights, attributes = labelled(draw)
+    return call(np.asarray(-np.abs(scores)), labels, weights, **attributes)
+
+
+@cases(softmax_cross_entropy_loss)
+def _(draw):
+    scores, labels, weights, attributes = labelled(draw)
+    return call(scores, labels, weights, **attributes)
+
+
+@cases(softmax_cross_entropy_loss)
+def _(draw):
+    scores, labels, weights, attributes = labelled(draw)
+    return call(scores, labels, weights, _outputs=1, **attributes)

@@ -1,0 +1,110 @@
+"""Cases of normalization."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import axis_of, call, cases, shapes, tensors
+from tenonnx_standard.normalization import (
+    group_normalization,
+    group_normalization_by_group,
+    instance_normalization,
+    layer_normalization,
+    lp_normalization,
+    lrn,
+    mean_variance_normalization,
+    rms_normalization,
+    simplified_layer_normalization,
+)
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+epsilons = st.sampled_from([1e-5, 1e-2])
+
+
+def parameters(draw, x, count, size):
+    return [draw(tensors(x.dtype.name, shape=(size,))) for _ in range(count)]
+
+
+@cases(instance_normalization)
+def _(draw):
+    x = draw(tensors(FLOATS, shape=shapes(3, 4, 2)))
+    return call(x, *parameters(draw, x, 2, x.shape[1]), epsilon=draw(epsilons))
+
+
+def grouped(draw, dtypes=FLOATS):
+    groups, size = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    sides = (draw(st.integers(1, 3)), groups * size, *draw(shapes(1, 2, 2)))
+    return draw(tensors(dtypes, shape=sides)), groups
+
+
+@cases(group_normalization)
+def _(draw):
+    x, groups = grouped(draw)
+    stash = 11 if x.dtype == np.float64 else 1
+    given = parameters(draw, x, 2, x.shape[1])
+    return call(x, *given, num_groups=groups, epsilon=draw(epsilons), stash_type=stash)
+
+
+@cases(group_normalization_by_group)
+def _(draw):
+    x, groups = grouped(draw, ["float32", "float64"])
+    return call(x, *parameters(draw, x, 2, groups), num_groups=groups, epsilon=draw(epsilons))
+
+
+def trailing(draw, dtypes, stash, *, scales=None):
+    """``x``, parameters that broadcast to it, and attributes."""
+    x = draw(tensors(dtypes, min_rank=1, min_side=2))
+    axis = draw(axis_of(x))
+    sides = x.shape[axis:] if draw(st.booleans()) else tuple(draw(st.sampled_from([1, side])) for side in x.shape)
+    scale, bias = (draw(tensors(scales or x.dtype.name, shape=sides)) for _ in range(2))
+    return x, scale, bias, {"axis": axis, "epsilon": draw(epsilons), "stash_type": draw(stash)}
+
+
+@cases(layer_normalization)
+def _(draw):
+    x, scale, bias, attributes = trailing(draw, ["float32", "float16", "bfloat16"], st.just(1))
+    return call(x, scale, draw(st.sampled_from([None, bias])), **attributes)
+
+
+@cases(layer_normalization)
+def _(draw):
+    x, scale, bias, attributes = trailing(draw, "float32", st.just(1))
+    return call(x, scale, bias, _outputs=1, **attributes)
+
+
+@cases(rms_normalization)
+def _(draw):
+    x, scale, _, attributes = trailing(draw, ["float32", "float16", "bfloat16"], st.just(1))
+    return call(x, scale, **attributes)
+
+
+@cases(simplified_layer_normalization)
+def _(draw):
+    x, scale, _, attributes = trailing(draw, ["float32", "float16"], st.just(1), scales=["float32", "float16"])
+    return call(x, scale, **attributes)
+
+
+@cases(mean_variance_normalization)
+def _(draw):
+    x = draw(tensors(["float32", "float64", "float16"], shape=shapes(2, 4, 2)))
+    axes = draw(st.lists(st.integers(0, x.ndim - 1), min_size=1, unique=True))
+    return call(x, axes=axes)
+
+
+@cases(mean_variance_normalization)
+def _(draw):
+    return call(draw(tensors(shape=shapes(4, 4, 2))))
+
+
+@cases(lp_normalization)
+def _(draw):
+    x = draw(tensors(FLOATS, min_rank=1, exclude_near=(0.0,)))
+    return call(x, axis=draw(axis_of(x)), p=draw(st.integers(1, 2)))
+
+
+@cases(lrn)
+def _(draw):
+    x = draw(tensors(FLOATS, shape=shapes(2, 4)))
+    alpha, beta = draw(st.sampled_from([1e-4, 0.5])), draw(st.sampled_from([0.5, 0.75]))
+    return call(x, size=draw(st.integers(1, 7)), alpha=alpha, beta=beta, bias=draw(st.sampled_from([1.0, 2.0])))

@@ -1,0 +1,92 @@
+"""Cases of reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import call, cases, tensors
+from tenonnx_standard.reduction import (
+    reduce_l1,
+    reduce_l2,
+    reduce_log_sum,
+    reduce_log_sum_exp,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+    reduce_sum_square,
+)
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+NUMBERS = [*FLOATS, "int32", "int64", "uint32", "uint64"]
+
+
+def reduction(draw, x):
+    """A call that reduces ``x`` over some axes, counted from either end, over all or over none."""
+    axes = None
+    if draw(st.booleans()):
+        chosen = draw(st.lists(st.sampled_from(range(x.ndim)), unique=True)) if x.ndim else []
+        axes = np.asarray([axis - draw(st.sampled_from([0, x.ndim])) for axis in chosen], np.int64)
+    return call(x, axes, keepdims=draw(st.integers(0, 1)), noop_with_empty_axes=draw(st.integers(0, 1)))
+
+
+@cases(reduce_sum)
+def _(draw):
+    return reduction(draw, draw(tensors(NUMBERS)))
+
+
+@cases(reduce_mean)
+def _(draw):
+    return reduction(draw, draw(tensors(NUMBERS)))
+
+
+@cases(reduce_prod)
+def _(draw):
+    return reduction(draw, draw(tensors(NUMBERS, max_rank=3, max_side=3, min_value=-2, max_value=2)))
+
+
+@cases(reduce_max)
+def _(draw):
+    return reduction(draw, draw(tensors([*NUMBERS, "uint8", "int8"], max_rank=3, max_side=4, distinct=True)))
+
+
+@cases(reduce_max, gradient=False)
+def _(draw):
+    return reduction(draw, draw(tensors("bool")))
+
+
+@cases(reduce_min)
+def _(draw):
+    return reduction(draw, draw(tensors([*NUMBERS, "uint8", "int8"], max_rank=3, max_side=4, distinct=True)))
+
+
+@cases(reduce_min, gradient=False)
+def _(draw):
+    return reduction(draw, draw(tensors("bool")))
+
+
+@cases(reduce_l1)
+def _(draw):
+    return reduction(draw, draw(tensors(NUMBERS, exclude_near=(0.0,))))
+
+
+@cases(reduce_l2)
+def _(draw):
+    return reduction(draw, draw(tensors(NUMBERS, exclude_near=(0.0,))))
+
+
+@cases(reduce_sum_square)
+def _(draw):
+    return reduction(draw, draw(tensors(NUMBERS)))
+
+
+@cases(reduce_log_sum)
+def _(draw):
+    return reduction(draw, draw(tensors(NUMBERS, min_value=1)))
+
+
+@cases(reduce_log_sum_exp)
+def _(draw):
+    return reduction(draw, draw(tensors(FLOATS)))

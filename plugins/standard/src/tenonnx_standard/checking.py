@@ -1,0 +1,97 @@
+"""What the rules of many ops check."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Dim, DType, Expr, Known, Op, TensorType, TypeMismatch, Value, elements
+from tenonnx.graph.values import ArrayConstant
+
+Array = np.ndarray[Any, Any]
+
+
+def axis_within(op: Op, axis: int, rank: int) -> int:
+    """``axis`` counted from the front. Raises ``TypeMismatch`` when a tensor of that rank has no such axis."""
+    if not -rank <= axis < rank:
+        raise TypeMismatch(
+            f"{op.title}: axis must lie in [{-rank}, {rank - 1}]" if rank else f"{op.title}: a scalar has no axis",
+            given=f"axis {axis} of a tensor of rank {rank}",
+        )
+    return axis % rank
+
+
+def axes_within(op: Op, axes: Iterable[Any], rank: int) -> tuple[int, ...]:
+    """``axes`` counted from the front, in their order. Raises ``TypeMismatch`` when one is repeated or out of range."""
+    found = tuple(axis_within(op, int(axis), rank) for axis in axes)
+    if len(set(found)) < len(found):
+        raise TypeMismatch(f"{op.title}: axes must be distinct", given=f"axes {list(found)} of a tensor of rank {rank}")
+    return found
+
+
+def numpy_rule(op: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give ``op`` a numpy rule; what numpy says of wrong shapes and indices becomes a ``TypeMismatch``."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def rule(*arrays: Any, **attributes: Any) -> Any:
+            try:
+                return function(*arrays, **attributes)
+            except (ValueError, IndexError) as error:
+                given = ", ".join("-" if a is None else f"{a.dtype}{list(a.shape)}" for a in arrays)
+                raise TypeMismatch(f"{op.title} cannot be computed: {error}", given=given) from error
+
+        op.numpy(rule)
+        return function
+
+    return register
+
+
+def numbers(array: Array) -> list[Any]:
+    """The contents of a small integer array as a flat list; of symbolic ones, too."""
+    return array.reshape(-1).tolist()  # type: ignore[no-any-return]
+
+
+def positions(array: Array) -> Array:
+    """An array of positions as numpy indexes with it. Raises ``TypeError`` where a position is symbolic."""
+    return array if array.dtype == np.int64 else array.astype(np.int64)
+
+
+def integer_vector(op: Op, name: str, value: Value) -> list[Any] | None:
+    """The contents of an input that lists sizes or axes, where known. Raises ``TypeMismatch`` if it is no such list."""
+    if not value.dtype.is_integer or (value.rank or 0) > 1:
+        raise TypeMismatch(f"{op.title}: {name} must be a list of integers", given=repr(value))
+    return elements(value)
+
+
+def length(value: Value) -> int | None:
+    """The number of elements of a vector, where known; a scalar counts as one."""
+    shape = value.tensor.shape
+    if shape is None:
+        return None
+    size = shape[0] if shape else 1
+    return size if isinstance(size, int) else None
+
+
+def same_dtypes(op: Op, *values: Value | None) -> DType:
+    """The one dtype of ``values``. Raises ``TypeMismatch`` when they have several."""
+    present = [value for value in values if value is not None]
+    if any(value.dtype is not present[0].dtype for value in present):
+        given = ", ".join(repr(value) for value in present)
+        raise TypeMismatch(f"{op.title}: the inputs must have one dtype", given=given, do="cast one of them")
+    return present[0].dtype
+
+
+def known_contents(items: list[Dim], shape: tuple[int, ...]) -> Known:
+    """An int64 tensor whose elements are ``items``, as far as they are known."""
+    kind = TensorType(DType.int64, shape)
+    if all(isinstance(item, int) for item in items):
+        return Known(kind, data=ArrayConstant(np.asarray(items, dtype=np.int64).reshape(shape)))
+    if not any(isinstance(item, int | Expr) for item in items):
+        return Known(kind)
+    contents = np.empty(len(items), dtype=object)
+    contents[:] = items
+    return Known(kind, elements=contents.reshape(shape))

@@ -1,0 +1,104 @@
+"""Pooling over whole images."""
+
+from __future__ import annotations
+
+import numpy as np
+from tenonnx.extend import TensorType, Value, op
+
+from tenonnx_standard.logic import equal, where
+from tenonnx_standard.math import absolute, pow_, sign, sqrt
+from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_sum
+from tenonnx_standard.windows import Array, one_float_dtype, spatial, widened
+
+
+def power(x: Value, p: float) -> Value:
+    return x if p == 1 else x * x if p == 2 else pow_(x, float(p))
+
+
+def root(x: Value, p: float) -> Value:
+    return x if p == 1 else sqrt(x) if p == 2 else pow_(x, 1.0 / p)
+
+
+def _image_axes(X: Value) -> list[int]:
+    return list(range(2, X.ndim))
+
+
+def _global_type(title: str, X: Value) -> TensorType:
+    one_float_dtype(title, X)
+    sizes = spatial(title, X)
+    return X.tensor if sizes is None else TensorType(X.dtype, (*X.shape[:2], *(1,) * len(sizes)))
+
+
+def _per_image(x: Array) -> Array:
+    return x.reshape(*x.shape[:2], -1)
+
+
+def _as_images(y: Array, like: Array) -> Array:
+    return y.reshape(*like.shape[:2], *(1,) * (like.ndim - 2)).astype(like.dtype, copy=False)
+
+
+@op("GlobalAveragePool", since=1)
+def global_average_pool(X):
+    """The mean of each image of each channel."""
+    return reduce_mean(X, _image_axes(X), keepdims=1)
+
+
+global_average_pool.type(lambda X: _global_type(global_average_pool.title, X))
+
+
+@global_average_pool.numpy
+def _(X):
+    (x,) = widened(X)
+    return _as_images(_per_image(x).mean(-1), X)
+
+
+@op("GlobalMaxPool", since=1)
+def global_max_pool(X):
+    """The greatest element of each image of each channel."""
+    return reduce_max(X, _image_axes(X), keepdims=1)
+
+
+global_max_pool.type(lambda X: _global_type(global_max_pool.title, X))
+global_max_pool.numpy(lambda X: _as_images(_per_image(X).max(-1), X))
+
+
+@op("GlobalLpPool", since=1)
+def global_lp_pool(X, *, p=2):
+    """The p-norm of each image of each channel."""
+    return _norm_of_images(X, p)
+
+
+def _norm_of_images(X: Value, p: float) -> Value:
+    return root(reduce_sum(power(absolute(X), p), _image_axes(X), keepdims=1), p)
+
+
+@global_lp_pool.until(2)
+def global_lp_pool_float(X, *, p=2.0):
+    """The p-norm of each image of each channel; ``p`` need not be an integer."""
+    return global_lp_pool(X, p=int(p)) if float(p).is_integer() else _norm_of_images(X, p)
+
+
+@global_lp_pool.lower(to=global_lp_pool_float)
+def _(X, *, p):
+    return global_lp_pool_float(X, p=float(p))
+
+
+@global_lp_pool.type
+def _(X, *, p):
+    return _global_type(global_lp_pool.title, X)
+
+
+@global_lp_pool.numpy
+def _(X, *, p):
+    (x,) = widened(X)
+    x = _per_image(x)
+    y = np.sqrt(np.vecdot(x, x)) if p == 2 else (np.abs(x) ** p).sum(-1) ** (1 / p)
+    return _as_images(y, X)
+
+
+@global_lp_pool.vjp
+def _(g, y, X, *, p):
+    if p == 1:
+        return g * sign(X)
+    scaled = where(equal(y, 0), 0, g / where(equal(y, 0), 1, power(y, p - 1)))
+    return scaled * (X if p == 2 else sign(X) * power(absolute(X), p - 1))

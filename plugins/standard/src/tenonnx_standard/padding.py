@@ -1,0 +1,189 @@
+"""How Pad finds its elements: on values, on arrays and on dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, dims, elements, vector
+from tenonnx.graph import dims as dim
+from tenonnx_standard.checking import Array, axes_within, integer_vector, length
+
+MODES = ("constant", "reflect", "edge", "wrap")
+
+_LAST = np.iinfo(np.int64).max
+
+
+def check_mode(op: Op, mode: str, modes: Sequence[str] = MODES) -> None:
+    if mode not in modes:
+        raise TypeMismatch(f"{op.title}: unknown mode", given=repr(mode), available=", ".join(modes))
+
+
+# ----- on values ------------------------------------------------------------------------------------------------------
+
+
+def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str) -> Value:
+    """The body of Pad: axis by axis elements are cut off, then added."""
+    check_mode(op, mode)
+    for axis, (before, after) in enumerate(_pairs(op, pads, axes, x.ndim)):
+        x = _cut(x, axis, before, after)
+        before, after = _added(before), _added(after)
+        if isinstance(before, Value) or isinstance(after, Value) or before or after:
+            x = _filled(x, axis, before, after, constant_value) if mode == "constant" else _taken(x, axis, before, after, mode)
+    return x
+
+
+def _pairs(op: Op, pads: Value, axes: Value | None, rank: int) -> list[tuple[Any, Any]]:
+    """The numbers of elements to add at both ends of every axis, ints and values."""
+    if axes is not None:
+        pads = pads_for_every_axis(op, pads, axes, rank)
+    known = elements(pads)
+    fixed = known is not None and all(isinstance(number, int) for number in known)
+    numbers: Any = known if fixed else [pads[k] for k in range(2 * rank)]
+    return list(zip(numbers[:rank], numbers[rank:], strict=True))
+
+
+def pads_for_every_axis(op: Op, pads: Value, axes: Value, rank: int) -> Value:
+    """``pads`` for all axes, 0 for those that ``axes`` does not list."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.scatter import scatter_elements
+    from tenonnx_standard.shape import concat
+
+    listed = elements(axes)
+    if listed is not None and all(isinstance(axis, int) for axis in listed):
+        count = len(listed)
+        numbers: list[Any] = [0] * (2 * rank)
+        for k, axis in enumerate(axes_within(op, listed, rank)):
+            numbers[axis], numbers[axis + rank] = pads[k], pads[k + count]
+        return vector(numbers)
+    places = cast(axes, to=DType.int64) % rank
+    return scatter_elements(constant(np.zeros(2 * rank, np.int64)), concat(places, places + rank, axis=0), pads)
+
+
+def _cut(x: Value, axis: int, before: Any, after: Any) -> Value:
+    from tenonnx_standard.math import maximum, minimum
+    from tenonnx_standard.slicing import slice_
+
+    start = maximum(-before, 0) if isinstance(before, Value) else max(-before, 0)
+    end = dims(x)[axis] + minimum(after, 0) if isinstance(after, Value) else after if after < 0 else _LAST
+    return x if isinstance(start, int) and start == 0 and end is _LAST else slice_(x, [start], [end], [axis])
+
+
+def _added(number: Any) -> Any:
+    from tenonnx_standard.math import maximum
+
+    return maximum(number, 0) if isinstance(number, Value) else max(number, 0)
+
+
+def _filled(x: Value, axis: int, before: Any, after: Any, constant_value: Value | None) -> Value:
+    from tenonnx_standard.shape import concat, expand, reshape
+
+    if constant_value is None:
+        constant_value = constant("" if x.dtype is DType.string else 0, x.dtype)
+    value = constant_value if constant_value.rank == 0 else reshape(constant_value, constant(np.zeros(0, np.int64)))
+    sizes = dims(x)
+    parts = []
+    for number in (before, after):
+        fill = isinstance(number, Value) or number > 0
+        parts.append(expand(value, [*sizes[:axis], number, *sizes[axis + 1 :]]) if fill else None)
+    return concat(*(part for part in (parts[0], x, parts[1]) if part is not None), axis=axis)
+
+
+def _taken(x: Value, axis: int, before: Any, after: Any, mode: str) -> Value:
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.math import maximum, minimum
+    from tenonnx_standard.slicing import gather
+
+    size = dims(x)[axis]
+    places = range_(-before, size + after, 1)
+    if mode == "edge":
+        places = maximum(minimum(places, size - 1), 0)
+    elif mode == "wrap":
+        places = places % size
+    else:
+        period = 2 * (size - 1)
+        period = max(period, 1) if isinstance(period, int) else maximum(period, 1)
+        places = places % period
+        places = minimum(places, period - places)
+    return gather(x, places, axis=axis)
+
+
+# ----- on dims --------------------------------------------------------------------------------------------------------
+
+
+def padded_type(op: Op, data: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str) -> TensorType:
+    """The type rule of Pad."""
+    check_mode(op, mode)
+    kind, known = data.tensor, integer_vector(op, "pads", pads)
+    listed = None if axes is None else integer_vector(op, "axes", axes)
+    if constant_value is not None and (constant_value.dtype is not kind.dtype or (constant_value.rank or 0) > 1):
+        raise TypeMismatch(
+            f"{op.title}: constant_value must be one element of the dtype of data", given=f"{data!r}, {constant_value!r}"
+        )
+    if kind.shape is None:
+        return kind
+    rank = len(kind.shape)
+    if axes is not None and (listed is None or None in listed):
+        return kind.with_shape((None,) * rank)
+    places = range(rank) if listed is None else axes_within(op, listed, rank)
+    if length(pads) not in (None, 2 * len(places)):
+        raise TypeMismatch(
+            f"{op.title}: pads must hold two numbers for every axis", given=f"{length(pads)} for {len(places)} axes"
+        )
+    numbers = known or [None] * (2 * len(places))
+    found = list(kind.shape)
+    for k, axis in enumerate(places):
+        found[axis] = dim.add(found[axis], dim.add(numbers[k], numbers[k + len(places)]))
+        size = found[axis]
+        if isinstance(size, int) and size < 0:
+            raise TypeMismatch(f"{op.title}: no axis can lose more than it has", given=f"pads {numbers} for {data!r}")
+    return kind.with_shape(tuple(found))
+
+
+# ----- on arrays ------------------------------------------------------------------------------------------------------
+
+
+def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[int] | None, mode: str) -> Array:
+    """``x`` padded; ``fill`` is one element, or None for 0."""
+    check_mode(op, mode)
+    places = range(x.ndim) if axes is None else axes_within(op, axes, x.ndim)
+    if len(pads) != 2 * len(places):
+        raise ValueError(f"{len(pads)} pads for {len(places)} axes")
+    befores, afters = [0] * x.ndim, [0] * x.ndim
+    for k, axis in enumerate(places):
+        befores[axis], afters[axis] = int(pads[k]), int(pads[k + len(places)])
+    if any(b + d + a < 0 for b, d, a in zip(befores, x.shape, afters, strict=True)):
+        raise ValueError(f"pads {list(pads)} leave less than nothing of {x.shape}")
+    kept = x[tuple(slice(max(-b, 0), d + min(a, 0)) for b, d, a in zip(befores, x.shape, afters, strict=True))]
+    befores, afters = [max(b, 0) for b in befores], [max(a, 0) for a in afters]
+    if mode == "constant":
+        shape = [b + d + a for b, d, a in zip(befores, kept.shape, afters, strict=True)]
+        y = np.zeros(shape, x.dtype) if fill is None and x.dtype != object else np.full(shape, _fill_of(x, fill), x.dtype)
+        y[tuple(slice(b, b + d) for b, d in zip(befores, kept.shape, strict=True))] = kept
+        return y
+    for axis, (before, after) in enumerate(zip(befores, afters, strict=True)):
+        if before or after:
+            kept = kept.take(_places(kept.shape[axis], before, after, mode), axis)
+    return kept
+
+
+def _fill_of(x: Array, fill: Any) -> Any:
+    """The element to pad with; object arrays hold strings, or else symbolic dims."""
+    if fill is not None:
+        return fill.reshape(-1)[0]
+    return "" if not x.size or isinstance(x.flat[0], str) else 0
+
+
+def _places(size: int, before: int, after: int, mode: str) -> Array:
+    if size == 0:
+        raise ValueError(f"mode {mode} has nothing to take from an empty axis")
+    places = np.arange(-before, size + after)
+    if mode == "edge":
+        return places.clip(0, size - 1)
+    if mode == "wrap":
+        return places % size
+    period = max(2 * (size - 1), 1)
+    places %= period
+    return np.minimum(places, period - places)

@@ -1,0 +1,393 @@
+"""Pooling over windows and over whole images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op
+
+from tenonnx_standard.constants import range_
+from tenonnx_standard.convolution import transposed_to
+from tenonnx_standard.global_pooling import global_lp_pool_float, power, root
+from tenonnx_standard.logic import equal, where
+from tenonnx_standard.math import absolute, maximum, sign
+from tenonnx_standard.reduction import reduce_max, reduce_prod
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import concat, expand, pad, reshape, shape, unsqueeze
+from tenonnx_standard.slicing import gather, scatter_elements
+from tenonnx_standard.windows import (
+    Array,
+    Length,
+    Windows,
+    along_axes,
+    covering,
+    floored,
+    lowest,
+    one_axis,
+    one_float_dtype,
+    padded_with,
+    plainly,
+    pool,
+    reaching,
+    spatial,
+    sum_taps,
+    tap,
+    taps_inside,
+    widened,
+    windows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# ----- MaxPool --------------------------------------------------------------------------------------------------------
+
+
+@op("MaxPool", since=1)
+def max_pool(
+    X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, storage_order=0, strides=None,
+    _outputs=None,
+):  # fmt: skip
+    """The greatest element of each window and, if asked for, its place in the flattened ``X``."""
+    window = windows(
+        max_pool.title,
+        kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+    )
+    plain = plainly(window, X.shape[2:])
+    indexed = _outputs is not None and _outputs > 1
+    if plain is not None and (plain != window or storage_order > indexed):
+        return max_pool(X, **plain.attributes, storage_order=storage_order * indexed, _outputs=_outputs)
+    sizes = dims(X)[2:]
+    window = plain or window
+    begins, ends = covering(window, sizes)
+    outputs = window.outputs(sizes)
+    x = padded_with(X, begins, ends, lowest(X.dtype.numpy))
+    if not indexed:
+        return along_axes(x, window, outputs, lambda taps: maximum(*taps))
+    taps = [unsqueeze(tap(x, window, offset, outputs), [-1]) for offset in window.offsets]
+    stacked = concat(*taps, axis=-1) if len(taps) > 1 else taps[0]
+    places = _places(X, window, argmax(stacked, axis=-1, keepdims=0), begins, outputs, storage_order)
+    return reduce_max(stacked, [-1], keepdims=0), places
+
+
+max_pool.until(10, lacks=["ceil_mode", "dilations"])
+max_pool.until(8, lacks=["storage_order"])
+
+
+def _places(
+    X: Value, window: Windows, chosen: Value, begins: Sequence[Length], outputs: Sequence[Length], storage_order: int
+) -> Value:
+    """Where in the flattened ``X`` the ``chosen`` places of the kernel lie."""
+    batch, channels, *sizes = dims(X)
+    image = batch * channels
+    count = sizes[0]
+    for size in sizes[1:]:
+        count = count * size
+    places = reshape(range_(0, image, 1), [batch, channels, *(1,) * window.rank]) * count
+    offsets = np.asarray(list(window.offsets), dtype=np.int64).reshape(-1, window.rank)
+    step: Length = 1
+    for k in range(window.rank) if storage_order else reversed(range(window.rank)):
+        start = range_(0, outputs[k], 1) * window.strides[k] - begins[k]
+        inside = gather(constant(offsets[:, k] * window.dilations[k]), chosen)
+        places = places + (inside + reshape(start, [-1, *(1,) * (window.rank - 1 - k)])) * step
+        step = step * sizes[k]
+    return places
+
+
+@max_pool.type
+def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+    kind = _pooled_type(max_pool.title, X, kernel_shape, attributes)
+    return (kind, kind.with_dtype(DType.int64)) if _outputs is not None and _outputs > 1 else kind
+
+
+def _pooled_type(title: str, X: Value, kernel_shape: Sequence[int], attributes: dict[str, Any]) -> TensorType:
+    window = windows(title, kernel_shape, **attributes)
+    if not X.dtype.is_float and not X.dtype.is_integer:
+        raise TypeMismatch(f"{title}: X must be numeric", given=repr(X))
+    sizes = spatial(title, X)
+    if sizes is None:
+        return TensorType(X.dtype, (None,) * (2 + window.rank))
+    if len(sizes) != window.rank:
+        raise TypeMismatch(
+            f"{title}: kernel_shape must have one size for each spatial axis", given=f"{list(kernel_shape)} for {X!r}"
+        )
+    return TensorType(X.dtype, (*X.shape[:2], *window.outputs(sizes)))
+
+
+@max_pool.numpy
+def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+    window = windows(max_pool.title, kernel_shape, **attributes)
+    if _outputs is None or _outputs < 2:
+        return pool(X, window, np.maximum, lowest(X.dtype))
+    values, places = _greatest(X, window)
+    sizes = X.shape[2:]
+    if storage_order:
+        places = np.ravel_multi_index(np.unravel_index(places, sizes), sizes, order="F")
+    images = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *(1,) * window.rank)
+    return values, places + images * int(np.prod(sizes))
+
+
+def _greatest(x: Array, window: Windows) -> tuple[Array, Array]:
+    """The greatest element of each window and its place in the flattened image, the first one among equals."""
+    sizes = x.shape[2:]
+    begins, _ = window.padding(sizes)
+    places = np.zeros((1,) * x.ndim, np.int64)
+    step = 1
+    for k in reversed(range(window.rank)):
+        count = window.outputs(sizes)[k]
+        ahead = (slice(None),) * (2 + k)
+        taps = sorted(
+            taps_inside(sizes[k], window, k, begins[k], count), key=lambda t: t[2].start - t[0] * window.strides[k]
+        )
+        places = np.broadcast_to(places, x.shape)
+        lengths = (*x.shape[: 2 + k], count, *x.shape[3 + k :])
+        values, found = np.full(lengths, lowest(x.dtype), x.dtype), np.zeros(lengths, np.int64)
+        unset = np.ones(count, bool)
+        for low, high, source in taps:
+            candidate = x[(*ahead, source)]
+            part = values[(*ahead, slice(low, high))]
+            rows = np.arange(source.start, source.stop, source.step) * step
+            better = (candidate > part) | (candidate != candidate)  # as in maxima, a NaN prevails
+            if unset[low:high].any():
+                better |= unset[low:high].reshape(-1, *(1,) * (window.rank - 1 - k))
+                unset[low:high] = False
+            np.copyto(part, candidate, where=better)
+            where_found = places[(*ahead, source)] + rows.reshape(-1, *(1,) * (window.rank - 1 - k))
+            np.copyto(found[(*ahead, slice(low, high))], where_found, where=better)
+        x, places = values, found
+        step *= sizes[k]
+    return x, places
+
+
+@max_pool.vjp
+def _(g, y, X, *, storage_order, _outputs=None, **attributes):
+    return max_pool_gradient(X, g[0] if isinstance(g, tuple) else g, **attributes)
+
+
+@op("MaxPoolGradient", domain="tenonnx")
+def max_pool_gradient(
+    X, dY, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, strides=None
+):  # fmt: skip
+    """The gradient of MaxPool: each element of ``dY`` is added to the place that held the maximum.
+
+    The places are those that MaxPool tells, so it takes opset 8; where windows overlap it takes the additions of
+    ScatterElements, opset 16.
+    """
+    window = windows(max_pool.title, kernel_shape, strides=strides, dilations=dilations)
+    _, places = max_pool(
+        X, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape, pads=pads,
+        strides=strides, _outputs=2,
+    )  # fmt: skip
+    count = reduce_prod(shape(X), keepdims=1)
+    zeros = expand(constant(np.zeros(1), X.dtype), count)
+    apart = all(k <= s for k, s in zip(window.extents, window.strides, strict=True))
+    scattered = scatter_elements(
+        zeros, reshape(places, [-1]), reshape(dY, [-1]), axis=0, reduction="none" if apart else "add"
+    )
+    return reshape(scattered, shape(X))
+
+
+max_pool_gradient.type(lambda X, dY, **_: X.tensor)
+
+
+@max_pool_gradient.numpy
+def _(X, dY, *, kernel_shape, **attributes):
+    window = windows(max_pool.title, kernel_shape, **attributes)
+    _, places = _greatest(X, window)
+    images = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *(1,) * window.rank)
+    places = (places + images * int(np.prod(X.shape[2:]))).reshape(-1)
+    if all(k <= s for k, s in zip(window.extents, window.strides, strict=True)):
+        result = np.zeros(X.size, X.dtype)
+        result[places] = dY.reshape(-1)
+    else:
+        weights = dY.reshape(-1).astype(np.float64)
+        result = np.bincount(places, weights, X.size).astype(X.dtype)
+    return result.reshape(X.shape)
+
+
+# ----- AveragePool ----------------------------------------------------------------------------------------------------
+
+
+@op("AveragePool", since=1)
+def average_pool(
+    X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape, pads=None, strides=None
+):  # fmt: skip
+    """The mean of each window, over what lies in the input, or with ``count_include_pad`` in the padding too."""
+    window = windows(
+        average_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+    )  # fmt: skip
+    sizes = dims(X)[2:]
+    begins, ends = window.padding(sizes)
+    plain = plainly(window, X.shape[2:])
+    if count_include_pad and any(not isinstance(p, int) or p for p in (*begins, *ends)):
+        beyond = [0] * window.rank
+        if window.ceil_mode:
+            beyond = [r - e for r, e in zip(reaching(window, sizes, begins, ends), ends, strict=True)]
+        if all(isinstance(n, int) for n in beyond):
+            inner = floored(window, [*[0] * window.rank, *beyond])
+            return average_pool(padded_with(X, begins, ends), **inner.attributes)
+    elif plain is not None and (plain != window or count_include_pad):
+        return average_pool(X, **plain.attributes)
+    begins, ends = covering(window, sizes)
+    total = along_axes(padded_with(X, begins, ends), window, window.outputs(sizes), sum_taps)
+    for divisor in _divisors(X, window, count_include_pad):
+        total = total / divisor
+    return total
+
+
+def _divisors(X: Value, window: Windows, count_include_pad: int) -> list[Value | float]:
+    """For each axis, how many elements every window counts along it."""
+    sizes = dims(X)[2:]
+    begins, ends = window.padding(sizes)
+    reached = reaching(window, sizes, begins, ends) if window.ceil_mode else ends
+    outputs = window.outputs(sizes)
+    found: list[Value | float] = []
+    for k in range(window.rank):
+        before, counted, after = begins[k], sizes[k], reached[k]
+        if count_include_pad:
+            before, counted, after = 0, begins[k] + sizes[k] + ends[k], reached[k] - ends[k]
+        if isinstance(before, int) and isinstance(after, int) and not before and not after:
+            found.append(float(window.kernel[k]))
+            continue
+        ones = pad(expand(constant(np.ones((1, 1, 1)), X.dtype), [1, 1, counted]), [0, 0, before, 0, 0, after])
+        counts = along_axes(ones, one_axis(window, k), outputs[k : k + 1], sum_taps)
+        found.append(reshape(counts, [-1, *(1,) * (window.rank - 1 - k)]))
+    return found
+
+
+average_pool.until(19, lacks=["dilations"])
+average_pool.until(10, lacks=["ceil_mode"])
+average_pool.until(7, lacks=["count_include_pad"])
+
+
+@average_pool.type
+def _(X, *, kernel_shape, count_include_pad, **attributes):
+    one_float_dtype(average_pool.title, X)
+    return _pooled_type(average_pool.title, X, kernel_shape, attributes)
+
+
+@average_pool.numpy
+def _(X, *, kernel_shape, count_include_pad, **attributes):
+    window = windows(average_pool.title, kernel_shape, **attributes)
+    (x,) = widened(X)
+    y = pool(x, window, np.add, 0)
+    shares = _shares(window, X.shape[2:], count_include_pad)
+    if all((s == s[0]).all() for s in shares if s.size):
+        shares = [s[:1] for s in shares]
+        factor = np.asarray(np.prod([s[0] for s in shares if s.size]), y.dtype)
+    else:
+        factor = np.ones((), y.dtype)
+        for k, s in enumerate(shares):
+            factor = factor * s.astype(y.dtype).reshape(-1, *(1,) * (window.rank - 1 - k))
+    if y is x:
+        return X
+    y *= factor
+    return y.astype(X.dtype, copy=False)
+
+
+def _shares(window: Windows, sizes: Sequence[int], count_include_pad: int) -> list[Array]:
+    """Along each axis, one over the number of elements that every window counts."""
+    begins, ends = window.padding(sizes)
+    shares = []
+    for k, count in enumerate(window.outputs(sizes)):
+        start = np.arange(count) * window.strides[k] - begins[k]
+        at = start[:, None] + np.arange(window.kernel[k]) * window.dilations[k]
+        low, high = (-begins[k], sizes[k] + ends[k]) if count_include_pad else (0, sizes[k])
+        shares.append(1 / np.maximum(((at >= low) & (at < high)).sum(1), 1))
+    return shares
+
+
+@average_pool.vjp
+def _(g, y, X, *, kernel_shape, count_include_pad, **attributes):
+    window = windows(average_pool.title, kernel_shape, **attributes)
+    for divisor in _divisors(X, window, count_include_pad):
+        g = g / divisor
+    return _spread(g, X, window)
+
+
+def _spread(g: Value, X: Value, window: Windows) -> Value:
+    """Add each element of ``g`` to all elements of its window: the transpose of summing windows of ``X``."""
+    ones = constant(np.ones((1, 1, *window.kernel)), X.dtype)
+    images = reshape(X, [-1, 1, *dims(X)[2:]])
+    result = transposed_to(images, reshape(g, [-1, 1, *dims(g)[2:]]), ones, window, 1)
+    return reshape(result, shape(X))
+
+
+# ----- LpPool ---------------------------------------------------------------------------------------------------------
+
+
+@op("LpPool", since=1)
+def lp_pool(
+    X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None
+):  # fmt: skip
+    """The p-norm of each window."""
+    window = windows(
+        lp_pool.title,
+        kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+    )
+    return _norm_of_windows(X, window, p)
+
+
+lp_pool.until(18, lacks=["ceil_mode", "dilations"])
+
+
+def _norm_of_windows(X: Value, window: Windows, p: float) -> Value:
+    begins, ends = covering(window, dims(X)[2:])
+    powers = padded_with(power(absolute(X), p), begins, ends)
+    means = average_pool(powers, **floored(window, [0] * (2 * window.rank)).attributes)
+    return root(means * float(np.prod(window.kernel)), p)
+
+
+@lp_pool.until(2)
+def lp_pool_float(X, *, auto_pad="NOTSET", kernel_shape=None, p=2.0, pads=None, strides=None):
+    """The p-norm of each window, or of each image where no size is given; ``p`` need not be an integer."""
+    if kernel_shape is None:
+        return global_lp_pool_float(X, p=p)
+    if float(p).is_integer():
+        return lp_pool(X, auto_pad=auto_pad, kernel_shape=kernel_shape, p=int(p), pads=pads, strides=strides)
+    return _norm_of_windows(X, windows(lp_pool.title, kernel_shape, strides=strides, pads=pads, auto_pad=auto_pad), p)
+
+
+@lp_pool.lower(to=lp_pool_float)
+def _(X, *, ceil_mode, dilations, p, **attributes):
+    if not ceil_mode and all(d == 1 for d in dilations or ()):
+        return lp_pool_float(X, p=float(p), **attributes)
+    return None
+
+
+@lp_pool.type
+def _(X, *, kernel_shape, p, **attributes):
+    one_float_dtype(lp_pool.title, X)
+    return _pooled_type(lp_pool.title, X, kernel_shape, attributes)
+
+
+@lp_pool.numpy
+def _(X, *, kernel_shape, p, **attributes):
+    window = windows(lp_pool.title, kernel_shape, **attributes)
+    (x,) = widened(X)
+    x = np.abs(x) if p != 2 else x
+    y = pool(x * x if p == 2 else x if p == 1 else x**p, window, np.add, 0)
+    y = np.sqrt(y) if p == 2 else y if p == 1 else y ** (1 / p)
+    return y.astype(X.dtype, copy=False)
+
+
+@lp_pool.vjp
+def _(g, y, X, *, kernel_shape, p, **attributes):
+    window = windows(lp_pool.title, kernel_shape, **attributes)
+    if p == 1:
+        return _spread(g, X, window) * sign(X)
+    scaled = where(equal(y, 0), 0, g / where(equal(y, 0), 1, power(y, p - 1)))
+    slope = X if p == 2 else sign(X) * power(absolute(X), p - 1)
+    return _spread(scaled, X, window) * slope

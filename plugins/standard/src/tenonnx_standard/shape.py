@@ -1,0 +1,644 @@
+"""Ops that give a tensor another shape, and those that ask for the shape."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Index,
+    Known,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    op,
+    primitive,
+)
+from tenonnx.graph import dims as dim
+from tenonnx.graph.values import operator
+from tenonnx_standard.checking import (
+    axes_within,
+    axis_within,
+    integer_vector,
+    known_contents,
+    length,
+    numbers,
+    numpy_rule,
+    positions,
+    same_dtypes,
+)
+from tenonnx_standard.padding import MODES, check_mode, pad_array, padded, padded_type, pads_for_every_axis
+
+# ----- the whole tensor -----------------------------------------------------------------------------------------------
+
+
+@primitive("Identity", selects=True)
+def identity(input):
+    """``input`` itself: a tensor, a sequence or an optional."""
+    ...
+
+
+identity.type(lambda input: Known(input.type, input.elements, input.data))
+identity.numpy(lambda x: x)
+identity.vjp(lambda g, y, input: g)
+
+
+@primitive("Shape")
+def shape(data, *, start=0, end=None):
+    """The lengths of the axes of ``data`` from axis ``start`` to before ``end``, both cut off at the rank."""
+    ...
+
+
+@shape.type
+def _(data, *, start, end):
+    kind = data.tensor
+    if kind.shape is None:
+        return TensorType(DType.int64, (None,))
+    chosen = list(kind.shape[start:end])
+    return known_contents(chosen, (len(chosen),))
+
+
+shape.numpy(lambda x, *, start, end: np.array(x.shape[start:end], dtype=np.int64))
+shape.vjp(lambda g, y, data, *, start, end: None)
+shape.until(15, lacks=["start", "end"])
+
+
+@shape.lower()
+def _(data, *, start, end):
+    from tenonnx_standard.slicing import slice_
+
+    if start == 0 and end is None:
+        return None
+    return slice_(shape(data), [start], [np.iinfo(np.int64).max if end is None else end], [0])
+
+
+@op("Size")
+def size(data):
+    """The number of elements of ``data``, a scalar."""
+    from tenonnx_standard.reduction import reduce_prod
+
+    return reduce_prod(shape(data), keepdims=0)
+
+
+@size.type
+def _(data):
+    kind = data.tensor
+    return TensorType(DType.int64, ()) if kind.shape is None else known_contents([dim.product(kind.shape)], ())
+
+
+size.numpy(lambda x: np.array(x.size, dtype=np.int64))
+size.vjp(lambda g, y, data: None)
+
+# ----- reshaping ------------------------------------------------------------------------------------------------------
+
+
+@primitive("Reshape", symbolic=True, selects=True)
+def reshape(data, shape: Index, *, allowzero=0):
+    """The elements of ``data`` in another shape, where -1 stands for what is left, and 0 for the dim of the input there.
+
+    With ``allowzero`` a 0 is the dim 0.
+    """
+    ...
+
+
+reshape.until(14, lacks=["allowzero"])
+reshape.until(5, attributes=["shape"], ignored=["consumed_inputs"])
+
+
+@reshape.type
+def _(data, shape, *, allowzero):
+    kind, wanted = data.tensor, integer_vector(reshape, "shape", shape)
+    if wanted is None:
+        count = length(shape)
+        return kind.with_shape(None if count is None else (None,) * count)
+    found = _reshaped(kind.shape, wanted, allowzero)
+    if kind.shape is not None:
+        before, after = dim.product(kind.shape), dim.product(found)
+        if isinstance(before, int) and isinstance(after, int) and before != after:
+            raise TypeMismatch(
+                f"{reshape.title}: the new shape must hold as many elements as the tensor",
+                given=f"shape {wanted} for {data!r}",
+            )
+    return kind.with_shape(tuple(found))
+
+
+def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) -> list[Any]:
+    """The dims that ``wanted`` asks for, as far as they are known; works on ints and on symbolic dims."""
+    problem = ""
+    if wanted.count(-1) > 1:
+        problem = "at most one dim can be -1"
+    elif any(isinstance(item, int) and item < -1 for item in wanted):
+        problem = "dims cannot be negative, except for one -1"
+    elif allowzero and -1 in wanted and 0 in wanted:
+        problem = "with allowzero a shape cannot hold both 0 and -1"
+    elif not allowzero and old is not None and 0 in wanted[len(old) :]:
+        problem = "a dim can be 0 only where the input has one to copy"
+    if problem:
+        raise TypeMismatch(f"{reshape.title}: {problem}", given=f"shape {wanted}")
+    copied = [k for k, item in enumerate(wanted) if not allowzero and isinstance(item, int) and item == 0]
+    found = [(None if old is None else old[k]) if k in copied else item for k, item in enumerate(wanted)]
+    open_places = [k for k, item in enumerate(wanted) if item is None or item == -1]
+    for place in open_places:
+        found[place] = None
+    if len(open_places) == 1 and old is not None:
+        # What is copied on both sides leaves the division: it may be unknown, or 0.
+        whole = dim.product(d for k, d in enumerate(old) if k not in copied)
+        others = dim.product(d for k, d in enumerate(found) if k not in copied and k not in open_places)
+        if isinstance(whole, int) and isinstance(others, int) and others and whole % others:
+            raise TypeMismatch(f"{reshape.title}: -1 must stand for a whole number", given=f"shape {wanted} for dims {old}")
+        found[open_places[0]] = dim.floor_div(whole, others)
+    return found
+
+
+@numpy_rule(reshape)
+def _(x, shape, *, allowzero):
+    wanted = numbers(shape)
+    if not allowzero and 0 in wanted or not x.size:
+        wanted = _reshaped(x.shape, [int(d) for d in wanted], allowzero)
+        wanted = [-1 if d is None else d for d in wanted]
+    return x.reshape(wanted)
+
+
+def reshape_like(x: Value, like: Value) -> Value:
+    """``x`` in the shape of ``like``, which has as many elements."""
+    return as_shape(x, shape(like), 0 in (like.tensor.shape or ()))
+
+
+def as_shape(x: Value, items: Any, empty: bool | None = None) -> Value:
+    """``x`` in a shape of dims, ints or values; where one is or may be 0, it means 0."""
+    if empty is None:
+        empty = not all(isinstance(item, int) and item != 0 for item in items)
+    return reshape(x, items, allowzero=int(empty))
+
+
+@reshape.vjp
+def _(g, y, data, shape, *, allowzero):
+    return reshape_like(g, data), None
+
+
+@reshape.lower()
+def _(data, shape, *, allowzero):
+    """Without ``allowzero``, where no dim is known to be 0; one that turns out to be 0 at run time belongs to an empty tensor."""
+    wanted = elements(shape)
+    if allowzero and wanted is not None and not any(item is None or item == 0 for item in wanted):
+        return reshape(data, shape)
+    return None
+
+
+@op("Flatten", selects=True)
+def flatten(input, *, axis=1):
+    """``input`` as a matrix: the axes before ``axis`` by the rest."""
+    before, after = (_product(part) for part in _parted(dims(input), axis))
+    return as_shape(input, [before, after])
+
+
+def _parted(items: Any, axis: int) -> tuple[Any, Any]:
+    rank = len(items)
+    if not -rank <= axis <= rank:
+        raise TypeMismatch(f"{flatten.title}: axis must lie in [{-rank}, {rank}]", given=f"axis {axis} of rank {rank}")
+    axis += rank if axis < 0 else 0
+    return items[:axis], items[axis:]
+
+
+def _product(items: list[Any]) -> Any:
+    """The product of dims, ints and values."""
+    values = [item for item in items if isinstance(item, Value)]
+    whole: Any = math.prod(item for item in items if not isinstance(item, Value))
+    for value in values:
+        whole = value if isinstance(whole, int) and whole == 1 else value * whole
+    return whole
+
+
+@flatten.type
+def _(input, *, axis):
+    kind = input.tensor
+    if kind.shape is None:
+        return kind.with_shape((None, None))
+    return kind.with_shape(tuple(dim.product(part) for part in _parted(kind.shape, axis)))
+
+
+@flatten.numpy
+def _(x, *, axis):
+    before, after = _parted(x.shape, axis)
+    return x.reshape(math.prod(before), math.prod(after))
+
+
+flatten.vjp(lambda g, y, input, *, axis: reshape_like(g, input))
+
+
+@primitive("Squeeze", symbolic=True, selects=True)
+def squeeze(data, axes: Index = None):
+    """``data`` without the axes listed, which have length 1; without all such axes if none are listed."""
+    ...
+
+
+squeeze.until(13, attributes=["axes"])
+
+
+@squeeze.type
+def _(data, axes):
+    kind = data.tensor
+    if axes is None:
+        sizes = kind.shape
+        if sizes is None or any(d != 1 and (dim.known_lower_bound(d) or 0) < 2 and d != 0 for d in sizes):
+            return kind.with_shape(None)
+        return kind.with_shape(tuple(d for d in sizes if d != 1))
+    known = integer_vector(squeeze, "axes", axes)
+    if kind.shape is None:
+        return kind
+    if known is None or None in known:
+        count = length(axes)
+        return kind.with_shape(None if count is None else (None,) * (len(kind.shape) - count))
+    dropped = axes_within(squeeze, known, len(kind.shape))
+    for axis in dropped:
+        if isinstance(kind.shape[axis], int) and kind.shape[axis] != 1:
+            raise TypeMismatch(f"{squeeze.title}: only axes of length 1 can go", given=f"axis {axis} of {data!r}")
+    return kind.with_shape(tuple(d for k, d in enumerate(kind.shape) if k not in dropped))
+
+
+@numpy_rule(squeeze)
+def _(x, axes):
+    return x.squeeze() if axes is None else x.squeeze(axis=tuple(numbers(axes)))
+
+
+squeeze.vjp(lambda g, y, data, axes: (reshape_like(g, data) if axes is None else unsqueeze(g, axes), None))
+
+
+@primitive("Unsqueeze", symbolic=True, selects=True)
+def unsqueeze(data, axes: Index):
+    """``data`` with axes of length 1 inserted so that they stand at the places listed in the result."""
+    ...
+
+
+unsqueeze.until(13, attributes=["axes"], defaults={"axes": REQUIRED})
+
+
+@unsqueeze.type
+def _(data, axes):
+    kind = data.tensor
+    known = integer_vector(unsqueeze, "axes", axes)
+    count = length(axes)
+    if kind.shape is None or count is None:
+        return kind.with_shape(None)
+    rank = len(kind.shape) + count
+    if known is None or None in known:
+        return kind.with_shape((None,) * rank)
+    added, rest = axes_within(unsqueeze, known, rank), iter(kind.shape)
+    return kind.with_shape(tuple(1 if k in added else next(rest) for k in range(rank)))
+
+
+@numpy_rule(unsqueeze)
+def _(x, axes):
+    rank = x.ndim + axes.size
+    added, rest = axes_within(unsqueeze, numbers(axes), rank), iter(x.shape)
+    return x.reshape([1 if k in added else next(rest) for k in range(rank)])
+
+
+unsqueeze.vjp(lambda g, y, data, axes: (squeeze(g, axes), None))
+
+# ----- order of axes --------------------------------------------------------------------------------------------------
+
+
+@primitive("Transpose", symbolic=True, selects=True)
+def transpose(data, *, perm=None):
+    """``data`` with its axes in the order ``perm``, reversed by default."""
+    ...
+
+
+@transpose.type
+def _(data, *, perm):
+    kind = data.tensor
+    if kind.shape is None:
+        return kind.with_shape(None if perm is None else (None,) * len(perm))
+    if perm is None:
+        return kind.with_shape(kind.shape[::-1])
+    if sorted(perm) != list(range(len(kind.shape))):
+        raise TypeMismatch(f"{transpose.title}: perm must name every axis once", given=f"perm {list(perm)} for {data!r}")
+    return kind.with_shape(tuple(kind.shape[axis] for axis in perm))
+
+
+@numpy_rule(transpose)
+def _(x, *, perm):
+    return x.transpose(perm)
+
+
+@transpose.vjp
+def _(g, y, data, *, perm):
+    return transpose(g) if perm is None else transpose(g, perm=sorted(range(len(perm)), key=lambda k: perm[k]))
+
+
+# ----- joining and splitting ------------------------------------------------------------------------------------------
+
+
+@primitive("Concat", symbolic=True, selects=True)
+def concat(*inputs, axis):
+    """The inputs, one after the other along ``axis``."""
+    ...
+
+
+concat.until(4, defaults={"axis": 1})
+
+
+@concat.type
+def _(*inputs, axis):
+    if not inputs:
+        raise TypeMismatch(f"{concat.title} needs at least one input")
+    dtype = same_dtypes(concat, *inputs)
+    shapes = [value.tensor.shape for value in inputs]
+    known = [s for s in shapes if s is not None]
+    if not known:
+        return TensorType(dtype)
+    rank = len(known[0])
+    axis = axis_within(concat, axis, rank)
+    given = ", ".join(repr(value) for value in inputs)
+    if any(len(s) != rank for s in known):
+        raise TypeMismatch(f"{concat.title}: the inputs must have one rank", given=given)
+    found: list[Any] = list(known[0])
+    try:
+        for other in known[1:]:
+            found = [dim.unify(a, b) if k != axis else None for k, (a, b) in enumerate(zip(found, other, strict=True))]
+    except ValueError as error:
+        raise TypeMismatch(f"{concat.title}: the inputs must agree in all axes but {axis}", given=given) from error
+    along: Any = 0
+    for each in shapes:
+        along = dim.add(along, None if each is None else each[axis])
+    found[axis] = along
+    kind = TensorType(dtype, tuple(found))
+    if rank == 1 and isinstance(along, int) and dtype.is_integer:
+        return _partly_known(inputs, kind)
+    return kind
+
+
+def _partly_known(inputs: tuple[Value, ...], kind: TensorType) -> Any:
+    """Vectors of which some have known elements, joined: the others are unknown."""
+    items: list[Any] = []
+    missing = False
+    for value in inputs:
+        contents = elements(value)
+        missing = missing or contents is None
+        items += [None] * value.shape[0] if contents is None else contents
+    if not missing or kind.dtype is not DType.int64:
+        return kind
+    return known_contents(items, (len(items),))
+
+
+@numpy_rule(concat)
+def _(*arrays, axis):
+    if any(a.dtype != arrays[0].dtype for a in arrays) and not any(a.dtype == object for a in arrays):
+        raise ValueError("the inputs must have one dtype")
+    return np.concatenate(arrays, axis)
+
+
+@concat.vjp
+def _(g, y, *inputs, axis):
+    from tenonnx_standard.slicing import slice_
+
+    if len(inputs) == 1:
+        return g
+    gradients, start = [], 0
+    for value in inputs:
+        end = start + dims(value)[axis]
+        gradients.append(slice_(g, [start], [end], [axis]))
+        start = end
+    return tuple(gradients)
+
+
+@op("Split", selects=True, symbolic=True)
+def split(input, split: Index = None, *, axis=0, num_outputs=None, _outputs=None):
+    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones, of which the last may be shorter."""
+    from tenonnx_standard.slicing import slice_
+
+    pieces, start = [], 0
+    for size in _pieces(split, dims(input)[axis], num_outputs, _outputs):
+        end = start + size
+        pieces.append(slice_(input, [start], [end], [axis]))
+        start = end
+    return tuple(pieces)
+
+
+def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int | None) -> int:
+    """How many outputs Split has; ``lengths`` is how many were given, -1 where that is not known."""
+    if (lengths is None) == (num_outputs is None):
+        both = "neither" if lengths is None else "both"
+        raise TypeMismatch(f"{split.title}: either split or num_outputs must be given", given=both)
+    wanted = num_outputs if lengths is None else outputs if lengths < 0 else lengths
+    if wanted is None or wanted < 1 or outputs not in (None, wanted):
+        raise TypeMismatch(f"{split.title}: every piece must be an output", given=f"{wanted} pieces, {outputs} outputs")
+    return wanted
+
+
+def _length_if_known(lengths: Value | None) -> int | None:
+    known = None if lengths is None else length(lengths)
+    return -1 if lengths is not None and known is None else known
+
+
+def _pieces(lengths: Value | None, whole: Any, num_outputs: int | None, outputs: int | None) -> list[Any]:
+    """The lengths of the pieces, ints and values."""
+    from tenonnx_standard.math import maximum, minimum
+
+    count = _number_of_pieces(_length_if_known(lengths), num_outputs, outputs)
+    if lengths is not None:
+        known = elements(lengths)
+        fixed = known is not None and all(isinstance(size, int) for size in known)
+        return known if known is not None and fixed else [lengths[k] for k in range(count)]
+    if isinstance(whole, int):
+        return _even(whole, count)
+    size = (whole + (count - 1)) // count
+    return [minimum(maximum(whole - size * k, 0), size) for k in range(count)]
+
+
+def _even(whole: int, count: int) -> list[int]:
+    size = -(-whole // count)
+    return [min(max(whole - size * k, 0), size) for k in range(count)]
+
+
+@split.type
+def _(input, lengths, *, axis, num_outputs, _outputs):
+    kind, known = input.tensor, None if lengths is None else integer_vector(split, "split", lengths)
+    count = _number_of_pieces(_length_if_known(lengths), num_outputs, _outputs)
+    if kind.shape is None:
+        return (kind,) * count
+    axis = axis_within(split, axis, len(kind.shape))
+    whole = kind.shape[axis]
+    sizes: list[Any] = known or [None] * count
+    if lengths is None:
+        even = dim.modulo(whole, count) == 0
+        sizes = _even(whole, count) if isinstance(whole, int) else [dim.floor_div(whole, count) if even else None] * count
+    elif all(isinstance(each, int) for each in [whole, *sizes]) and sum(sizes) != whole:
+        raise TypeMismatch(f"{split.title}: the lengths must sum to that of the axis", given=f"{sizes} for {input!r}")
+    return tuple(kind.with_shape((*kind.shape[:axis], each, *kind.shape[axis + 1 :])) for each in sizes)
+
+
+@numpy_rule(split)
+def _(x, lengths, *, axis, num_outputs, _outputs):
+    axis = axis_within(split, axis, x.ndim)
+    count = _number_of_pieces(None if lengths is None else lengths.size, num_outputs, _outputs)
+    sizes = _even(x.shape[axis], count) if lengths is None else numbers(positions(lengths))
+    if sum(sizes) != x.shape[axis]:
+        raise ValueError(f"lengths {sizes} do not sum to {x.shape[axis]}")
+    before, ends = (slice(None),) * axis, itertools.accumulate(sizes)
+    return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
+
+
+@split.vjp
+def _(g, y, input, lengths, *, axis, num_outputs, _outputs):
+    pieces = zip(g, y, strict=True) if isinstance(g, tuple) else [(g, y)]
+    return concat(*(operator("zeros_like", piece) if each is None else each for each, piece in pieces), axis=axis), None
+
+
+@split.until(18)
+def split_exactly(input, split: Index = None, *, axis=0, _outputs=None):
+    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into as many equal ones as there are outputs."""
+    return _cut(input, split, axis, _outputs)
+
+
+split_exactly.until(13, attributes=["split"])
+
+
+def _cut(input: Value, lengths: Value | None, axis: int, outputs: int | None) -> Any:
+    whole = input.shape[axis]
+    if lengths is None and isinstance(whole, int) and outputs and whole % outputs:
+        raise TypeMismatch(f"{split_exactly.title}: the pieces must be equal", given=f"{outputs} of {whole} elements")
+    return split(input, lengths, axis=axis, num_outputs=outputs if lengths is None else None, _outputs=outputs)
+
+
+@split.lower(to=split_exactly)
+def _(input, lengths, *, axis, num_outputs):
+    if lengths is not None:
+        count = length(lengths)
+        return None if count is None else split_exactly(input, lengths, axis=axis, _outputs=count)
+    whole = input.shape[axis]
+    if dim.modulo(whole, num_outputs) == 0:
+        return split_exactly(input, axis=axis, _outputs=num_outputs)
+    return split_exactly(input, _even(whole, num_outputs), axis=axis) if isinstance(whole, int) else None
+
+
+@split_exactly.until(2)
+def split_by_either(input, split: Index = None, *, axis=None, lengths=None, _outputs=None):
+    """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute ``split``."""
+    return split_exactly(input, lengths if split is None else split, axis=axis or 0, _outputs=_outputs)
+
+# ----- repeating and padding ------------------------------------------------------------------------------------------
+
+
+@primitive("Expand", since=8, symbolic=True, selects=True, broadcasts=True)
+def expand(input, shape: Index):
+    """``input`` broadcast together with a tensor of that shape."""
+    ...
+
+
+@expand.type
+def _(input, shape):
+    kind, wanted, count = input.tensor, integer_vector(expand, "shape", shape), length(shape)
+    if kind.shape is None or wanted is None:
+        return kind.with_shape(None if kind.shape is None or count is None else (None,) * max(len(kind.shape), count))
+    try:
+        return kind.with_shape(dim.broadcast_shapes(kind.shape, wanted))
+    except ValueError as error:
+        raise TypeMismatch(f"{expand.title}: {error}", given=f"shape {wanted} for {input!r}") from error
+
+
+@numpy_rule(expand)
+def _(x, shape):
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(numbers(positions(shape)))))
+
+
+expand.vjp(lambda g, y, input, shape: (g, None))
+
+
+@op("Tile", selects=True, symbolic=True)
+def tile(input, repeats: Index):
+    """``input`` repeated along every axis as often as ``repeats`` says."""
+    sizes, known = dims(input), elements(repeats)
+    fixed = known is not None and all(isinstance(times, int) for times in known)
+    counts: Any = known if fixed else [repeats[k] for k in range(len(sizes))]
+    apart = as_shape(input, [part for size in sizes for part in (1, size)])
+    copies = expand(apart, [part for pair in zip(counts, sizes, strict=True) for part in pair])
+    return as_shape(copies, [times * size for times, size in zip(counts, sizes, strict=True)])
+
+
+@tile.type
+def _(input, repeats):
+    kind, known, count = input.tensor, integer_vector(tile, "repeats", repeats), length(repeats)
+    if kind.shape is None:
+        return kind.with_shape(None if count is None else (None,) * count)
+    if count not in (None, len(kind.shape)):
+        raise TypeMismatch(f"{tile.title}: there must be a number for every axis", given=f"{count} for {input!r}")
+    return kind.with_shape(tuple(map(dim.multiply, kind.shape, known or [None] * len(kind.shape))))
+
+
+@numpy_rule(tile)
+def _(x, repeats):
+    counts = numbers(positions(repeats))
+    if len(counts) != x.ndim:
+        raise ValueError(f"{len(counts)} numbers for {x.ndim} axes")
+    apart = x.reshape([part for size in x.shape for part in (1, size)])
+    copies = np.broadcast_to(apart, [part for pair in zip(counts, x.shape, strict=True) for part in pair])
+    return copies.reshape([times * size for times, size in zip(counts, x.shape, strict=True)])
+
+
+@tile.until(6)
+def tile_along(input, tiles, axis):
+    """``input`` repeated along one axis; both numbers are tensors of one element and of the dtype of ``input``."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.logic import equal, where
+
+    places = constant(np.arange(input.ndim))
+    return tile(input, where(equal(places, cast(axis, to=DType.int64)), cast(tiles, to=DType.int64), 1))
+
+
+@op("Pad", selects=True, symbolic=True)
+def pad(data, pads: Index, constant_value=None, axes: Index = None, *, mode="constant"):
+    """``data`` with elements added at both ends of its axes, or removed where a number is negative.
+
+    They are ``constant_value`` (0 by default), or taken from ``data``: mirrored at its first and last elements
+    (``reflect``), repetitions of these (``edge``), or from the other end (``wrap``).
+    """
+    return padded(pad, data, pads, constant_value, axes, mode)
+
+
+@pad.type
+def _(data, pads, constant_value, axes, *, mode):
+    return padded_type(pad, data, pads, constant_value, axes, mode)
+
+
+@numpy_rule(pad)
+def _(x, pads, constant_value, axes, *, mode):
+    listed = None if axes is None else numbers(positions(axes))
+    return pad_array(pad, x, numbers(positions(pads)), constant_value, listed, mode)
+
+
+@pad.until(19)
+def pad_unwrapped(data, pads: Index, constant_value=None, axes: Index = None, *, mode="constant"):
+    """Padding in the modes ``constant``, ``reflect`` and ``edge``."""
+    check_mode(pad_unwrapped, mode, MODES[:-1])
+    return pad(data, pads, constant_value, axes, mode=mode)
+
+
+pad_unwrapped.until(18, lacks=["axes"])
+pad_unwrapped.until(
+    11, attributes=["pads", "constant_value"], renamed={"constant_value": "value"},
+    defaults={"pads": REQUIRED, "constant_value": 0.0},
+)  # fmt: skip
+pad_unwrapped.until(2, renamed={"pads": "paddings"})
+
+
+@pad.lower(to=pad_unwrapped)
+def _(data, pads, constant_value, axes, *, mode):
+    return None if mode == "wrap" else pad_unwrapped(data, pads, constant_value, axes, mode=mode)
+
+
+@pad_unwrapped.lower()
+def _(data, pads, constant_value, axes, *, mode):
+    """With numbers for every axis."""
+    if axes is None:
+        return None
+    return pad_unwrapped(data, pads_for_every_axis(pad, pads, axes, data.ndim), constant_value, mode=mode)

@@ -1,0 +1,77 @@
+"""The partial inverse of max pooling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, op
+
+from tenonnx_standard.shape import concat, expand, pad, reshape, shape
+from tenonnx_standard.slicing import scatter_elements
+from tenonnx_standard.windows import Length, Windows, spatial, windows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@op("MaxUnpool", since=9)
+def max_unpool(X, I, output_shape: Index = None, *, kernel_shape, pads=None, strides=None):  # noqa: E741
+    """Put the elements of ``X`` where ``I`` says that MaxPool found them, in a tensor of zeros.
+
+    ``I`` counts places of the tensor that the windows cover; ``output_shape`` appends zeros to it.
+    """
+    window = windows(max_unpool.title, kernel_shape, strides=strides, pads=pads)
+    lengths = [*dims(X)[:2], *_unpooled(window, dims(X)[2:])]
+    count = lengths[0]
+    for length in lengths[1:]:
+        count = count * length
+    zeros = expand(constant(np.zeros(1), X.dtype), [count])
+    flat = scatter_elements(zeros, reshape(I, [-1]), reshape(X, [-1]), axis=0)
+    result = reshape(flat, lengths)
+    if output_shape is None:
+        return result
+    return pad(result, concat(constant(np.zeros(X.ndim, np.int64)), output_shape - shape(result), axis=0))
+
+
+def _unpooled(window: Windows, sizes: Sequence[Length]) -> list[Length]:
+    begins, ends = window.pads[: window.rank], window.pads[window.rank :]
+    return [
+        None if n is None else (n - 1) * s + (e - b - f)
+        for n, s, e, b, f in zip(sizes, window.strides, window.extents, begins, ends, strict=True)
+    ]
+
+
+@max_unpool.type
+def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
+    window = windows(max_unpool.title, kernel_shape, **attributes)
+    if not I.dtype.is_integer:
+        raise TypeMismatch(f"{max_unpool.title}: I must hold places", given=repr(I))
+    sizes = spatial(max_unpool.title, X)
+    if sizes is None:
+        return X.tensor
+    if len(sizes) != window.rank:
+        raise TypeMismatch(f"{max_unpool.title}: kernel_shape must fit X", given=f"{list(kernel_shape)}, {X!r}")
+    if output_shape is not None:
+        known = elements(output_shape)
+        return TensorType(X.dtype, (None,) * X.ndim if known is None else tuple(known))
+    return TensorType(X.dtype, (*X.shape[:2], *_unpooled(window, sizes)))
+
+
+@max_unpool.numpy
+def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
+    window = windows(max_unpool.title, kernel_shape, **attributes)
+    lengths = (*X.shape[:2], *_unpooled(window, X.shape[2:]))
+    result = np.zeros(int(np.prod(lengths)), X.dtype)
+    if I.size and not (-result.size <= I.min() and I.max() < result.size):
+        raise TypeMismatch(
+            f"{max_unpool.title}: I must lie inside the unpooled tensor", given=f"{I.max()} of {lengths}"
+        )
+    result[I.reshape(-1)] = X.reshape(-1)
+    result = result.reshape(lengths)
+    if output_shape is None:
+        return result
+    whole = np.zeros(tuple(int(n) for n in output_shape), X.dtype)
+    inside = tuple(slice(0, min(a, b)) for a, b in zip(whole.shape, lengths, strict=True))
+    whole[inside] = result[inside]
+    return whole

@@ -1,0 +1,108 @@
+"""How scales and zero points spread over a tensor: one for all of it, one along an axis, or one for each block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Op, TypeMismatch, Value, dims
+from tenonnx.graph import dims as dim
+from tenonnx_standard.checking import axis_within
+from tenonnx_standard.operators import sum_to
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.shape import pad, reshape, shape, tile, unsqueeze
+from tenonnx_standard.slicing import gather
+
+Array = np.ndarray[Any, Any]
+
+
+def is_single(parameter: Value) -> bool:
+    """Whether a scale or zero point is known to be one number."""
+    shape = parameter.tensor.shape
+    return shape is not None and all(d == 1 for d in shape)
+
+
+def scalar(parameter: Value) -> Value:
+    """One number, without axes."""
+    return parameter if parameter.rank == 0 else reshape(parameter, [])
+
+
+def spread(op: Op, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
+    """``parameter`` in a shape that broadcasts to ``x``."""
+    if is_single(parameter):
+        return scalar(parameter)
+    if block_size and parameter.ndim > 1:
+        return _repeated(parameter, x, axis_within(op, axis, x.ndim), block_size)
+    if parameter.ndim != 1 or x.ndim < 2:
+        return parameter
+    after = x.ndim - 1 - axis_within(op, axis, x.ndim)
+    return reshape(parameter, [-1] + [1] * after) if after else parameter
+
+
+def _repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
+    """Every element ``block_size`` times along ``axis``; of the last block only as many as ``x`` has left."""
+    length = x.shape[axis]
+    if isinstance(length, int):
+        return gather(parameter, (np.arange(length) // block_size).astype(np.int64), axis=axis)
+    repeats = [1] * (x.ndim + 1)
+    repeats[axis + 1] = block_size
+    sizes = dims(parameter)
+    whole = reshape(tile(unsqueeze(parameter, [axis + 1]), repeats), [*sizes[:axis], -1, *sizes[axis + 1 :]])
+    return whole[(slice(None),) * axis + (slice(0, dims(x)[axis]),)]
+
+
+def spread_array(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
+    """``spread`` of arrays."""
+    if parameter.size == 1:
+        return parameter.reshape(())
+    if block_size and parameter.ndim > 1:
+        return parameter.take(np.arange(x.shape[axis]) // block_size, axis=axis)
+    if parameter.ndim != 1 or x.ndim < 2:
+        return parameter
+    return parameter.reshape(-1, *(1,) * (x.ndim - 1 - axis % x.ndim))
+
+
+def collected(g: Value, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
+    """The transpose of ``spread``: ``g``, of the shape of ``x``, summed over the elements that share a parameter."""
+    if is_single(parameter):
+        return reshape(reduce_sum(g, keepdims=0), shape(parameter))
+    if parameter.ndim == 1:
+        place = axis % x.ndim if x.ndim > 1 else 0
+        others = [k for k in range(x.ndim) if k != place]
+        return sum_to(reduce_sum(g, others, keepdims=0) if others else g, parameter)
+    axis %= x.ndim
+    sizes = dims(parameter)
+    missing: list[Any] = [0] * (2 * x.ndim)
+    missing[x.ndim + axis] = sizes[axis] * block_size - dims(x)[axis]
+    blocks = reshape(pad(g, missing), [*sizes[: axis + 1], block_size, *sizes[axis + 1 :]])
+    return reduce_sum(blocks, [axis + 1], keepdims=0)
+
+
+def check_granularity(op: Op, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int) -> None:
+    """Raise ``TypeMismatch`` unless ``scale`` and ``zero_point`` have a shape that the op can spread over ``x``."""
+    shape, sizes = scale.tensor.shape, x.tensor.shape
+    if zero_point is not None and zero_point.tensor.shape is not None and shape is not None:
+        single = is_single(scale) and is_single(zero_point)
+        if not single and (zero_point.ndim != scale.ndim or _differ(zero_point.shape, shape)):
+            raise TypeMismatch(f"{op.title}: scale and zero point must have one shape", given=f"{scale!r}, {zero_point!r}")
+    if block_size < 0:
+        raise TypeMismatch(f"{op.title}: block_size must not be negative", given=f"block_size={block_size}")
+    if shape is None or sizes is None or is_single(scale):
+        return
+    given = f"scale {scale!r} for {x!r}, axis={axis}, block_size={block_size}"
+    if len(shape) == 1:
+        place = axis_within(op, axis, len(sizes)) if len(sizes) > 1 else 0
+        if not sizes or _differ(shape, sizes[place : place + 1]):
+            raise TypeMismatch(f"{op.title}: a scale along an axis must have its length", given=given)
+        return
+    place = axis_within(op, axis, len(sizes))
+    if not block_size:
+        raise TypeMismatch(f"{op.title}: a scale must be a number or a vector, unless block_size is given", given=given)
+    blocks = tuple(dim.ceil_div(d, block_size) if k == place else d for k, d in enumerate(sizes))
+    if len(shape) != len(sizes) or _differ(shape, blocks):
+        raise TypeMismatch(f"{op.title}: there must be one scale for each block", given=given)
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in zip(a, b, strict=True))

@@ -1,0 +1,175 @@
+"""Matrix products of codes: MatMulInteger and QLinearMatMul."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
+from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
+from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.shape import reshape
+
+Array = np.ndarray[Any, Any]
+
+#: Products up to here are exact in float32, whose matrix products are the fastest.
+_EXACT = 1 << 24
+
+_EIGHT_BITS = (DType.int8, DType.uint8)
+_FLOAT8 = (DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz)
+
+
+# ----- parameters of rows and columns ---------------------------------------------------------------------------------
+
+
+def by_row(parameter: Value) -> Value:
+    """A scale or zero point of the left matrix: one number, one for each row, or shaped to broadcast."""
+    if is_single(parameter):
+        return scalar(parameter)
+    return reshape(parameter, [-1, 1]) if parameter.ndim == 1 else parameter
+
+
+def by_column(parameter: Value) -> Value:
+    """A scale or zero point of the right matrix: one number, one for each column, or shaped to broadcast."""
+    return scalar(parameter) if is_single(parameter) else parameter
+
+
+def _by_row(parameter: Array) -> Array:
+    if parameter.size == 1:
+        return parameter.reshape(())
+    return parameter.reshape(-1, 1) if parameter.ndim == 1 else parameter
+
+
+def _by_column(parameter: Array) -> Array:
+    return parameter.reshape(()) if parameter.size == 1 else parameter
+
+
+def _shifted(x: Value, zero_point: Value | None, dtype: DType) -> Value:
+    """Codes as numbers of ``dtype``, less their zero point."""
+    return to(x, dtype) if zero_point is None or is_zero(zero_point) else to(x, dtype) - to(zero_point, dtype)
+
+
+def _shifted_array(x: Array, zero_point: Array | None) -> Array:
+    wide = x.astype(np.float32)
+    if zero_point is not None and zero_point.any():
+        wide -= zero_point.astype(np.float32)
+    return wide
+
+
+def exact_product(a: Array, b: Array) -> Array:
+    """The product of float32 matrices of small integers as int32, which wraps around.
+
+    The sum over the inner axis is cut into runs that float32 holds exactly.
+    """
+    greatest = _greatest(a) * _greatest(b)
+    run = max(1, int(_EXACT // greatest)) if greatest else a.shape[-1]
+    inner = a.shape[-1]
+    if inner <= run:
+        return np.asarray(np.matmul(a, b)).astype(np.int32)
+    if run < 64:
+        return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64))).astype(np.int64).astype(np.int32)
+    total: Any = 0
+    for start in range(0, inner, run):
+        rows = b[..., start : start + run, :] if b.ndim > 1 else b[start : start + run]
+        total = total + np.asarray(np.matmul(a[..., start : start + run], rows)).astype(np.int32)
+    return np.asarray(total)
+
+
+def _greatest(x: Array) -> float:
+    return float(np.abs(x).max(initial=0))
+
+
+# ----- MatMulInteger --------------------------------------------------------------------------------------------------
+
+
+def _product_type(made: Op, A: Value, B: Value, dtype: DType, parameters: Any) -> TensorType:
+    """The type of the product, when both matrices hold codes and their parameters fit them."""
+    shape = matmul.rules["type"](Value("A", A.tensor.with_dtype(dtype)), Value("B", B.tensor.with_dtype(dtype)))
+    for matrix, parameter, place in parameters:
+        if parameter is None or parameter.tensor.shape is None or is_single(parameter) or matrix.rank is None:
+            continue
+        given = f"{parameter!r} for {matrix!r}"
+        size = parameter.shape[0] if parameter.ndim == 1 else parameter.shape[place] if parameter.ndim > 1 else 1
+        length = matrix.shape[place] if matrix.ndim > 1 else None
+        if isinstance(size, int) and isinstance(length, int) and size not in (1, length):
+            raise TypeMismatch(f"{made.title}: there must be one parameter for each row or column", given=given)
+        if matrix.ndim < 2 or parameter.ndim > max(matrix.ndim, 1):
+            raise TypeMismatch(f"{made.title}: a parameter must be a number, a vector or as the matrix is", given=given)
+    return shape.with_dtype(dtype)
+
+
+def _check_codes(made: Op, *pairs: tuple[Value, Value | None], allowed: Any = _EIGHT_BITS) -> None:
+    for x, zero_point in pairs:
+        if x.dtype not in allowed:
+            raise TypeMismatch(
+                f"{made.title}: the inputs must hold codes of eight bits",
+                given=repr(x),
+                available=", ".join(d.name for d in allowed),
+            )
+        if zero_point is not None and zero_point.dtype is not x.dtype:
+            raise TypeMismatch(f"{made.title}: a zero point must have the type of its codes", given=f"{x!r}, {zero_point!r}")
+
+
+@op("MatMulInteger", since=10)
+def matmul_integer(A, B, a_zero_point=None, b_zero_point=None):
+    """The matrix product of codes less their zero points, in int32; A may have a zero point for each row, B for each column."""
+    a = _shifted(A, None if a_zero_point is None else by_row(a_zero_point), DType.int32)
+    b = _shifted(B, None if b_zero_point is None else by_column(b_zero_point), DType.int32)
+    return matmul(a, b)
+
+
+@matmul_integer.type
+def _(A, B, a_zero_point, b_zero_point):
+    _check_codes(matmul_integer, (A, a_zero_point), (B, b_zero_point))
+    return _product_type(matmul_integer, A, B, DType.int32, ((A, a_zero_point, -2), (B, b_zero_point, -1)))
+
+
+@numpy_rule(matmul_integer)
+def _(A, B, a_zero_point, b_zero_point):
+    a = _shifted_array(A, None if a_zero_point is None else _by_row(a_zero_point))
+    b = _shifted_array(B, None if b_zero_point is None else _by_column(b_zero_point))
+    return exact_product(a, b)
+
+
+# ----- QLinearMatMul --------------------------------------------------------------------------------------------------
+
+
+@op("QLinearMatMul", since=10)
+def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+    """The matrix product of the numbers that codes stand for, in codes of the scale and zero point of ``y``.
+
+    Products of integer codes are summed in int32; the sums are scaled in float32. ``a`` may have parameters for each
+    row, ``b`` for each column.
+    """
+    exact = DType.int32 if a.dtype.is_integer and b.dtype.is_integer else DType.float32
+    product = matmul(_shifted(a, by_row(a_zero_point), exact), _shifted(b, by_column(b_zero_point), exact))
+    a_scale, b_scale, y_scale = (to(v, DType.float32) for v in (a_scale, b_scale, y_scale))
+    units = to(product, DType.float32) * (by_row(a_scale) * by_column(b_scale) / by_column(y_scale))
+    return encode(units, by_column(y_zero_point), y_zero_point.dtype)
+
+
+@qlinear_matmul.type
+def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+    _check_codes(
+        qlinear_matmul, (a, a_zero_point), (b, b_zero_point), (y_zero_point, None), allowed=(*_EIGHT_BITS, *_FLOAT8)
+    )
+    for scale in (a_scale, b_scale, y_scale):
+        if not scale.dtype.is_float or scale.dtype is not a_scale.dtype:
+            given = f"{a_scale!r}, {b_scale!r}, {y_scale!r}"
+            raise TypeMismatch(f"{qlinear_matmul.title}: the scales must be floats of one type", given=given)
+    parameters = ((a, a_zero_point, -2), (a, a_scale, -2), (b, b_zero_point, -1), (b, b_scale, -1))
+    return _product_type(qlinear_matmul, a, b, DType.float32, parameters).with_dtype(y_zero_point.dtype)
+
+
+@numpy_rule(qlinear_matmul)
+@np.errstate(all="ignore")
+def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+    left, right = _shifted_array(a, _by_row(a_zero_point)), _shifted_array(b, _by_column(b_zero_point))
+    integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
+    product = exact_product(left, right) if integers else np.matmul(left, right)
+    a_scale, b_scale, y_scale = (v.astype(np.float32) for v in (a_scale, b_scale, y_scale))
+    units = np.asarray(product, np.float32) * (_by_row(a_scale) * _by_column(b_scale) / _by_column(y_scale))
+    return encode_array(np.asarray(units), _by_column(y_zero_point), DType.of(y_zero_point.dtype))

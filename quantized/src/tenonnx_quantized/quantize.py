@@ -1,0 +1,379 @@
+"""Between numbers and their quantised codes: QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op, static
+from tenonnx_quantized.granularity import check_granularity, collected, is_single, scalar, spread, spread_array
+from tenonnx_standard.casting import cast
+from tenonnx_standard.logic import and_, greater_or_equal, less_or_equal, where
+from tenonnx_standard.math import clip, maximum, minimum, round_
+from tenonnx_standard.reduction import reduce_max, reduce_min
+from tenonnx_standard.shape import expand, shape
+
+Array = np.ndarray[Any, Any]
+
+
+# ----- codes ----------------------------------------------------------------------------------------------------------
+
+
+def code_range(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest code of an integer type."""
+    return (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
+
+
+def to(x: Value, dtype: DType) -> Value:
+    return x if x.dtype is dtype else cast(x, to=dtype)
+
+
+def wide(dtype: DType) -> DType:
+    """The type to reckon in without loss: float64 for what is float64 already, else float32."""
+    return DType.float64 if dtype is DType.float64 else DType.float32
+
+
+def encode(x: Value, zero_point: Value | None, dtype: DType, saturate: int = 1) -> Value:
+    """Numbers in units of the scale as codes: rounded to the nearest, half to even, shifted and saturated."""
+    if not dtype.is_integer:
+        x = x if is_zero(zero_point) else x + to(zero_point, x.dtype)
+        return cast(x, to=dtype, saturate=saturate)
+    x = to(round_(x), wide(x.dtype))
+    least, greatest = code_range(dtype)
+    x = x if is_zero(zero_point) else x + to(zero_point, x.dtype)
+    return cast(clip(x, float(least), float(greatest)), to=dtype)
+
+
+def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int = 1) -> Array:
+    """``encode`` of an array, which it overwrites."""
+    if not dtype.is_integer:
+        x = x if zero_point is None else x + zero_point.astype(x.dtype)
+        return cast.rules["numpy"](x, to=dtype, saturate=saturate)
+    np.rint(x, out=x)
+    if x.dtype != np.float64:
+        x = x.astype(np.float32, copy=False)
+    if zero_point is not None and zero_point.any():
+        x += zero_point.astype(x.dtype)
+    least, greatest = code_range(dtype)
+    np.maximum(x, least, out=x)
+    return np.minimum(x, greatest, out=x).astype(dtype.numpy)
+
+
+def is_zero(zero_point: Value | None) -> bool:
+    """Whether a zero point is absent, or known to be zero throughout."""
+    known = static(zero_point)
+    return zero_point is None or known is not None and not np.any(known.astype(np.float32))
+
+
+# ----- QuantizeLinear -------------------------------------------------------------------------------------------------
+
+
+def _code(op: Op, zero_point: Value | None, output_dtype: int) -> DType:
+    """The type of the codes: that of the zero point, else the one asked for, else uint8."""
+    wanted = _dtype(op, "output_dtype", output_dtype) if output_dtype else None
+    if zero_point is None:
+        return wanted or DType.uint8
+    if wanted not in (None, zero_point.dtype):
+        raise TypeMismatch(
+            f"{op.title}: output_dtype must be the type of the zero point", given=f"{wanted} and {zero_point!r}"
+        )
+    return zero_point.dtype
+
+
+def _dtype(op: Op, name: str, number: int) -> DType:
+    try:
+        return DType(number)
+    except ValueError as error:
+        raise TypeMismatch(f"{op.title}: {name} must be the number of an element type", given=f"{number}") from error
+
+
+def _stage(op: Op, x: DType, scale: DType, precision: int) -> DType:
+    """The type to divide in: ``precision``, else that of the scale, where that is a type to reckon in."""
+    if precision:
+        scale = _dtype(op, "precision", precision)
+    if scale.is_float and scale.bits > 8:
+        return scale
+    return x if x.is_float else DType.float32
+
+
+@op("QuantizeLinear", since=10)
+def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, precision=0, saturate=1):
+    """``x / y_scale``, rounded to the nearest integer, half to even, plus the zero point, held in the range of codes.
+
+    The codes have the type of the zero point; without one, ``output_dtype``, and without that uint8. There is one scale
+    for all of ``x``, one for each position of ``axis``, or one for each block of so many positions. The division is
+    made in ``precision``, else in the type of the scale. The gradient takes the rounding for the identity.
+    """
+    dtype = _code(quantize_linear, y_zero_point, output_dtype)
+    stage = _stage(quantize_linear, x.dtype, y_scale.dtype, precision)
+    scale = spread(quantize_linear, to(y_scale, stage), x, axis, block_size)
+    zero_point = None if is_zero(y_zero_point) else spread(quantize_linear, y_zero_point, x, axis, block_size)
+    return encode(to(x, stage) / scale, zero_point, dtype, saturate)
+
+
+def _quantized(made: Op, x: Value, y_scale: Value, y_zero_point: Value | None, **attributes: Any) -> TensorType:
+    dtype = _code(made, y_zero_point, attributes.get("output_dtype", 0))
+    if not x.dtype.is_float and x.dtype is not DType.int32:
+        raise TypeMismatch(f"{made.title}: x must hold floats or int32", given=repr(x), do="cast it")
+    if not y_scale.dtype.is_float and y_scale.dtype is not DType.int32:
+        raise TypeMismatch(f"{made.title}: the scale must hold floats", given=repr(y_scale), do="cast it")
+    _stage(made, x.dtype, y_scale.dtype, attributes.get("precision", 0))
+    check_granularity(made, x, y_scale, y_zero_point, attributes.get("axis", 1), attributes.get("block_size", 0))
+    return TensorType(dtype, x.tensor.shape)
+
+
+quantize_linear.type(lambda *inputs, **attributes: _quantized(quantize_linear, *inputs, **attributes))
+
+
+@quantize_linear.numpy
+@np.errstate(all="ignore")
+def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+    dtype = DType(output_dtype or DType.uint8) if y_zero_point is None else DType.of(y_zero_point.dtype)
+    stage = _stage(quantize_linear, DType.of(x.dtype), DType.of(y_scale.dtype), precision).numpy
+    scale = spread_array(y_scale.astype(stage, copy=False), x, axis, block_size)
+    zero_point = None if y_zero_point is None else spread_array(y_zero_point, x, axis, block_size)
+    return encode_array(np.asarray(x.astype(stage, copy=False) / scale), zero_point, dtype, saturate)
+
+
+@quantize_linear.vjp
+def _(g, y, x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+    """Straight through the rounding, and nothing where the code is cut off at the end of its range.
+
+    ``g`` is a cotangent of the codes seen as numbers, as DequantizeLinear gives it.
+    """
+    scale = spread(quantize_linear, to(y_scale, g.dtype), x, axis, block_size)
+    units = to(x, g.dtype) / scale
+    if y.dtype.is_integer:
+        least, greatest = code_range(y.dtype)
+        shifted = round_(units)
+        if y_zero_point is not None:
+            shifted = shifted + to(spread(quantize_linear, y_zero_point, x, axis, block_size), g.dtype)
+        inside = and_(greater_or_equal(shifted, float(least)), less_or_equal(shifted, float(greatest)))
+        g = where(inside, g, 0.0)
+    to_units = g / scale
+    to_scale = None
+    if y_scale.dtype.is_float and y_scale.dtype.bits > 8:
+        to_scale = to(collected(-(to_units * units), y_scale, x, axis, block_size), y_scale.dtype)
+    return to(to_units, x.dtype) if x.dtype.is_float else None, to_scale, None
+
+
+# ----- its older meanings ---------------------------------------------------------------------------------------------
+
+
+@quantize_linear.until(23)
+def quantize_linear_in_one_type(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, saturate=1):
+    """QuantizeLinear of ``x`` by a scale of the same type."""
+    return quantize_linear(
+        x, y_scale, y_zero_point, axis=axis, block_size=block_size, output_dtype=output_dtype, saturate=saturate
+    )
+
+
+quantize_linear_in_one_type.until(21, lacks=["block_size", "output_dtype"])
+
+
+@quantize_linear_in_one_type.type
+def _(x, y_scale, y_zero_point, **attributes):
+    if x.dtype is not y_scale.dtype:
+        raise TypeMismatch(
+            f"{quantize_linear_in_one_type.title}: x and the scale must have one type",
+            given=f"{x!r}, {y_scale!r}",
+            do="cast one of them",
+        )
+    return _quantized(quantize_linear_in_one_type, x, y_scale, y_zero_point, **attributes)
+
+
+@quantize_linear.lower(to=quantize_linear_in_one_type)
+def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+    stage = _stage(quantize_linear, x.dtype, y_scale.dtype, precision)
+    return quantize_linear_in_one_type(
+        to(x, stage), to(y_scale, stage), y_zero_point,
+        axis=axis, block_size=block_size, output_dtype=output_dtype, saturate=saturate,
+    )  # fmt: skip
+
+
+@quantize_linear_in_one_type.until(19)
+def quantize_linear_by_float(x, y_scale, y_zero_point=None, *, axis=1):
+    """QuantizeLinear by a float32 scale, to eight bits: one for all of ``x`` or one for each position of ``axis``."""
+    return quantize_linear(x, y_scale, y_zero_point, axis=axis)
+
+
+quantize_linear_by_float.type(lambda *inputs, **attributes: _quantized(quantize_linear_by_float, *inputs, **attributes))
+
+
+@quantize_linear_in_one_type.lower()
+def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate):
+    """The type of the codes by a zero point, as it was said before there was an attribute for it."""
+    if not output_dtype or y_zero_point is not None:
+        return None
+    return quantize_linear_in_one_type(
+        x, y_scale, _no_shift(y_scale, DType(output_dtype)), axis=axis, block_size=block_size, saturate=saturate
+    )
+
+
+@quantize_linear_in_one_type.lower(to=quantize_linear_by_float)
+def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate):
+    if block_size or y_scale.dtype is not DType.float32 or y_scale.rank is None:
+        return None
+    if output_dtype and y_zero_point is None:
+        y_zero_point = _no_shift(y_scale, DType(output_dtype))
+    return quantize_linear_by_float(x, y_scale, y_zero_point, axis=axis)
+
+
+def _no_shift(scale: Value, dtype: DType) -> Value:
+    zero = constant(np.zeros(()), dtype)
+    return zero if scale.rank == 0 else expand(zero, shape(scale))
+
+
+@quantize_linear_by_float.until(13)
+def quantize_linear_by_number(x, y_scale, y_zero_point=None):
+    """QuantizeLinear by one float32 scale for all of ``x``."""
+    return quantize_linear_by_float(x, scalar(y_scale), None if y_zero_point is None else scalar(y_zero_point))
+
+
+@quantize_linear_by_number.type
+def _(x, y_scale, y_zero_point):
+    return _quantized(quantize_linear_by_number, x, _number(quantize_linear_by_number, y_scale), y_zero_point)
+
+
+@quantize_linear_by_float.lower(to=quantize_linear_by_number)
+def _(x, y_scale, y_zero_point, *, axis):
+    if not is_single(y_scale):
+        return None
+    return quantize_linear_by_number(x, scalar(y_scale), None if y_zero_point is None else scalar(y_zero_point))
+
+
+def _number(made: Op, scale: Value) -> Value:
+    if scale.tensor.shape is not None and any(isinstance(d, int) and d != 1 for d in scale.shape):
+        raise TypeMismatch(f"{made.title}: the scale must be one number", given=repr(scale))
+    return scale
+
+
+# ----- DequantizeLinear -----------------------------------------------------------------------------------------------
+
+
+@op("DequantizeLinear", since=10)
+def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
+    """``(x - x_zero_point) * x_scale``, in ``output_dtype`` or the type of the scale.
+
+    There is one scale for all of ``x``, one for each position of ``axis``, or one for each block of so many positions.
+    """
+    dtype = DType(output_dtype or x_scale.dtype)
+    stage = wide(dtype)
+    if is_zero(x_zero_point):
+        units = to(x, stage)
+    else:
+        exact = DType.int32 if x.dtype is DType.int32 else stage
+        zero_point = spread(dequantize_linear, to(x_zero_point, exact), x, axis, block_size)
+        units = to(to(x, exact) - zero_point, stage)
+    return to(units * spread(dequantize_linear, to(x_scale, stage), x, axis, block_size), dtype)
+
+
+dequantize_linear.until(23, lacks=["output_dtype"])
+dequantize_linear.until(21, lacks=["block_size"])
+
+
+def _dequantized(made: Op, x: Value, x_scale: Value, x_zero_point: Value | None, **attributes: Any) -> TensorType:
+    number = attributes.get("output_dtype", 0)
+    dtype = _dtype(made, "output_dtype", number) if number else x_scale.dtype
+    if not dtype.is_float or dtype.bits <= 8:
+        raise TypeMismatch(
+            f"{made.title}: output_dtype, or else the scale, must be a float type of 16 bits or more",
+            given=f"output_dtype={number}, scale {x_scale!r}",
+        )
+    if not x.dtype.is_numeric or x.dtype.is_complex:
+        raise TypeMismatch(f"{made.title}: x must hold codes", given=repr(x))
+    if x_zero_point is not None and x_zero_point.dtype is not x.dtype:
+        raise TypeMismatch(f"{made.title}: x and its zero point must have one type", given=f"{x!r}, {x_zero_point!r}")
+    check_granularity(made, x, x_scale, x_zero_point, attributes.get("axis", 1), attributes.get("block_size", 0))
+    return TensorType(dtype, x.tensor.shape)
+
+
+dequantize_linear.type(lambda *inputs, **attributes: _dequantized(dequantize_linear, *inputs, **attributes))
+
+
+@dequantize_linear.numpy
+@np.errstate(all="ignore")
+def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+    dtype = DType(output_dtype) if output_dtype else DType.of(x_scale.dtype)
+    stage = wide(dtype).numpy
+    units = x
+    if x_zero_point is not None and x_zero_point.astype(stage).any():
+        exact = np.dtype(np.int32) if x.dtype == np.int32 else stage
+        units = x.astype(exact) - spread_array(x_zero_point.astype(exact), x, axis, block_size)
+    units = np.asarray(units).astype(stage)
+    units *= spread_array(x_scale.astype(stage), x, axis, block_size)
+    return units.astype(dtype.numpy, copy=False)
+
+
+@dequantize_linear.vjp
+def _(g, y, x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+    """The cotangent of the codes is that of the numbers that they stand for: see QuantizeLinear."""
+    to_x = g * spread(dequantize_linear, to(x_scale, g.dtype), x, axis, block_size)
+    if x_scale.dtype.bits <= 8:
+        return to_x, None, None
+    units = to(x, g.dtype)
+    if x_zero_point is not None:
+        units = units - spread(dequantize_linear, to(x_zero_point, g.dtype), x, axis, block_size)
+    return to_x, to(collected(g * units, x_scale, x, axis, block_size), x_scale.dtype), None
+
+
+@dequantize_linear.lower()
+def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+    """The output type by that of the scale, and a cast, as it was said before there was an attribute for it."""
+    if not output_dtype:
+        return None
+    stage = wide(DType(output_dtype))
+    y = dequantize_linear(x, to(x_scale, stage), x_zero_point, axis=axis, block_size=block_size)
+    return to(y, DType(output_dtype))
+
+
+@dequantize_linear.until(13)
+def dequantize_linear_by_number(x, x_scale, x_zero_point=None):
+    """DequantizeLinear by one float32 scale for all of ``x``."""
+    return dequantize_linear(x, scalar(x_scale), None if x_zero_point is None else scalar(x_zero_point))
+
+
+@dequantize_linear_by_number.type
+def _(x, x_scale, x_zero_point):
+    return _dequantized(dequantize_linear_by_number, x, _number(dequantize_linear_by_number, x_scale), x_zero_point)
+
+
+@dequantize_linear.lower(to=dequantize_linear_by_number)
+def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+    if output_dtype or not is_single(x_scale):
+        return None
+    return dequantize_linear_by_number(x, scalar(x_scale), None if x_zero_point is None else scalar(x_zero_point))
+
+
+# ----- DynamicQuantizeLinear ------------------------------------------------------------------------------------------
+
+
+@op("DynamicQuantizeLinear", since=11)
+def dynamic_quantize_linear(x):
+    """``x`` in codes of eight bits without sign, whose scale and zero point make the most of its range, 0 included.
+
+    Where ``x`` is zero throughout the scale is 1, as onnxruntime has it; the formula of the specification divides by 0.
+    """
+    low, high = minimum(reduce_min(x, keepdims=0), 0), maximum(reduce_max(x, keepdims=0), 0)
+    spread_out = high - low
+    scale = where(spread_out > 0, spread_out / 255.0, 1.0)
+    zero_point = cast(round_(clip(-low / scale, 0.0, 255.0)), to=DType.uint8)
+    return quantize_linear(x, scale, zero_point), scale, zero_point
+
+
+@dynamic_quantize_linear.type
+def _(x):
+    if not x.dtype.is_float:
+        raise TypeMismatch(f"{dynamic_quantize_linear.title}: x must hold float32", given=repr(x), do="cast it")
+    return TensorType(DType.uint8, x.tensor.shape), TensorType(x.dtype, ()), TensorType(DType.uint8, ())
+
+
+@dynamic_quantize_linear.numpy
+@np.errstate(all="ignore")
+def _(x):
+    low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
+    width = high - low
+    scale = np.asarray(width / x.dtype.type(255) if width > 0 else 1, x.dtype)
+    zero_point = np.asarray(np.clip(np.rint(-low / scale), 0, 255), np.uint8)
+    return encode_array(np.asarray(x / scale), zero_point, DType.uint8), scale, zero_point

@@ -1,0 +1,76 @@
+"""The floors of the house: imports go down only, core names no op, and no file grows too long."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CORE = ROOT / "core" / "src" / "tenonnx"
+
+#: From the ground up, as docs/architecture.md tells it; the values are the folders of one floor.
+FLOORS = [
+    {"errors", "graph"},
+    {"op"},
+    {"registry"},
+    {"transforms"},
+    {"formats"},
+    {"backends", "checks"},
+    {"testing"},
+    {"cli"},
+]
+
+def floor_of(part):
+    return next((k for k, names in enumerate(FLOORS) if part in names), None)
+
+
+def imports(path):
+    """Modules that a file imports when it is imported itself."""
+    tree = ast.parse(path.read_text("utf-8"))
+    hidden = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
+    for test in ast.walk(tree):
+        if isinstance(test, ast.If) and ast.unparse(test.test) == "TYPE_CHECKING":
+            hidden |= {id(n) for n in ast.walk(test)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in hidden:
+            yield node.module
+
+
+@pytest.mark.parametrize("path", sorted(CORE.rglob("*.py")), ids=lambda p: str(p.relative_to(CORE)))
+def test_imports_go_down(path):
+    own = floor_of(path.relative_to(CORE).parts[0].removesuffix(".py"))
+    if own is None:
+        return
+    for module in imports(path):
+        parts = module.split(".")
+        if parts[0] == "tenonnx" and len(parts) > 1 and (other := floor_of(parts[1])) is not None:
+            assert other <= own, f"{path.relative_to(CORE)} imports {module}, which is above it"
+
+
+def test_core_knows_no_op_by_name():
+    names = set(json.loads((ROOT / "plugins/standard/src/tenonnx_standard/dtypes.json").read_text("utf-8"))["ops"])
+    names -= {"Identity", "Shape", "Size", "If", "Not", "And", "Or", "Sum", "Mean", "Max", "Min", "Range", "Where"}
+    for path in CORE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Compare):
+                for side in (node.left, *node.comparators):
+                    if isinstance(side, ast.Constant) and side.value in names:
+                        raise AssertionError(f"{path.relative_to(CORE)} compares with the op name {side.value!r}")
+
+
+def sources():
+    return sorted(p for p in ROOT.rglob("*.py") if not {".venv", "build"} & set(p.relative_to(ROOT).parts))
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_file_is_longer_than_two_pages(path):
+    assert len(path.read_text("utf-8").splitlines()) <= 520
+
+
+def test_families_import_no_other_vendor_family():
+    families = {"tenonnx_contrib_ms": "contrib_ms", "tenonnx_onnx_ml": "onnx_ml", "tenonnx_quantized": "quantized"}
+    for package, folder in families.items():
+        for path in (ROOT / folder / "src").rglob("*.py"):
+            for module in imports(path):
+                assert module.split(".")[0] not in set(families) - {package}, f"{path} imports {module}"
