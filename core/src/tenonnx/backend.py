@@ -1,16 +1,15 @@
 """The backend protocol of the onnx package, so that the standard suites of ONNX run as they are.
 
-    import onnx.backend.test, tenonnx.backend
-    tests = onnx.backend.test.BackendTest(tenonnx.backend, __name__)
-
-The module itself runs on numpy; ``with_backend("onnxruntime")`` gives the same for another backend.
+``onnx.backend.test.BackendTest(tenonnx.backend, __name__)`` tests numpy, and with ``with_backend("onnxruntime")`` in
+place of the module another backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep
@@ -18,10 +17,11 @@ from onnx.backend.base import BackendRep
 from tenonnx.backends.base import Program, compile_graph
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.loaders import load
-from tenonnx.graph.graph import Graph
+from tenonnx.formats.onnx.types import write_type
+from tenonnx.op.evaluate import type_of
 
-#: What ONNX calls the devices, and the options that choose them where a backend has such.
-_DEVICES: Mapping[str, Mapping[str, Any]] = {"CPU": {}, "CUDA": {"providers": ["CUDAExecutionProvider"]}}
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
 
 
 class PreparedModel(BackendRep):
@@ -34,74 +34,87 @@ class PreparedModel(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs in order.
 
-        ``inputs`` are those of the graph in order, without those that have an initializer unless all are given; or a
-        mapping by name; or the only one. Raises ``InvalidFeed`` for inputs that the graph does not take.
+        ``inputs`` are a mapping by name, the only input, or a sequence: of the inputs without an initializer, or where
+        it is longer, of all. Raises ``InvalidCall`` for too many, ``InvalidFeed`` for what the graph does not take.
         """
-        if isinstance(inputs, Mapping):
-            feeds = dict(inputs)
-        else:
-            given = list(inputs) if isinstance(inputs, Sequence) else [inputs]
-            required = self.graph.inputs
-            formals = required if len(given) <= len(required) else self.graph.formals
-            if len(given) > len(formals):
-                raise InvalidCall(
-                    f'graph "{self.graph.name}" takes {len(formals)} inputs',
-                    given=f"{len(given)} inputs",
-                    available=", ".join(f"{v.name}: {v.type}" for v in formals),
-                )
-            feeds = {value.name: contents for value, contents in zip(formals, given, strict=False)}
-        results = self.program(feeds)
+        results = self.program(inputs if isinstance(inputs, Mapping) else self._feeds(inputs))
         return tuple(results[value.name] for value in self.graph.outputs)
+
+    def _feeds(self, inputs: Any) -> dict[str, Any]:
+        given = inputs if isinstance(inputs, Sequence) else [inputs]
+        required = self.graph.inputs
+        formals = required if len(given) <= len(required) else self.graph.formals
+        if len(given) > len(formals):
+            raise InvalidCall(
+                f'graph "{self.graph.name}" takes {len(formals)} inputs',
+                given=f"{len(given)} inputs",
+                available=", ".join(f"{v.name}: {v.type}" for v in formals),
+            )
+        return {value.name: contents for value, contents in zip(formals, given, strict=False)}
 
 
 class Backend(OnnxBackend):
-    """The protocol for the backend called ``name``; see ``with_backend``."""
+    """The protocol for the backend that is called ``backend``."""
 
-    name = "numpy"
-
-    @classmethod
-    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether ``prepare`` would succeed."""
-        from tenonnx.errors import TenonnxError
-
-        try:
-            cls.prepare(model, device, **kwargs)
-        except TenonnxError:
-            return False
-        return True
+    backend = "numpy"
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
-        """Compile a model. ``kwargs`` are options of the backend; the tolerances that test runners pass are ignored."""
+        """Compile a model; ``kwargs`` are options of the backend. Raises ``InvalidCall`` for any device but the CPU."""
         if not cls.supports_device(device):
-            raise InvalidCall(f'backend "{cls.name}" does not run on device {device}')
-        options = {name: value for name, value in kwargs.items() if name not in ("rtol", "atol")}
+            raise InvalidCall("a model must be prepared for a device that is there", given=device, available="CPU")
+        tolerances = ("rtol", "atol")  # the runner of onnx gives its own keywords to everyone
+        options = {name: value for name, value in kwargs.items() if name not in tolerances}
         graph = load(model)
-        return PreparedModel(graph, compile_graph(graph, cls.name, **_DEVICES[device.split(":")[0]], **options))
+        return PreparedModel(graph, compile_graph(graph, cls.backend, **options))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs of a model, once."""
+        """The outputs of a model for one call."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
     def run_node(
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """The outputs of one node at ``opset_version``, the newest of the onnx package if that is not given.
+        """The outputs of one node, at ``opset_version`` of its domain or else the newest that onnx has.
 
-        ``inputs`` are arrays by position for the inputs that the node names, or a mapping by name. ``outputs_info``,
-        if given, has the dtype and shape of every output.
+        ``inputs`` are a mapping by name, or a sequence for the inputs that the node names. Types of outputs are
+        inferred, so ``outputs_info`` is not needed.
         """
-        version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version() if not node.domain else 1)
-        names = [name for name in node.input if name]
-        feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
-        graph = Graph("node", opsets={node.domain or "ai.onnx": version})
-        del graph
-        model = _single_node(node, feeds, outputs_info, version)
+        version = kwargs.pop("opset_version", None) or _newest(node.domain)
+        names = list(dict.fromkeys(name for name in node.input if name))
+        given = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
+        feeds = {name: np.asarray(c) if isinstance(c, int | float) else c for name, c in given.items()}
+        model = onnx.ModelProto(ir_version=onnx.IR_VERSION)
+        model.opset_import.add(domain=node.domain, version=version)
+        model.graph.name = node.name or node.op_type
+        model.graph.node.add().CopyFrom(node)
+        for name in names:
+            write_type(type_of(feeds[name]), model.graph.input.add(name=name).type)
+        for name in node.output:
+            if name:
+                model.graph.output.add(name=name)
         return cls.run_model(model, feeds, device, **kwargs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether the backend runs on ``CPU``, ``CUDA`` or ``CUDA:1``."""
         return device.split(":")[0] == "CPU"
+
+
+def _newest(domain: str) -> int:
+    """The newest version of a domain that onnx knows; domains of others usually stay at 1."""
+    versions = [s.since_version for s in onnx.defs.get_all_schemas() if s.domain == domain]
+    return int(onnx.defs.onnx_opset_version()) if not domain else max(versions, default=1)
+
+
+def with_backend(name: str) -> type[Backend]:
+    """The protocol for another backend, such as ``onnxruntime`` or ``auto``."""
+    return type(f"{name.capitalize()}Backend", (Backend,), {"backend": name})
+
+
+prepare = Backend.prepare
+run_model = Backend.run_model
+run_node = Backend.run_node
+supports_device = Backend.supports_device
+is_compatible = Backend.is_compatible

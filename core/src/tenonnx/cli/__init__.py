@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Exit codes beside 0: a check or verification failed; bad use, bad input or a bug; stopped by the user or the reader.
 FAILED, REFUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
@@ -57,7 +61,5 @@ def _report(text: str) -> None:
 
 def _silence_stdout() -> None:
     """Let nothing be written to a closed pipe when the interpreter ends."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass

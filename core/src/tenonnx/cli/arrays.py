@@ -77,7 +77,10 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     suffix = Path(path).suffix.lower()
     if suffix == ".npz":
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        with zipfile.ZipFile(buffer, "w") as archive:  # numpy.savez cannot name an array "file"
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
     elif suffix == ".npy" and len(arrays) == 1:
         np.save(buffer, next(iter(arrays.values())))
     else:

@@ -49,7 +49,9 @@ class Program(click.Group):
             loaded(self)
             loaded = self.commands.get(name)
         if not isinstance(loaded, click.Command):
-            raise PluginError(f'plugin "{name}" of {found[0].source} must give a command of that name', given=found[0].value)
+            raise PluginError(
+                f'plugin "{name}" of {found[0].source} must give a command of that name', given=found[0].value
+            )
         return loaded
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

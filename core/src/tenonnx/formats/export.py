@@ -80,11 +80,7 @@ def export(
         known = ", ".join(ExportConfig.__dataclass_fields__)
         raise InvalidCall("export takes the fields of ExportConfig", given=", ".join(fields), available=known) from error
     model, initializers, report = prepare(graph, settings)
-    from tenonnx.formats.onnx.reader import read_parts
     from tenonnx.formats.onnx.streaming import write_file, write_stream
-
-    if settings.verify is not None:
-        settings.verify(read_parts(model, initializers, graph.registry))
 
     if isinstance(path, str | os.PathLike):
         write_file(path, model, initializers, settings.external_data_threshold)
@@ -94,7 +90,8 @@ def export(
 
 
 def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any, Report]:
-    """The message of an export, its initializers apart, and the report."""
+    """The message of an export, its initializers apart, and the report; verified where ``settings`` say so."""
+    from tenonnx.formats.onnx.reader import read_parts
     from tenonnx.formats.onnx.writer import model_and_initializers
 
     target = target_for(graph, settings.opset_version, settings.domains)
@@ -109,6 +106,8 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     model, initializers = model_and_initializers(graph, tidy=settings.tidy)
     for hook in settings.post_export_hooks:
         hook(model)
+    if settings.verify is not None:
+        settings.verify(read_parts(model, initializers, graph.registry))
     return model, initializers, Report(dict(graph.opsets), model.ir_version, changes)
 
 

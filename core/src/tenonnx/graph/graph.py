@@ -173,7 +173,9 @@ class Graph:
 
     def _claim(self, name: str) -> str:
         if name in self.names():
-            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given="a value of that name exists")
+            raise InvalidCall(
+                f'the name "{name}" must be new in graph "{self.name}"', given="a value of that name exists"
+            )
         self.names()[name] = 0
         return name
 
@@ -218,12 +220,16 @@ class Graph:
         readers = [n for n in self.nodes if n is not node and outputs.intersection(n.uses)]
         if readers or outputs.intersection(self.outputs):
             reader = readers[0].title if readers else "the graph outputs"
-            raise InvalidCall(f"{node.title} cannot be removed", given=f"{reader} read its output", do="replace it first")
+            raise InvalidCall(
+                f"{node.title} cannot be removed", given=f"{reader} read its output", do="replace it first"
+            )
         self.nodes.remove(node)
 
     def __repr__(self) -> str:
         opsets = ", ".join(f"{d} {v}" for d, v in self.opsets.items())
-        return f'Graph("{self.name}": {len(self.nodes)} nodes, {len(self.variables)} variables, {opsets or "no opsets"})'
+        return (
+            f'Graph("{self.name}": {len(self.nodes)} nodes, {len(self.variables)} variables, {opsets or "no opsets"})'
+        )
 
     if TYPE_CHECKING:  # forwards to the floors above, assigned in tenonnx.api
 

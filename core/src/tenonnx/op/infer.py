@@ -9,7 +9,7 @@ from typing import Any
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Value
-from tenonnx.op.binding import invoke, numpy_arguments
+from tenonnx.op.binding import invoke, numpy_arguments, pad
 from tenonnx.op.call import interpreting
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -37,6 +37,7 @@ def infer_call(
 
     Raises ``TypeMismatch`` when the inputs are not what the op accepts, or when a type that must be known is not.
     """
+    inputs = pad(op, list(inputs))
     rule = find_rule(op, "type")
     if rule is None:
         return _infer_body(op, inputs, attributes, outputs)

@@ -5,6 +5,7 @@ Positional parameters are the ONNX inputs, keyword-only parameters the ONNX attr
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,15 @@ REQUIRED: Final = inspect.Parameter.empty
 
 #: Annotation of an input that holds positions, sizes or axes: a Python int given for it becomes an int64 tensor.
 Index = Any
+
+
+def _as_stored(value: Any) -> Any:
+    """An attribute value as a file holds it: floats are float32."""
+    if isinstance(value, float):
+        return ctypes.c_float(value).value
+    if isinstance(value, list | tuple) and any(isinstance(item, float) for item in value):
+        return [_as_stored(item) for item in value]
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,7 @@ class Signature:
             value = attributes.get(name, default)
             if value is REQUIRED:
                 raise InvalidCall(f'{title} needs attribute "{name}"', available=self.describe())
-            completed[name] = value
+            completed[name] = _as_stored(value)
         return completed
 
     def describe(self) -> str:

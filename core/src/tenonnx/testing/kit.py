@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 
 from tenonnx.registry.registry import Registry, default_registry
@@ -51,6 +52,7 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
     gaps = {gap: _Seen() for gap in case.gaps_of(name)}
     count = 0
 
+    @seed(zlib.crc32(f"{case.title}-{name}".encode()))
     @settings(
         max_examples=examples, derandomize=True, database=None, deadline=None, verbosity=Verbosity.quiet,
         suppress_health_check=list(HealthCheck), report_multiple_bugs=False, phases=[Phase.generate, Phase.shrink],

@@ -28,8 +28,13 @@ def shapes(
     min_rank: int = 0, max_rank: int = 4, min_side: int = 1, max_side: int = 5
 ) -> st.SearchStrategy[tuple[int, ...]]:
     """Shapes of so many axes of such lengths."""
-    sides = st.integers(min_side, max_side)
-    return st.lists(sides, min_size=min_rank, max_size=max(min_rank, max_rank)).map(tuple)
+
+    @st.composite
+    def drawn(draw: Draw) -> tuple[int, ...]:
+        rank = draw(st.integers(min_rank, max(min_rank, max_rank)))
+        return tuple(draw(st.integers(min_side, max_side)) for _ in range(rank))
+
+    return drawn()
 
 
 def tensors(

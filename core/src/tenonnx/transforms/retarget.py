@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -295,7 +296,8 @@ class _Mover:
                 return None
             mark = _Mark(rewriter, self)
             self.actions.append(("lowered", reasons[0] if reasons else ""))
-            result = rewriter.inside(lowering, *call.inputs, **call.attributes)
+            counted = {"_outputs": call.outputs} if "_outputs" in inspect.signature(lowering).parameters else {}
+            result = rewriter.inside(lowering, *call.inputs, **call.attributes, **counted)
             if result is not None and len(self.refusals) == mark.refusals:
                 return result if isinstance(result, tuple) else (result,)
             mark.restore()

@@ -248,15 +248,19 @@ def _hard_sigmoid(x, *, alpha, beta):
     return np.clip(y, 0, 1, out=y)
 
 
+#: The slope of HardSwish as an attribute of HardSigmoid holds it.
+_SIXTH = float(np.float32(1 / 6))
+
+
 @_activation("HardSwish", since=14)
 def hard_swish(X):
     """``X`` times its hard sigmoid of slope 1/6."""
-    return X * hard_sigmoid(X, alpha=1 / 6, beta=0.5)
+    return X * hard_sigmoid(X, alpha=_SIXTH, beta=0.5)
 
 
 @_numpy(hard_swish)
 def _(x):
-    y = _hard_sigmoid(x, alpha=1 / 6, beta=0.5)
+    y = _hard_sigmoid(x, alpha=_SIXTH, beta=0.5)
     y *= x
     return y
 

@@ -52,7 +52,7 @@ def _(X):
     return _as_images(_per_image(x).mean(-1), X)
 
 
-@op("GlobalMaxPool", since=1)
+@op("GlobalMaxPool", since=1, selects=True)
 def global_max_pool(X):
     """The greatest element of each image of each channel."""
     return reduce_max(X, _image_axes(X), keepdims=1)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # ----- MaxPool --------------------------------------------------------------------------------------------------------
 
 
-@op("MaxPool", since=1)
+@op("MaxPool", since=1, selects=True)
 def max_pool(
     X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, storage_order=0, strides=None,
     _outputs=None,

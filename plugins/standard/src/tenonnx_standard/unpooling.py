@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@op("MaxUnpool", since=9)
+@op("MaxUnpool", since=9, selects=True)
 def max_unpool(X, I, output_shape: Index = None, *, kernel_shape, pads=None, strides=None):  # noqa: E741
     """Put the elements of ``X`` where ``I`` says that MaxPool found them, in a tensor of zeros.
 

@@ -1,0 +1,67 @@
+"""Matrix products fused with transposition and scaling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Op, Value, op
+from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.shape import transpose
+
+Array = np.ndarray[Any, Any]
+
+
+def _order(rank: int, trans: int, trans_batch: int) -> list[int]:
+    """The axes in the order in which they are multiplied; a vector has only one."""
+    order = list(range(rank))
+    if trans_batch and rank > 2:
+        order = [*order[1:-1], 0, order[-1]]
+    if trans and rank > 1:
+        order[-2:] = order[:-3:-1]
+    return order
+
+
+def _turned(x: Value, trans: int, trans_batch: int) -> Value:
+    if not trans and not trans_batch:
+        return x
+    order = _order(x.ndim, trans, trans_batch)
+    return x if order == sorted(order) else transpose(x, perm=order)
+
+
+def _product(A: Value, B: Value, alpha: float, trans: tuple[int, int], trans_batch: tuple[int, int] = (0, 0)) -> Value:
+    y = matmul(_turned(A, trans[0], trans_batch[0]), _turned(B, trans[1], trans_batch[1]))
+    return y if alpha == 1 else y * alpha
+
+
+@op("FusedMatMul", domain="com.microsoft")
+def fused_matmul(A, B, *, alpha=1.0, transA=0, transB=0, transBatchA=0, transBatchB=0):
+    """``alpha`` times the matrix product of A and B.
+
+    ``transA`` and ``transB`` exchange the last two axes first; before that ``transBatchA`` and ``transBatchB`` move the
+    first axis behind those of the batch.
+    """
+    return _product(A, B, alpha, (transA, transB), (transBatchA, transBatchB))
+
+
+@op("TransposeMatMul", domain="com.microsoft")
+def transpose_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
+    """FusedMatMul under its old name."""
+    return _product(A, B, alpha, (transA, transB))
+
+
+def _numpy(made: Op) -> None:
+    """Multiply views of the matrices, and scale in place."""
+
+    @numpy_rule(made)
+    def _(A, B, *, alpha, transA, transB, transBatchA=0, transBatchB=0):
+        a = A.transpose(_order(A.ndim, transA, transBatchA))
+        b = B.transpose(_order(B.ndim, transB, transBatchB))
+        y = np.asarray(matmul.rules["numpy"](a, b))
+        return y if alpha == 1 else np.multiply(y, y.dtype.type(alpha), out=y)
+
+
+_numpy(fused_matmul)
+_numpy(transpose_matmul)

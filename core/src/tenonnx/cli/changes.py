@@ -1,0 +1,30 @@
+"""What became of nodes, for people: nodes to which the same happened share a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenonnx.cli.output import plural, say
+from tenonnx.transforms.retarget import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: How many nodes a line names.
+_NAMED = 3
+
+
+def say_changes(changes: Sequence[Change]) -> None:
+    """Print the nodes that were not kept, the refused ones last."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for change in changes:
+        if change.action != "kept":
+            into = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in change.into.items())
+            groups.setdefault((change.op, change.action, into, change.reason), []).append(change.node)
+    for (op, action, into, reason), nodes in sorted(groups.items(), key=lambda group: group[0][1] == "refused"):
+        named = ", ".join(f'"{name}"' for name in nodes[:_NAMED])
+        more = f" and {len(nodes) - _NAMED:,} more" if len(nodes) > _NAMED else ""
+        say(f"  {op.removeprefix('ai.onnx::')}: {action}{f' into {into}' if into else ''}")
+        say(f"      {plural(len(nodes), 'node')}: {named}{more}")
+        if reason:
+            say(f"      {reason}")

@@ -1,0 +1,141 @@
+"""``tenonnx convert``: the same model at another opset, for other domains, or in another format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx.cli.options import (
+    InputShapes,
+    input_options,
+    is_native,
+    json_option,
+    load_model,
+    model_argument,
+    seed_option,
+    shapes_option,
+    target_options,
+)
+from tenonnx.cli.output import complain, plural, say, say_json, working
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tenonnx.checks.verify import Verification
+    from tenonnx.formats.export import ExportConfig, Report
+    from tenonnx.graph.graph import Graph
+
+
+@click.command("convert")
+@model_argument
+@click.option(
+    "-o", "--output", required=True, metavar="FILE", help="A .onnx file, or .safetensors for our native format."
+)
+@target_options
+@click.option(
+    "--verify/--no-verify", "wanted", default=None,
+    help="Compare the numbers of both models before anything is written. By default that is done where both can run.",
+)  # fmt: skip
+@input_options
+@shapes_option
+@seed_option
+@click.option("--atol", type=click.FloatRange(min=0), help="Allowed absolute difference, in place of the table's.")
+@click.option("--rtol", type=click.FloatRange(min=0), help="Allowed relative difference, in place of the table's.")
+@click.option(
+    "--external-data-threshold", type=click.IntRange(min=0), metavar="BYTES",
+    help="Put tensors of at least so many bytes in a data file beside the model.",
+)  # fmt: skip
+@click.option("--tidy", is_flag=True, help="Also sort nodes, declare every domain and write every type.")
+@json_option
+def command(
+    model: str,
+    output: str,
+    opset: Mapping[str, int] | None,
+    domains: Sequence[str] | None,
+    wanted: bool | None,
+    inputs: Sequence[str],
+    archive: str | None,
+    input_shapes: InputShapes,
+    seed: int,
+    atol: float | None,
+    rtol: float | None,
+    external_data_threshold: int | None,
+    tidy: bool,
+    as_json: bool,
+) -> None:
+    """Write a model at another opset, for other domains, or in another format.
+
+    Prints what became of each node that could not stay as it was. Nothing is written when a node has no form in the
+    target, or when the result does not give the numbers of the original.
+    """
+    from tenonnx.cli.arrays import read_feeds
+    from tenonnx.formats.export import ExportConfig
+
+    graph = load_model(model)
+    feeds = read_feeds(graph, inputs, archive) or None
+    options = {"feeds": feeds, "input_shapes": input_shapes, "seed": seed, "absolute": atol, "relative": rtol}
+    verified: list[Verification] = []
+
+    def verify(written: Graph) -> None:
+        with working("verifying"):
+            verified.extend(_verified(graph, written, options, required=wanted is True))
+
+    config = ExportConfig(
+        opset_version=opset,
+        domains=domains,
+        external_data_threshold=external_data_threshold,
+        tidy=tidy,
+        verify=None if wanted is False else verify,
+    )
+    with working(f"writing {output}"):
+        report = _write(graph, output, config)
+    if as_json:
+        found = verified[0].to_json() if verified else None
+        say_json({"file": model, "output": output, **report.to_json(), "verification": found})
+    else:
+        _say_report(output, report, verified)
+
+
+def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
+    from tenonnx.formats import native
+    from tenonnx.formats.export import export, prepare
+    from tenonnx.formats.onnx.reader import read_parts
+
+    if not is_native(output):
+        return export(graph, output, config)
+    model, initializers, report = prepare(graph, config)
+    native.write(read_parts(model, initializers, graph.registry), output)
+    return report
+
+
+def _verified(graph: Graph, written: Graph, options: Mapping[str, Any], *, required: bool) -> list[Verification]:
+    """The verification, which has to succeed; none where a graph cannot run, unless it is ``required``."""
+    from tenonnx.checks.verify import verify
+    from tenonnx.errors import InvalidFeed, UnsupportedOp
+
+    try:
+        return [verify(graph, written, **options).raise_if_failed()]
+    except (UnsupportedOp, InvalidFeed) as error:
+        if required or options["feeds"] is not None:
+            raise
+        complain(f"not verified: {error}")
+        return []
+
+
+def _say_report(output: str, report: Report, verified: Sequence[Verification]) -> None:
+    from tenonnx.cli.changes import say_changes
+
+    opsets = ", ".join(f"{domain} {version}" for domain, version in report.opsets.items())
+    kept = len(report.changes) - len(report.rewritten)
+    say(f"{output}: opsets {opsets}, IR {report.ir_version}")
+    say(f"{plural(kept, 'node')} kept, {plural(len(report.rewritten), 'node')} rewritten")
+    say_changes(report.changes)
+    for verification in verified:
+        for note in verification.notes:
+            complain(f"note: {note}")
+        backends = ", ".join(dict.fromkeys(each.backend for each in verification.outputs))
+        if verification.largest is not None:
+            say(
+                f"verified on {backends} against the original on {verification.reference}: at most {verification.largest}"
+            )

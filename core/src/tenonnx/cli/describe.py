@@ -1,0 +1,92 @@
+"""A model as data for people and programs: what ``inspect`` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import onnx
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import SparseTensorType, TensorType, Type
+from tenonnx.graph.values import Node, Operator, Value
+from tenonnx.op.op import Op
+
+
+def describe(graph: Graph) -> dict[str, Any]:
+    """Interface, variables, ops with the packages that provide them, functions, subgraphs and metadata of a graph."""
+    origin = graph.origin if isinstance(graph.origin, onnx.ModelProto) else onnx.ModelProto()
+    return {
+        "name": graph.name,
+        "ir_version": graph.ir_version,
+        "opsets": graph.opsets,
+        "producer": " ".join(filter(None, (origin.producer_name, origin.producer_version))),
+        "doc": origin.doc_string or graph.doc,
+        "inputs": [_value(v) for v in graph.inputs],
+        "outputs": [_value(v) for v in graph.outputs],
+        "variables": [{**_value(v), "bytes": v.data.nbytes if v.data is not None else 0} for v in graph.variables],
+        "ops": _ops(graph),
+        "functions": [_function(key, function) for key, function in graph.functions.items()],
+        "subgraphs": [
+            {"node": node.name, "op": op_name(node), "name": inner.name, "nodes": len(inner.nodes)}
+            for node in graph.walk()
+            for inner in node.subgraphs
+        ],
+        "metadata": graph.metadata,
+    }
+
+
+def list_nodes(graph: Graph) -> list[dict[str, Any]]:
+    """Every node of the main graph."""
+    return [
+        {
+            "name": node.name,
+            "op": op_name(node),
+            "version": node.version,
+            "inputs": ["" if v is None else v.name for v in node.inputs],
+            "outputs": [_value(v) for v in node.outputs if v is not None],
+        }
+        for node in graph.nodes
+    ]
+
+
+def _value(value: Value) -> dict[str, Any]:
+    return {"name": value.name, "type": str(value.type or "?"), **_shape(value.type)}
+
+
+def _shape(kind: Type | None) -> dict[str, Any]:
+    if not isinstance(kind, TensorType | SparseTensorType):
+        return {"dtype": None, "shape": None}
+    dims = None if kind.shape is None else [d if isinstance(d, int | None) else str(d) for d in kind.shape]
+    return {"dtype": str(kind.dtype), "shape": dims}
+
+
+def op_name(node: Node) -> str:
+    return full_name(node.domain, node.op_type)
+
+
+def full_name(domain: str, name: str) -> str:
+    """An op's name, with its domain where that is not the default one."""
+    return name if domain == "ai.onnx" else f"{domain}::{name}"
+
+
+def _ops(graph: Graph) -> list[dict[str, Any]]:
+    """Each op of the graph, most frequent first: how often, and which package provides it or would."""
+    counts = Counter(
+        (node.op, node.domain, node.op_type, node.version) for node in graph.walk() if isinstance(node.op, Op)
+    )
+    unknown = Counter((node.domain, node.op_type, node.version) for node in graph.walk() if not isinstance(node.op, Op))
+    rows = []
+    for (op, domain, name, version), count in counts.items():
+        found = {"known": True, "package": graph.registry.source(op)}
+        rows.append({"op": full_name(domain, name), "domain": domain, "version": version, "count": count, **found})
+    for (domain, name, version), count in unknown.items():
+        found = {"known": False, "package": graph.registry.provider(domain, name)}
+        rows.append({"op": full_name(domain, name), "domain": domain, "version": version, "count": count, **found})
+    return sorted(rows, key=lambda row: (-row["count"], row["op"]))
+
+
+def _function(key: tuple[str, str, str], function: Operator) -> dict[str, Any]:
+    domain, name, overload = key
+    nodes = len(function.proto.node) if hasattr(function, "proto") else 0
+    return {"op": full_name(domain, name), "domain": domain, "overload": overload, "nodes": nodes}

@@ -1,0 +1,130 @@
+"""``tenonnx run``: compute the outputs of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx.cli.options import (
+    InputShapes,
+    input_options,
+    json_option,
+    load_model,
+    model_argument,
+    seed_option,
+    shapes_option,
+)
+from tenonnx.cli.output import complain, say, say_json, working
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tenonnx.graph.graph import Graph
+
+#: Tensors of more elements are described in JSON, not written out; -o writes everything.
+LARGEST_SHOWN = 1000
+
+
+@click.command("run")
+@model_argument
+@input_options
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the outputs to a .npz file, or a single one to a .npy file."
+)
+@click.option("--backend", default="auto", metavar="NAME", help="auto (the default), numpy, onnxruntime ...")
+@shapes_option
+@seed_option
+@json_option
+def command(
+    model: str,
+    inputs: Sequence[str],
+    archive: str | None,
+    output: str | None,
+    backend: str,
+    input_shapes: InputShapes,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Compute the outputs of a model. Inputs that are not given are made up."""
+    from tenonnx.backends.base import compile_graph
+    from tenonnx.cli.arrays import read_feeds, write_arrays
+
+    graph = load_model(model)
+    feeds = read_feeds(graph, inputs, archive)
+    feeds |= _made_up(graph, feeds, seed, input_shapes)
+    with working(f"running {model}"):
+        program = compile_graph(graph, backend)
+        results = program(feeds)
+    if output is not None:
+        write_arrays(output, results)
+    if as_json:
+        shown = {name: _to_json(contents) for name, contents in results.items()}
+        say_json({"file": model, "backend": program.backend, "outputs": shown, "written": output})
+        return
+    if output is not None:
+        say(f"{output}: {', '.join(results)} (by {program.backend})")
+        return
+    for name, contents in results.items():
+        say(f"{name}: {_type(contents)}")
+        say(_indented(_text(contents)))
+
+
+def _made_up(graph: Graph, feeds: Mapping[str, Any], seed: int, input_shapes: InputShapes) -> dict[str, Any]:
+    """Contents for the inputs that are not fed, in the sizes of those that are."""
+    from tenonnx.checks.generate import generate_feeds
+
+    missing = [value.name for value in graph.inputs if value.name not in feeds]
+    if not missing:
+        return {}
+    shapes = {name: array.shape for name, array in feeds.items() if hasattr(array, "shape")} | input_shapes
+    complain(f"made up from seed {seed}: {', '.join(missing)} (--input name=file.npy gives contents)")
+    made = generate_feeds(graph, seed, shapes)
+    return {name: made[name] for name in missing}
+
+
+def _type(contents: Any) -> str:
+    from tenonnx.op.evaluate import type_of
+
+    return str(type_of(contents) or type(contents).__name__)
+
+
+def _text(contents: Any) -> str:
+    import numpy as np
+
+    return np.array2string(contents, threshold=100) if isinstance(contents, np.ndarray) else repr(contents)[:2000]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _to_json(contents: Any) -> Any:
+    """Tensors as their type and, unless they are large, their values; infinities and NaN as strings."""
+    import numpy as np
+
+    if isinstance(contents, np.ndarray):
+        values = _values(contents) if contents.size <= LARGEST_SHOWN else None
+        return {"type": _type(contents), "shape": list(contents.shape), "values": values}
+    if isinstance(contents, list):
+        return [_to_json(each) for each in contents]
+    if isinstance(contents, dict):
+        return {str(key): _to_json(np.asarray(each)) for key, each in contents.items()}
+    return contents
+
+
+def _values(array: Any) -> Any:
+    if array.dtype.isbuiltin != 1 and array.dtype.kind != "O":  # types that JSON cannot have, such as bfloat16
+        array = array.astype("float64")
+    if array.dtype.kind == "c":
+        array = array.astype(str)
+    elif array.dtype.kind == "f":
+        finite = array == array
+        array = array if finite.all() and abs(array).max(initial=0) < float("inf") else _spelled(array)
+    return array.tolist()
+
+
+def _spelled(array: Any) -> Any:
+    import numpy as np
+
+    return np.where(np.isfinite(array), array.astype(object), array.astype(str).astype(object))

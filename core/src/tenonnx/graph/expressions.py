@@ -1,0 +1,368 @@
+"""Symbolic dimensions of tensor shapes.
+
+A dimension is a known int, an :class:`Expr` of named symbols, or ``None`` when nothing is known. A symbol stands for a
+non-negative int, and a divisor is taken never to be zero, so that ``(N*M)//N`` is ``M``.
+
+Expressions are kept in a canonical form, an integer polynomial over atoms: symbols, and the floor divisions, modulos,
+maxima and minima that do not simplify. Equality is equality of that form: equal expressions always have equal values,
+and most, not all, expressions of equal values are equal.
+
+The operators of ``Expr`` round as Python's do, and raise ``OverflowError`` on a result too large to be useful (over 64
+symbols or integers of over 64 bits). The functions of ``Dim`` answer ``None`` instead, and when an operand is ``None``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MAX_SIZE = 64
+_MAX_BITS = 64
+NAME = re.compile(r"[^\W\d]\w*")
+_INFINITY = 1 << 20_000  # of bounds; arithmetic keeps the infinite ones above _FINITE and the finite ones below
+_FINITE = 1 << 10_000
+
+
+class _Atom(NamedTuple):
+    """A symbol, or with operands a call of ``//``, ``%``, ``max`` or ``min``. The text is unique, and orders atoms."""
+
+    text: str
+    name: str
+    operands: tuple[Known, ...] = ()
+
+
+def _operators(name: str) -> tuple[Callable[[Expr, Known], Known], Callable[[Expr, int], Known]]:
+    """The methods for ``self operator other`` and ``other operator self``; other may be any integer, as numpy's."""
+
+    def operate(a: Known, b: Known) -> Known:
+        try:
+            a, b = (x if isinstance(x, Expr) else operator.index(x) for x in (a, b))
+        except TypeError:
+            return NotImplemented  # type: ignore[no-any-return]
+        return OPERATIONS[name](a, b)
+
+    return operate, lambda self, other: operate(other, self)
+
+
+class Expr:
+    """An immutable expression of symbols; never a constant, as arithmetic gives constants back as plain ints.
+
+    Made by :func:`symbol`, :func:`parse` and arithmetic. Neither truth nor ordering is defined: see
+    :func:`known_lower_bound`.
+    """
+
+    __slots__ = ("_hash", "_size", "_terms")
+    _terms: tuple[tuple[_Monomial, int], ...]  # leading term first, constant last
+    _size: int
+    _hash: int
+
+    def __init__(self, terms: tuple[tuple[_Monomial, int], ...], size: int) -> None:
+        for name, value in (("_terms", terms), ("_size", size), ("_hash", hash(terms))):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("an expression is immutable")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Expr, (self._terms, self._size)
+
+    def __eq__(self, other: object) -> bool:
+        return self._terms == other._terms if isinstance(other, Expr) else NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"the value of a symbolic dimension is not known: {self}")
+
+    def __str__(self) -> str:
+        """Python syntax, with quotes around the names that need them; :func:`parse` reads up to 200 characters back."""
+        from tenonnx.graph.dims import parse
+
+        atom = _only_atom(self)
+        return atom.name if atom and not atom.operands and parse(atom.name) == self else _text(self)
+
+    __repr__ = __str__
+
+    def __neg__(self) -> Known:
+        return product_of(self, -1)
+
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __floordiv__, __rfloordiv__ = _operators("//")
+    __mod__, __rmod__ = _operators("%")
+
+
+Dim: TypeAlias = int | Expr | None
+Known: TypeAlias = int | Expr
+_Monomial: TypeAlias = tuple[_Atom, ...]  # sorted; a power is a repetition
+
+
+def symbol(name: str) -> Expr:
+    """The symbol of that name, which may be any text but the empty one."""
+    if not name:
+        raise ValueError("a symbol needs a name")
+    escaped = name.replace("\\", "\\\\").replace("'", "\\'")
+    return _expression(_Atom(name if NAME.fullmatch(name) else f"'{escaped}'", name))
+
+
+# Polynomials
+
+
+def _terms(value: Known) -> tuple[tuple[_Monomial, int], ...]:
+    return value._terms if isinstance(value, Expr) else (((), value),) if value else ()
+
+
+def _constant(value: Known) -> int:
+    return dict(_terms(value)).get((), 0)
+
+
+def _expression(atom: _Atom) -> Expr:
+    integers = [operand for operand in atom.operands if isinstance(operand, int)]
+    return Expr((((atom,), 1),), checked_size([(atom,)], integers))
+
+
+def _polynomial(terms: Iterable[tuple[_Monomial, int]]) -> Known:
+    sums: dict[_Monomial, int] = {}
+    for monomial, coefficient in terms:
+        sums[monomial] = sums.get(monomial, 0) + coefficient
+    monomials = sorted((monomial for monomial, coefficient in sums.items() if coefficient), key=_order)
+    if not any(monomials):
+        return sums.get((), 0)
+    return Expr(tuple((monomial, sums[monomial]) for monomial in monomials), checked_size(monomials, sums.values()))
+
+
+def checked_size(monomials: Iterable[_Monomial], integers: Iterable[int]) -> int:
+    size = sum(sum(map(_atom_size, monomial)) or 1 for monomial in monomials)
+    if size > MAX_SIZE or any(integer.bit_length() > _MAX_BITS for integer in integers):
+        raise OverflowError("the expression of a symbolic dimension is too large")
+    return size
+
+
+def _atom_size(atom: _Atom) -> int:
+    return sum(operand._size if isinstance(operand, Expr) else 1 for operand in atom.operands) or 1
+
+
+def _order(monomial: _Monomial) -> tuple[int, _Monomial]:
+    return -len(monomial), monomial  # graded lexicographic, which multiplication keeps, as polynomial division needs
+
+
+def _sum(a: Known, b: Known) -> Known:
+    return _polynomial(_terms(a) + _terms(b))
+
+
+def _difference(a: Known, b: Known) -> Known:
+    return _polynomial(_terms(a) + tuple((monomial, -coefficient) for monomial, coefficient in _terms(b)))
+
+
+def product_of(a: Known, b: Known) -> Known:
+    return _polynomial((tuple(sorted(m + n)), c * d) for m, c in _terms(a) for n, d in _terms(b))
+
+
+def _only_atom(value: Known) -> _Atom | None:
+    match _terms(value):
+        case (((atom,), 1),):
+            return atom
+    return None
+
+
+def _operands(name: str, value: Known) -> tuple[Known, ...]:
+    """The operands of a value that is a call by that name; none of any other."""
+    atom = _only_atom(value)
+    return atom.operands if atom and atom.name == name else ()
+
+
+# Divisions
+
+
+def _divide(a: Known, b: Known) -> tuple[Known, Known]:
+    """``a//b`` and ``a % b``."""
+    if isinstance(a, int) and isinstance(b, int):
+        return divmod(a, b)
+    if b == 0:
+        raise ZeroDivisionError(f"division of {a} by zero")
+    if _terms(b)[0][1] < 0:
+        quotient, remainder = _divide(-a, -b)
+        return quotient, -remainder
+    whole, rest = _reduce(a, b)
+    constant = _constant_quotient(rest, b)
+    if constant is not None:
+        return whole + constant, rest - constant * b
+    if len(_terms(b)) > 1 and not at_least(rest, 0):
+        whole, rest = 0, a  # splitting T*H//(T + 1) into H + (-H)//(T + 1) would hide that it is not negative
+    offset, factor = _common_factor(rest, b)
+    if factor != 1:
+        quotient, remainder = _divide(_reduce(rest - offset, factor)[0], _reduce(b, factor)[0])
+        return whole + quotient, remainder * factor + offset
+    modulo = _call("%", rest, b)
+    inner = _operands("//", rest - _constant(rest))
+    if inner and at_least(b, 0):
+        return whole + _divide(inner[0] + inner[1] * _constant(rest), inner[1] * b)[0], modulo
+    return whole + _call("//", rest, b), modulo
+
+
+def _reduce(a: Known, b: Known) -> tuple[Known, Known]:
+    """Some q and r with ``a == q*b + r``, where r is 0 if b divides a; b has a positive leading coefficient."""
+    monomial, divisor = _terms(b)[0]
+    leading = Counter(monomial)
+    whole: Known = 0
+    rest = a
+    for _ in range(MAX_SIZE + 1):  # every step finds another term of the quotient
+        steps = ((Counter(m) - leading, c // divisor) for m, c in _terms(rest) if leading <= Counter(m))
+        step = next(((tuple(sorted(atoms.elements())), c) for atoms, c in steps if c), None)
+        if step is None:
+            return whole, rest
+        whole += _polynomial([step])
+        rest -= _polynomial([step]) * b
+    return 0, a
+
+
+def _common_factor(a: Known, b: Known) -> tuple[int, Known]:
+    """What to subtract from a, without changing ``a//b``, and the greatest single term that then divides a and b."""
+    scale = math.gcd(*(c for m, c in _terms(a) if m), *(c for _, c in _terms(b)))
+    if not at_least(b, 0):
+        scale = math.gcd(scale, _constant(a))
+    offset = _constant(a) % scale
+    shared = functools.reduce(operator.and_, (Counter(m) for m, _ in _terms(a - offset) + _terms(b)))
+    return offset, _polynomial([(tuple(sorted(shared.elements())), scale)])
+
+
+def _constant_quotient(a: Known, b: Known) -> int | None:
+    low, high = _quotient_interval(a, b) if a != 0 else (0, 0)
+    if low == high:
+        return low
+    if low >= 0 and at_least(subtract(b, a), 1):
+        return 0
+    return -1 if high < 0 and at_least(add(a, b), 0) else None
+
+
+# Maxima and minima
+
+
+def _extreme(name: str, a: Known, b: Known) -> Known:
+    def prevails(x: Known, y: Known) -> bool:
+        return at_least(subtract(x, y) if name == "max" else subtract(y, x), 0)
+
+    kept = list(_operands(name, a) or (a,))
+    for candidate in _operands(name, b) or (b,):
+        if not any(prevails(other, candidate) for other in kept):
+            kept = [other for other in kept if not prevails(candidate, other)] + [candidate]
+    kept.sort(key=lambda operand: (isinstance(operand, int), _text(operand)))
+    return kept[0] if len(kept) == 1 else _call(name, *kept)
+
+
+# Bounds
+
+
+def apply(name: str, a: Dim, b: Dim) -> Dim:
+    try:
+        return None if a is None or b is None else OPERATIONS[name](a, b)
+    except (OverflowError, ZeroDivisionError):
+        return None
+
+
+def add(a: Dim, b: Dim) -> Dim:
+    return apply("+", a, b)
+
+
+def subtract(a: Dim, b: Dim) -> Dim:
+    return apply("-", a, b)
+
+
+def known_lower_bound(dim: Dim) -> int | None:
+    """An int that the dimension is never below, not always the greatest; None if none is known."""
+    if not isinstance(dim, Expr):
+        return dim
+    low, _ = _interval(dim)
+    return low if low > -_FINITE else None
+
+
+def is_known_positive(dim: Dim) -> bool:
+    """Whether the dimension is at least 1 whatever its symbols are; False also means that this is not known."""
+    return at_least(dim, 1)
+
+
+def at_least(dim: Dim, bound: int) -> bool:
+    low = known_lower_bound(dim)
+    return low is not None and low >= bound
+
+
+def _interval(value: Known) -> tuple[int, int]:
+    low = high = 0
+    for monomial, coefficient in _terms(value):
+        least = greatest = coefficient
+        for atom in monomial:
+            ends = [x * y for x in _atom_interval(atom) for y in (least, greatest)]
+            least, greatest = max(min(ends), -_INFINITY), min(max(ends), _INFINITY)
+        low, high = low + least, high + greatest
+    return low, high
+
+
+def _atom_interval(atom: _Atom) -> tuple[int, int]:
+    if not atom.operands:
+        return 0, _INFINITY
+    if atom.name == "//":
+        return _quotient_interval(*atom.operands)
+    lows, highs = zip(*map(_interval, atom.operands), strict=True)
+    if atom.name == "%":
+        remainder = 0, min(highs[1] - 1, highs[0] if lows[0] >= 0 else _INFINITY)
+        return remainder if lows[1] >= 0 else (-_INFINITY, _INFINITY)
+    return (max(lows), max(highs)) if atom.name == "max" else (min(lows), min(highs))
+
+
+def _quotient_interval(a: Known, b: Known) -> tuple[int, int]:
+    (low, high), (least, greatest) = _interval(a), _interval(b)
+    if least < 0:
+        return -_INFINITY, _INFINITY
+    least = max(least, 1)
+    return low // (greatest if low >= 0 else least), high // (least if high >= 0 else greatest)
+
+
+def _call(name: str, *operands: Known) -> Expr:
+    if name in ("max", "min"):
+        text = f"{name}({', '.join(map(_text, operands))})"
+    else:
+        text = (" % " if name == "%" else name).join(map(_primary_text, operands))
+    return _expression(_Atom(text, name, operands))
+
+
+def _primary_text(value: Known) -> str:
+    """The text of an operand of a product or division."""
+    is_primary = value >= 0 if isinstance(value, int) else _only_atom(value) is not None
+    compound = not is_primary or _operands("//", value) or _operands("%", value)
+    return f"({_text(value)})" if compound else _text(value)
+
+
+def _text(value: Known) -> str:
+    text = ""
+    for monomial, coefficient in _terms(value):
+        sign = ("-" if coefficient < 0 else "") if not text else " - " if coefficient < 0 else " + "
+        if len(monomial) == 1 and (coefficient == 1 or (coefficient == -1 and text)):
+            text += sign + monomial[0].text
+            continue
+        factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not monomial else []
+        for atom, repeated in itertools.groupby(monomial):
+            power = len(list(repeated))
+            factors.append(_primary_text(_expression(atom)) + (f"**{power}" if power > 1 else ""))
+        text += sign + "*".join(factors)
+    return text or "0"
+
+
+OPERATIONS: dict[str, Callable[[Known, Known], Known]] = {
+    "+": _sum,
+    "-": _difference,
+    "*": product_of,
+    "//": lambda a, b: _divide(a, b)[0],
+    "%": lambda a, b: _divide(a, b)[1],
+    "max": functools.partial(_extreme, "max"),
+    "min": functools.partial(_extreme, "min"),
+}

@@ -1,0 +1,160 @@
+"""Tensors that are written down or counted rather than computed from data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import REQUIRED, DType, Index, Known, TensorType, TypeMismatch, Value, elements, op, primitive, static
+from tenonnx.extend import constant as literal
+from tenonnx.graph import dims as dim
+from tenonnx.graph.values import ArrayConstant
+from tenonnx_standard.checking import Array, integer_vector, length, numbers, numpy_rule, positions
+
+# ----- constants ------------------------------------------------------------------------------------------------------
+
+
+@primitive("Constant")
+def constant(
+    *,
+    value=None,
+    sparse_value=None,
+    value_float=None,
+    value_floats=None,
+    value_int=None,
+    value_ints=None,
+    value_string=None,
+    value_strings=None,
+):
+    """The tensor that is written in the one attribute given."""
+    ...
+
+
+_WRITTEN = ("value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
+_DTYPES = {"float": DType.float32, "int": DType.int64, "string": DType.string}
+
+constant.until(12, lacks=_WRITTEN)
+constant.until(11, lacks=["sparse_value"], defaults={"value": REQUIRED})
+
+
+def _contents(**attributes: Any) -> Any:
+    """The constant that the attributes give."""
+    given = {name: value for name, value in attributes.items() if value is not None}
+    if len(given) != 1:
+        raise TypeMismatch(
+            f"{constant.title}: exactly one attribute must be given", given=", ".join(given) or "none",
+            available=", ".join(attributes),
+        )  # fmt: skip
+    name, value = next(iter(given.items()))
+    if name == "value":
+        return value
+    if name == "sparse_value":
+        return value.dense() if hasattr(value, "dense") else value
+    dtype = _DTYPES[name.removeprefix("value_").removesuffix("s")]
+    return ArrayConstant(np.array(value, dtype=dtype.numpy), dtype)
+
+
+@constant.type
+def _(**attributes):
+    found = _contents(**attributes)
+    return Known(found.type, data=found)
+
+
+constant.numpy(lambda **attributes: _contents(**attributes).array())
+constant.vjp(lambda g, y, **attributes: ())
+
+
+@op("ConstantOfShape", since=9)
+def constant_of_shape(input: Index, *, value=None):
+    """A tensor of shape ``input`` full of the one element of ``value``, which is a float32 0 by default."""
+    from tenonnx_standard.shape import expand
+
+    return expand(literal(*_element(value)), input)
+
+
+def _element(value: Any) -> tuple[Array, DType]:
+    if value is None:
+        return np.zeros((), np.float32), DType.float32
+    return value.array().reshape(-1)[:1].reshape(()), value.type.dtype
+
+
+@constant_of_shape.type
+def _(input, *, value):
+    known, count = integer_vector(constant_of_shape, "input", input), length(input)
+    if value is not None and math.prod(value.type.shape) != 1:
+        raise TypeMismatch(f"{constant_of_shape.title}: value must hold one element", given=str(value.type))
+    dtype = DType.float32 if value is None else value.type.dtype
+    if known is None:
+        return TensorType(dtype, None if count is None else (None,) * count)
+    if any(isinstance(size, int) and size < 0 for size in known):
+        raise TypeMismatch(f"{constant_of_shape.title}: dims cannot be negative", given=f"shape {known}")
+    return TensorType(dtype, tuple(known))
+
+
+@numpy_rule(constant_of_shape)
+def _(shape, *, value):
+    element, dtype = _element(value)
+    return np.full(numbers(positions(shape)), element, dtype.numpy)
+
+
+# ----- counted tensors ------------------------------------------------------------------------------------------------
+
+
+@op("Range", since=11)
+def range_(start, limit, delta, *, stash_type=1):
+    """The numbers from ``start`` to before ``limit`` in steps of ``delta``."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.math import ceil, maximum
+    from tenonnx_standard.shape import reshape
+    from tenonnx_standard.slicing import non_zero
+
+    dtype = start.dtype
+    if dtype.bits == 16 and dtype.is_float:
+        wide = DType(stash_type)
+        return cast(range_(*(cast(v, to=wide) for v in (start, limit, delta))), to=dtype)
+    steps = cast(limit, to=DType.float64) - cast(start, to=DType.float64)
+    count = maximum(cast(ceil(steps / cast(delta, to=DType.float64)), to=DType.int64), 0)
+    places = reshape(non_zero(constant_of_shape(reshape(count, [1]), value=ArrayConstant(np.ones(1, np.int64)))), [-1])
+    return cast(places, to=dtype) * delta + start
+
+
+range_.until(27, lacks=["stash_type"])
+
+
+@range_.type
+def _(start, limit, delta, *, stash_type):
+    dtype = start.dtype
+    if any(v.dtype is not dtype or v.rank not in (None, 0, 1) for v in (start, limit, delta)) or not dtype.is_numeric:
+        given = f"{start!r}, {limit!r}, {delta!r}"
+        raise TypeMismatch(f"{range_.title}: start, limit and delta must be numbers of one dtype", given=given)
+    known = [static(v) for v in (start, limit, delta)]
+    if all(v is not None for v in known):
+        return TensorType(dtype, (_count(*(np.asarray(v) for v in known)),))
+    first, last, step = (found[0] if (found := elements(v)) else None for v in (start, limit, delta))
+    if step == 0 or not isinstance(step, int):
+        return TensorType(dtype, (None,))
+    span = dim.subtract(last, first) if step > 0 else dim.subtract(first, last)
+    return TensorType(dtype, (dim.maximum(dim.ceil_div(span, abs(step)), 0),))
+
+
+def _count(start: Array, limit: Array, delta: Array) -> int:
+    if delta == 0:
+        raise TypeMismatch(f"{range_.title}: delta cannot be 0", given=f"from {start} to {limit}")
+    if start.dtype.kind in "iu":
+        first, last, step = int(start), int(limit), int(delta)
+        return max(-((first - last) // step), 0)
+    return max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
+
+
+@numpy_rule(range_)
+def _(start, limit, delta, *, stash_type):
+    start, limit, delta = start.reshape(()), limit.reshape(()), delta.reshape(())
+    if start.dtype == object:
+        raise TypeError("the length is symbolic")
+    count, dtype = _count(start, limit, delta), start.dtype
+    if dtype.kind in "iu":
+        return np.arange(count, dtype=dtype) * delta + start if delta != 1 or start != 0 else np.arange(count, dtype=dtype)
+    wide = DType(stash_type).numpy if dtype.itemsize < 4 else dtype
+    return (np.arange(count).astype(wide) * delta.astype(wide) + start.astype(wide)).astype(dtype, copy=False)

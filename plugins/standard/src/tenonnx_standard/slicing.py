@@ -1,0 +1,522 @@
+"""Ops that pick elements by position: slices, indices and conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import (
+    REQUIRED,
+    Dim,
+    DType,
+    Index,
+    Known,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    op,
+    primitive,
+    static,
+)
+from tenonnx.graph import dims as dim
+from tenonnx.graph.values import ArrayConstant, operator
+from tenonnx_standard.checking import (
+    Array,
+    axes_within,
+    axis_within,
+    integer_vector,
+    length,
+    numbers,
+    numpy_rule,
+    positions,
+)
+
+_LAST = np.iinfo(np.int64).max
+
+#: An end as far as this says "to the end", as the specification advises where the length is not known.
+_FAR = np.iinfo(np.int32).max
+
+# ----- slices ---------------------------------------------------------------------------------------------------------
+
+
+@primitive("Slice", symbolic=True, selects=True)
+def slice_(data, starts: Index, ends: Index, axes: Index = None, steps: Index = None):
+    """The elements of ``data`` from ``starts`` to before ``ends`` along ``axes`` (all by default), every ``steps``-th.
+
+    Negative positions count from the end, those beyond an end mean that end, and negative steps go backwards.
+    """
+    ...
+
+
+slice_.until(
+    10, attributes=["starts", "ends", "axes"], lacks=["steps"], defaults={"starts": REQUIRED, "ends": REQUIRED}
+)  # fmt: skip
+
+
+@slice_.type
+def _(data, starts, ends, axes, steps):
+    kind = data.tensor
+    lists = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
+    known = {name: value and integer_vector(slice_, name, value) for name, value in lists.items() if value is not None}
+    counts = {n for n in (length(value) for value in lists.values() if value is not None) if n is not None}
+    if len(counts) > 1:
+        given = ", ".join(f"{name} {length(value)}" for name, value in lists.items() if value is not None)
+        raise TypeMismatch(f"{slice_.title}: starts, ends, axes and steps must be of one length", given=given)
+    if kind.shape is None:
+        return kind
+    rank = len(kind.shape)
+    if axes is None and counts and max(counts) > rank:
+        raise TypeMismatch(f"{slice_.title}: there must be an axis for every start", given=f"{max(counts)} for {data!r}")
+    places = known.get("axes") if axes is not None else list(range(rank))[: max(counts, default=0)] if counts else None
+    if places is None or None in places:
+        return kind.with_shape((None,) * rank)
+    found, unknown = list(kind.shape), [None] * rank
+    for k, axis in enumerate(axes_within(slice_, places, rank)):
+        step = (known["steps"] or unknown)[k] if steps is not None else 1
+        if step == 0:
+            raise TypeMismatch(f"{slice_.title}: a step cannot be 0", given=f"steps {known['steps']}")
+        found[axis] = _sliced(found[axis], (known["starts"] or unknown)[k], (known["ends"] or unknown)[k], step)
+    return kind.with_shape(tuple(found))
+
+
+def _sliced(size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
+    """How many elements a slice of an axis has."""
+    if not isinstance(step, int):
+        return None
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        return len(range(*_bounds(size, start, end, step)))
+    top = size if step > 0 else dim.subtract(size, 1)
+    first = _position(size, start, 0, top)
+    last = _position(size, end, 0 if step > 0 else -1, top)
+    span = dim.subtract(last, first) if step > 0 else dim.subtract(first, last)
+    return dim.maximum(dim.ceil_div(span, abs(step)), 0)
+
+
+def _position(size: Dim, place: Dim, low: int, high: Dim) -> Dim:
+    """A position counted from the front and held within bounds."""
+    if isinstance(place, int) and abs(place) >= _FAR:
+        return high if place > 0 else low
+    lowest = dim.known_lower_bound(place)
+    if lowest is None or lowest < 0 and not isinstance(place, int):
+        return None
+    if lowest < 0:
+        place = dim.add(size, place)
+    return dim.maximum(dim.minimum(place, high), low)
+
+
+def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
+    """The range of positions that a slice visits."""
+    if size == 0:
+        return 0, 0, step
+    start += size if start < 0 else 0
+    end += size if end < 0 else 0
+    if step > 0:
+        return min(max(start, 0), size), min(max(end, 0), size), step
+    return min(max(start, 0), size - 1), min(max(end, -1), size - 1), step
+
+
+@numpy_rule(slice_)
+def _(x, starts, ends, axes, steps):
+    places = range(starts.size) if axes is None else axes_within(slice_, numbers(positions(axes)), x.ndim)
+    strides = [1] * starts.size if steps is None else numbers(positions(steps))
+    key = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(places, numbers(positions(starts)), numbers(positions(ends)), strides, strict=True):
+        first, last, step = _bounds(x.shape[axis], start, end, step)
+        key[axis] = slice(first, None if last < 0 else last, step)
+    return x[tuple(key)]
+
+
+@slice_.vjp
+def _(g, y, data, starts, ends, axes, steps):
+    from tenonnx_standard.shape import pad
+
+    places = elements(axes) if axes is not None else list(range(length(starts) or 0)) or None
+    strides = [1] if steps is None else elements(steps)
+    if data.rank is None or places is None or strides is None or any(step != 1 for step in strides):
+        return _scattered_slice(g, data, starts, ends, axes, steps), None, None, None, None
+    whole, kept = dims(data), dims(g)
+    known, rank = elements(starts), data.ndim
+    pads: list[Any] = [0] * (2 * rank)
+    for k, axis in enumerate(axes_within(slice_, places, rank)):
+        start = known[k] if known is not None and isinstance(known[k], int) else starts[k]
+        pads[axis] = _first(whole[axis], start)
+        pads[axis + rank] = whole[axis] - kept[axis] - pads[axis]
+    return pad(g, pads), None, None, None, None
+
+
+def _first(size: Any, start: Any) -> Any:
+    """Where a slice of step 1 begins, an int or a value."""
+    from tenonnx_standard.logic import where
+    from tenonnx_standard.math import maximum, minimum
+
+    if isinstance(start, int):
+        if isinstance(size, int):
+            return _bounds(size, start, _LAST, 1)[0]
+        return start if start == 0 else minimum(size, start) if start > 0 else maximum(size + start, 0)
+    if start.dtype is not DType.int64:
+        start = _as_int64(start)
+    return maximum(minimum(where(start < 0, start + size, start), size), 0)
+
+
+def _scattered_slice(g: Value, data: Value, *arguments: Value | None) -> Value:
+    """``g`` at the positions that a slice of ``data`` took, and 0 elsewhere."""
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.scatter import scatter_elements
+    from tenonnx_standard.shape import reshape, reshape_like, shape, size
+
+    places = slice_(reshape_like(range_(0, size(data), 1), data), *arguments)
+    zeros = reshape(operator("zeros_like", data), [-1])
+    return reshape(scatter_elements(zeros, reshape(places, [-1]), reshape(g, [-1])), shape(data))
+
+
+def _as_int64(value: Value) -> Value:
+    from tenonnx_standard.casting import cast
+
+    return value if value.dtype is DType.int64 else cast(value, to=DType.int64)
+
+
+@slice_.lower()
+def _(data, starts, ends, axes, steps):
+    """Without steps: where all are 1, or by picking the positions one by one."""
+    strides = None if steps is None else elements(steps)
+    if strides is None:
+        return None
+    if all(step == 1 for step in strides):
+        return slice_(data, starts, ends, axes)
+    lists = [elements(starts), elements(ends), list(range(len(strides))) if axes is None else elements(axes)]
+    if data.rank is None or any(known is None or None in known for known in lists):
+        return None
+    places = axes_within(slice_, lists[2] or [], data.ndim)
+    if not all(isinstance(data.shape[axis], int) for axis in places):
+        return None
+    for axis, start, end, step in zip(places, lists[0] or [], lists[1] or [], strides, strict=True):
+        visited = np.arange(*_bounds(data.shape[axis], start, end, step))
+        data = gather(data, constant(visited), axis=axis)
+    return data
+
+
+# ----- indices --------------------------------------------------------------------------------------------------------
+
+
+@primitive("Gather", symbolic=True, selects=True)
+def gather(data, indices: Index, *, axis=0):
+    """The slices of ``data`` along ``axis`` at ``indices``, whose shape takes the place of the axis."""
+    ...
+
+
+@gather.type
+def _(data, indices, *, axis):
+    kind, places = data.tensor, indices.tensor
+    if not places.dtype.is_integer:
+        raise TypeMismatch(f"{gather.title}: indices must be integers", given=repr(indices), do="cast them")
+    if kind.shape is None:
+        return kind
+    axis = axis_within(gather, axis, len(kind.shape))
+    _check_range(gather, indices, kind.shape[axis])
+    if places.shape is None:
+        return kind.with_shape(None)
+    return kind.with_shape((*kind.shape[:axis], *places.shape, *kind.shape[axis + 1 :]))
+
+
+def _check_range(op: Any, indices: Value, size: Dim) -> None:
+    known = static(indices)
+    if isinstance(size, int) and known is not None and known.size and known.size <= 1024:
+        if known.min() < -size or known.max() >= size:
+            raise TypeMismatch(
+                f"{op.title}: indices must lie in [{-size}, {size - 1}]", given=f"from {known.min()} to {known.max()}"
+            )
+
+
+@numpy_rule(gather)
+def _(x, indices, *, axis):
+    axis = axis_within(gather, axis, x.ndim)
+    if indices.ndim == 0:
+        return x[(*(slice(None),) * axis, int(positions(indices)), ...)]
+    return x.take(positions(indices), axis)
+
+
+@gather.vjp
+def _(g, y, data, indices, *, axis):
+    return _put_back(g, data, indices, axis), None
+
+
+def _put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
+    """``g`` summed up at the places of ``data`` that it was gathered from."""
+    from tenonnx_standard.scatter import scatter_nd
+    from tenonnx_standard.shape import expand, transpose, unsqueeze
+
+    places = unsqueeze(_as_int64(indices), [-1])
+    if axis == 0:
+        return scatter_nd(operator("zeros_like", data), places, g, reduction="add")
+    axis, rank, count = axis % data.ndim, data.ndim, indices.ndim
+    moved = [*range(axis, axis + count), *range(axis), *range(axis + count, g.ndim)]
+    sizes = dims(data)
+    zeros = expand(constant(0, data.dtype), [sizes[axis], *sizes[:axis], *sizes[axis + 1 :]])
+    summed = scatter_nd(zeros, places, transpose(g, perm=moved), reduction="add")
+    return transpose(summed, perm=[*range(1, axis + 1), 0, *range(axis + 1, rank)])
+
+
+@op("GatherElements", since=11, symbolic=True, selects=True)
+def gather_elements(data, indices: Index, *, axis=0):
+    """For every entry of ``indices`` the element of ``data`` at its own place, but for ``axis``, where the entry says it."""
+    from tenonnx_standard.shape import reshape
+
+    return gather(reshape(data, [-1]), flat_positions(data, indices, axis_within(gather_elements, axis, data.ndim)))
+
+
+def flat_positions(data: Value, indices: Value, axis: int) -> Value:
+    """Where in flattened ``data`` the elements lie that GatherElements takes."""
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.shape import reshape
+
+    sizes, counts = dims(data), dims(indices)
+    flat: Any = None
+    stride: Any = 1
+    for place in reversed(range(data.ndim)):
+        if place == axis:
+            step = from_front(indices, sizes[place])
+        else:
+            step = reshape(range_(0, counts[place], 1), [-1] + [1] * (data.ndim - 1 - place))
+        step = step if isinstance(stride, int) and stride == 1 else step * stride
+        flat = step if flat is None else flat + step
+        stride = sizes[place] * stride
+    return flat
+
+
+def from_front(indices: Value, size: Any) -> Value:
+    """``indices`` counted from the front, as int64."""
+    from tenonnx_standard.logic import where
+
+    indices = _as_int64(indices)
+    return where(indices < 0, indices + size, indices)
+
+
+@gather_elements.type
+def _(data, indices, *, axis):
+    kind, places = data.tensor, indices.tensor
+    if not places.dtype.is_integer:
+        raise TypeMismatch(f"{gather_elements.title}: indices must be integers", given=repr(indices), do="cast them")
+    if kind.shape is not None:
+        axis = axis_within(gather_elements, axis, len(kind.shape))
+        _check_range(gather_elements, indices, kind.shape[axis])
+        if places.shape is not None and len(places.shape) != len(kind.shape):
+            raise TypeMismatch(
+                f"{gather_elements.title}: data and indices must have one rank", given=f"{data!r}, {indices!r}"
+            )
+        if places.shape is None:
+            return kind.with_shape((None,) * len(kind.shape))
+    return kind.with_shape(places.shape)
+
+
+@numpy_rule(gather_elements)
+def _(x, indices, *, axis):
+    axis = axis_within(gather_elements, axis, x.ndim)
+    if x.shape != indices.shape:
+        x = x[tuple(slice(None if k == axis else n) for k, n in enumerate(indices.shape))]
+    return np.take_along_axis(x, positions(indices), axis)
+
+
+@gather_elements.vjp
+def _(g, y, data, indices, *, axis):
+    from tenonnx_standard.scatter import scatter_elements
+
+    return scatter_elements(operator("zeros_like", data), indices, g, axis=axis, reduction="add"), None
+
+
+@op("GatherND", since=11, symbolic=True, selects=True)
+def gather_nd(data, indices: Index, *, batch_dims=0):
+    """The slices of ``data`` at the index tuples in the last axis of ``indices``, behind ``batch_dims`` shared axes."""
+    from tenonnx_standard.shape import as_shape
+
+    depth = tuple_length(gather_nd, data, indices, batch_dims)
+    flat, count = flat_tuples(data, indices, depth, batch_dims)
+    return gather(as_shape(data, [count, *dims(data)[batch_dims + depth :]]), flat)
+
+
+gather_nd.until(12, lacks=["batch_dims"])
+
+
+def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
+    """The length of the index tuples, which must be known."""
+    depth = indices.shape[-1] if indices.ndim else None
+    if not isinstance(depth, int) or not 0 < depth <= data.ndim - batch_dims or batch_dims >= indices.ndim:
+        raise TypeMismatch(
+            f"{op.title}: the last axis of indices must hold tuples of known length, at most one index for every axis of data",
+            given=f"{data!r}, {indices!r}, batch_dims {batch_dims}",
+        )
+    return depth
+
+
+def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) -> tuple[Value, Any]:
+    """Which row of ``data``, with the indexed axes and those before made one, each index tuple means; and how many there are."""
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.shape import reshape
+
+    sizes, last = dims(data), indices.ndim - 1
+    flat: Any = None
+    stride: Any = 1
+    for place in reversed(range(batch_dims + depth)):
+        if place >= batch_dims:
+            step = from_front(indices[..., place - batch_dims], sizes[place])
+        else:
+            step = reshape(range_(0, sizes[place], 1), [-1] + [1] * (last - 1 - place))
+        step = step if isinstance(stride, int) and stride == 1 else step * stride
+        flat = step if flat is None else flat + step
+        stride = sizes[place] * stride
+    return flat, stride
+
+
+@gather_nd.type
+def _(data, indices, *, batch_dims):
+    kind, places = data.tensor, indices.tensor
+    if not places.dtype.is_integer:
+        raise TypeMismatch(f"{gather_nd.title}: indices must be integers", given=repr(indices), do="cast them")
+    if kind.shape is None or places.shape is None or places.shape and not isinstance(places.shape[-1], int):
+        return kind.with_shape(None)
+    depth = tuple_length(gather_nd, data, indices, batch_dims)
+    return kind.with_shape((*places.shape[:-1], *kind.shape[batch_dims + depth :]))
+
+
+@numpy_rule(gather_nd)
+def _(x, indices, *, batch_dims):
+    places = positions(indices)
+    key = [places[..., k] for k in range(places.shape[-1])]
+    for axis in range(batch_dims):
+        grid = np.arange(x.shape[axis])
+        key.insert(axis, grid.reshape([-1] + [1] * (places.ndim - 2 - axis)))
+    return np.asarray(x[tuple(key)])
+
+
+@gather_nd.vjp
+def _(g, y, data, indices, *, batch_dims):
+    from tenonnx_standard.scatter import scatter_nd
+    from tenonnx_standard.shape import as_shape, reshape_like, unsqueeze
+
+    if batch_dims == 0:
+        return scatter_nd(operator("zeros_like", data), indices, g, reduction="add"), None
+    depth = tuple_length(gather_nd, data, indices, batch_dims)
+    flat, count = flat_tuples(data, indices, depth, batch_dims)
+    zeros = as_shape(operator("zeros_like", data), [count, *dims(data)[batch_dims + depth :]])
+    return reshape_like(scatter_nd(zeros, unsqueeze(flat, [-1]), g, reduction="add"), data), None
+
+
+# ----- conditions -----------------------------------------------------------------------------------------------------
+
+
+@primitive("NonZero", since=9)
+def non_zero(X):
+    """The positions of the elements that are not 0, one column each, in row-major order."""
+    ...
+
+
+@non_zero.type
+def _(X):
+    kind = X.tensor
+    rank = None if kind.shape is None else max(len(kind.shape), 1)
+    if X.data is not None and X.data.nbytes <= 8192:
+        found = ArrayConstant(_non_zero(X.data.array()))
+        return Known(found.type, data=found)
+    return TensorType(DType.int64, (rank, None))
+
+
+def _non_zero(x: Array) -> Array:
+    return np.array(np.nonzero(np.atleast_1d(x)), dtype=np.int64)
+
+
+non_zero.numpy(_non_zero)
+non_zero.vjp(lambda g, y, X: None)
+
+
+@op("Compress", since=9, selects=True)
+def compress(input, condition, *, axis=None):
+    """The slices of ``input`` along ``axis`` where ``condition`` holds; elements of flattened ``input`` without an axis."""
+    from tenonnx_standard.shape import reshape
+
+    if axis is None:
+        input = reshape(input, [-1])
+    return gather(input, reshape(non_zero(condition), [-1]), axis=axis or 0)
+
+
+@compress.type
+def _(input, condition, *, axis):
+    kind = input.tensor
+    if condition.dtype is not DType.bool or condition.rank not in (None, 1):
+        raise TypeMismatch(f"{compress.title}: condition must be a list of bools", given=repr(condition))
+    known = static(condition)
+    count = None if known is None else int(known.sum())
+    if axis is None:
+        return kind.with_shape((count,))
+    if kind.shape is None:
+        return kind
+    axis = axis_within(compress, axis, len(kind.shape))
+    return kind.with_shape((*kind.shape[:axis], count, *kind.shape[axis + 1 :]))
+
+
+@numpy_rule(compress)
+def _(x, condition, *, axis):
+    return x.compress(condition, axis)
+
+
+@op("OneHot", since=9)
+def one_hot(indices, depth: Index, values, *, axis=-1):
+    """A new axis of length ``depth`` that holds ``values[1]`` at the index and ``values[0]`` elsewhere; negative ones count from the end."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.logic import equal, where
+    from tenonnx_standard.shape import reshape, unsqueeze
+
+    axis = axis_within(one_hot, axis, indices.ndim + 1)
+    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    places = from_front(cast(indices, to=DType.int64), count)
+    grid = reshape(range_(0, count, 1), [-1] + [1] * (indices.ndim - axis))
+    return where(equal(unsqueeze(places, [axis]), grid), values[1], values[0])
+
+
+@one_hot.type
+def _(indices, depth, values, *, axis):
+    if depth.rank not in (None, 0, 1) or values.rank not in (None, 1) or length(values) not in (None, 2):
+        raise TypeMismatch(
+            f"{one_hot.title}: depth must be a number and values must be two", given=f"{depth!r}, {values!r}"
+        )
+    kind, known, count = indices.tensor, static(depth), elements(depth)
+    if kind.shape is None:
+        return TensorType(values.dtype)
+    axis = axis_within(one_hot, axis, len(kind.shape) + 1)
+    size = int(known.reshape(())) if known is not None else count[0] if count else None
+    return TensorType(values.dtype, (*kind.shape[:axis], size, *kind.shape[axis:]))
+
+
+@numpy_rule(one_hot)
+def _(indices, depth, values, *, axis):
+    axis, size = axis_within(one_hot, axis, indices.ndim + 1), int(depth.reshape(()))
+    places = np.expand_dims(indices.astype(np.int64), axis)
+    inside = (places >= -size) & (places < size)
+    y = np.full((*indices.shape[:axis], size, *indices.shape[axis:]), values[0], values.dtype)
+    if size:
+        np.put_along_axis(y, np.where(inside, places, 0), np.where(inside, values[1], y.take([0], axis)), axis)
+    return y
+
+
+@one_hot.until(11)
+def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
+    """One-hot vectors of indices from 0; negative ones give ``values[0]`` alone."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.logic import where
+    from tenonnx_standard.shape import reshape
+
+    places = cast(indices, to=DType.int64)
+    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    return one_hot(where(places < 0, count, places), depth, values, axis=axis)
+
+
+@one_hot.lower(to=one_hot_unsigned)
+def _(indices, depth, values, *, axis):
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.shape import reshape
+
+    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    return one_hot_unsigned(from_front(cast(indices, to=DType.int64), count), depth, values, axis=axis)
