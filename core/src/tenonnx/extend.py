@@ -4,7 +4,7 @@ from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
 from tenonnx.graph.dims import Dim, Expr
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Value, operator_table
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
@@ -17,7 +17,7 @@ from tenonnx.registry.hookspecs import hookimpl
 
 __all__ = [
     "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType", "Op",
-    "OptionalType", "SequenceType", "SparseTensorType", "TensorType", "Type", "TypeMismatch", "Value", "broadcast_types",
+    "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type", "TypeMismatch", "Value", "broadcast_types",
     "constant", "dims", "elements", "elementwise", "hookimpl", "load_dtypes", "op", "operator_table", "primitive", "same_type", "static",
     "subgraph", "vector",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from tenonnx.checks.compare import Difference, compare
 from tenonnx.checks.generate import ADVICE, InputShapes, generate_feeds
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
-from tenonnx.errors import InvalidFeed, TenonnxError, VerificationFailed
+from tenonnx.errors import InvalidFeed, TenonnxError, UnsupportedOp, VerificationFailed
 from tenonnx.formats.loaders import load
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -151,29 +151,10 @@ def verify(
     if found.problems:
         return found
     given = generate_feeds(graph, seed, input_shapes) if feeds is None else feeds
+    expected = _run_original(compile_graph(graph, chosen[0]), given, made_up=feeds is None)
     rules = _Rules(accumulation(graph), absolute, relative)
-    program = compile_graph(graph, chosen[0])
-    expected = _run_original(program, given, made_up=feeds is None)
-    drawn = _drawn_outputs(against)
-    if drawn:
-        found.notes.append(f"{', '.join(sorted(drawn))}: drawn at random, not compared")
-    for backend in dict.fromkeys(chosen if against is not graph else chosen[1:] or chosen):
-        candidate = compile_graph(against, backend)
-        if candidate.backend != backend:
-            found.notes.append(f"{backend} cannot take the model: {candidate.backend} ran it")
-        try:
-            actual = candidate(given)
-        except TenonnxError as error:
-            found.problems.append(f"{backend}: {error}")
-            continue
-        outputs = [
-            OutputDifference(name, backend, rules.compare(actual[name], expected[name]))
-            for name in expected
-            if name not in drawn
-        ]
-        found.outputs += outputs
-        if found.first_divergence is None and not all(output.equal for output in outputs):
-            found.first_divergence = _first_divergence(graph, against, chosen[0], backend, given, rules)
+    others = dict.fromkeys(chosen if against is not graph else chosen[1:] or chosen)
+    _compare_numbers(graph, against, list(others), given, expected, rules, found)
     return found
 
 
@@ -192,6 +173,42 @@ def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verific
         found.notes.append(f"onnx.checker objects to the original too: {own[0]}")
     else:
         found.problems += [f"onnx.checker: {problem}" for problem in problems]
+
+
+def _compare_numbers(
+    graph: Graph,
+    against: Graph,
+    backends: Sequence[str],
+    feeds: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    rules: _Rules,
+    found: Verification,
+) -> None:
+    """Run the other model on each backend that can. Raises ``UnsupportedOp`` where none can."""
+    drawn = _drawn_outputs(against)
+    if drawn:
+        found.notes.append(f"drawn at random, not compared: {', '.join(sorted(drawn))}")
+    unable: list[UnsupportedOp] = []
+    for backend in backends:
+        try:
+            actual = compile_graph(against, backend, strict=True)(feeds)
+        except UnsupportedOp as error:
+            unable.append(error)
+            found.notes.append(f"not compared on {backend}: {error.what}")
+            continue
+        except TenonnxError as error:
+            found.problems.append(f"{backend}: {error}")
+            continue
+        outputs = [
+            OutputDifference(name, backend, rules.compare(actual[name], expected[name]))
+            for name in expected
+            if name not in drawn
+        ]
+        found.outputs += outputs
+        if found.first_divergence is None and not all(output.equal for output in outputs):
+            found.first_divergence = _first_divergence(graph, against, found.reference, backend, feeds, rules)
+    if len(unable) == len(backends):
+        raise unable[0]
 
 
 def _interface_problems(graph: Graph, other: Graph) -> list[str]:

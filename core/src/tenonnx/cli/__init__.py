@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are printed, never raised."""
     import click
 
-    from tenonnx.cli.output import complain, printable
+    from tenonnx.cli.output import complain
     from tenonnx.cli.program import program
     from tenonnx.errors import TenonnxError, VerificationFailed
 
@@ -31,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except click.Abort:
             return INTERRUPTED
         except click.ClickException as error:
-            error.message = printable(error.message)
             error.show()
             return REFUSED
         except BrokenPipeError:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @shapes_option
 @json_option
 def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
-    """List everything that is wrong with a model; exit code 1 if there is anything.
+    """List everything that is wrong with a model.
 
     onnx.checker judges the file, with full shape inference; then the types of all values are inferred here. Ops that no
-    installed package provides are no fault of the model, and are listed apart.
+    installed package provides are no fault of the model, and are listed apart. Exit code 1 if anything is wrong.
     """
     from tenonnx.errors import InvalidModel
     from tenonnx.formats.loaders import load
@@ -56,8 +56,7 @@ def _problems(graph: Graph, model: str, input_shapes: InputShapes) -> tuple[list
     inferred = infer(graph, input_shapes, strict=False)
     problems += [{"found_by": "inference", "problem": str(error)} for error in inferred]
     unknown = [
-        f"{op['op']}@{op['version']}, {plural(op['count'], 'node')}"
-        + (f" (pip install {op['package']})" if op["package"] else "")
+        f"{op['op']}@{op['version']}, {plural(op['count'], 'node')}; {op['missing']}"
         for op in describe(graph)["ops"]
         if not op["known"]
     ]

@@ -64,7 +64,7 @@ def command(
     tidy: bool,
     as_json: bool,
 ) -> None:
-    """Write a model at another opset, for other domains, or in another format.
+    """Write a model for another opset, domains or format.
 
     Prints what became of each node that could not stay as it was. Nothing is written when a node has no form in the
     target, or when the result does not give the numbers of the original.
@@ -136,6 +136,5 @@ def _say_report(output: str, report: Report, verified: Sequence[Verification]) -
             complain(f"note: {note}")
         backends = ", ".join(dict.fromkeys(each.backend for each in verification.outputs))
         if verification.largest is not None:
-            say(
-                f"verified on {backends} against the original on {verification.reference}: at most {verification.largest}"
-            )
+            say(f"verified on {backends}, against the original on {verification.reference}")
+            say(f"largest difference: {verification.largest}")

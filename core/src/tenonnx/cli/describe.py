@@ -11,6 +11,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Node, Operator, Value
 from tenonnx.op.op import Op
+from tenonnx.registry.registry import Registry
 
 
 def describe(graph: Graph) -> dict[str, Any]:
@@ -72,18 +73,33 @@ def full_name(domain: str, name: str) -> str:
 
 def _ops(graph: Graph) -> list[dict[str, Any]]:
     """Each op of the graph, most frequent first: how often, and which package provides it or would."""
-    counts = Counter(
-        (node.op, node.domain, node.op_type, node.version) for node in graph.walk() if isinstance(node.op, Op)
-    )
-    unknown = Counter((node.domain, node.op_type, node.version) for node in graph.walk() if not isinstance(node.op, Op))
-    rows = []
-    for (op, domain, name, version), count in counts.items():
-        found = {"known": True, "package": graph.registry.source(op)}
-        rows.append({"op": full_name(domain, name), "domain": domain, "version": version, "count": count, **found})
-    for (domain, name, version), count in unknown.items():
-        found = {"known": False, "package": graph.registry.provider(domain, name)}
-        rows.append({"op": full_name(domain, name), "domain": domain, "version": version, "count": count, **found})
+    counts: Counter[tuple[str, str, int, str, str]] = Counter()
+    for node in graph.walk():
+        counts[node.domain, node.op_type, node.version, *_package(graph.registry, node)] += 1
+    rows: list[dict[str, Any]] = [
+        {
+            "op": full_name(domain, name),
+            "domain": domain,
+            "version": version,
+            "count": count,
+            "known": not missing,
+            "package": package or None,
+            "missing": missing,
+        }
+        for (domain, name, version, package, missing), count in counts.items()
+    ]
     return sorted(rows, key=lambda row: (-row["count"], row["op"]))
+
+
+def _package(registry: Registry, node: Node) -> tuple[str, str]:
+    """The package that provides the op of a node or would, and why it does not."""
+    if isinstance(node.op, Op):
+        return registry.source(node.op), ""
+    package = registry.provider(node.domain, node.op_type)
+    if package is None:
+        return "", "no package that we know provides it"
+    failed = any(plugin.distribution == package for plugin in registry.failures)
+    return package, f"{package} failed to load, see tenonnx plugins" if failed else f"pip install {package}"
 
 
 def _function(key: tuple[str, str, str], function: Operator) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tenonnx.cli.output import complain, plural, say, say_json, say_table
 @shapes_option
 @json_option
 def command(model: str, all_variables: bool, all_nodes: bool, input_shapes: InputShapes, as_json: bool) -> None:
-    """Show what is in a model: types, ops and who provides them, variables, metadata.
+    """Show what is in a model.
 
     Types are inferred. Ops that no installed package provides are listed with the package that would.
     """
@@ -57,7 +57,7 @@ def _say_head(data: dict[str, Any]) -> None:
             say_table([(value["name"], value["type"]) for value in data[kind]])
     say("\nops")
     if data["ops"]:
-        rows = [(op["op"], str(op["version"]), str(op["count"]), _provider(op)) for op in data["ops"]]
+        rows = [(op["op"], str(op["version"]), str(op["count"]), op["missing"] or op["package"]) for op in data["ops"]]
         say_table(rows, ("op", "version", "nodes", "provided by"))
     if data["functions"]:
         say("\nfunctions of the model")
@@ -65,12 +65,6 @@ def _say_head(data: dict[str, Any]) -> None:
     if data["subgraphs"]:
         say("\nsubgraphs")
         say_table([(s["node"], s["op"], s["name"], plural(s["nodes"], "node")) for s in data["subgraphs"]])
-
-
-def _provider(op: dict[str, Any]) -> str:
-    if op["known"]:
-        return str(op["package"])
-    return f"not installed: pip install {op['package']}" if op["package"] else "no package that we know of"
 
 
 def _typed(outputs: list[dict[str, Any]]) -> str:

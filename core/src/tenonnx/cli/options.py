@@ -57,9 +57,7 @@ def _dim(text: str) -> int | str | None:
 
 model_argument = click.argument("model", metavar="MODEL")
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else, on stdout."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")
 
 shapes_option = click.option(
     "--input-shapes", multiple=True, callback=_shapes, metavar="NAME:DIMS",

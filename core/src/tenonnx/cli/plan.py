@@ -25,9 +25,10 @@ def command(
     input_shapes: InputShapes,
     as_json: bool,
 ) -> int:
-    """Say what a conversion would do to each node, and everything that stands in its way.
+    """Show what a conversion would do.
 
-    Exit code 1 if a node has no form in the target.
+    Says what would become of each node, and everything that stands in the way. Exit code 1 if a node has no form in
+    the target.
     """
     from tenonnx.cli.changes import say_changes
     from tenonnx.op.graph_inference import infer

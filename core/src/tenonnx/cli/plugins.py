@@ -13,7 +13,7 @@ from tenonnx.cli.output import complain, say, say_json, say_table
 @click.command("plugins")
 @json_option
 def command(as_json: bool) -> None:
-    """List all plugins by what they extend, each with its package, and why one is not loaded.
+    """List the installed plugins, and why one is not loaded.
 
     TENONNX_PLUGINS restricts plugins to the packages that it names, separated by commas; if empty, to none.
     """
@@ -26,9 +26,8 @@ def command(as_json: bool) -> None:
     for group in GROUPS:
         for plugin in plugins(group):
             failure = registry.failures.get(plugin) if group == "tenonnx.ops" else _failure(plugin)
-            rows.append(
-                _row(plugin, "loaded" if failure is None else "failed", "" if failure is None else str(failure))
-            )
+            status = "loaded" if failure is None else "failed"
+            rows.append(_row(plugin, status, str(failure or "")))
         rows += [_row(plugin, "left out", "TENONNX_PLUGINS does not name it") for plugin in left_out(group)]
     if as_json:
         say_json(rows)
@@ -36,13 +35,8 @@ def command(as_json: bool) -> None:
     if not rows:
         say("no plugins are installed")
         return
-    say_table(
-        [
-            (row["group"].removeprefix("tenonnx."), row["name"], row["package"], row["version"], row["status"])
-            for row in rows
-        ],
-        ("extends", "name", "package", "version", "status"),
-    )
+    columns = ("group", "name", "package", "version", "status")
+    say_table([[row[column] for column in columns] for row in rows], columns)
     for row in rows:
         if row["status"] == "failed":
             complain(row["reason"])

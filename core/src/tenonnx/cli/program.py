@@ -49,9 +49,8 @@ class Program(click.Group):
             loaded(self)
             loaded = self.commands.get(name)
         if not isinstance(loaded, click.Command):
-            raise PluginError(
-                f'plugin "{name}" of {found[0].source} must give a command of that name', given=found[0].value
-            )
+            what = f'plugin "{name}" of {found[0].source} must give a click command of that name'
+            raise PluginError(what, given=found[0].value)
         return loaded
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

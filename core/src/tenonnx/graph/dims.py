@@ -32,8 +32,8 @@ from tenonnx.graph.expressions import (
 
 __all__ = [
     "Dim", "Expr", "add", "broadcast", "broadcast_shapes", "ceil_div", "evaluate", "floor_div", "is_known_positive",
-    "join", "known_lower_bound", "maximum", "minimum", "modulo", "multiply", "parse", "product", "substitute", "subtract",
-    "symbol", "symbols_of", "truncate_div", "unify",
+    "join", "known_lower_bound", "maximum", "minimum", "modulo", "multiply", "parse", "product", "substitute",
+    "subtract", "symbol", "symbols_of", "truncate_div", "unify",
 ]  # fmt: skip
 
 _MAX_TEXT = 200

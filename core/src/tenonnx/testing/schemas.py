@@ -36,14 +36,17 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """An op as one version declares it. ``judged`` tells that ``onnx.checker`` knows it."""
+    """An op as one version declares it.
+
+    ``ends`` tells that the version takes the op away, ``judged`` that ``onnx.checker`` accepts the op at this version.
+    """
 
     inputs: tuple[Formal, ...]
     outputs: tuple[Formal, ...]
     attributes: Mapping[str, Attribute]
     constraints: Mapping[str, frozenset[str]]
     maximum_outputs: int
-    deprecated: bool
+    ends: bool
     judged: bool
 
     def accepts(self, inputs: Sequence[Type | None]) -> bool:
@@ -85,20 +88,20 @@ def names(domain: str) -> list[str]:
 
 
 def history(domain: str, name: str) -> Mapping[int, Schema]:
-    """The schemas of an op by the version that introduced them; a deprecated one ends the op."""
+    """The schemas of an op by the version that introduced them."""
     return (_of_onnx() if domain in domains() else _of_onnxruntime()).get((domain, name), {})
 
 
 def schema_at(op: Op, version: int) -> Schema | None:
     """The schema in force at a version."""
     held = [schema for since, schema in history(op.domain, op.name).items() if since <= version]
-    return held[-1] if held and not held[-1].deprecated else None
+    return held[-1] if held and not held[-1].ends else None
 
 
 def versions(op: Op) -> list[int]:
     """The versions within a meaning at which its schema or spelling changes, the first one included."""
     steps = {op.since, *(step.before for step in op.respellings)}
-    steps.update(since for since, schema in history(op.domain, op.name).items() if not schema.deprecated)
+    steps.update(since for since, schema in history(op.domain, op.name).items() if not schema.ends)
     return sorted(version for version in steps if op.holds_at(version))
 
 
@@ -123,7 +126,8 @@ def _of_onnxruntime() -> _Schemas:
 
 def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: bool) -> _Schemas:
     found: _Schemas = {}
-    for schema in schemas:
+    for schema in sorted(schemas, key=lambda schema: schema.since_version):
+        held = found.setdefault((canonical_domain(schema.domain), schema.name), {})
         inputs, outputs = (
             tuple(Formal(f.name, f.option.name, getattr(f, types), bool(getattr(f, homogeneous))) for f in formals)
             for formals in (schema.inputs, schema.outputs)
@@ -134,11 +138,11 @@ def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: 
             {name: _attribute(attribute) for name, attribute in schema.attributes.items()},
             {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints},
             schema.max_output,
-            schema.deprecated,
-            judged,
+            ends=schema.deprecated and bool(held),
+            judged=judged and not schema.deprecated,
         )
-        found.setdefault((canonical_domain(schema.domain), schema.name), {})[schema.since_version] = made
-    return {key: dict(sorted(held.items())) for key, held in found.items()}
+        held[schema.since_version] = made
+    return found
 
 
 def _attribute(attribute: Any) -> Attribute:

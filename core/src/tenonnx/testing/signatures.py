@@ -118,14 +118,14 @@ def uncovered(registry: Registry, domain: str, distribution: str) -> list[str]:
         for name in schemas.names(domain)
         if provider(domain, name) == distribution
         for version, schema in schemas.history(domain, name).items()
-        if not schema.deprecated and registry.lookup(domain, name, version) is None
+        if not schema.ends and registry.lookup(domain, name, version) is None
     ]
 
 
 def versions_without_meaning(registry: Registry, op: Op) -> list[int]:
-    """The versions of a registered op's name that no meaning covers, and deprecated ones that some meaning has."""
+    """The versions of a registered op's name that no meaning covers, and those that end it though a meaning goes on."""
     return [
         version
         for version, schema in schemas.history(op.domain, op.name).items()
-        if (registry.lookup(op.domain, op.name, version) is None) != schema.deprecated
+        if (registry.lookup(op.domain, op.name, version) is None) != schema.ends
     ]

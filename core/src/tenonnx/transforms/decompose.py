@@ -47,13 +47,19 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
     for (domain, name), nodes in sorted(missing.items()):
         package = provider(domain, name)
         packages.add(package or f"a package that serves {domain}")
-        shown = ", ".join(f'"{n.name or (n.outputs[0].name if n.outputs and n.outputs[0] else "")}"' for n in nodes[:5])
+        shown = ", ".join(f'"{_label(n)}"' for n in nodes[:5])
         more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
         lines.append(f"{domain}::{name}@{nodes[0].version}: {len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more})")
     installable = sorted(p for p in packages if " " not in p)
+    failures = graph.registry.failures.values() if graph.registry is not None else ()
     raise UnsupportedOp(
         f"the graph cannot be {purpose}: no installed package provides {len(missing)} of its ops",
         given="\n".join(lines),
+        also=[str(failure) for failure in failures],
         do=(f"pip install {' '.join(installable)}" if installable else "install a package that serves these domains")
         + ", or add your own rule",
     )
+
+
+def _label(node: Node) -> str:
+    return node.name or next((v.name for v in node.outputs if v is not None), "")

@@ -184,12 +184,12 @@ class _Mover:
         self.actions = []
         if not isinstance(node.op, Op):
             version = self.target.version(node.domain)
+            package = self.registry.provider(node.domain, node.op_type)
+            unknown = "no installed package knows the op" + (f" (pip install {package})" if package else "")
             if version is None:
-                self.refusals.append(f"no installed package knows the op, and domain {node.domain} is not in the target")
+                self.refusals.append(f"{unknown}, and domain {node.domain} is not in the target")
             elif version != node.version:
-                self.refusals.append(
-                    f"no installed package knows the op, so it cannot move from version {node.version} to {version}"
-                )
+                self.refusals.append(f"{unknown}, so it cannot move from version {node.version} to {version}")
 
     def record(self, node: Node, made: Sequence[Node], refusals: Sequence[str]) -> None:
         """Note what became of a node of the source."""

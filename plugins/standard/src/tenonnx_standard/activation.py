@@ -11,6 +11,7 @@ from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.constants import range_
+from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import equal, greater, where
 from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum
 from tenonnx_standard.reduction import extremum, is_half, reduce_max, reduce_sum, total
@@ -346,7 +347,7 @@ def _(x, *, approximate):
         y *= x
         np.tanh(y, out=y)
     else:
-        y = erf.rules["numpy"](x * x.dtype.type(1 / math.sqrt(2)))
+        y = error_function(x * x.dtype.type(1 / math.sqrt(2)))
     y += 1
     y *= x
     y *= 0.5

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, constant
 
 
@@ -110,7 +109,7 @@ def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Va
                 do="set broadcast=1",
             )
         return b
-    if axis is None or axis == -1 or b.rank is not None and all(dim == 1 for dim in b.shape):
+    if axis is None or axis == -1 or (b.rank is not None and all(dim == 1 for dim in b.shape)):
         return b
     behind = a.ndim - (axis + a.ndim if axis < 0 else axis) - b.ndim
     if behind < 0 or axis < -a.ndim:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import (
     DType,
     InvalidCall,
@@ -14,7 +13,6 @@ from tenonnx.extend import (
     TypeMismatch,
     Value,
     constant,
-    elements,
     op,
     primitive,
 )
@@ -35,7 +33,7 @@ _GREATEST = {
 # ----- Cast -----------------------------------------------------------------------------------------------------------
 
 
-@primitive("Cast", symbolic=True)
+@primitive("Cast")
 def cast(input, *, to, saturate=1, round_mode="up"):
     """The elements of ``input`` converted to the element type ``to``.
 
@@ -54,9 +52,8 @@ def _cast_type(input: Value, *, to: int, saturate: int = 1, round_mode: str = "u
     if input.dtype.is_complex:
         raise TypeMismatch(f"{cast.title} does not take complex numbers", given=repr(input))
     kind = input.tensor.with_dtype(target)
-    if target.is_integer and input.data is None and input.elements is not None:
-        return Known(kind, elements=input.elements)
-    return kind
+    known = None if input.data is not None else input.elements
+    return Known(kind, elements=known) if target.is_integer and known is not None else kind
 
 
 cast.type(_cast_type)
@@ -79,25 +76,23 @@ def _target(to: Any) -> DType:
 @cast.numpy
 def _(input: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     target = DType(to)
-    wanted = target.numpy
-    if input.dtype == wanted:
+    if input.dtype == target.numpy:
         return input
     with np.errstate(all="ignore"):
         if target is DType.string:
             return _to_text(input)
-        if input.dtype == object:
-            input = _from_text(input, target)
+        x = _from_text(input, target) if input.dtype == object else input
         if target is DType.float8e8m0:
-            return _to_powers_of_two(input, bool(saturate), round_mode)
+            return _to_powers_of_two(x, bool(saturate), round_mode)
         if target in _FLOAT8:
-            if input.dtype.kind in "iub":
-                input = input.astype(np.float64)
-            elif input.dtype.itemsize == 1:
-                input = input.astype(np.float32)
+            if x.dtype.kind in "iub":
+                x = x.astype(np.float64)
+            elif x.dtype.itemsize == 1:
+                x = x.astype(np.float32)
             if saturate:
-                greatest = input.dtype.type(_GREATEST[target])
-                input = np.clip(input, -greatest, greatest)
-        return input.astype(wanted)
+                greatest = x.dtype.type(_GREATEST[target])
+                x = np.clip(x, -greatest, greatest)
+        return x.astype(target.numpy)
 
 
 @cast.vjp
@@ -177,7 +172,8 @@ def cast_infinity_to_nan(input, *, to, saturate=1):
 
     target = _target(to)
     if target in _FNUZ and saturate and input.dtype.is_float:
-        input = where(isinf(input), float("nan"), input)
+        finite = where(isinf(input), float("nan"), input)
+        return cast(finite, to=target)
     return cast(input, to=target, saturate=saturate)
 
 
@@ -190,11 +186,10 @@ def _(input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
     from tenonnx_standard.math import clip
 
     if DType(to) in _FNUZ and saturate and input.dtype.is_float:
-        greatest = constant(np.asarray(_GREATEST[DType(to)]), input.dtype)
-        input = clip(input, neg(greatest), greatest)
-    if DType(to) not in _FLOAT8:
-        saturate = 1
-    return None if DType(to) is DType.float8e8m0 else cast_infinity_to_nan(input, to=to, saturate=saturate)
+        greatest = np.asarray(_GREATEST[DType(to)])
+        bounded = clip(input, constant(-greatest, input.dtype), constant(greatest, input.dtype))
+        return cast_infinity_to_nan(bounded, to=to)  # type: ignore[no-any-return]
+    return cast_infinity_to_nan(input, to=to, saturate=saturate if DType(to) in _FLOAT8 else 1)  # type: ignore[no-any-return]
 
 
 _NAMES = {
@@ -258,10 +253,8 @@ def _(input: Value, *, to: int) -> TensorType:
 
 @bitcast.numpy
 def _(input: Array, *, to: int) -> Array:
-    target = DType(to).numpy
-    if DType(to) is DType.bool or input.dtype.itemsize != target.itemsize:
-        raise InvalidCall(f"{bitcast.title}: these bits have no meaning as {DType(to)}", given=f"{input.dtype} elements")
-    return input.view(target)
+    target = DType(to)
+    return input.view(np.uint8) != 0 if target is DType.bool else input.view(target.numpy)
 
 
-bitcast.vjp(lambda g, y, input, *, to: None)
+bitcast.vjp(lambda g, y, x, *, to: None)

@@ -158,3 +158,67 @@ def _(start, limit, delta, *, stash_type):
         return np.arange(count, dtype=dtype) * delta + start if delta != 1 or start != 0 else np.arange(count, dtype=dtype)
     wide = DType(stash_type).numpy if dtype.itemsize < 4 else dtype
     return (np.arange(count).astype(wide) * delta.astype(wide) + start.astype(wide)).astype(dtype, copy=False)
+
+
+@op("EyeLike", since=9)
+def eye_like(input, *, dtype=None, k=0):
+    """A matrix of the shape of ``input`` with ones on its ``k``-th diagonal, upper ones counted positive."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.logic import equal
+    from tenonnx_standard.shape import unsqueeze
+
+    rows, columns = _places(input)
+    return cast(equal(unsqueeze(rows + k, [1]), columns), to=input.dtype if dtype is None else dtype)
+
+
+def _places(x: Value) -> tuple[Value, Value]:
+    """The numbers of the rows and of the columns of a matrix, or of each of many."""
+    from tenonnx_standard.shape import reshape, shape
+
+    empty = literal(np.zeros(0, np.int64))
+    counts = [reshape(shape(x, start=start, end=end), empty) for start, end in ((-2, -1), (-1, None))]
+    rows, columns = (range_(0, count, 1) for count in counts)
+    return rows, columns
+
+
+@eye_like.type
+def _(input, *, dtype, k):
+    kind = input.tensor
+    if kind.rank not in (None, 2):
+        raise TypeMismatch(f"{eye_like.title}: input must be a matrix", given=repr(input))
+    return TensorType(kind.dtype if dtype is None else DType(dtype), kind.shape or (None, None))
+
+
+@eye_like.numpy
+def _(x, *, dtype, k):
+    return np.eye(*x.shape, k, dtype=x.dtype if dtype is None else DType(dtype).numpy)
+
+
+eye_like.vjp(lambda g, y, input, *, dtype, k: None)
+
+
+@op("Trilu", since=14, selects=True)
+def trilu(input, k: Index = None, *, upper=1):
+    """The upper or lower triangle of matrices, 0 elsewhere; it begins or ends at the ``k``-th diagonal."""
+    from tenonnx_standard.logic import where
+    from tenonnx_standard.shape import reshape, unsqueeze
+
+    rows, columns = _places(input)
+    rows = unsqueeze(rows if k is None else rows + reshape(k, literal(np.zeros(0, np.int64))), [1])
+    inside = columns >= rows if upper else columns <= rows
+    return where(inside, input, literal(np.zeros(()), input.dtype))
+
+
+@trilu.type
+def _(input, k, *, upper):
+    kind = input.tensor
+    if kind.rank is not None and kind.rank < 2 or k is not None and (k.dtype is not DType.int64 or (k.rank or 0) > 1):
+        raise TypeMismatch(f"{trilu.title}: input must hold matrices, k one int64", given=f"{input!r}, {k!r}")
+    return kind
+
+
+@numpy_rule(trilu)
+def _(x, k, *, upper):
+    diagonal = 0 if k is None else int(k.reshape(()))
+    inside = np.tri(*x.shape[-2:], diagonal - 1 if upper else diagonal, dtype=bool)
+    return np.where(inside, x.dtype.type(0), x) if upper else np.where(inside, x, x.dtype.type(0))

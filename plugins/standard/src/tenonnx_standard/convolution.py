@@ -12,10 +12,12 @@ from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shape import concat, pad, reshape, transpose
 from tenonnx_standard.windows import (
+    BLOCK,
     Array,
     Length,
     Windows,
     columns,
+    floored,
     not_negative,
     one_float_dtype,
     spatial,
@@ -26,7 +28,7 @@ from tenonnx_standard.windows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 #: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
 FEW_CHANNELS = 8
@@ -293,29 +295,55 @@ def convolve_transposed(
 ) -> Array:
     """What every input position adds to its window, summed up; cut to ``outputs`` positions from ``begins`` on."""
     batch, channels, *sizes = x.shape
-    per_group = w.shape[1]
-    turned = w.reshape(group, channels // group, -1).swapaxes(1, 2)
-    count = int(np.prod(sizes))
-    x = x.reshape(batch, group, channels // group, count)
+    results, depth = group * w.shape[1], channels // group
+    before = [e - 1 - b for e, b in zip(window.extents, begins, strict=True)]
+    after = [m - n + b for m, n, b in zip(outputs, sizes, begins, strict=True)]
+    if set(window.strides) == {1} and depth > 1 and min(*before, *after) >= 0 and batch * int(np.prod(sizes)) >= 256:
+        turned = np.flip(w.reshape(group, depth, *w.shape[1:]).swapaxes(1, 2), tuple(range(3, 3 + window.rank)))
+        return convolve(x, turned.reshape(results, depth, *window.kernel), floored(window, [*before, *after]), group)
     lengths = [
         max((n - 1) * s + e, b + m)
         for n, s, e, b, m in zip(sizes, window.strides, window.extents, begins, outputs, strict=True)
     ]
+    y = np.empty((batch, results, *outputs), x.dtype)
+    whole = lengths == list(outputs)
+    row = results * int(np.prod(sizes[1:])) * (int(np.prod(window.kernel)) if depth > 1 else 1)
+    images = min(batch, max(1, BLOCK // max(1, row * sizes[0], results * int(np.prod(lengths)))))
+    rows = max(1, BLOCK // max(1, row))
+    full = None if whole else np.empty((images, results, *lengths), x.dtype)
     inside = tuple(slice(b, b + m) for b, m in zip(begins, outputs, strict=True))
-    y = np.empty((batch, group * per_group, *outputs), x.dtype)
-    whole = list(lengths) == list(outputs)
-    full = np.empty((group * per_group, *lengths), x.dtype)
-    for n in range(batch if count else 0):
-        result = y[n] if whole else full
+    for first in range(0, batch, max(1, images)):
+        count = min(images, batch - first)
+        result = y[first : first + count] if full is None else full[:count]
         result[...] = 0
-        block = np.matmul(turned, x[n]).reshape(group * per_group, *window.kernel, *sizes)
-        for offset in window.offsets:
-            result[(slice(None), *tap_slices(window, offset, sizes))] += block[(slice(None), *offset)]
-        if not whole:
-            y[n] = full[(slice(None), *inside)]
-    if not count:
-        y[...] = 0
+        for low in range(0, sizes[0], rows):
+            part = x[first : first + count, :, low : low + rows]
+            for offset, added in _contributions(part, w, window, group):
+                target = tap_slices(window, offset, part.shape[2:])
+                start = target[0].start + low * window.strides[0]
+                target[0] = slice(start, start + target[0].stop - target[0].start, window.strides[0])
+                result[(..., *target)] += added
+        if full is not None:
+            y[first : first + count] = result[(..., *inside)]
     return y
+
+
+def _contributions(x: Array, w: Array, window: Windows, group: int) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """For each place of the kernel, what every input position adds there."""
+    count, channels, *sizes = x.shape
+    per_group = w.shape[1]
+    if channels == group:
+        x = x[:, :, None]
+        product = np.empty((count, group, per_group, *sizes), x.dtype)
+        for offset in window.offsets:
+            np.multiply(x, w[(..., *offset)].reshape(group, per_group, *(1,) * window.rank), out=product)
+            yield offset, product.reshape(count, -1, *sizes)
+        return
+    weights = w.reshape(group, channels // group, -1).swapaxes(1, 2)
+    block = np.matmul(weights, x.reshape(count, group, channels // group, -1))
+    block = block.reshape(count, group * per_group, *window.kernel, *sizes)
+    for offset in window.offsets:
+        yield offset, block[(slice(None), slice(None), *offset)]
 
 
 @conv_transpose.vjp

@@ -55,6 +55,9 @@ def dropout_off(data, *, ratio=0.5, _outputs=None):
     return dropout(data, _outputs=_outputs)
 
 
+dropout_off.pure = True
+
+
 @dropout_off.until(10)
 def dropout_off_masked_by_number(data, *, ratio=0.5, _outputs=None):
     """``data`` itself, and a mask of ones in its dtype."""
@@ -75,6 +78,7 @@ def dropout_unless_test(data, *, is_test=0, ratio=0.5, _outputs=None):
     return output, cast_like(mask, data)
 
 
+dropout_unless_test.pure = False
 dropout_unless_test.until(6, ignored=["consumed_inputs"])
 
 

@@ -5,41 +5,259 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
-from tenonnx.extend import TensorType, TypeMismatch, Value, broadcast_types, op, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive
 from tenonnx.graph.dims import broadcast_shapes
+
+from tenonnx_standard.broadcasting import check_one_dtype
+from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import numpy_rule
 
 Array = np.ndarray[Any, Any]
 
 
+# ----- MatMul ---------------------------------------------------------------------------------------------------------
+
+
 @primitive("MatMul")
 def matmul(A, B):
-    """The matrix product of the last two axes; the axes before them broadcast."""
+    """The matrix product of the last two axes; the axes before them broadcast.
+
+    A single axis is a row on the left and a column on the right.
+    """
 
 
 @matmul.type
 def _(A: Value, B: Value) -> TensorType:
-    if A.dtype is not B.dtype:
-        raise TypeMismatch(f"{matmul.title}: both inputs must have one dtype", given=f"{A!r}, {B!r}", do="cast one of them")
+    check_one_dtype(matmul, (A, B))
     a, b = A.tensor.shape, B.tensor.shape
     if a is None or b is None:
         return TensorType(A.dtype)
+    given = f"{A!r}, {B!r}"
     if not a or not b:
-        raise TypeMismatch(f"{matmul.title}: the inputs must have at least one axis", given=f"{A!r}, {B!r}")
+        raise TypeMismatch(f"{matmul.title}: the inputs must have at least one axis", given=given)
     inner, outer = a[-1], b[-2] if len(b) > 1 else b[-1]
     if isinstance(inner, int) and isinstance(outer, int) and inner != outer:
-        raise TypeMismatch(
-            f"{matmul.title}: the last axis of A must be as long as the last but one of B", given=f"{A!r}, {B!r}"
-        )
+        raise TypeMismatch(f"{matmul.title}: the rows of A must be as long as the columns of B", given=given)
     try:
         batch = broadcast_shapes(a[:-2], b[:-2])
     except ValueError as error:
-        raise TypeMismatch(
-            f"{matmul.title}: the axes before the last two must broadcast together", given=f"{A!r}, {B!r}"
-        ) from error
+        raise TypeMismatch(f"{matmul.title}: the axes before the last two must broadcast", given=given) from error
     return TensorType(A.dtype, (*batch, *(a[-2:-1] if len(a) > 1 else ()), *(b[-1:] if len(b) > 1 else ())))
 
 
-@matmul.numpy
+@numpy_rule(matmul)
 def _(A: Array, B: Array) -> Array:
-    return np.matmul(A, B)
+    return product(A, B).astype(A.dtype, copy=False)
+
+
+#: Integer products of at least this many terms are worth a look whether floats can do them.
+_MANY_TERMS = 1 << 15
+
+
+def product(a: Array, b: Array) -> Array:
+    """The matrix product: of floats shorter than float32 in float32, of integers in float64 where that is exact."""
+    dtype = a.dtype
+    if dtype.kind in "iu":
+        terms = a.size * (b.shape[-1] if b.ndim > 1 else 1)
+        if terms >= _MANY_TERMS and _magnitude(a) * _magnitude(b) * a.shape[-1] < 1 << 53:
+            return _product(a.astype(np.float64), b.astype(np.float64)).astype(dtype)
+        return np.matmul(a, b)
+    if dtype.itemsize <= 2:
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    return _product(a, b)
+
+
+def _magnitude(x: Array) -> int:
+    return max(abs(int(x.min(initial=0))), int(x.max(initial=0)))
+
+
+def _product(a: Array, b: Array) -> Array:
+    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size:
+        # One large product is faster than one for each matrix of a.
+        return (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[-1])
+    return np.matmul(a, b)
+
+
+@matmul.vjp
+def _(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
+    from tenonnx_standard.operators import sum_to
+    from tenonnx_standard.shape import as_shape, squeeze, unsqueeze
+
+    if A.ndim == 1 and B.ndim == 1:
+        return g * B, g * A
+    if A.ndim == 1:
+        row = unsqueeze(g, [-2])
+        return sum_to(squeeze(matmul(row, swapped(B)), [-2]), A), unsqueeze(A, [-1]) * row
+    if B.ndim == 1:
+        column = unsqueeze(g, [-1])
+        return column * B, sum_to(squeeze(matmul(swapped(A), column), [-1]), B)
+    if B.ndim == 2 and A.ndim > 2:
+        rows = size(dims(A)[:-1])
+        left = as_shape(A, [rows, dims(A)[-1]])
+        return matmul(g, swapped(B)), matmul(swapped(left), as_shape(g, [rows, dims(B)[-1]]))
+    return sum_to(matmul(g, swapped(B)), A), sum_to(matmul(swapped(A), g), B)
+
+
+def swapped(x: Value) -> Value:
+    """``x`` with its last two axes exchanged."""
+    from tenonnx_standard.shape import transpose
+
+    last = x.ndim - 1
+    return transpose(x, perm=[*range(last - 1), last, last - 1])  # type: ignore[no-any-return]
+
+
+def size(lengths: list[Any]) -> Any:
+    """The product of dims, ints and values."""
+    whole: Any = 1
+    for length in lengths:
+        whole = length if isinstance(whole, int) and whole == 1 else whole * length
+    return whole
+
+
+# ----- Gemm -----------------------------------------------------------------------------------------------------------
+
+
+@op("Gemm")
+def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
+    """alpha A B + beta C, of matrices that may be transposed first; C broadcasts."""
+    from tenonnx_standard.shape import transpose
+
+    y = matmul(transpose(A, perm=[1, 0]) if transA else A, transpose(B, perm=[1, 0]) if transB else B)
+    y = _scaled(y, alpha)
+    return y if C is None else y + _scaled(C, beta)
+
+
+def _scaled(x: Value, factor: float) -> Value:
+    if factor == 1:
+        return x
+    if x.dtype.is_float or float(factor).is_integer():
+        return x * (factor if x.dtype.is_float else int(factor))
+    return cast(cast(x, to=DType.float64) * factor, to=x.dtype)  # type: ignore[no-any-return]
+
+
+@gemm.type
+def _(A: Value, B: Value, C: Value | None = None, *, alpha: float, beta: float, transA: int, transB: int) -> TensorType:
+    present = [v for v in (A, B, C) if v is not None]
+    check_one_dtype(gemm, present)
+    given = ", ".join(map(repr, present)) + f", transA={transA}, transB={transB}"
+    if any(v.rank not in (None, 2) for v in (A, B)):
+        raise TypeMismatch(f"{gemm.title}: A and B must be matrices", given=given)
+    m, k = (None, None) if A.rank is None else A.shape[::-1] if transA else A.shape
+    inner, n = (None, None) if B.rank is None else B.shape[::-1] if transB else B.shape
+    if isinstance(k, int) and isinstance(inner, int) and k != inner:
+        raise TypeMismatch(f"{gemm.title}: the rows of A must be as long as the columns of B", given=given)
+    if C is not None and C.rank is not None:
+        ends = zip(C.shape[::-1], (n, m), strict=False)
+        if C.ndim > 2 or any(isinstance(d, int) and isinstance(e, int) and d not in (1, e) for d, e in ends):
+            raise TypeMismatch(f"{gemm.title}: C must broadcast to the product of A and B", given=given)
+    return TensorType(A.dtype, (m, n))
+
+
+@numpy_rule(gemm)
+def _(A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, transA: int, transB: int) -> Array:
+    y = product(A.T if transA else A, B.T if transB else B)
+    exact = A.dtype.kind in "iu"
+    if alpha != 1:
+        y = (y * alpha).astype(A.dtype) if exact else np.multiply(y, y.dtype.type(alpha), out=y)
+    if C is not None:
+        scaled = C if beta == 1 else (C * beta).astype(C.dtype) if exact else C.astype(y.dtype) * y.dtype.type(beta)
+        np.add(y, scaled, out=y)
+    return y.astype(A.dtype, copy=False)
+
+
+@gemm.until(11)
+def gemm_with_c(A, B, C, *, alpha=1.0, beta=1.0, transA=0, transB=0):
+    """Gemm whose C is not optional."""
+    return gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+@gemm.lower(to=gemm_with_c)
+def _(A: Value, B: Value, C: Value | None, *, alpha: float, beta: float, transA: int, transB: int) -> Value:
+    c = constant(np.zeros(1), A.dtype) if C is None else C
+    return gemm_with_c(A, B, c, alpha=alpha, beta=beta, transA=transA, transB=transB)  # type: ignore[no-any-return]
+
+
+@gemm_with_c.until(7)
+def gemm_one_way(A, B, C, *, alpha=1.0, beta=1.0, broadcast=0, transA=0, transB=0):
+    """Gemm that broadcasts C only where ``broadcast`` is set."""
+    y = gemm(A, B, alpha=alpha, transA=transA, transB=transB)
+    if not broadcast and C.rank not in (None, 2):
+        raise TypeMismatch(
+            f"{gemm_one_way.title}: without broadcasting C must have the shape of the product",
+            given=repr(C),
+            do="set broadcast=1",
+        )
+    return y + _scaled(C, beta)
+
+
+@gemm_with_c.lower(to=gemm_one_way)
+def _(A: Value, B: Value, C: Value, **attributes: Any) -> Value:
+    return gemm_one_way(A, B, C, broadcast=1, **attributes)  # type: ignore[no-any-return]
+
+
+# ----- Det ------------------------------------------------------------------------------------------------------------
+
+
+@op("Det", since=11)
+def det(X):
+    """The determinant of square matrices.
+
+    The body is the Faddeev-LeVerrier recurrence, a polynomial in the elements, which needs the size to be known and
+    suits small matrices.
+    """
+    from tenonnx_standard.shape import squeeze
+
+    _, determinant = _adjugate(cast(X, to=_computed_in(X.dtype)))
+    return cast(squeeze(determinant, [-2, -1]), to=X.dtype)
+
+
+def _computed_in(dtype: DType) -> DType:
+    return dtype if dtype is DType.float64 else DType.float32
+
+
+def _adjugate(x: Value) -> tuple[Value, Value]:
+    """The adjugate of square matrices, and their determinants as matrices of one element."""
+    from tenonnx_standard.reduction import reduce_sum
+
+    size = x.shape[-1]
+    if not isinstance(size, int):
+        raise TypeMismatch(
+            f"{det.title}: the size of the matrices must be known to write it in other ops",
+            given=repr(x),
+            do="give the shapes of the graph inputs (--input-shapes)",
+        )
+    unit = constant(np.eye(size), x.dtype)
+    factor, coefficient = unit, constant(np.ones((1, 1)), x.dtype)
+    for step in range(1, size + 1):
+        if step > 1:
+            factor = matmul(x, factor) + coefficient * unit
+        trace = reduce_sum(matmul(x, factor) * unit, [-2, -1], keepdims=1)
+        coefficient = trace / -step
+    return (factor, -coefficient) if size % 2 else (-factor, coefficient)
+
+
+@det.type
+def _(X: Value) -> TensorType:
+    kind = X.tensor
+    if kind.shape is None:
+        return kind
+    rows, columns = kind.shape[-2:] if len(kind.shape) > 1 else (0, 1)
+    if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
+        raise TypeMismatch(f"{det.title}: the last two axes must be square matrices", given=repr(X))
+    return kind.with_shape(kind.shape[:-2])
+
+
+@numpy_rule(det)
+def _(X: Array) -> Array:
+    wide = X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.linalg.det(wide)).astype(X.dtype, copy=False)
+
+
+@det.vjp
+def _(g: Value, y: Value, X: Value) -> Value:
+    """The derivative of a determinant is the transposed adjugate, also where the matrix is singular."""
+    from tenonnx_standard.shape import unsqueeze
+
+    adjugate, _ = _adjugate(X)
+    return unsqueeze(g, [-2, -1]) * swapped(adjugate)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, elementwise, op, static
 from tenonnx.graph import dims
+
 from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_shape, one_way
 from tenonnx_standard.casting import cast
 from tenonnx_standard.error_function import error_function
@@ -100,7 +101,7 @@ def sign(input):
 
 give_elementwise_type(sign)
 sign.numpy(np.sign)
-sign.vjp(lambda g, y, input: None)
+sign.vjp(lambda g, y, x: None)
 
 
 @elementwise("Reciprocal")
@@ -161,7 +162,7 @@ def exp(input):
 
 
 exp.numpy(np.exp)
-exp.vjp(lambda g, y, input: g * y)
+exp.vjp(lambda g, y, x: g * y)
 
 
 @elementwise("Log")
@@ -170,7 +171,7 @@ def log(input):
 
 
 log.numpy(np.log)
-log.vjp(lambda g, y, input: g / input)
+log.vjp(lambda g, y, x: g / x)
 
 
 @elementwise("Pow", mixed=("Y",))
@@ -185,7 +186,7 @@ def _(X: Array, Y: Array) -> Array:
             exponent = float(Y.reshape(()))
             if exponent == 2:
                 return np.square(X)
-            if exponent == 0.5 and not np.isneginf(X).any():
+            if exponent == 0.5 and X.dtype.kind == "f" and not np.isneginf(X).any():
                 return np.sqrt(X) + X.dtype.type(0)  # the power of -0.0 is 0.0
             if exponent == 3:
                 return X * X * X
@@ -193,7 +194,10 @@ def _(X: Array, Y: Array) -> Array:
             return _integer_power(X, Y)
         if X.dtype == Y.dtype:
             return np.power(X, Y)
-        wide = np.float32 if X.dtype.itemsize <= 2 and Y.dtype.itemsize <= 2 else np.float64
+        if X.dtype.kind not in "iu" and Y.dtype.kind in "iu":
+            wide = np.promote_types(X.dtype, np.float32)
+        else:
+            wide = np.dtype(np.float64)
         return np.power(X.astype(wide), Y.astype(wide)).astype(X.dtype)
 
 
@@ -240,7 +244,9 @@ def mod_of_integers(A, B, *, fmod=0):
     """Mod that takes floats with ``fmod`` only."""
     if not fmod and A.dtype.is_float:
         raise TypeMismatch(
-            f"{mod_of_integers.title}: floats need fmod=1", given=f"fmod={fmod}, {A!r}", do="use opset 28, or set fmod=1"
+            f"{mod_of_integers.title}: floats need fmod=1",
+            given=f"fmod={fmod}, {A!r}",
+            do="use opset 28, or set fmod=1",
         )
     return mod(A, B, fmod=fmod)
 
@@ -350,11 +356,8 @@ mean_of_one_shape = one_shape(mean)
 @op("Clip", selects=True, broadcasts=True)
 def clip(input, min=None, max=None):
     """``input`` held between ``min`` and ``max``; ``max`` wins where they cross."""
-    if min is not None:
-        input = maximum(input, min)
-    if max is not None:
-        input = minimum(input, max)
-    return input
+    bounded = input if min is None else maximum(input, min)
+    return bounded if max is None else minimum(bounded, max)
 
 
 clip.until(11, attributes=["min", "max"], defaults={"min": -3.4028234663852886e38, "max": 3.4028234663852886e38})
@@ -396,25 +399,44 @@ def _(g: Value, y: Value, input: Value, min: Value | None, max: Value | None) ->
     return gradient, to_min, to_max
 
 
+# ----- functions ------------------------------------------------------------------------------------------------------
+
+
+@elementwise("Erf", since=9)
+def erf(input):
+    """The error function: 2 / sqrt(pi) times the integral of exp(-t²) from 0 to ``input``."""
+
+
+@erf.numpy
+def _(input: Array) -> Array:
+    with np.errstate(all="ignore"):
+        if input.dtype.kind in "iu":
+            return error_function(input.astype(np.float64)).astype(input.dtype)
+        return error_function(input)
+
+
+@erf.vjp
+def _(g: Value, y: Value, input: Value) -> Value:
+    return g * (2 / math.sqrt(math.pi)) * exp(neg(input * input))
+
+
 # ----- tests ----------------------------------------------------------------------------------------------------------
 
 
 @op("IsNaN", since=9, broadcasts=True)
 def isnan(X):
     """Whether X is not a number."""
-    if X.dtype.bits == 8:
-        X = cast(X, to=DType.float32)
-    return not_(or_(less(X, 1), greater(X, 0)))
+    x = cast(X, to=DType.float32) if X.dtype.bits == 8 else X
+    return not_(or_(less(x, 1), greater(x, 0)))
 
 
 @op("IsInf", since=10, broadcasts=True)
 def isinf(X, *, detect_negative=1, detect_positive=1):
     """Whether X is infinite, of a sign that is to be detected."""
-    if X.dtype.bits == 8:
-        X = cast(X, to=DType.float32)
-    beyond = constant(np.nextafter(np.asarray(np.inf, X.dtype.numpy), np.asarray(0, X.dtype.numpy)), X.dtype)
-    positive = greater(X, beyond)
-    negative = less(X, neg(beyond))
+    x = cast(X, to=DType.float32) if X.dtype.bits == 8 else X
+    dtype = x.dtype.numpy
+    greatest = constant(np.nextafter(np.asarray(np.inf, dtype), np.asarray(0, dtype)), x.dtype)
+    positive, negative = greater(x, greatest), less(x, neg(greatest))
     if detect_positive and detect_negative:
         return or_(positive, negative)
     if detect_positive or detect_negative:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from tenonnx.extend import DType, TypeMismatch, Value, constant, operator_table, static
+from tenonnx.graph.dims import known_lower_bound
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, operator_table, static
-from tenonnx.graph.dims import Expr, is_known_positive, known_lower_bound
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import (
@@ -122,7 +122,9 @@ def _without_ellipsis(x: Value, keys: list[Any]) -> list[Any]:
     if len(places) > 1:
         raise TypeMismatch("an index can hold one ellipsis", given=f"{keys} on {x!r}")
     if x.rank is not None and used > x.rank:
-        raise TypeMismatch("an index cannot have more entries than the tensor has axes", given=f"{used} entries on {x!r}")
+        raise TypeMismatch(
+            "an index cannot have more entries than the tensor has axes", given=f"{used} entries on {x!r}"
+        )
     if places:
         keys[places[0] : places[0] + 1] = [slice(None)] * (x.ndim - used)
     return keys
@@ -184,7 +186,7 @@ def _filled_like(x: Value, number: int) -> Value:
 def sum_to(g: Value, like: Value) -> Value:
     """``g`` summed over the axes along which ``like`` was broadcast to its shape."""
     from tenonnx_standard.reduction import reduce_sum
-    from tenonnx_standard.shape import reshape, shape, squeeze
+    from tenonnx_standard.shape import squeeze
 
     if g.rank is None or like.rank is None:
         return _sum_to_unknown_rank(g, like)
@@ -193,7 +195,7 @@ def sum_to(g: Value, like: Value) -> Value:
     for axis, (wide, narrow) in enumerate(zip(g.shape[lead:], like.shape, strict=True)):
         if narrow == 1:
             inner += [lead + axis] if wide != 1 else []
-        elif not (wide == 1 or wide is not None and wide == narrow or (known_lower_bound(narrow) or 0) >= 2):
+        elif not (wide == 1 or (wide is not None and wide == narrow) or (known_lower_bound(narrow) or 0) >= 2):
             uncertain = True
     leading = list(range(lead))
     if lead and not inner:

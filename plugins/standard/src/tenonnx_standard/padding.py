@@ -1,4 +1,4 @@
-"""How Pad finds its elements: on values, on arrays and on dims."""
+"""Padding: elements added at the ends of axes, or cut off."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, dims, elements, vector
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Index,
+    Op,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    op,
+    vector,
+)
 from tenonnx.graph import dims as dim
-from tenonnx_standard.checking import Array, axes_within, integer_vector, length
+from tenonnx_standard.checking import Array, axes_within, integer_vector, length, numbers, numpy_rule, positions
 
 MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -20,6 +33,54 @@ def check_mode(op: Op, mode: str, modes: Sequence[str] = MODES) -> None:
     if mode not in modes:
         raise TypeMismatch(f"{op.title}: unknown mode", given=repr(mode), available=", ".join(modes))
 
+
+@op("Pad", selects=True, symbolic=True)
+def pad(data, pads: Index, constant_value=None, axes: Index = None, *, mode="constant"):
+    """``data`` with elements added at both ends of its axes, or removed where a number is negative.
+
+    They are ``constant_value`` (0 by default), or taken from ``data``: mirrored at its first and last elements
+    (``reflect``), repetitions of these (``edge``), or from the other end (``wrap``).
+    """
+    return padded(pad, data, pads, constant_value, axes, mode)
+
+
+@pad.type
+def _(data, pads, constant_value, axes, *, mode):
+    return padded_type(pad, data, pads, constant_value, axes, mode)
+
+
+@numpy_rule(pad)
+def _(x, pads, constant_value, axes, *, mode):
+    listed = None if axes is None else numbers(positions(axes))
+    return pad_array(pad, x, numbers(positions(pads)), constant_value, listed, mode)
+
+
+@pad.until(19)
+def pad_unwrapped(data, pads: Index, constant_value=None, axes: Index = None, *, mode="constant"):
+    """Padding in the modes ``constant``, ``reflect`` and ``edge``."""
+    check_mode(pad_unwrapped, mode, MODES[:-1])
+    return pad(data, pads, constant_value, axes, mode=mode)
+
+
+pad_unwrapped.until(18, lacks=["axes"])
+pad_unwrapped.until(
+    11, attributes=["pads", "constant_value"], renamed={"constant_value": "value"},
+    defaults={"pads": REQUIRED, "constant_value": 0.0},
+)  # fmt: skip
+pad_unwrapped.until(2, renamed={"pads": "paddings"})
+
+
+@pad.lower(to=pad_unwrapped)
+def _(data, pads, constant_value, axes, *, mode):
+    return None if mode == "wrap" else pad_unwrapped(data, pads, constant_value, axes, mode=mode)
+
+
+@pad_unwrapped.lower()
+def _(data, pads, constant_value, axes, *, mode):
+    """With numbers for every axis."""
+    if axes is None:
+        return None
+    return pad_unwrapped(data, pads_for_every_axis(pad, pads, axes, data.ndim), constant_value, mode=mode)
 
 # ----- on values ------------------------------------------------------------------------------------------------------
 
@@ -187,3 +248,45 @@ def _places(size: int, before: int, after: int, mode: str) -> Array:
     period = max(2 * (size - 1), 1)
     places %= period
     return np.minimum(places, period - places)
+
+
+# ----- to a given size ------------------------------------------------------------------------------------------------
+
+
+@op("CenterCropPad", since=18, selects=True)
+def center_crop_pad(input_data, shape: Index, *, axes=None):
+    """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``; odd ones at the end."""
+    from tenonnx_standard.math import maximum
+    from tenonnx_standard.slicing import slice_
+
+    rank, known = input_data.ndim, elements(shape)
+    places = range(rank) if axes is None else axes_within(center_crop_pad, axes, rank)
+    fixed = known is not None and all(isinstance(size, int) for size in known)
+    wanted: Any = known if fixed else [shape[k] for k in range(len(places))]
+    starts, ends, pads = [], [], [0] * (2 * rank)
+    for axis, size in zip(places, wanted, strict=True):
+        whole = dims(input_data)[axis]
+        static = isinstance(whole, int) and isinstance(size, int)
+        more, less = whole - size, size - whole
+        more, less = (max(more, 0), max(less, 0)) if static else (maximum(more, 0), maximum(less, 0))
+        starts.append(more // 2)
+        ends.append(more // 2 + size)
+        pads[axis], pads[axis + rank] = less // 2, less - less // 2
+    return pad(slice_(input_data, starts, ends, list(places)), pads)
+
+
+@center_crop_pad.type
+def _(input_data, shape, *, axes):
+    kind, known, count = input_data.tensor, integer_vector(center_crop_pad, "shape", shape), length(shape)
+    if kind.shape is None:
+        return kind.with_shape((None,) * count if axes is None and count is not None else None)
+    rank = len(kind.shape)
+    places = range(rank) if axes is None else axes_within(center_crop_pad, axes, rank)
+    if count not in (None, len(places)):
+        raise TypeMismatch(
+            f"{center_crop_pad.title}: shape must hold a length for every axis", given=f"{count} for {len(places)} axes"
+        )
+    found = list(kind.shape)
+    for axis, size in zip(places, known or [None] * len(places), strict=True):
+        found[axis] = size
+    return kind.with_shape(tuple(found))

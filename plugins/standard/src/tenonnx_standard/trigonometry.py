@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 from tenonnx.extend import elementwise
+
 from tenonnx_standard.math import neg, sqrt
 
 
@@ -81,15 +81,15 @@ asinh.numpy(np.arcsinh)
 acosh.numpy(np.arccosh)
 atanh.numpy(np.arctanh)
 
-sin.vjp(lambda g, y, input: g * cos(input))
-cos.vjp(lambda g, y, input: neg(g * sin(input)))
-tan.vjp(lambda g, y, input: g * (y * y + 1))
-asin.vjp(lambda g, y, input: g / sqrt((1 - input) * (1 + input)))
-acos.vjp(lambda g, y, input: neg(g / sqrt((1 - input) * (1 + input))))
-atan.vjp(lambda g, y, input: g / (input * input + 1))
-sinh.vjp(lambda g, y, input: g * cosh(input))
-cosh.vjp(lambda g, y, input: g * sinh(input))
-tanh.vjp(lambda g, y, input: g * (1 - y * y))
-asinh.vjp(lambda g, y, input: g / sqrt(input * input + 1))
-acosh.vjp(lambda g, y, input: g / (sqrt(input - 1) * sqrt(input + 1)))
-atanh.vjp(lambda g, y, input: g / ((1 - input) * (1 + input)))
+sin.vjp(lambda g, y, x: g * cos(x))
+cos.vjp(lambda g, y, x: neg(g * sin(x)))
+tan.vjp(lambda g, y, x: g * (y * y + 1))
+asin.vjp(lambda g, y, x: g / sqrt((1 - x) * (1 + x)))
+acos.vjp(lambda g, y, x: neg(g / sqrt((1 - x) * (1 + x))))
+atan.vjp(lambda g, y, x: g / (x * x + 1))
+sinh.vjp(lambda g, y, x: g * cosh(x))
+cosh.vjp(lambda g, y, x: g * sinh(x))
+tanh.vjp(lambda g, y, x: g * (1 - y * y))
+asinh.vjp(lambda g, y, x: g / sqrt(x * x + 1))
+acosh.vjp(lambda g, y, x: g / (sqrt(x - 1) * sqrt(x + 1)))
+atanh.vjp(lambda g, y, x: g / ((1 - x) * (1 + x)))

@@ -40,13 +40,13 @@ def _(draw):
     return call(np.asarray(-np.abs(scores)), labels, weights, **attributes)
 
 
-@cases(softmax_cross_entropy_loss, gaps=[MINUS_ONE_COUNTS])
+@cases(softmax_cross_entropy_loss)
 def _(draw):
     scores, labels, weights, attributes = labelled(draw)
     return call(scores, labels, weights, **attributes)
 
 
-@cases(softmax_cross_entropy_loss, gaps=[MINUS_ONE_COUNTS])
+@cases(softmax_cross_entropy_loss)
 def _(draw):
     scores, labels, weights, attributes = labelled(draw)
     return call(scores, labels, weights, _outputs=1, **attributes)

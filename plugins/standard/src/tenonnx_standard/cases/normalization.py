@@ -73,7 +73,7 @@ STATISTICS_AS_DATA = Gap(
 )
 
 
-@cases(layer_normalization, gaps=[STATISTICS_AS_DATA])
+@cases(layer_normalization, gaps=[STATISTICS_AS_DATA], gradient=False)
 def _(draw):
     x, scale, bias, attributes = trailing(draw, ["float32", "float16", "bfloat16"], st.just(1))
     return call(x, scale, draw(st.sampled_from([None, bias])), **attributes)
@@ -81,19 +81,32 @@ def _(draw):
 
 @cases(layer_normalization)
 def _(draw):
-    x, scale, bias, attributes = trailing(draw, "float32", st.just(1))
-    return call(x, scale, bias, _outputs=1, **attributes)
+    """Statistics in float64, which is what a gradient can be told from differences in."""
+    x, scale, bias, attributes = trailing(draw, "float64", st.just(11))
+    return call(x, scale, draw(st.sampled_from([None, bias])), _outputs=draw(st.sampled_from([1, 3])), **attributes)
 
 
-@cases(rms_normalization)
+@cases(rms_normalization, gradient=False)
 def _(draw):
     x, scale, _, attributes = trailing(draw, ["float32", "float16", "bfloat16"], st.just(1))
     return call(x, scale, **attributes)
 
 
-@cases(simplified_layer_normalization)
+@cases(rms_normalization)
+def _(draw):
+    x, scale, _, attributes = trailing(draw, "float64", st.just(11))
+    return call(x, scale, **attributes)
+
+
+@cases(simplified_layer_normalization, gradient=False)
 def _(draw):
     x, scale, _, attributes = trailing(draw, ["float32", "float16"], st.just(1), scales=["float32", "float16"])
+    return call(x, scale, **attributes)
+
+
+@cases(simplified_layer_normalization)
+def _(draw):
+    x, scale, _, attributes = trailing(draw, "float64", st.just(11))
     return call(x, scale, **attributes)
 
 

@@ -1,0 +1,90 @@
+"""Running sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
+from tenonnx_standard.checking import axis_within, numpy_rule
+from tenonnx_standard.constants import range_
+from tenonnx_standard.logic import greater, greater_or_equal, where
+from tenonnx_standard.reduction import reduce_prod, reduce_sum
+from tenonnx_standard.shape import reshape, unsqueeze
+
+Array = np.ndarray[Any, Any]
+
+
+@op("CumSum", since=11, symbolic=True)
+def cumsum(x, axis: Index, *, exclusive=0, reverse=0):
+    """The sum of each element and all before it along ``axis``; without itself if ``exclusive``, from the end if ``reverse``."""
+    return _running(cumsum, x, axis, exclusive, reverse, reduce_sum, 0)
+
+
+@op("CumProd", since=26, symbolic=True)
+def cumprod(x, axis: Index, *, exclusive=0, reverse=0):
+    """The product of each element and all before it along ``axis``; without itself if ``exclusive``, from the end if ``reverse``."""
+    return _running(cumprod, x, axis, exclusive, reverse, reduce_prod, 1)
+
+
+def _running(op: Op, x: Value, axis: Value, exclusive: int, reverse: int, reduce: Op, neutral: int) -> Value:
+    """For each place, the reduction of a copy of ``x`` in which all but the elements up to that place are neutral."""
+    known = static(axis)
+    if known is None:
+        raise TypeMismatch(f"{op.title}: axis must be known to write it in other ops", given=repr(axis))
+    place = axis_within(op, int(known.reshape(())), x.ndim)
+    length = dims(x)[place]
+    numbers = constant(np.arange(length)) if isinstance(length, int) else range_(0, length, 1)
+    behind = [1] * (x.ndim - place - 1)
+    result, source = reshape(numbers, [-1, 1, *behind]), reshape(numbers, [1, -1, *behind])
+    later, earlier = (source, result) if reverse else (result, source)
+    taken = greater(later, earlier) if exclusive else greater_or_equal(later, earlier)
+    copies = where(taken, unsqueeze(x, [place]), constant(np.asarray(neutral), x.dtype))
+    return reduce(copies, [place + 1], keepdims=0)  # type: ignore[no-any-return]
+
+
+def _type(op: Op) -> Callable[..., TensorType]:
+    def rule(x: Value, axis: Value, *, exclusive: int, reverse: int) -> TensorType:
+        if not x.dtype.is_numeric:
+            raise TypeMismatch(f"{op.title}: x must be numeric", given=repr(x))
+        if not axis.dtype.is_integer or axis.rank not in (None, 0, 1):
+            raise TypeMismatch(f"{op.title}: axis must be one integer", given=repr(axis))
+        known = static(axis)
+        if known is not None and x.rank is not None:
+            if known.size != 1:
+                raise TypeMismatch(f"{op.title}: axis must be one integer", given=f"{known.tolist()}")
+            axis_within(op, int(known.reshape(())), x.ndim)
+        return x.tensor
+
+    return rule
+
+
+def _accumulate(ufunc: np.ufunc) -> Callable[..., Array]:
+    def rule(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
+        place = int(axis.reshape(()))
+        rows = np.moveaxis(x, place, -1)
+        wide = rows.astype(np.float32) if x.dtype.kind not in "iuO" and x.dtype.itemsize <= 2 else rows
+        wide = wide[..., ::-1] if reverse else wide
+        if exclusive:
+            result = np.empty(wide.shape, wide.dtype)
+            result[..., :1] = ufunc.identity
+            ufunc.accumulate(wide[..., :-1], axis=-1, out=result[..., 1:])
+        else:
+            result = ufunc.accumulate(wide, axis=-1, dtype=wide.dtype)
+        result = result[..., ::-1] if reverse else result
+        return np.moveaxis(result, -1, place).astype(x.dtype, copy=False)
+
+    return rule
+
+
+cumsum.type(_type(cumsum))
+cumprod.type(_type(cumprod))
+numpy_rule(cumsum)(_accumulate(np.add))
+numpy_rule(cumprod)(_accumulate(np.multiply))
+
+
+@cumsum.vjp
+def _(g: Value, y: Value, x: Value, axis: Value, *, exclusive: int, reverse: int) -> tuple[Value, None]:
+    return cumsum(g, axis, exclusive=exclusive, reverse=int(not reverse)), None

@@ -1,0 +1,225 @@
+"""Ops that put tensors together along an axis and cut them apart."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, elements, op, primitive
+from tenonnx.graph import dims as dim
+from tenonnx.graph.values import operator
+from tenonnx_standard.checking import (
+    axis_within,
+    integer_vector,
+    known_contents,
+    length,
+    numbers,
+    numpy_rule,
+    positions,
+    same_dtypes,
+)
+
+# ----- joining --------------------------------------------------------------------------------------------------------
+
+
+@primitive("Concat", symbolic=True, selects=True)
+def concat(*inputs, axis):
+    """The inputs, one after the other along ``axis``."""
+    ...
+
+
+concat.until(4, defaults={"axis": 1})
+
+
+@concat.type
+def _(*inputs, axis):
+    if not inputs:
+        raise TypeMismatch(f"{concat.title} needs at least one input")
+    dtype = same_dtypes(concat, *inputs)
+    shapes = [value.tensor.shape for value in inputs]
+    known = [s for s in shapes if s is not None]
+    if not known:
+        return TensorType(dtype)
+    rank = len(known[0])
+    axis = axis_within(concat, axis, rank)
+    given = ", ".join(repr(value) for value in inputs)
+    if any(len(s) != rank for s in known):
+        raise TypeMismatch(f"{concat.title}: the inputs must have one rank", given=given)
+    found: list[Any] = list(known[0])
+    try:
+        for other in known[1:]:
+            found = [dim.unify(a, b) if k != axis else None for k, (a, b) in enumerate(zip(found, other, strict=True))]
+    except ValueError as error:
+        raise TypeMismatch(f"{concat.title}: the inputs must agree in all axes but {axis}", given=given) from error
+    along: Any = 0
+    for each in shapes:
+        along = dim.add(along, None if each is None else each[axis])
+    found[axis] = along
+    kind = TensorType(dtype, tuple(found))
+    if rank == 1 and isinstance(along, int) and dtype.is_integer:
+        return _partly_known(inputs, kind)
+    return kind
+
+
+def _partly_known(inputs: tuple[Value, ...], kind: TensorType) -> Any:
+    """Vectors of which some have known elements, joined: the others are unknown."""
+    items: list[Any] = []
+    missing = False
+    for value in inputs:
+        contents = elements(value)
+        missing = missing or contents is None
+        items += [None] * value.shape[0] if contents is None else contents
+    if not missing or kind.dtype is not DType.int64:
+        return kind
+    return known_contents(items, (len(items),))
+
+
+@numpy_rule(concat)
+def _(*arrays, axis):
+    if any(a.dtype != arrays[0].dtype for a in arrays) and not any(a.dtype == object for a in arrays):
+        raise ValueError("the inputs must have one dtype")
+    return np.concatenate(arrays, axis)
+
+
+@concat.vjp
+def _(g, y, *inputs, axis):
+    from tenonnx_standard.slicing import slice_
+
+    if len(inputs) == 1:
+        return g
+    gradients, start = [], 0
+    for value in inputs:
+        end = start + dims(value)[axis]
+        gradients.append(slice_(g, [start], [end], [axis]))
+        start = end
+    return tuple(gradients)
+
+
+# ----- splitting ------------------------------------------------------------------------------------------------------
+
+
+@op("Split", selects=True, symbolic=True)
+def split(input, split: Index = None, *, axis=0, num_outputs=None, _outputs=None):
+    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones, of which the last may be shorter."""
+    from tenonnx_standard.slicing import slice_
+
+    pieces, start = [], 0
+    for size in _pieces(split, dims(input)[axis], num_outputs, _outputs):
+        end = start + size
+        pieces.append(slice_(input, [start], [end], [axis]))
+        start = end
+    return tuple(pieces)
+
+
+def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int | None) -> int:
+    """How many outputs Split has; ``lengths`` is how many were given, -1 where that is not known."""
+    if (lengths is None) == (num_outputs is None):
+        both = "neither" if lengths is None else "both"
+        raise TypeMismatch(f"{split.title}: either split or num_outputs must be given", given=both)
+    wanted = num_outputs if lengths is None else outputs if lengths < 0 else lengths
+    if wanted is None or wanted < 1 or outputs not in (None, wanted):
+        raise TypeMismatch(f"{split.title}: every piece must be an output", given=f"{wanted} pieces, {outputs} outputs")
+    return wanted
+
+
+def _length_if_known(lengths: Value | None) -> int | None:
+    known = None if lengths is None else length(lengths)
+    return -1 if lengths is not None and known is None else known
+
+
+def _pieces(lengths: Value | None, whole: Any, num_outputs: int | None, outputs: int | None) -> list[Any]:
+    """The lengths of the pieces, ints and values."""
+    from tenonnx_standard.math import maximum, minimum
+
+    count = _number_of_pieces(_length_if_known(lengths), num_outputs, outputs)
+    if lengths is not None:
+        known = elements(lengths)
+        fixed = known is not None and all(isinstance(size, int) for size in known)
+        return known if known is not None and fixed else [lengths[k] for k in range(count)]
+    if isinstance(whole, int):
+        return _even(whole, count)
+    size = (whole + (count - 1)) // count
+    return [minimum(maximum(whole - size * k, 0), size) for k in range(count)]
+
+
+def _even(whole: int, count: int) -> list[int]:
+    size = -(-whole // count)
+    return [min(max(whole - size * k, 0), size) for k in range(count)]
+
+
+@split.type
+def _(input, lengths, *, axis, num_outputs, _outputs):
+    kind, known = input.tensor, None if lengths is None else integer_vector(split, "split", lengths)
+    count = _number_of_pieces(_length_if_known(lengths), num_outputs, _outputs)
+    if kind.shape is None:
+        return (kind,) * count
+    axis = axis_within(split, axis, len(kind.shape))
+    whole = kind.shape[axis]
+    sizes: list[Any] = known or [None] * count
+    if lengths is None:
+        even = dim.modulo(whole, count) == 0
+        sizes = _even(whole, count) if isinstance(whole, int) else [dim.floor_div(whole, count) if even else None] * count
+    elif all(isinstance(each, int) for each in [whole, *sizes]) and sum(sizes) != whole:
+        raise TypeMismatch(f"{split.title}: the lengths must sum to that of the axis", given=f"{sizes} for {input!r}")
+    return tuple(kind.with_shape((*kind.shape[:axis], each, *kind.shape[axis + 1 :])) for each in sizes)
+
+
+@numpy_rule(split)
+def _(x, lengths, *, axis, num_outputs, _outputs):
+    axis = axis_within(split, axis, x.ndim)
+    count = _number_of_pieces(None if lengths is None else lengths.size, num_outputs, _outputs)
+    sizes = _even(x.shape[axis], count) if lengths is None else numbers(positions(lengths))
+    if sum(sizes) != x.shape[axis]:
+        raise ValueError(f"lengths {sizes} do not sum to {x.shape[axis]}")
+    before, ends = (slice(None),) * axis, itertools.accumulate(sizes)
+    return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
+
+
+@split.vjp
+def _(g, y, input, lengths, *, axis, num_outputs, _outputs):
+    pieces = zip(g, y, strict=True) if isinstance(g, tuple) else [(g, y)]
+    return concat(*(operator("zeros_like", piece) if each is None else each for each, piece in pieces), axis=axis), None
+
+
+@split.until(18)
+def split_exactly(input, split: Index = None, *, axis=0, _outputs=None):
+    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into as many equal ones as there are outputs."""
+    return _cut(input, split, axis, _outputs)
+
+
+split_exactly.until(13, attributes=["split"])
+
+
+def _cut(input: Value, lengths: Value | None, axis: int, outputs: int | None) -> Any:
+    whole = input.shape[axis]
+    if lengths is None and isinstance(whole, int) and outputs and whole % outputs:
+        raise TypeMismatch(f"{split_exactly.title}: the pieces must be equal", given=f"{outputs} of {whole} elements")
+    return split(input, lengths, axis=axis, num_outputs=outputs if lengths is None else None, _outputs=outputs)
+
+
+@split.lower(to=split_exactly)
+def _(input, lengths, *, axis, num_outputs):
+    if lengths is not None:
+        count = length(lengths)
+        return None if count is None else split_exactly(input, lengths, axis=axis, _outputs=count)
+    whole = input.shape[axis]
+    if dim.modulo(whole, num_outputs) == 0:
+        return split_exactly(input, axis=axis, _outputs=num_outputs)
+    return split_exactly(input, _even(whole, num_outputs), axis=axis) if isinstance(whole, int) else None
+
+
+@split_exactly.until(2)
+def split_by_either(input, lengths: Index = None, *, axis=None, split=None, _outputs=None):
+    """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute, both named ``split``."""
+    return split_exactly(input, split if lengths is None else lengths, axis=axis or 0, _outputs=_outputs)
+
+
+# Python has no function whose second and fifth parameter have one name; the operator has.
+_inputs = split_by_either.signature.inputs
+split_by_either.signature = replace(
+    split_by_either.signature, inputs=(_inputs[0], replace(_inputs[1], name="split"))
+)  # fmt: skip
+

@@ -1,0 +1,109 @@
+"""Ops that draw random numbers. They are never folded; without a seed every call draws anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, op, primitive
+from tenonnx_standard.casting import cast
+from tenonnx_standard.logic import less
+
+
+def generator(seed: float | None) -> np.random.Generator:
+    """The generator that a ``seed`` attribute asks for."""
+    return np.random.default_rng(None if seed is None else np.float32(seed).view(np.uint32))
+
+
+def _float_type(what: str, dtype: int) -> DType:
+    kind = DType(dtype)
+    if not kind.is_float:
+        raise TypeMismatch(f"{what} gives floating-point numbers", given=f"dtype={kind}")
+    return kind
+
+
+def _shaped_type(*, dtype: int, shape: list[int], **_: Any) -> TensorType:
+    return TensorType(_float_type("a random tensor", dtype), tuple(shape))
+
+
+def _like_type(input: Value, *, dtype: int | None, **_: Any) -> TensorType:
+    return input.tensor.with_dtype(_float_type("a random tensor", int(input.dtype) if dtype is None else dtype))
+
+
+def _uniform(shape: Any, dtype: int, low: float, high: float, seed: float | None) -> Any:
+    return (low + (high - low) * generator(seed).random(shape)).astype(DType(dtype).numpy)
+
+
+def _normal(shape: Any, dtype: int, mean: float, scale: float, seed: float | None) -> Any:
+    return (mean + scale * generator(seed).standard_normal(shape)).astype(DType(dtype).numpy)
+
+
+def _dtype_of(input: Any, dtype: int | None) -> int:
+    return int(DType.of(input.dtype)) if dtype is None else dtype
+
+
+@primitive("RandomUniform", since=1, pure=False, type=_shaped_type)
+def random_uniform(*, dtype=1, high=1.0, low=0.0, seed: float | None = None, shape):
+    """Numbers drawn evenly from ``[low, high)``."""
+
+
+random_uniform.numpy(lambda *, dtype, high, low, seed, shape: _uniform(shape, dtype, low, high, seed))
+
+
+@primitive("RandomNormal", since=1, pure=False, type=_shaped_type)
+def random_normal(*, dtype=1, mean=0.0, scale=1.0, seed: float | None = None, shape):
+    """Numbers drawn from the normal distribution of that mean and standard deviation."""
+
+
+random_normal.numpy(lambda *, dtype, mean, scale, seed, shape: _normal(shape, dtype, mean, scale, seed))
+
+
+@primitive("RandomUniformLike", since=1, pure=False, type=_like_type)
+def random_uniform_like(input, *, dtype: int | None = None, high=1.0, low=0.0, seed: float | None = None):
+    """``random_uniform`` in the shape of ``input``."""
+
+
+random_uniform_like.numpy(
+    lambda input, *, dtype, high, low, seed: _uniform(input.shape, _dtype_of(input, dtype), low, high, seed)
+)
+random_uniform_like.vjp(lambda g, y, input, **_: None)
+
+
+@primitive("RandomNormalLike", since=1, pure=False, type=_like_type)
+def random_normal_like(input, *, dtype: int | None = None, mean=0.0, scale=1.0, seed: float | None = None):
+    """``random_normal`` in the shape of ``input``."""
+
+
+random_normal_like.numpy(
+    lambda input, *, dtype, mean, scale, seed: _normal(input.shape, _dtype_of(input, dtype), mean, scale, seed)
+)
+random_normal_like.vjp(lambda g, y, input, **_: None)
+
+
+@op("Bernoulli", since=15, pure=False)
+def bernoulli(input, *, dtype: int | None = None, seed: float | None = None):
+    """One with the probability that ``input`` holds, else zero."""
+    drawn = less(random_uniform_like(input, seed=seed), input)
+    return cast(drawn, to=int(input.dtype) if dtype is None else dtype)
+
+
+def _multinomial_type(input: Value, *, dtype: int, sample_size: int, **_: Any) -> TensorType:
+    if input.ndim != 2:
+        raise TypeMismatch("Multinomial takes a matrix of log-probabilities, one row a draw", given=repr(input))
+    return TensorType(DType(dtype), (input.shape[0], sample_size))
+
+
+@primitive("Multinomial", since=7, pure=False, type=_multinomial_type)
+def multinomial(input, *, dtype=6, sample_size=1, seed: float | None = None):
+    """``sample_size`` class numbers for each row, drawn with probabilities that are the exponentials of the row."""
+
+
+@multinomial.numpy
+def _(input, *, dtype, sample_size, seed):
+    logits = input.astype(np.float64)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    bounds = np.cumsum(weights, axis=1)
+    drawn = generator(seed).random((len(input), sample_size)) * bounds[:, -1:]
+    found = (drawn[:, :, None] >= bounds[:, None, :]).sum(axis=2)
+    return np.minimum(found, input.shape[1] - 1).astype(DType(dtype).numpy)

@@ -1,0 +1,221 @@
+"""Resampling along one axis: which input elements an output element is made of, and with which weights.
+
+The arithmetic is written once for numpy arrays (``Arrays``) and for values of a graph (``Values``).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tenonnx.extend import DType, Value
+
+from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import range_
+from tenonnx_standard.logic import equal, where
+from tenonnx_standard.math import absolute, ceil, floor, maximum, minimum
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.shape import unsqueeze
+
+Array = np.ndarray[Any, Any]
+
+COORDINATES = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
+)  # fmt: skip
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+MODES = ("nearest", "linear", "cubic")
+
+
+@dataclass(frozen=True)
+class Method:
+    """How an axis is resampled: the attributes of Resize."""
+
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    nearest: str = "round_prefer_floor"
+    cubic: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
+
+
+class Arrays:
+    """Arithmetic on numpy arrays of float64."""
+
+    floor, ceil, absolute, where = np.floor, np.ceil, np.abs, np.where
+    maximum, minimum = np.maximum, np.minimum
+
+    @staticmethod
+    def count(low: Any, high: Any) -> Array:
+        """The whole numbers from ``low`` on, below ``high``, as floats."""
+        return np.arange(low, high, dtype=np.float64)
+
+    @staticmethod
+    def spread(x: Array) -> Array:
+        """``x`` with one more axis at the end."""
+        return x[..., None]
+
+    @staticmethod
+    def total(x: Array) -> Array:
+        """The sums along the last axis, which is kept."""
+        return x.sum(-1, keepdims=True)
+
+    @staticmethod
+    def same(a: Any, b: Any) -> Any:
+        return a == b
+
+
+class Values:
+    """The same arithmetic on values of float64."""
+
+    floor, ceil, absolute, where = floor, ceil, absolute, where
+    maximum, minimum, same = maximum, minimum, equal
+
+    @staticmethod
+    def count(low: Any, high: Any) -> Value:
+        return cast(range_(*(_whole(n) for n in (low, high, 1))), to=DType.float64)
+
+    @staticmethod
+    def spread(x: Value) -> Value:
+        return unsqueeze(x, [-1])
+
+    @staticmethod
+    def total(x: Value) -> Value:
+        return reduce_sum(x, [-1], keepdims=1)
+
+
+def _whole(number: Any) -> Any:
+    return cast(number, to=DType.int64) if isinstance(number, Value) else int(number)
+
+
+def source(xp: Any, method: Method, size: Any, output: Any, scale: Any, length: Any, start: Any, end: Any) -> Any:
+    """Where in the input the ``output`` elements of the resampled axis lie.
+
+    ``length`` is the resampled length before rounding; the input's part from ``start`` to ``end`` is what is resampled.
+    """
+    i = xp.count(0, output)
+    match method.coordinates:
+        case "half_pixel":
+            return (i + 0.5) / scale - 0.5
+        case "half_pixel_symmetric":
+            return (i + 0.5) / scale - 0.5 + (1.0 - output / length) * size / 2.0
+        case "pytorch_half_pixel":
+            return xp.where(xp.same(output, 1.0), i * 0.0, (i + 0.5) / scale - 0.5)
+        case "align_corners":
+            return i * (size - 1.0) / xp.where(xp.same(length, 1.0), length, length - 1.0)
+        case "asymmetric":
+            return i / scale
+        case "tf_half_pixel_for_nn":
+            return (i + 0.5) / scale
+    last = size - 1.0
+    step = (end - start) * last / xp.where(xp.same(length, 1.0), length, length - 1.0)
+    return xp.where(xp.same(length, 1.0), i * 0.0 + (start + end) * last / 2.0, start * last + i * step)
+
+
+def nearest(xp: Any, method: Method, x: Any, size: Any) -> Any:
+    """The positions of the input next to ``x``."""
+    match method.nearest:
+        case "round_prefer_floor":
+            x = xp.ceil(x - 0.5)
+        case "round_prefer_ceil":
+            x = xp.floor(x + 0.5)
+        case "floor":
+            x = xp.floor(x)
+        case "ceil":
+            x = xp.ceil(x)
+    return xp.minimum(xp.maximum(x, 0.0), size - 1.0)
+
+
+def taps(xp: Any, method: Method, x: Any, size: Any, scale: Any) -> tuple[Any, Any]:
+    """For each of ``x`` the positions that its value is a mean of, and their weights, along a last axis."""
+    radius: Any = 2.0 if method.mode == "cubic" else 1.0
+    shrink: Any = xp.minimum(scale, 1.0) if method.antialias else 1.0
+    reach = xp.ceil(radius / shrink) if method.antialias else radius
+    base = xp.spread(xp.floor(x))
+    positions = base + xp.count(1.0 - reach, reach + 1.0)
+    weights = _kernel(xp, method, xp.absolute(positions - xp.spread(x)) * shrink)
+    if method.exclude_outside:
+        weights = xp.where(xp.same(xp.minimum(xp.maximum(positions, 0.0), size - 1.0), positions), weights, 0.0)
+    if method.exclude_outside or method.antialias:
+        whole = xp.total(weights)
+        weights = weights / xp.where(xp.same(whole, 0.0), 1.0, whole)
+    return xp.minimum(xp.maximum(positions, 0.0), size - 1.0), weights
+
+
+def _kernel(xp: Any, method: Method, distance: Any) -> Any:
+    """The weight of an element at a distance: a triangle, or Keys' cubic convolution (IEEE 1163711, equation 4)."""
+    if method.mode == "linear":
+        return xp.maximum(1.0 - distance, 0.0)
+    a = method.cubic
+    near = ((a + 2.0) * distance - (a + 3.0)) * distance * distance + 1.0
+    far = ((distance * a - 5.0 * a) * distance + 8.0 * a) * distance - 4.0 * a
+    return xp.where(distance <= 1.0, near, xp.where(distance < 2.0, far, 0.0))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis to resample, with numbers known: see ``source``."""
+
+    size: int
+    output: int
+    scale: float
+    length: float
+    start: float = 0.0
+    end: float = 1.0
+
+    @property
+    def unchanged(self) -> bool:
+        return self.size == self.output and self.scale == 1 and self.start == 0 and self.end == 1
+
+
+@functools.lru_cache(maxsize=128)
+def positions(axis: Axis, method: Method) -> Array:
+    """For mode nearest: the input position of every output element."""
+    return nearest(Arrays, method, _source(axis, method), axis.size).astype(np.intp)
+
+
+@functools.lru_cache(maxsize=32)
+def matrix(axis: Axis, method: Method) -> Array:
+    """For the other modes: the weight of every input element (column) in every output element (row)."""
+    places, weights = taps(Arrays, method, _source(axis, method), axis.size, np.float64(axis.scale))
+    made = np.zeros((axis.output, axis.size))
+    np.add.at(made, (np.arange(axis.output)[:, None], places.astype(np.intp)), weights)
+    return made
+
+
+@functools.lru_cache(maxsize=32)
+def outside(axis: Axis, method: Method) -> Array | None:
+    """Which output elements lie outside the input and get the extrapolation value; None if there are none."""
+    if method.coordinates != "tf_crop_and_resize":
+        return None
+    x = _source(axis, method)
+    found = (x < 0) | (x > axis.size - 1)
+    return found if found.any() else None
+
+
+def _source(axis: Axis, method: Method) -> Array:
+    numbers = (axis.size, axis.output, axis.scale, axis.length, axis.start, axis.end)
+    return source(Arrays, method, *(np.float64(n) for n in numbers))
+
+
+def contract(x: Array, weights: Array, axis: int) -> Array:
+    """``x`` multiplied by a matrix along one axis, in blocks, as the matrices of resampling are banded."""
+    rows, size = weights.shape
+    before, after = int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis + 1 :]))
+    y = np.empty((*x.shape[:axis], rows, *x.shape[axis + 1 :]), x.dtype)
+    if not y.size:
+        return y
+    x3, y3 = x.reshape(before, size, after), y.reshape(before, rows, after)
+    block = rows if size <= 128 else 64
+    for low in range(0, rows, block):
+        part = weights[low : low + block]
+        used = np.flatnonzero(part.any(0))
+        first, last = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 1)
+        part = part[:, first:last]
+        if after == 1:
+            np.matmul(x3[:, first:last, 0], part.T, out=y3[:, low : low + block, 0])
+        else:
+            np.matmul(part, x3[:, first:last], out=y3[:, low : low + block])
+    return y

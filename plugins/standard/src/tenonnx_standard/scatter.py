@@ -1,0 +1,324 @@
+"""Ops that write elements by position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, primitive
+from tenonnx.graph.values import operator
+from tenonnx_standard.checking import Array, axis_within, numpy_rule, positions, same_dtypes
+from tenonnx_standard.slicing import flat_tuples, from_front, gather_elements, gather_nd, tuple_length
+
+_UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+#: What a reduction does before version 18: it has no maxima and minima.
+_ARITHMETIC = ("none", "add", "mul")
+
+
+def _check_reduction(made: Op, reduction: str, known: tuple[str, ...] = ("none", *_UFUNCS)) -> None:
+    if reduction not in known:
+        raise TypeMismatch(f"{made.title}: unknown reduction", given=repr(reduction), available=", ".join(known))
+
+
+def _check_indices(made: Op, indices: Value) -> None:
+    if not indices.dtype.is_integer:
+        raise TypeMismatch(f"{made.title}: indices must be integers", given=repr(indices), do="cast them")
+
+
+# ----- numpy ----------------------------------------------------------------------------------------------------------
+
+
+def _reduce_rows(y: Array, rows: Array, updates: Array, reduction: str) -> None:
+    """Combine each of ``updates`` with the row of ``y`` that it belongs to; rows may come several times."""
+    ufunc = _UFUNCS[reduction]
+    order = np.argsort(rows, kind="stable")
+    found = rows[order]
+    first = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]])) if found.size else order
+    if first.size == found.size:
+        y[rows] = ufunc(y[rows], updates)
+    else:
+        wide = np.float32 if y.dtype.itemsize < 4 and y.dtype.kind not in "biu" else y.dtype
+        combined = ufunc.reduceat(updates[order].astype(wide, copy=False), first, axis=0, dtype=wide)
+        y[found[first]] = ufunc(y[found[first]], combined).astype(y.dtype, copy=False)
+
+
+def _wrapped(indices: Array, size: int) -> Array:
+    """Indices counted from the front. Raises ``IndexError`` for one out of range."""
+    found = np.where(indices < 0, indices + size, indices)
+    if found.size and (found.min() < 0 or found.max() >= size):
+        raise IndexError(f"an index is out of range for an axis of length {size}")
+    return found
+
+
+# ----- by element -----------------------------------------------------------------------------------------------------
+
+
+@primitive("ScatterElements", since=11, symbolic=True, selects=True)
+def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none"):
+    """``data`` with each of ``updates`` written, or combined by ``reduction``, at its own place, but for ``axis``: there at its index."""
+    ...
+
+
+@scatter_elements.type
+def _(data, indices, updates, *, axis, reduction):
+    _check_reduction(scatter_elements, reduction)
+    _check_indices(scatter_elements, indices)
+    same_dtypes(scatter_elements, data, updates)
+    kind = data.tensor
+    ranks = {value.rank for value in (data, indices, updates)} - {None}
+    if len(ranks) > 1:
+        given = f"{data!r}, {indices!r}, {updates!r}"
+        raise TypeMismatch(f"{scatter_elements.title}: data, indices and updates must have one rank", given=given)
+    if kind.shape is not None:
+        axis_within(scatter_elements, axis, len(kind.shape))
+    return kind if kind.shape is not None or not ranks else kind.with_shape((None,) * ranks.pop())
+
+
+@numpy_rule(scatter_elements)
+def _(x, indices, updates, *, axis, reduction):
+    _check_reduction(scatter_elements, reduction)
+    axis = axis_within(scatter_elements, axis, x.ndim)
+    if indices.shape != updates.shape:
+        raise ValueError("indices and updates must have one shape")
+    y = np.array(x, order="C")
+    places = _wrapped(positions(indices), x.shape[axis])
+    if reduction == "none":
+        grid = np.ogrid[tuple(slice(n) for n in indices.shape)]
+        y[tuple(places if k == axis else grid[k] for k in range(x.ndim))] = updates
+        return y
+    flat, stride = np.zeros((), np.int64), 1
+    for k in reversed(range(x.ndim)):
+        step = places if k == axis else np.arange(indices.shape[k]).reshape([-1] + [1] * (x.ndim - 1 - k))
+        flat, stride = flat + step * stride, stride * x.shape[k]
+    _reduce_rows(y.reshape(-1), flat.reshape(-1), updates.reshape(-1), reduction)
+    return y
+
+
+def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, write: Any, read: Any) -> Any:
+    """Gradients of ``data`` and ``updates``, by functions that write at the indices and read there."""
+    from tenonnx_standard.casting import cast_like
+    from tenonnx_standard.logic import equal
+
+    if reduction == "none":
+        return write(g, operator("zeros_like", updates), "none"), None, read(g)
+    if reduction == "add":
+        return g, None, read(g)
+    if reduction == "mul":
+        return g * write(operator("ones_like", data), updates, "mul"), None, read(g * y) / updates
+    kept, won = cast_like(equal(data, y), g), cast_like(equal(updates, read(y)), g)
+    share = g / write(kept, won, "add")
+    return share * kept, None, read(share) * won
+
+
+@scatter_elements.vjp
+def _(g, y, data, indices, updates, *, axis, reduction):
+    return _gradients(
+        g, y, data, updates, reduction,
+        lambda x, u, how: scatter_elements(x, indices, u, axis=axis, reduction=how),
+        lambda x: gather_elements(x, indices, axis=axis),
+    )  # fmt: skip
+
+
+@scatter_elements.until(18)
+def scatter_elements_arithmetic(data, indices: Index, updates, *, axis=0, reduction="none"):
+    """ScatterElements without maxima and minima."""
+    _check_reduction(scatter_elements_arithmetic, reduction, _ARITHMETIC)
+    return scatter_elements(data, indices, updates, axis=axis, reduction=reduction)
+
+
+scatter_elements_arithmetic.until(16, lacks=["reduction"])
+
+
+@scatter_elements.lower(to=scatter_elements_arithmetic)
+def _(data, indices, updates, *, axis, reduction):
+    if reduction in _ARITHMETIC:
+        return scatter_elements_arithmetic(data, indices, updates, axis=axis, reduction=reduction)
+    return _dense(data, indices, updates, axis, reduction)
+
+
+@op("Scatter", since=9, before=11, selects=True)
+def scatter(data, indices: Index, updates, *, axis=0):
+    """``data`` with each of ``updates`` written at its own place, but for ``axis``: there at its index."""
+    return scatter_elements(data, indices, updates, axis=axis)
+
+
+@scatter_elements_arithmetic.lower(to=scatter)
+def _(data, indices, updates, *, axis, reduction):
+    if reduction == "none":
+        return scatter(data, indices, updates, axis=axis_within(scatter, axis, data.ndim))
+    return _dense(data, indices, updates, axis, reduction)
+
+
+def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: str) -> Value:
+    """Scatter with a reduction, by comparing every index with every place: for targets that have no other way."""
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.logic import equal, where
+    from tenonnx_standard.math import add, maximum, minimum, mul
+    from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_prod, reduce_sum
+    from tenonnx_standard.shape import pad, reshape, unsqueeze
+
+    combine, reduce = {
+        "add": (add, reduce_sum), "mul": (mul, reduce_prod), "max": (maximum, reduce_max), "min": (minimum, reduce_min)
+    }[reduction]  # fmt: skip
+    axis, sizes, counts = axis_within(scatter_elements, axis, data.ndim), dims(data), dims(indices)
+    neutral = constant(_neutral(reduction, data.dtype), data.dtype)
+    grid = reshape(range_(0, sizes[axis], 1), [-1] + [1] * (data.ndim - axis))
+    hit = equal(unsqueeze(from_front(indices, sizes[axis]), [axis]), grid)
+    found = reduce(where(hit, unsqueeze(updates, [axis]), neutral), [axis + 1], keepdims=0)
+    missing = [0 if k == axis else _difference(sizes[k], counts[k]) for k in range(data.ndim)]
+    if any(not isinstance(number, int) or number for number in missing):
+        found = pad(found, [0] * data.ndim + missing, neutral)
+    return combine(data, found)
+
+
+def _difference(a: Any, b: Any) -> Any:
+    return 0 if a is b else a - b
+
+
+def _neutral(reduction: str, dtype: DType) -> Any:
+    if reduction in ("add", "mul"):
+        return int(reduction == "mul")
+    if dtype.is_float:
+        return -np.inf if reduction == "max" else np.inf
+    limits = np.iinfo(dtype.numpy)
+    return limits.min if reduction == "max" else limits.max
+
+
+# ----- by tuple -------------------------------------------------------------------------------------------------------
+
+
+@op("ScatterND", since=11, symbolic=True, selects=True)
+def scatter_nd(data, indices: Index, updates, *, reduction="none"):
+    """``data`` with each of ``updates`` written, or combined by ``reduction``, at the tuple in the last axis of ``indices``."""
+    from tenonnx_standard.shape import as_shape, expand, reshape, reshape_like, shape
+
+    _check_reduction(scatter_nd, reduction)
+    depth = tuple_length(scatter_nd, data, indices, 0)
+    flat, count = flat_tuples(data, indices, depth)
+    inner = data.ndim - depth
+    rows = as_shape(updates, [_total(dims(indices)[:-1]), *dims(data)[depth:]])
+    places = reshape(flat, [-1] + [1] * inner)
+    places = expand(places, shape(rows)) if inner else places
+    whole = as_shape(data, [count, *dims(data)[depth:]])
+    return reshape_like(scatter_elements(whole, places, rows, axis=0, reduction=reduction), data)
+
+
+def _total(sizes: list[Any]) -> Any:
+    whole: Any = 1
+    for size in sizes:
+        whole = size if isinstance(whole, int) and whole == 1 else whole * size
+    return whole
+
+
+@scatter_nd.type
+def _(data, indices, updates, *, reduction):
+    _check_reduction(scatter_nd, reduction)
+    _check_indices(scatter_nd, indices)
+    same_dtypes(scatter_nd, data, updates)
+    if None not in (data.rank, indices.rank) and isinstance(indices.shape[-1] if indices.ndim else 0, int):
+        depth = tuple_length(scatter_nd, data, indices, 0)
+        if updates.rank not in (None, indices.ndim - 1 + data.ndim - depth):
+            given = f"{data!r}, {indices!r}, {updates!r}"
+            raise TypeMismatch(f"{scatter_nd.title}: updates must hold a slice of data for every tuple", given=given)
+    return data.tensor
+
+
+@numpy_rule(scatter_nd)
+def _(x, indices, updates, *, reduction):
+    _check_reduction(scatter_nd, reduction)
+    depth, y, places = indices.shape[-1], np.array(x, order="C"), positions(indices)
+    rest = x.shape[depth:]
+    if updates.shape != (*indices.shape[:-1], *rest):
+        raise ValueError("updates must hold a slice of data for every tuple")
+    flat, count = np.zeros((), np.int64), 1
+    for k in reversed(range(depth)):
+        flat, count = flat + _wrapped(places[..., k], x.shape[k]) * count, count * x.shape[k]
+    rows, flat = y.reshape(count, *rest), flat.reshape(-1)
+    values = updates.reshape(flat.size, *rest)
+    if reduction == "none":
+        rows[flat] = values
+    else:
+        _reduce_rows(rows, flat, values, reduction)
+    return y
+
+
+@scatter_nd.vjp
+def _(g, y, data, indices, updates, *, reduction):
+    return _gradients(
+        g, y, data, updates, reduction,
+        lambda x, u, how: scatter_nd(x, indices, u, reduction=how),
+        lambda x: gather_nd(x, indices),
+    )  # fmt: skip
+
+
+@scatter_nd.until(18)
+def scatter_nd_arithmetic(data, indices: Index, updates, *, reduction="none"):
+    """ScatterND without maxima and minima."""
+    _check_reduction(scatter_nd_arithmetic, reduction, _ARITHMETIC)
+    return scatter_nd(data, indices, updates, reduction=reduction)
+
+
+scatter_nd_arithmetic.until(16, lacks=["reduction"])
+
+
+@scatter_nd.lower(to=scatter_nd_arithmetic)
+def _(data, indices, updates, *, reduction):
+    if reduction in _ARITHMETIC:
+        return scatter_nd_arithmetic(data, indices, updates, reduction=reduction)
+    return None
+
+
+@scatter_nd_arithmetic.lower()
+def _(data, indices, updates, *, reduction):
+    """A sum, for older targets, as the product of a matrix that has a one for every update with the updates."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.linear_algebra import matmul
+    from tenonnx_standard.logic import equal
+    from tenonnx_standard.shape import as_shape, reshape, reshape_like
+
+    if reduction != "add" or not data.dtype.is_float:
+        return None
+    flat, count = flat_tuples(data, indices, tuple_length(scatter_nd, data, indices, 0))
+    hits = cast(equal(reshape(range_(0, count, 1), [-1, 1]), reshape(flat, [-1])), to=data.dtype)
+    rows = as_shape(updates, [_total(dims(indices)[:-1]), _total(dims(data)[indices.shape[-1] :])])
+    return data + reshape_like(matmul(hits, rows), data)
+
+
+# ----- caches ---------------------------------------------------------------------------------------------------------
+
+
+@op("TensorScatter", since=24, selects=True)
+def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="linear"):
+    """``past_cache`` with ``update`` written along ``axis`` from a position for each sample of the batch on.
+
+    In mode ``circular`` what would stand behind the end goes to the front.
+    """
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.shape import expand, reshape, shape
+
+    _check_cache(past_cache, axis, mode)
+    axis, rank = axis % past_cache.ndim, past_cache.ndim
+    places = reshape(range_(0, dims(update)[axis], 1), [-1] + [1] * (rank - 1 - axis))
+    if write_indices is not None:
+        places = places + reshape(write_indices, [-1] + [1] * (rank - 1))
+    if mode == "circular":
+        places = places % dims(past_cache)[axis]
+    return scatter_elements(past_cache, expand(places, shape(update)), update, axis=axis)
+
+
+def _check_cache(cache: Value, axis: int, mode: str) -> None:
+    if mode not in ("linear", "circular"):
+        raise TypeMismatch(f"{tensor_scatter.title}: unknown mode", given=repr(mode), available="linear, circular")
+    if cache.rank is not None and axis_within(tensor_scatter, axis, cache.rank) == 0:
+        raise TypeMismatch(f"{tensor_scatter.title}: axis 0 is that of the batch", given=f"axis {axis} of {cache!r}")
+
+
+@tensor_scatter.type
+def _(past_cache, update, write_indices, *, axis, mode):
+    _check_cache(past_cache, axis, mode)
+    same_dtypes(tensor_scatter, past_cache, update)
+    return past_cache.tensor

@@ -1,0 +1,35 @@
+"""The real models that the tests share: those in the repository, and those that ship in the onnx package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx.backend.test
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+SUITES = Path(onnx.backend.test.__file__).parent / "data"
+
+#: Each example with the samples that feed it.
+SAMPLES = {
+    "digits/digits": "samples",
+    "digits/digits-int8": "samples",
+    "iris/iris": "samples",
+    "iris/tree": "samples-tree",
+    "decoder/decoder": "samples",
+}
+
+
+def example(name):
+    return EXAMPLES / f"{name}.onnx"
+
+
+def feeds(name, samples=None):
+    arrays = dict(np.load(EXAMPLES / name.split("/")[0] / f"{samples or SAMPLES[name]}.npz"))
+    arrays.pop("labels", None)
+    return arrays
+
+
+def suite_files():
+    return sorted([*SUITES.glob("*/*/model.onnx"), *SUITES.glob("light/*.onnx")])

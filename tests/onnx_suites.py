@@ -1,0 +1,137 @@
+"""The suites that ship in the onnx package, run through ``tenonnx.backend`` case by case."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnx.backend.test
+import tenonnx.backend
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
+from tenonnx import FallbackWarning
+
+PACKAGE = Path(onnx.__file__).parent.parent
+
+
+class Expected(NamedTuple):
+    """What is wrong with a case on a backend, and why that is not ours to mend. It fails, or the entry must go."""
+
+    backend: str
+    reason: str
+
+
+def load(case):
+    """The model of a case and its data sets: the inputs by position, and the outputs."""
+    if case.model is not None:
+        return case.model, [tuple(_arrays(side) for side in data_set) for data_set in case.data_sets]
+    if case.url is not None:
+        return _light(PACKAGE / case.url)
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    stored = [
+        (_stored(data, "input", model.graph.input), _stored(data, "output", model.graph.output))
+        for data in sorted(folder.glob("test_data_set_*"))
+    ]
+    return model, stored
+
+
+def _light(path):
+    """A real model with made-up weights: its input is a ramp, its first output lies beside it."""
+    model = onnx.load(path)
+    given = {tensor.name for tensor in model.graph.initializer}
+    inputs = [Runner.generate_dummy_data(info) for info in model.graph.input if info.name not in given]
+    stored = onnx.load_tensor(path.with_name(f"{path.stem}_output_0.pb"))
+    return model, [(inputs, [onnx.numpy_helper.to_array(stored)])]
+
+
+def _stored(folder, kind, infos):
+    count = len(list(folder.glob(f"{kind}_*.pb")))
+    return [_read(folder / f"{kind}_{k}.pb", info.type) for k, info in zip(range(count), infos, strict=False)]
+
+
+def _read(path, kind):
+    messages = {
+        "sequence_type": (onnx.SequenceProto, onnx.numpy_helper.to_list),
+        "optional_type": (onnx.OptionalProto, onnx.numpy_helper.to_optional),
+        "tensor_type": (onnx.TensorProto, onnx.numpy_helper.to_array),
+    }
+    message, decode = messages[kind.WhichOneof("value")]
+    proto = message()
+    proto.ParseFromString(path.read_bytes())
+    return decode(proto)
+
+
+def _arrays(contents):
+    return [onnx.numpy_helper.to_array(c) if isinstance(c, onnx.TensorProto) else c for c in contents]
+
+
+def check(case, backend):
+    """Run a case and compare it with its own tolerances. onnxruntime gives way to numpy only where it must."""
+    model, stored = load(case)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        prepared = tenonnx.backend.with_backend(backend).prepare(model)
+    fallbacks = [w.message for w in caught if issubclass(w.category, FallbackWarning)]
+    if fallbacks and takes(model, stored):
+        raise AssertionError(f"onnxruntime itself runs the model, yet: {fallbacks[0]}")
+    for inputs, expected in stored:
+        found = prepared.run(inputs)
+        assert len(found) >= len(expected)
+        for ours, theirs in zip(found, expected, strict=False):
+            compare(ours, theirs, case.rtol, case.atol)
+
+
+def takes(model, stored):
+    """Whether onnxruntime runs a model by itself, without anything of ours."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        for inputs, _ in stored:
+            session.run(None, {info.name: array for info, array in zip(session.get_inputs(), inputs, strict=False)})
+    except Exception:
+        return False
+    return True
+
+
+def compare(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
+    """Raise ``AssertionError`` where two outputs differ in kind, dtype, shape or by more than the tolerance."""
+    if theirs is None:
+        assert ours is None
+    elif isinstance(theirs, list | tuple):
+        assert isinstance(ours, list)
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            compare(one, other, rtol, atol)
+    elif isinstance(theirs, dict):
+        assert ours == theirs
+    else:
+        theirs = np.asarray(theirs)
+        assert isinstance(ours, np.ndarray)
+        assert ours.shape == theirs.shape
+        if theirs.dtype.kind in "OUST":
+            np.testing.assert_array_equal(ours.astype(object), theirs.astype(object))
+            return
+        assert ours.dtype == theirs.dtype
+        if theirs.dtype.kind in "fc":
+            np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol)
+        elif theirs.dtype.isbuiltin == 2:  # numpy cannot promote the element types of ml_dtypes
+            least = max(rtol, 2.0**-6) if theirs.dtype.name == "bfloat16" else rtol
+            np.testing.assert_allclose(ours.astype(np.float32), theirs.astype(np.float32), rtol=least, atol=atol)
+        else:
+            np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol)
+
+
+@functools.cache
+def node_cases():
+    """The cases of kind ``node`` by name. They are computed, which takes seconds."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in load_model_tests(kind="node")}

@@ -1,0 +1,66 @@
+"""Gradients of the real models as plain ONNX: valid, and equal on numpy and on stock onnxruntime."""
+
+import io
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from models import example, feeds
+
+import tenonnx as tx
+from tenonnx.checks.compare import compare
+
+TRAINED = {"digits/digits": "probabilities", "decoder/decoder": "logits"}
+
+
+def loss_gradient(name):
+    """The gradient of the mean square of the model's main output with respect to all weights, as a graph."""
+    from tenonnx_standard.reduction import reduce_mean
+
+    graph = tx.load(example(name)).infer().copy()
+    output = next(v for v in graph.outputs if v.name == TRAINED[name])
+    graph.output("loss", reduce_mean(output * output, keepdims=0))
+    weights = [v.name for v in graph.variables if v.dtype.is_float and "cos" not in v.name and "sin" not in v.name]
+    return tx.grad(graph, of="loss", wrt=weights), weights
+
+
+def other_batch(arrays):
+    return {key: np.concatenate([a, a[:1]]) for key, a in arrays.items()}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_are_plain_onnx_and_equal_everywhere(name):
+    graph, weights = loss_gradient(name)
+    stream = io.BytesIO()
+    tx.export(graph, stream, opset_version=18, domains=["ai.onnx"])
+    model = onnx.ModelProto.FromString(stream.getvalue())
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
+    for arrays in (feeds(name), other_batch(feeds(name))):
+        ours = graph.run(arrays, backend="numpy")
+        theirs = dict(zip([o.name for o in session.get_outputs()], session.run(None, arrays), strict=True))
+        for weight in weights:
+            gradient = f"{weight}/grad"
+            assert np.any(ours[gradient]), f"{weight} has no influence"
+            difference = compare(theirs[gradient], ours[gradient], accumulation=4096)
+            assert difference.equal, f"{weight}: {difference}"
+
+
+def test_the_gradient_of_the_digits_model_is_the_slope():
+    graph, weights = loss_gradient("digits/digits")
+    arrays = feeds("digits/digits")
+    weight = next(v for v in graph.variables if v.name == weights[0])
+    slope = graph.run(arrays, backend="numpy")[f"{weight.name}/grad"]
+    direction = np.random.default_rng(0).normal(size=slope.shape).astype(np.float32)
+    step, contents = 1e-2, weight.data.array()
+    losses = []
+    for sign in (1, -1):
+        moved = tx.load(example("digits/digits")).infer().copy()
+        value = next(v for v in moved.variables if v.name == weight.name)
+        from tenonnx.graph.values import ArrayConstant
+
+        value.data = ArrayConstant(contents + sign * step * direction)
+        probabilities = moved.run(arrays, backend="numpy")["probabilities"]
+        losses.append(np.mean(np.float64(probabilities) ** 2))
+    np.testing.assert_allclose((losses[0] - losses[1]) / (2 * step), np.sum(slope * direction), rtol=2e-2)

@@ -1,0 +1,153 @@
+"""Fresh environments and built wheels: each package stands alone, and what is installed is found by itself."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from models import ROOT, example
+
+FOLDERS = {
+    "tenonnx": "core",
+    "tenonnx-standard": "plugins/standard",
+    "tenonnx-onnxruntime": "plugins/onnxruntime",
+    "tenonnx-contrib-ms": "contrib_ms",
+    "tenonnx-onnx-ml": "onnx_ml",
+    "tenonnx-quantized": "quantized",
+    "tenonnx-acme": "examples/third_party_plugin",
+}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """Every package as a wheel, built from its own folder."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for source in FOLDERS.values():
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT / source, check=True,
+            capture_output=True,
+        )  # fmt: skip
+    return {path.name.split("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
+
+
+class Environment:
+    """A virtual environment that sees this one's third-party packages and none of ours."""
+
+    def __init__(self, folder, wheels):
+        venv.create(folder, with_pip=False, symlinks=True)
+        self.folder, self.wheels = folder, wheels
+        self.python = folder / "bin" / "python"
+        self.site = next((folder / "lib").iterdir()) / "site-packages"
+        self._share_third_party()
+
+    def _share_third_party(self):
+        for path in sys.path:
+            source = Path(path)
+            if source.name != "site-packages":
+                continue
+            for entry in source.iterdir():
+                ours = entry.name.startswith(("tenonnx", "_tenonnx", "__editable__", "_virtualenv"))
+                if not ours and not entry.name.endswith(".pth") and not (self.site / entry.name).exists():
+                    (self.site / entry.name).symlink_to(entry)
+
+    def install(self, *names):
+        import zipfile
+
+        for name in names:
+            with zipfile.ZipFile(self.wheels[name]) as wheel:
+                wheel.extractall(self.site)
+
+    def run(self, code, *, code_expected=0):
+        environment = {key: v for key, v in os.environ.items() if key not in ("PYTHONPATH", "TENONNX_PLUGINS")}
+        done = subprocess.run(
+            [self.python, "-c", code], capture_output=True, text=True, cwd=self.folder, env=environment, check=False
+        )
+        assert done.returncode == code_expected, done.stdout + done.stderr
+        return done.stdout
+
+    def tenonnx(self, *arguments, code_expected=0):
+        code = f"import sys; sys.argv = ['tenonnx', *{list(map(str, arguments))!r}]; from tenonnx.cli import main; main()"
+        return self.run(code, code_expected=code_expected)
+
+
+@pytest.fixture
+def environment(tmp_path, wheels):
+    return Environment(tmp_path / "env", wheels)
+
+
+def conformance(environment, name, folder):
+    code = f"import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-x', '--tenonnx-examples=2', {str(folder)!r}]))"
+    environment.run(code)
+
+
+def test_core_alone_starts_and_lists_no_ops(environment):
+    environment.install("tenonnx")
+    assert json.loads(environment.tenonnx("ops", "--json")) == []
+
+
+def test_core_and_standard_run_the_digits_model(environment):
+    environment.install("tenonnx", "tenonnx-standard")
+    outputs = environment.run(
+        "import numpy as np, tenonnx as tx\n"
+        f"graph = tx.load({str(example('digits/digits'))!r})\n"
+        f"pixels = np.load({str(example('digits/digits').parent / 'samples.npz')!r})['pixels']\n"
+        "print(graph.run({'pixels': pixels})['label'].tolist())"
+    )
+    assert len(json.loads(outputs)) == 48
+
+
+def test_an_op_without_its_package_is_named_until_the_package_is_there(environment):
+    environment.install("tenonnx", "tenonnx-standard")
+    decoder = str(example("decoder/decoder"))
+    environment.tenonnx("inspect", decoder)
+    for action in ("run({})", "compile()"):
+        said = environment.run(
+            f"import tenonnx as tx\ngraph = tx.load({decoder!r})\n"
+            f"try: graph.{action}\nexcept tx.UnsupportedOp as error: print(error)"
+        )
+        for name in ("FusedMatMul", "Gelu", "GroupQueryAttention", "RotaryEmbedding", "SkipSimplifiedLayerNormalization"):
+            assert f"com.microsoft::{name}@1" in said
+        assert "pip install tenonnx-contrib-ms" in said
+    said = environment.run(
+        f"import tenonnx as tx\ngraph = tx.load({decoder!r})\n"
+        "try: tx.retarget(graph, domains=['ai.onnx'])\nexcept tx.NotRepresentable as error: print(error)"
+    )
+    assert "GroupQueryAttention" in said
+    environment.install("tenonnx-contrib-ms")
+    samples = str(example("decoder/decoder").parent / "samples.npz")
+    shape = environment.run(
+        f"import numpy as np, tenonnx as tx\ngraph = tx.load({decoder!r})\n"
+        f"print(graph.run(dict(np.load({samples!r})))['logits'].shape)"
+    )
+    assert shape.strip() == "(2, 8, 64)"
+
+
+def test_a_third_partys_package_is_found_by_itself(environment):
+    environment.install("tenonnx", "tenonnx-standard", "tenonnx-acme")
+    listed = json.loads(environment.tenonnx("ops", "--domain", "com.acme", "--json"))
+    assert [op["name"] for op in listed] == ["Squareplus"]
+    conformance(environment, "tenonnx-acme", ROOT / "examples/third_party_plugin/tests")
+
+
+@pytest.mark.parametrize("name", ["tenonnx-onnx-ml", "tenonnx-quantized", "tenonnx-contrib-ms"])
+def test_each_family_stands_on_core_and_standard_alone(environment, name):
+    environment.install("tenonnx", "tenonnx-standard", name)
+    conformance(environment, name, ROOT / FOLDERS[name] / "tests" / "test_conformance.py")
+
+
+def test_wheels_declare_no_other_vendor_family(wheels):
+    import zipfile
+
+    for name, path in wheels.items():
+        with zipfile.ZipFile(path) as wheel:
+            metadata = next(n for n in wheel.namelist() if n.endswith("METADATA"))
+            needs = [
+                line.split(":")[1].split(";")[0].strip()
+                for line in wheel.read(metadata).decode().splitlines()
+                if line.startswith("Requires-Dist: tenonnx") and "extra ==" not in line
+            ]
+            assert "tenonnx_" in " ".join(wheel.namelist()) or name == "tenonnx"
+            assert set(needs) <= {"tenonnx", "tenonnx-standard"}, name

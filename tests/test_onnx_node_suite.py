@@ -1,0 +1,69 @@
+"""The 1,884 single-op models of the onnx package.
+
+Their names are in a file, so that collecting the tests computes none of them. ``python test_onnx_node_suite.py`` writes
+it anew, for another version of onnx.
+"""
+
+from pathlib import Path
+
+import onnx_suites
+import pytest
+import tenonnx as tx
+from onnx_suites import Expected
+from tenonnx.graph.graph import Graph
+from tenonnx.op.op import Opaque
+
+LIST = Path(__file__).with_name("onnx_node_cases.txt")
+NAMES = LIST.read_text().split()
+
+#: Cases that fail for reasons outside of this project. Each is expected to fail, so an entry that is out of date shows.
+EXPECTED: dict[str, Expected] = {}
+
+
+def not_provided(graph: Graph) -> list[str]:
+    return sorted({f"{n.domain}::{n.op_type}" for n in graph.walk() if isinstance(n.op, Opaque)})
+
+
+def parameters(backend):
+    for name in NAMES:
+        expected = EXPECTED.get(name)
+        marks = []
+        if expected is not None and expected.backend in (backend, "every"):
+            marks = [pytest.mark.xfail(reason=expected.reason, strict=True)]
+        yield pytest.param(name, id=name, marks=marks)
+
+
+def run(name, backend):
+    case = onnx_suites.node_cases()[name]
+    missing = not_provided(tx.load(case.model))
+    if missing:
+        pytest.skip(f"op {', '.join(missing)} is not provided yet")
+    onnx_suites.check(case, backend)
+
+
+@pytest.mark.parametrize("name", parameters("numpy"))
+def test_numpy(name):
+    run(name, "numpy")
+
+
+@pytest.mark.parametrize("name", parameters("onnxruntime"))
+def test_onnxruntime(name):
+    run(name, "onnxruntime")
+
+
+def test_the_list_is_complete():
+    assert sorted(onnx_suites.node_cases()) == NAMES, f"run python {Path(__file__).name}"
+
+
+@pytest.mark.xfail(reason="not all operators are written yet", strict=True)
+def test_every_op_is_provided():
+    graphs = [tx.load(case.model) for case in onnx_suites.node_cases().values()]
+    assert not sorted({op for graph in graphs for op in not_provided(graph)})
+
+
+def test_expected_failures_name_cases():
+    assert set(NAMES) >= EXPECTED.keys()
+
+
+if __name__ == "__main__":
+    LIST.write_text("\n".join(sorted(onnx_suites.node_cases())) + "\n")

@@ -1,0 +1,87 @@
+"""Every example to every opset and to plain ai.onnx: valid, and the same numbers in onnxruntime."""
+
+import io
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from models import SAMPLES, example, feeds
+
+import tenonnx as tx
+from tenonnx.checks.compare import compare
+
+OPSETS = (9, 11, 13, 15, 17, 18, 21, 25)
+
+#: What cannot be: by example and opset, what the refusal must name. None is any opset.
+REFUSED = {}
+
+
+def run(model, arrays):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, arrays)
+
+
+def exported(graph, **target):
+    stream = io.BytesIO()
+    report = tx.export(graph, stream, **target)
+    return onnx.ModelProto.FromString(stream.getvalue()), report
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("plain", [False, True], ids=["all", "ai.onnx"])
+def test_examples_move_to_any_opset(name, opset, plain):
+    graph = tx.load(example(name))
+    domains = ["ai.onnx"] if plain else None
+    zip_maps = [n for n in graph.nodes if n.op_type == "ZipMap"]
+    if plain and zip_maps:
+        with pytest.raises(tx.NotRepresentable, match="1 node has no form") as caught:
+            exported(graph, opset_version=opset, domains=domains)
+        assert "ZipMap" in str(caught.value)
+        graph = without_zip_map(graph)
+    model, _ = exported(graph, opset_version=opset, domains=domains)
+    assert {o.domain: o.version for o in model.opset_import}.get("", opset) == opset
+    if plain:
+        assert all(node.domain == "" for node in model.graph.node)
+    if not any(node.op_type == "SimplifiedLayerNormalization" for node in model.graph.node):
+        onnx.checker.check_model(model, full_check=True)
+    expected = run(onnx.load(example(name)), feeds(name))
+    for value, actual, wanted in zip(model.graph.output, run(model, feeds(name)), expected, strict=True):
+        if plain and zip_maps and value.name == "probabilities":
+            continue
+        difference = compare(actual, wanted, accumulation=1024)
+        assert difference.equal, f"{value.name}: {difference}"
+
+
+def without_zip_map(graph):
+    """The graph with the tensor of probabilities in place of the list of dictionaries."""
+    graph = graph.copy()
+    (node,) = [n for n in graph.nodes if n.op_type == "ZipMap"]
+    (source,), (result,) = node.inputs, node.outputs
+    graph.outputs = [source if value is result else value for value in graph.outputs]
+    graph.nodes.remove(node)
+    return graph
+
+
+def test_softmax_off_the_last_axis_is_right_below_13():
+    graph = tx.Graph(opsets={"ai.onnx": 13})
+    from tenonnx_standard.activation import softmax
+
+    graph.output("y", softmax(graph.input("x", "float32", (2, 3, 4)), axis=1))
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    expected = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    for opset in (12, 11, 9, 7):
+        model, report = exported(graph, opset_version=opset)
+        np.testing.assert_allclose(run(model, {"x": x})[0], expected, rtol=1e-5)
+        assert report.rewritten
+
+
+def test_softmax_on_the_last_axis_stays_one_node():
+    from tenonnx_standard.activation import softmax
+
+    graph = tx.Graph(opsets={"ai.onnx": 13})
+    graph.output("y", softmax(graph.input("x", "float32", ("n", 4))))
+    model, report = exported(graph, opset_version=12)
+    assert [node.op_type for node in model.graph.node] == ["Softmax"]
+    assert report.changes[0].action == "lowered"
