@@ -14,12 +14,13 @@ from tenonnx_standard import attention
 from tenonnx_standard.activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
+from tenonnx_standard.joining import concat, split
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import and_, greater, less, where
-from tenonnx_standard.math import tanh
 from tenonnx_standard.normalization import rms_normalization
-from tenonnx_standard.shape import concat, expand, reshape, split, transpose, unsqueeze
+from tenonnx_standard.shape import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
+from tenonnx_standard.trigonometry import tanh
 
 
 @op("GroupQueryAttention", domain="com.microsoft")

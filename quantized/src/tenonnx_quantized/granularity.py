@@ -11,7 +11,8 @@ from tenonnx.graph import dims as dim
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.operators import sum_to
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import pad, reshape, shape, tile, unsqueeze
+from tenonnx_standard.padding import pad
+from tenonnx_standard.shape import reshape, shape, tile, unsqueeze
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]

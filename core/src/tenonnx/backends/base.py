@@ -186,6 +186,56 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
     return cast
 
 
+class FeedCheck:
+    """``check_feeds`` for formals that are fed again and again: feeds that are right as they are cost little."""
+
+    def __init__(self, formals: Sequence[Value]) -> None:
+        self.formals = list(formals)
+        self._plain = [_plain(value) for value in formals]
+
+    def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
+        arrays = []
+        if len(feeds) == len(self._plain):
+            symbols: dict[str, int] = {}
+            for name, dtype, dims in self._plain:
+                array = feeds.get(name)
+                if (
+                    dtype is None
+                    or type(array) is not np.ndarray
+                    or array.dtype != dtype
+                    or not _fits(array.shape, dims, symbols)
+                ):
+                    break
+                arrays.append(array)
+            else:
+                return arrays
+        return check_feeds(self.formals, feeds)
+
+
+def _plain(value: Value) -> tuple[str, Any, tuple[int | str | None, ...] | None]:
+    """Name, numpy dtype and dims of a formal, where a symbol is a string. The dtype is None if feeds need a look."""
+    kind = value.type
+    if not isinstance(kind, TensorType) or kind.dtype is DType.string:
+        return value.name, None, None
+    if kind.shape is None:
+        return value.name, kind.dtype.numpy, None
+    dims = [
+        d if isinstance(d, int) else str(d) if d is not None and str(d) in symbols_of(d) else None for d in kind.shape
+    ]
+    return value.name, kind.dtype.numpy, tuple(dims)
+
+
+def _fits(shape: tuple[int, ...], dims: tuple[int | str | None, ...] | None, symbols: dict[str, int]) -> bool:
+    if dims is None or shape == dims:
+        return True
+    if len(shape) != len(dims):
+        return False
+    for size, dim in zip(shape, dims, strict=True):
+        if size != dim and dim is not None and (isinstance(dim, int) or symbols.setdefault(dim, size) != size):
+            return False
+    return True
+
+
 class State(MutableMapping[str, Any]):
     """The inputs that live in a program, by name. What is read is a copy, and so is what a program keeps.
 

@@ -132,7 +132,7 @@ def _entry(name: str, fields: Any, file: DataFile, start: int) -> Entry:
     if not isinstance(fields, dict) or fields.keys() != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f'tensor "{name}" must have a dtype, a shape and data_offsets')
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
-    if dtype not in ELEMENT_BYTES:
+    if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
         raise ValueError(f'tensor "{name}" has the dtype {dtype!r:.40}; there are {", ".join(ELEMENT_BYTES)}')
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
         raise ValueError(f'tensor "{name}" must have sizes and offsets that are not negative')

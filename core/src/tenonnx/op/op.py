@@ -52,7 +52,7 @@ class Op:
         self.signature = Signature.of(function) if signature is None else signature
         self.respellings: list[Respelling] = []
         self.rules: dict[str, Callable[..., Any]] = {}
-        self.lowerings: list[Callable[..., Any]] = []
+        self.lowerings: list[tuple[Op | None, Callable[..., Any]]] = []
         self.older: Op | None = None
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
@@ -132,11 +132,12 @@ class Op:
     def lower(self, to: Op | None = None) -> Callable[[Function], Function]:
         """Decorate a function that says this op by an older one (``to``), taking the op's inputs and attributes.
 
-        It returns None where the older op cannot say it; then the next one, and at last the body, is tried.
+        It returns None where the older op cannot say it; then the next one, and at last the body, is tried. Without
+        ``to`` the function is tried for every target.
         """
 
         def register(function: Function) -> Function:
-            self.lowerings.append(function)
+            self.lowerings.append((to, function))
             return function
 
         return register

@@ -36,6 +36,10 @@ WIDER: Mapping[DType, tuple[DType, ...]] = {
 }
 
 
+#: How many refused nodes a message names; the report has them all.
+LISTED_REFUSALS = 50
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a graph is to go: a version for each domain that it may use.
@@ -133,7 +137,9 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retarge
 def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
     """The error that names every refused node."""
     opsets = ", ".join(f"{domain} {version}" for domain, version in target.opsets.items())
-    lines = [f'node "{c.node}" ({c.op}): {c.reason}' for c in refused]
+    lines = [f'node "{c.node}" ({c.op}): {c.reason}' for c in refused[:LISTED_REFUSALS]]
+    if len(refused) > LISTED_REFUSALS:
+        lines.append(f"and {len(refused) - LISTED_REFUSALS} more")
     count = f"{len(refused)} node{'s have' if len(refused) > 1 else ' has'}"
     return NotRepresentable(f"{count} no form in the target ({opsets})", given="\n".join(lines))
 
@@ -179,6 +185,7 @@ class _Mover:
         self.refusals: list[str] = []
         self.actions: list[tuple[str, str]] = []
         self.kept_functions: set[tuple[str, str, str]] = set()
+        self.lowering: list[tuple[Op, tuple[Value | None, ...], str]] = []
 
     def begin(self, node: Node) -> None:
         self.actions = []
@@ -291,9 +298,22 @@ class _Mover:
         return None
 
     def _lower(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        for lowering in call.op.lowerings:
+        key = (call.op, call.inputs, repr(call.attributes))
+        if not call.op.lowerings or key in self.lowering:
+            return None  # the older op's body has led back here: it has no form in the target either
+        self.lowering.append(key)
+        try:
+            return self._lowered(rewriter, call, reasons)
+        finally:
+            self.lowering.pop()
+
+    def _lowered(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
+        for older, lowering in call.op.lowerings:
             if any(v is not None and v.type is None for v in call.inputs):
                 return None
+            version = None if older is None else self.target.version(older.domain)
+            if older is not None and (version is None or older.before is not None and version >= older.before):
+                continue  # lowering leads down: what has become of the op since is what its body says
             mark = _Mark(rewriter, self)
             self.actions.append(("lowered", reasons[0] if reasons else ""))
             counted = {"_outputs": call.outputs} if "_outputs" in inspect.signature(lowering).parameters else {}

@@ -91,7 +91,7 @@ def _compile(
     raise UnsupportedOp(
         f"onnxruntime {onnxruntime.__version__} cannot run the graph",
         given="\n".join(dict.fromkeys(problems)),
-        do='use backend="numpy", or a newer onnxruntime',
+        do="install a newer onnxruntime, or use another backend",
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
-from tenonnx.backends.base import State, check_feeds, check_state
+from tenonnx.backends.base import FeedCheck, State, check_feeds, check_state
 from tenonnx.errors import InvalidCall, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
@@ -16,7 +16,7 @@ from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, MutableMapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
     from tenonnx.graph.graph import Graph
     from tenonnx.graph.values import Value
@@ -38,7 +38,7 @@ class RuntimeProgram:
 
     def __init__(self, graph: Graph, session: onnxruntime.InferenceSession) -> None:
         self.state: MutableMapping[str, Any] = {}
-        self._formals = list(graph.formals)
+        self._check = FeedCheck(graph.formals)
         self._names = [v.name for v in graph.formals]
         self._outputs = [o.name for o in session.get_outputs()]
         self._session = session
@@ -52,7 +52,7 @@ class RuntimeProgram:
             self._run = self._run_mixed
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = check_feeds(self._formals, feeds)
+        arrays = self._check(feeds)
         given = {n: a for n, a in zip(self._names, arrays, strict=True) if a is not None or n in feeds}
         try:
             results = self._run(given)
@@ -89,11 +89,12 @@ class RuntimeStatefulProgram:
         check_state(graph, state)
         _refuse_values(graph, session)
         self._formals = {v.name: v for v in graph.formals}
-        self._fed = [v for v in graph.formals if v.name not in state]
+        self._check = FeedCheck([v for v in graph.formals if v.name not in state])
         self._names = dict(state)
         self._session = session
         kept = list(dict.fromkeys(state.values()))
-        self._others = [o.name for o in session.get_outputs() if o.name not in kept]
+        self._outputs = [o.name for o in session.get_outputs()]
+        self._others = [name for name in self._outputs if name not in kept]
         self._sides = [_Side(graph, session, self._others, kept), _Side(graph, session, self._others, kept)]
         self._kept = kept
         self._turn = 0
@@ -103,10 +104,10 @@ class RuntimeStatefulProgram:
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         self.state.check_set(feeds)
         if self._names.keys() & feeds.keys():
-            formals = [*self._fed, *(self._formals[name] for name in self._names if name in feeds)]
+            formals = [*self._check.formals, *(self._formals[name] for name in self._names if name in feeds)]
+            arrays = check_feeds(formals, feeds)
         else:
-            formals = self._fed
-        arrays = check_feeds(formals, feeds)
+            formals, arrays = self._check.formals, self._check(feeds)
         side = self._sides[self._turn]
         side.bind(self.state.held)
         for value, array in zip(formals, arrays, strict=True):
@@ -119,7 +120,7 @@ class RuntimeStatefulProgram:
         kept = dict(zip(self._kept, found[len(self._others) :], strict=True))
         self.state.held.update({name: kept[output] for name, output in self._names.items()})
         self._turn = 1 - self._turn
-        results = Results(kept)
+        results = Results(self._outputs, kept)
         results.update(zip(self._others, map(from_runtime, found), strict=False))
         side.shown = weakref.ref(results)
         return results
@@ -181,8 +182,8 @@ class _Side:
 class Results(dict[str, Any]):
     """The outputs by name. Those that the program keeps as state are copied out of the runtime when they are read."""
 
-    def __init__(self, kept: Mapping[str, Any]) -> None:
-        super().__init__(dict.fromkeys(kept))
+    def __init__(self, names: Sequence[str], kept: Mapping[str, Any]) -> None:
+        super().__init__(dict.fromkeys(names))
         self._kept = dict(kept)
 
     def take(self) -> None:

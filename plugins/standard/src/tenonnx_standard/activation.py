@@ -14,7 +14,7 @@ from tenonnx_standard.constants import range_
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import equal, greater, where
 from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum
-from tenonnx_standard.reduction import extremum, is_half, reduce_max, reduce_sum, total
+from tenonnx_standard.reduction import extremum, reduce_max, reduce_sum, total, widened
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shape import flatten, reshape, shape, transpose
 from tenonnx_standard.trigonometry import tanh
@@ -50,7 +50,7 @@ def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(compute: Callable[..., Any]) -> Callable[..., Any]:
         @np.errstate(all="ignore")
         def rule(x: Array, **attributes: Any) -> Array:
-            wide = x.astype(np.float32) if is_half(x.dtype) else x
+            wide = widened(x)
             y = compute(wide if x.ndim else wide.reshape(1), **attributes)
             return np.asarray(y if x.ndim else y.reshape(())).astype(x.dtype, copy=False)
 
@@ -328,19 +328,29 @@ def _(x):
     return y
 
 
-@_activation("Gelu", since=20)
+@op("Gelu", since=20)
 def gelu(X, *, approximate="none"):
     """``X`` times the normal distribution function of ``X``, or an approximation of that by ``tanh``."""
-    if approximate not in ("none", "tanh"):
-        raise TypeMismatch(f"{gelu.title}: unknown approximation", given=repr(approximate), available="none, tanh")
-    if approximate == "tanh":
+    if _by_tanh(approximate):
         return X * 0.5 * (tanh((X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)) + 1.0)
     return X * 0.5 * (erf(X / math.sqrt(2)) + 1.0)
 
 
+@gelu.type
+def _(X, *, approximate):
+    _by_tanh(approximate)
+    return _checked(gelu, X)
+
+
+def _by_tanh(approximate: str) -> bool:
+    if approximate not in ("none", "tanh"):
+        raise TypeMismatch(f"{gelu.title}: unknown approximation", given=repr(approximate), available="none, tanh")
+    return approximate == "tanh"
+
+
 @_numpy(gelu)
 def _(x, *, approximate):
-    if approximate == "tanh":
+    if _by_tanh(approximate):
         y = x * x
         y *= 0.044715 * math.sqrt(2 / math.pi)
         y += math.sqrt(2 / math.pi)
@@ -390,10 +400,23 @@ def _on_matrix(made: Op, input: Value, axis: int) -> Value:
     return reshape(made(flatten(input, axis=axis), axis=1), shape(input))
 
 
-def _shifted(x: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
+def _numpy_along(made: Op) -> Callable[[Callable[[Array, int], Array]], None]:
+    """Give an op a numpy rule from a function of an array and an axis counted from the front."""
+
+    def register(compute: Callable[[Array, int], Array]) -> None:
+        @np.errstate(all="ignore")
+        def rule(x: Array, *, axis: int) -> Array:
+            axis = axis_within(made, axis, x.ndim)
+            return compute(widened(x), axis).astype(x.dtype, copy=False) if x.size else x
+
+        made.numpy(rule)
+
+    return register
+
+
+def _shifted(x: Array, axis: int) -> Array:
     """``x`` less its maximum along ``axis``, in an array of its own."""
-    axes = (axis % x.ndim,)
-    return (x - extremum(np.maximum, x, axes) if x.size else x.copy()), axes
+    return np.subtract(x, extremum(np.maximum, x, (axis,)))
 
 
 @op("Softmax")
@@ -407,11 +430,11 @@ def softmax(input, *, axis=-1):
 _along_axis(softmax)
 
 
-@_numpy(softmax)
-def _(x, *, axis):
-    e, axes = _shifted(x, axis)
+@_numpy_along(softmax)
+def _(x, axis):
+    e = _shifted(x, axis)
     np.exp(e, out=e)
-    e /= total(e, axes)
+    e /= total(e, (axis,))
     return e
 
 
@@ -442,10 +465,10 @@ def log_softmax(input, *, axis=-1):
 _along_axis(log_softmax)
 
 
-@_numpy(log_softmax)
-def _(x, *, axis):
-    y, axes = _shifted(x, axis)
-    y -= np.log(total(np.exp(y), axes))
+@_numpy_along(log_softmax)
+def _(x, axis):
+    y = _shifted(x, axis)
+    y -= np.log(total(np.exp(y), (axis,)))
     return y
 
 
@@ -476,11 +499,10 @@ _along_axis(hardmax)
 hardmax.vjp(lambda g, y, x, **_: None)
 
 
-@_numpy(hardmax)
-def _(x, *, axis):
+@_numpy_along(hardmax)
+def _(x, axis):
     y = np.zeros_like(x)
-    if x.size:
-        np.put_along_axis(y, np.expand_dims(x.argmax(axis), axis), 1, axis)
+    np.put_along_axis(y, x.argmax(axis, keepdims=True), 1, axis)
     return y
 
 

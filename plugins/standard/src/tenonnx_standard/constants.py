@@ -7,7 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import REQUIRED, DType, Index, Known, TensorType, TypeMismatch, Value, elements, op, primitive, static
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Index,
+    Known,
+    TensorType,
+    TypeMismatch,
+    Value,
+    elements,
+    op,
+    primitive,
+    static,
+)
 from tenonnx.extend import constant as literal
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import ArrayConstant
@@ -29,7 +41,6 @@ def constant(
     value_strings=None,
 ):
     """The tensor that is written in the one attribute given."""
-    ...
 
 
 _WRITTEN = ("value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
@@ -155,7 +166,9 @@ def _(start, limit, delta, *, stash_type):
         raise TypeError("the length is symbolic")
     count, dtype = _count(start, limit, delta), start.dtype
     if dtype.kind in "iu":
-        return np.arange(count, dtype=dtype) * delta + start if delta != 1 or start != 0 else np.arange(count, dtype=dtype)
+        return (
+            np.arange(count, dtype=dtype) * delta + start if delta != 1 or start != 0 else np.arange(count, dtype=dtype)
+        )
     wide = DType(stash_type).numpy if dtype.itemsize < 4 else dtype
     return (np.arange(count).astype(wide) * delta.astype(wide) + start.astype(wide)).astype(dtype, copy=False)
 
@@ -194,7 +207,7 @@ def _(x, *, dtype, k):
     return np.eye(*x.shape, k, dtype=x.dtype if dtype is None else DType(dtype).numpy)
 
 
-eye_like.vjp(lambda g, y, input, *, dtype, k: None)
+eye_like.vjp(lambda g, y, x, **_: None)
 
 
 @op("Trilu", since=14, selects=True)
@@ -212,7 +225,9 @@ def trilu(input, k: Index = None, *, upper=1):
 @trilu.type
 def _(input, k, *, upper):
     kind = input.tensor
-    if kind.rank is not None and kind.rank < 2 or k is not None and (k.dtype is not DType.int64 or (k.rank or 0) > 1):
+    if (kind.rank is not None and kind.rank < 2) or (
+        k is not None and (k.dtype is not DType.int64 or (k.rank or 0) > 1)
+    ):
         raise TypeMismatch(f"{trilu.title}: input must hold matrices, k one int64", given=f"{input!r}, {k!r}")
     return kind
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tenonnx.extend import TensorType, TypeMismatch, Value, dims, op, primitive
+from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx.graph import dims as dim
 
 from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import concat, pad, reshape, transpose
+from tenonnx_standard.shape import concat, reshape, transpose, unsqueeze
+from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import (
     BLOCK,
     Array,
@@ -20,6 +22,7 @@ from tenonnx_standard.windows import (
     floored,
     not_negative,
     one_float_dtype,
+    padded_with,
     spatial,
     tap,
     tap_slices,
@@ -78,11 +81,39 @@ def _add_bias(y: Array, B: Array | None) -> Array:
 # ----- Conv -----------------------------------------------------------------------------------------------------------
 
 
-@primitive("Conv", since=1)
+@op("Conv")
 def conv(
     X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None
 ):  # fmt: skip
     """Cross-correlate the images ``X`` with the kernels ``W``, group by group of channels, and add ``B``."""
+    window = windows(
+        conv.title,
+        _kernel(conv.title, W, kernel_shape),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+    )
+    if window.auto_pad != "NOTSET":
+        explicit = window.explicit(X.shape[2:])
+        if explicit is None:
+            x = padded_with(X, *window.padding(dims(X)[2:]))
+            explicit = floored(window, [0] * (2 * window.rank))
+        else:
+            x = X
+        return conv(x, W, B, group=group, **explicit.attributes)
+    batch, channels, *sizes = dims(X)
+    outputs = window.outputs(sizes)
+    x = padded_with(X, *window.padding(sizes))
+    taps = [
+        reshape(tap(x, window, offset, outputs), [batch, group, channels // group, -1]) for offset in window.offsets
+    ]
+    results, depth, *_ = dims(W)
+    weights = transpose(reshape(W, [group, results // group, depth, len(taps)]), perm=[0, 1, 3, 2])
+    columns = concat(*taps, axis=2) if len(taps) > 1 else taps[0]
+    product = matmul(reshape(weights, [group, results // group, depth * len(taps)]), columns)
+    y = reshape(product, [batch, results, *outputs])
+    return y if B is None else y + reshape(B, [-1, *(1,) * window.rank])
 
 
 @conv.type
@@ -176,12 +207,10 @@ def conv_weight_gradient(
     window = windows(conv.title, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     batch, channels, *sizes = dims(X)
     _, results, *outputs = dims(dY)
-    begins, ends = window.padding(sizes)
-    if any(not isinstance(p, int) or p for p in (*begins, *ends)):
-        X = pad(X, [0, 0, *begins, 0, 0, *ends])
+    x = padded_with(X, *window.padding(sizes))
     g = transpose(reshape(dY, [batch, group, results // group, -1]), perm=[0, 1, 3, 2])
     taps = [
-        reshape(tap(X, window, offset, outputs), [batch, group, channels // group, -1]) for offset in window.offsets
+        reshape(tap(x, window, offset, outputs), [batch, group, channels // group, -1]) for offset in window.offsets
     ]
     if isinstance(channels, int) and channels // group <= FEW_CHANNELS and len(taps) > 1:
         taps = [concat(*taps, axis=2)]
@@ -222,12 +251,36 @@ def _(g, y, X, dY, *, group, **attributes):
 # ----- ConvTranspose --------------------------------------------------------------------------------------------------
 
 
-@primitive("ConvTranspose", since=1)
+@op("ConvTranspose")
 def conv_transpose(
     X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
     output_shape=None, pads=None, strides=None,
 ):  # fmt: skip
-    """The transpose (and gradient) of a convolution: every input position adds its multiple of ``W`` to a window."""
+    """The transpose (and gradient) of a convolution: every input position adds its multiple of ``W`` to a window.
+
+    Zeros between the elements of ``X`` stand for the strides; the rest is a convolution with the kernels turned round.
+    """
+    window = windows(
+        conv_transpose.title, _kernel(conv_transpose.title, W, kernel_shape), strides=strides, dilations=dilations,
+        pads=pads, auto_pad=auto_pad,
+    )  # fmt: skip
+    sizes = dims(X)[2:]
+    begins, outputs = _cropping(window, sizes, output_padding, output_shape)
+    x = X
+    for k, stride in enumerate(window.strides):
+        if stride > 1:
+            pads = np.zeros((2, x.ndim + 1), np.int64)
+            pads[1, k + 3] = stride - 1
+            apart = pad(unsqueeze(x, [k + 3]), constant(pads.reshape(-1)))
+            x = reshape(apart, [*dims(x)[: k + 2], sizes[k] * stride, *dims(x)[k + 3 :]])
+    before = [e - 1 - b for e, b in zip(window.extents, begins, strict=True)]
+    after = [m - n * s + b for m, n, s, b in zip(outputs, sizes, window.strides, begins, strict=True)]
+    channels, per_group, *_ = dims(W)
+    places = int(np.prod(window.kernel))
+    weights = reshape(W, [group, channels // group, per_group, places])
+    turned = transpose(gather(weights, list(reversed(range(places))), axis=3), perm=[0, 2, 1, 3])
+    turned = reshape(turned, [per_group * group, channels // group, *window.kernel])
+    return conv(padded_with(x, before, after), turned, B, dilations=list(window.dilations), group=group)
 
 
 def _cropping(
@@ -258,10 +311,8 @@ def _cropping(
             begin, end = (0, 0) if window.auto_pad == "VALID" else window.pads[k :: window.rank]
             begins.append(begin)
             outputs.append(None if full is None else full - (begin + end))
-            if isinstance(outputs[-1], int) and outputs[-1] < 0:
-                raise TypeMismatch(
-                    f"{window.title}: pads cut off more than there is", given=f"{begin} + {end} of {full}"
-                )
+            if isinstance(outputs[-1], int) and outputs[-1] < 1:
+                raise TypeMismatch(f"{window.title}: pads cut off all there is", given=f"{begin} + {end} of {full}")
     return begins, outputs
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
+
 from tenonnx_standard.checking import axis_within, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import greater, greater_or_equal, where
@@ -19,13 +19,19 @@ Array = np.ndarray[Any, Any]
 
 @op("CumSum", since=11, symbolic=True)
 def cumsum(x, axis: Index, *, exclusive=0, reverse=0):
-    """The sum of each element and all before it along ``axis``; without itself if ``exclusive``, from the end if ``reverse``."""
+    """The sum of each element and all before it along ``axis``.
+
+    If ``exclusive`` without the element itself; if ``reverse`` of all behind it instead.
+    """
     return _running(cumsum, x, axis, exclusive, reverse, reduce_sum, 0)
 
 
 @op("CumProd", since=26, symbolic=True)
 def cumprod(x, axis: Index, *, exclusive=0, reverse=0):
-    """The product of each element and all before it along ``axis``; without itself if ``exclusive``, from the end if ``reverse``."""
+    """The product of each element and all before it along ``axis``.
+
+    If ``exclusive`` without the element itself; if ``reverse`` of all behind it instead.
+    """
     return _running(cumprod, x, axis, exclusive, reverse, reduce_prod, 1)
 
 

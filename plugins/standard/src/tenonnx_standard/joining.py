@@ -28,7 +28,6 @@ from tenonnx_standard.checking import (
 @primitive("Concat", symbolic=True, selects=True)
 def concat(*inputs, axis):
     """The inputs, one after the other along ``axis``."""
-    ...
 
 
 concat.until(4, defaults={"axis": 1})
@@ -103,7 +102,7 @@ def _(g, y, *inputs, axis):
 
 @op("Split", selects=True, symbolic=True)
 def split(input, split: Index = None, *, axis=0, num_outputs=None, _outputs=None):
-    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones, of which the last may be shorter."""
+    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones but for a shorter last."""
     from tenonnx_standard.slicing import slice_
 
     pieces, start = [], 0
@@ -161,7 +160,9 @@ def _(input, lengths, *, axis, num_outputs, _outputs):
     sizes: list[Any] = known or [None] * count
     if lengths is None:
         even = dim.modulo(whole, count) == 0
-        sizes = _even(whole, count) if isinstance(whole, int) else [dim.floor_div(whole, count) if even else None] * count
+        sizes = (
+            _even(whole, count) if isinstance(whole, int) else [dim.floor_div(whole, count) if even else None] * count
+        )
     elif all(isinstance(each, int) for each in [whole, *sizes]) and sum(sizes) != whole:
         raise TypeMismatch(f"{split.title}: the lengths must sum to that of the axis", given=f"{sizes} for {input!r}")
     return tuple(kind.with_shape((*kind.shape[:axis], each, *kind.shape[axis + 1 :])) for each in sizes)
@@ -186,7 +187,7 @@ def _(g, y, input, lengths, *, axis, num_outputs, _outputs):
 
 @split.until(18)
 def split_exactly(input, split: Index = None, *, axis=0, _outputs=None):
-    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into as many equal ones as there are outputs."""
+    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones, one for each output."""
     return _cut(input, split, axis, _outputs)
 
 
@@ -213,7 +214,7 @@ def _(input, lengths, *, axis, num_outputs):
 
 @split_exactly.until(2)
 def split_by_either(input, lengths: Index = None, *, axis=None, split=None, _outputs=None):
-    """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute, both named ``split``."""
+    """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute."""
     return split_exactly(input, split if lengths is None else lengths, axis=axis or 0, _outputs=_outputs)
 
 
@@ -222,4 +223,3 @@ _inputs = split_by_either.signature.inputs
 split_by_either.signature = replace(
     split_by_either.signature, inputs=(_inputs[0], replace(_inputs[1], name="split"))
 )  # fmt: skip
-

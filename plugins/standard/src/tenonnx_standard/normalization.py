@@ -381,14 +381,19 @@ def _(X, *, axes):
 @op("LpNormalization")
 def lp_normalization(input, *, axis=-1, p=2):
     """``input`` divided by its norm along ``axis``, the sum of magnitudes or with ``p`` 2 the Euclidean; 0 stays 0."""
-    norm = (reduce_l1 if p == 1 else reduce_l2)(input, [axis])
+    norm = (reduce_l1 if _is_sum(p) else reduce_l2)(input, [axis])
     return input / where(equal(norm, 0.0), 1.0, norm)
+
+
+def _is_sum(p: int) -> bool:
+    if p not in (1, 2):
+        raise TypeMismatch(f"{lp_normalization.title}: unknown norm", given=f"p={p}", available="p=1, p=2")
+    return p == 1
 
 
 @lp_normalization.type
 def _(input, *, axis, p):
-    if p not in (1, 2):
-        raise TypeMismatch(f"{lp_normalization.title}: unknown norm", given=f"p={p}", available="p=1, p=2")
+    _is_sum(p)
     kind = channels_type(lp_normalization, input)
     if kind.rank is not None:
         axis_within(lp_normalization, axis, kind.rank)
@@ -400,7 +405,7 @@ def _(input, *, axis, p):
 def _(input, *, axis, p):
     x = widened(input)
     axes = (axis_within(lp_normalization, axis, x.ndim),)
-    norm = total(np.abs(x), axes) if p == 1 else np.sqrt(sum_of_squares(x, axes))
+    norm = total(np.abs(x), axes) if _is_sum(p) else np.sqrt(sum_of_squares(x, axes))
     return np.divide(x, np.where(norm == 0, x.dtype.type(1), norm)).astype(input.dtype, copy=False)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tenonnx.extend import DType, TypeMismatch, Value, constant, operator_table, static
+from tenonnx.extend import Dim, DType, TypeMismatch, Value, constant, operator_table, static
 from tenonnx.graph.dims import known_lower_bound
 
 from tenonnx_standard.casting import cast, cast_like
@@ -25,6 +25,9 @@ from tenonnx_standard.logic import (
     or_,
 )
 from tenonnx_standard.math import add, div, floor, mod, mul, neg, pow_, sub
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.shape import concat, expand, identity, reshape, shape, squeeze, unsqueeze
+from tenonnx_standard.slicing import gather, non_zero, slice_
 
 _LAST = np.iinfo(np.int64).max
 
@@ -66,54 +69,46 @@ def modulo(a: Any, b: Any) -> Value:
 
 
 def getitem(x: Value, key: Any) -> Value:
-    """``x[key]`` for a basic key: ints, slices, None and Ellipsis; an int64 value picks along its axis."""
-    from tenonnx_standard.shape import squeeze, unsqueeze
-    from tenonnx_standard.slicing import gather, slice_
-
-    keys = list(key) if isinstance(key, tuple) else [key]
-    keys = _without_ellipsis(x, keys)
-    starts: list[Any] = []
-    ends: list[Any] = []
-    axes: list[int] = []
-    steps: list[Any] = []
+    """``x[key]`` for a basic key: ints, slices, None and Ellipsis; an integer value picks along its axis."""
+    keys = _without_ellipsis(x, list(key) if isinstance(key, tuple) else [key])
+    cuts: list[tuple[Any, Any, int, Any]] = []
     dropped: list[int] = []
     picked: list[tuple[int, Value]] = []
     added: list[int] = []
-    axis = result_axis = 0
+    axis = place = 0
     for item in keys:
         if item is None:
-            added.append(result_axis)
-            result_axis += 1
+            added.append(place)
+            place += 1
             continue
         if isinstance(item, slice):
-            if not (item.start is None and item.stop is None and item.step is None):
-                step = 1 if item.step is None else item.step
-                back = isinstance(step, int) and step < 0
-                starts.append((_LAST if back else 0) if item.start is None else item.start)
-                ends.append((-_LAST if back else _LAST) if item.stop is None else item.stop)
-                axes.append(axis)
-                steps.append(step)
-            result_axis += 1
+            if item != slice(None):
+                cuts.append(_cut(item, axis))
+            place += 1
         elif isinstance(item, Value):
             picked.append((axis, item))
-            result_axis += item.ndim
-        else:
-            index = int(item)
-            starts.append(index)
-            ends.append(index + 1 if index != -1 else _LAST)
-            axes.append(axis)
-            steps.append(1)
+            place += item.ndim
+        elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+            cuts.append((int(item), int(item) + 1 if item != -1 else _LAST, axis, 1))
             dropped.append(axis)
+        else:
+            raise TypeMismatch("an index must be made of ints, slices, None, Ellipsis and values", given=repr(item))
         axis += 1
-    if axes:
-        x = slice_(x, starts, ends, axes, steps)
-    for place, index in reversed(picked):
-        x = gather(x, index, axis=place)
-    if picked and dropped:
-        dropped = [d + sum(index.ndim - 1 for place, index in picked if place < d) for d in dropped]
+    if cuts:
+        x = slice_(x, *(list(column) for column in zip(*cuts, strict=True)))
+    for where, index in reversed(picked):
+        x = gather(x, index, axis=where)
     if dropped:
-        x = squeeze(x, dropped)
+        x = squeeze(x, [axis + sum(index.ndim - 1 for where, index in picked if where < axis) for axis in dropped])
     return unsqueeze(x, added) if added else x
+
+
+def _cut(item: slice, axis: int) -> tuple[Any, Any, int, Any]:
+    """Start, end, axis and step of a slice."""
+    step = 1 if item.step is None else item.step
+    back = isinstance(step, int) and step < 0
+    start = (_LAST if back else 0) if item.start is None else item.start
+    return start, (-_LAST if back else _LAST) if item.stop is None else item.stop, axis, step
 
 
 def _without_ellipsis(x: Value, keys: list[Any]) -> list[Any]:
@@ -122,9 +117,7 @@ def _without_ellipsis(x: Value, keys: list[Any]) -> list[Any]:
     if len(places) > 1:
         raise TypeMismatch("an index can hold one ellipsis", given=f"{keys} on {x!r}")
     if x.rank is not None and used > x.rank:
-        raise TypeMismatch(
-            "an index cannot have more entries than the tensor has axes", given=f"{used} entries on {x!r}"
-        )
+        raise TypeMismatch("an index can have as many entries as there are axes", given=f"{used} entries on {x!r}")
     if places:
         keys[places[0] : places[0] + 1] = [slice(None)] * (x.ndim - used)
     return keys
@@ -132,36 +125,26 @@ def _without_ellipsis(x: Value, keys: list[Any]) -> list[Any]:
 
 def dimension(x: Value, axis: int) -> Value:
     """The length of one axis, a scalar int64."""
-    from tenonnx_standard.shape import shape, squeeze
-
-    axis = axis % x.ndim
-    return squeeze(shape(x, start=axis, end=axis + 1), [0])
+    axis %= x.ndim
+    return squeeze(shape(x, start=axis, end=axis + 1), [0])  # type: ignore[no-any-return]
 
 
 def vector(items: Sequence[Any]) -> Value:
-    """Ints and int64 values of one element, one after the other, as a one-dimensional int64 tensor."""
-    from tenonnx_standard.shape import concat, reshape
-
+    """Ints and integer values of one element, one after the other, as a one-dimensional int64 tensor."""
     parts: list[Value] = []
     run: list[int] = []
-
-    def flush() -> None:
+    for item in items:
+        known = static(item) if isinstance(item, Value) else np.asarray(item)
+        if known is not None:
+            run += [int(number) for number in known.reshape(-1)]
+            continue
         if run:
             parts.append(constant(np.asarray(run, dtype=np.int64)))
-            run.clear()
-
-    for item in items:
-        if not isinstance(item, Value):
-            run.append(int(item))
-            continue
-        known = static(item)
-        if known is not None:
-            run.extend(int(v) for v in known.reshape(-1))
-            continue
-        flush()
-        part = item if item.dtype is DType.int64 else cast(item, to=DType.int64)
-        parts.append(part if part.rank == 1 else reshape(part, [-1]))
-    flush()
+            run = []
+        whole = item if item.dtype is DType.int64 else cast(item, to=DType.int64)
+        parts.append(whole if whole.rank == 1 else reshape(whole, [-1]))
+    if run or not parts:
+        parts.append(constant(np.asarray(run, dtype=np.int64)))
     return parts[0] if len(parts) == 1 else concat(*parts, axis=0)
 
 
@@ -169,71 +152,58 @@ def vector(items: Sequence[Any]) -> Value:
 
 
 def zeros_like(x: Value) -> Value:
+    """Zeros of the type of ``x``."""
     return _filled_like(x, 0)
 
 
 def ones_like(x: Value) -> Value:
+    """Ones of the type of ``x``."""
     return _filled_like(x, 1)
 
 
 def _filled_like(x: Value, number: int) -> Value:
-    from tenonnx_standard.shape import expand, shape
-
-    one = constant(np.asarray(number), x.dtype)
-    return one if x.rank == 0 else expand(one, shape(x))
+    element = constant(np.asarray(number), x.dtype)
+    return element if x.rank == 0 else expand(element, shape(x))
 
 
 def sum_to(g: Value, like: Value) -> Value:
-    """``g`` summed over the axes along which ``like`` was broadcast to its shape."""
-    from tenonnx_standard.reduction import reduce_sum
-    from tenonnx_standard.shape import squeeze
+    """``g`` summed over the axes along which ``like`` was broadcast to its shape.
 
+    A dim of ``like`` that is not known may be 1 at run time: whether it was broadcast is then found out by comparing
+    shapes.
+    """
     if g.rank is None or like.rank is None:
-        return _sum_to_unknown_rank(g, like)
+        return _sum_where_shapes_differ(g, like)
     lead = g.ndim - like.ndim
-    inner, uncertain = [], False
-    for axis, (wide, narrow) in enumerate(zip(g.shape[lead:], like.shape, strict=True)):
-        if narrow == 1:
-            inner += [lead + axis] if wide != 1 else []
-        elif not (wide == 1 or (wide is not None and wide == narrow) or (known_lower_bound(narrow) or 0) >= 2):
-            uncertain = True
     leading = list(range(lead))
-    if lead and not inner:
-        g = reduce_sum(g, leading, keepdims=0)
-    elif inner:
+    inner, unsure = [], False
+    for axis, (wide, narrow) in enumerate(zip(g.shape[lead:], like.shape, strict=True), start=lead):
+        if narrow == 1:
+            inner += [axis] if wide != 1 else []
+        else:
+            unsure |= not _never_broadcast(narrow, wide)
+    if inner:
         g = reduce_sum(g, leading + inner, keepdims=1)
         g = squeeze(g, leading) if lead else g
-    return _sum_where_shapes_differ(g, like) if uncertain else g
+    elif lead:
+        g = reduce_sum(g, leading, keepdims=0)
+    return _sum_where_shapes_differ(g, like) if unsure else g
+
+
+def _never_broadcast(narrow: Dim, wide: Dim) -> bool:
+    """Whether an axis of length ``narrow`` is known to be as long as the one of length ``wide`` that it became."""
+    return wide == 1 or (narrow is not None and narrow == wide) or (known_lower_bound(narrow) or 0) >= 2
 
 
 def _sum_where_shapes_differ(g: Value, like: Value) -> Value:
-    """``g`` summed to the shape of ``like``, which has as many axes, over axes that are found at run time."""
-    from tenonnx_standard.reduction import reduce_sum
-    from tenonnx_standard.shape import reshape, shape
-    from tenonnx_standard.slicing import non_zero
-
-    wanted = shape(like)
-    axes = reshape(non_zero(not_(equal(shape(g), wanted))), [-1])
-    return reshape(reduce_sum(g, axes, keepdims=1, noop_with_empty_axes=1), wanted)
-
-
-def _sum_to_unknown_rank(g: Value, like: Value) -> Value:
-    from tenonnx_standard.shape import concat, expand, reshape, shape
-
-    wanted, given = shape(like), shape(g)
-    missing = sub(shape(given), shape(wanted))
-    padded = concat(expand(constant(np.ones(1, np.int64)), missing), wanted, axis=0)
-    from tenonnx_standard.reduction import reduce_sum
-    from tenonnx_standard.slicing import non_zero
-
-    axes = reshape(non_zero(not_(equal(given, padded))), [-1])
-    return reshape(reduce_sum(g, axes, keepdims=1, noop_with_empty_axes=1), wanted)
-
-
-def _identity(x: Value) -> Value:
-    from tenonnx_standard.shape import identity
-
-    return identity(x)
+    """``g`` summed to the shape of ``like`` over axes that are found at run time."""
+    given, wanted = shape(g), shape(like)
+    aligned = wanted
+    if g.rank is None or g.rank != like.rank:
+        missing = shape(given) - shape(wanted)
+        aligned = concat(expand(constant(np.ones(1, dtype=np.int64)), missing), wanted, axis=0)
+    axes = reshape(non_zero(not_(equal(given, aligned))), [-1])
+    return reshape(reduce_sum(g, axes, keepdims=1, noop_with_empty_axes=1), wanted, allowzero=1)  # type: ignore[no-any-return]
 
 
 operator_table.update(
@@ -254,13 +224,14 @@ operator_table.update(
         "less_or_equal": less_or_equal,
         "greater": greater,
         "greater_or_equal": greater_or_equal,
-        "identity": _identity,
+        "identity": identity,
         "getitem": getitem,
         "dimension": dimension,
         "vector": vector,
         "sum_to": sum_to,
         "zeros_like": zeros_like,
         "ones_like": ones_like,
+        "cast": lambda value, dtype: cast(value, to=dtype),
         "cast_like": cast_like,
     }
 )

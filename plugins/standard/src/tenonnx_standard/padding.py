@@ -82,6 +82,7 @@ def _(data, pads, constant_value, axes, *, mode):
         return None
     return pad_unwrapped(data, pads_for_every_axis(pad, pads, axes, data.ndim), constant_value, mode=mode)
 
+
 # ----- on values ------------------------------------------------------------------------------------------------------
 
 
@@ -92,7 +93,11 @@ def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Va
         x = _cut(x, axis, before, after)
         before, after = _added(before), _added(after)
         if isinstance(before, Value) or isinstance(after, Value) or before or after:
-            x = _filled(x, axis, before, after, constant_value) if mode == "constant" else _taken(x, axis, before, after, mode)
+            x = (
+                _filled(x, axis, before, after, constant_value)
+                if mode == "constant"
+                else _taken(x, axis, before, after, mode)
+            )
     return x
 
 
@@ -174,14 +179,17 @@ def _taken(x: Value, axis: int, before: Any, after: Any, mode: str) -> Value:
 # ----- on dims --------------------------------------------------------------------------------------------------------
 
 
-def padded_type(op: Op, data: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str) -> TensorType:
+def padded_type(
+    op: Op, data: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str
+) -> TensorType:
     """The type rule of Pad."""
     check_mode(op, mode)
     kind, known = data.tensor, integer_vector(op, "pads", pads)
     listed = None if axes is None else integer_vector(op, "axes", axes)
     if constant_value is not None and (constant_value.dtype is not kind.dtype or (constant_value.rank or 0) > 1):
         raise TypeMismatch(
-            f"{op.title}: constant_value must be one element of the dtype of data", given=f"{data!r}, {constant_value!r}"
+            f"{op.title}: constant_value must be one element of the dtype of data",
+            given=f"{data!r}, {constant_value!r}",
         )
     if kind.shape is None:
         return kind
@@ -221,7 +229,11 @@ def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[i
     befores, afters = [max(b, 0) for b in befores], [max(a, 0) for a in afters]
     if mode == "constant":
         shape = [b + d + a for b, d, a in zip(befores, kept.shape, afters, strict=True)]
-        y = np.zeros(shape, x.dtype) if fill is None and x.dtype != object else np.full(shape, _fill_of(x, fill), x.dtype)
+        y = (
+            np.zeros(shape, x.dtype)
+            if fill is None and x.dtype != object
+            else np.full(shape, _fill_of(x, fill), x.dtype)
+        )
         y[tuple(slice(b, b + d) for b, d in zip(befores, kept.shape, strict=True))] = kept
         return y
     for axis, (before, after) in enumerate(zip(befores, afters, strict=True)):
@@ -255,7 +267,7 @@ def _places(size: int, before: int, after: int, mode: str) -> Array:
 
 @op("CenterCropPad", since=18, selects=True)
 def center_crop_pad(input_data, shape: Index, *, axes=None):
-    """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``; odd ones at the end."""
+    """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
     from tenonnx_standard.math import maximum
     from tenonnx_standard.slicing import slice_
 

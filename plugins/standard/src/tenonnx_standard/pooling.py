@@ -12,10 +12,11 @@ from tenonnx_standard.convolution import transposed_to
 from tenonnx_standard.global_pooling import global_lp_pool_float, power, root
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, maximum, sign
+from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_prod
 from tenonnx_standard.scatter import scatter_elements
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import concat, expand, pad, reshape, shape, unsqueeze
+from tenonnx_standard.shape import concat, expand, reshape, shape, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import (
     Array,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
+from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, dims, op
 from tenonnx.graph import dims as dim
 from tenonnx_standard.checking import Array, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import where
-from tenonnx_standard.shape import as_shape, reshape_like, transpose
+from tenonnx_standard.shape import as_shape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 
 # ----- depth and space ------------------------------------------------------------------------------------------------
@@ -44,35 +43,33 @@ def _to_depth(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, 
     return [n, c, h // block, block, w // block, block], back, [n, c * (block * block), h // block, w // block]
 
 
-def _rearranged(made: Op, parts: Callable[..., Any], shrinks: tuple[int, ...]) -> None:
-    """Type and numpy rules of an op that splits, transposes and joins axes; those that shrink must be divisible."""
+def _image_type(
+    made: Op, x: Value, blocksize: int, mode: str, *, divided: dict[int, int], multiplied: dict[int, int]
+) -> TensorType:
+    """The type of the output, some of whose axes are those of the input divided or multiplied by numbers."""
+    _check_image(made, x, blocksize, mode)
+    kind = x.tensor
+    if kind.shape is None:
+        return kind.with_shape((None,) * 4)
+    found = list(kind.shape)
+    for axis, divisor in divided.items():
+        rest = dim.modulo(found[axis], divisor)
+        if isinstance(rest, int) and rest:
+            raise TypeMismatch(f"{made.title}: axis {axis} must be a multiple of {divisor}", given=repr(x))
+        found[axis] = dim.floor_div(found[axis], divisor)
+    for axis, factor in multiplied.items():
+        found[axis] = dim.multiply(found[axis], factor)
+    return kind.with_shape(tuple(found))
 
-    @made.type
-    def _(input: Value, *, blocksize: int, mode: str) -> TensorType:
-        _check_image(made, input, blocksize, mode)
-        kind = input.tensor
-        if kind.shape is None:
-            return kind.with_shape((None,) * 4)
-        divisor = blocksize ** (2 // len(shrinks))
-        for axis in shrinks:
-            rest = dim.modulo(kind.shape[axis], divisor)
-            if isinstance(rest, int) and rest:
-                raise TypeMismatch(f"{made.title}: axis {axis} must be a multiple of {divisor}", given=repr(input))
-        found = [
-            dim.floor_div(size, divisor) if axis in shrinks else size and dim.multiply(size, blocksize * blocksize // divisor)
-            for axis, size in enumerate(kind.shape)
-        ]
-        return kind.with_shape((kind.shape[0], *found[1:]))
 
-    @numpy_rule(made)
-    def _(x: Array, *, blocksize: int, mode: str) -> Array:
-        split, order, joined = parts(x.shape, blocksize, mode)
-        return x.reshape(split).transpose(order).reshape(joined)
+def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
+    split, order, joined = parts
+    return x.reshape(split).transpose(order).reshape(joined)
 
 
 @op("DepthToSpace", selects=True)
 def depth_to_space(input, *, blocksize, mode="DCR"):
-    """Blocks taken from the depth of images and laid out in space; ``mode`` tells which axis of the depth is outermost."""
+    """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order of axes within the depth."""
     _check_image(depth_to_space, input, blocksize, mode)
     split, order, joined = _to_space(dims(input), blocksize, mode)
     return as_shape(transpose(as_shape(input, split), perm=order), joined)
@@ -88,3 +85,83 @@ def space_to_depth(input, *, blocksize, mode="DCR"):
 
 depth_to_space.until(11, lacks=["mode"])
 space_to_depth.until(28, lacks=["mode"])
+
+
+@depth_to_space.type
+def _(input, *, blocksize, mode):
+    divided, multiplied = {1: blocksize**2}, {2: blocksize, 3: blocksize}
+    return _image_type(depth_to_space, input, blocksize, mode, divided=divided, multiplied=multiplied)
+
+
+@space_to_depth.type
+def _(input, *, blocksize, mode):
+    divided, multiplied = {2: blocksize, 3: blocksize}, {1: blocksize**2}
+    return _image_type(space_to_depth, input, blocksize, mode, divided=divided, multiplied=multiplied)
+
+
+@numpy_rule(depth_to_space)
+def _(x, *, blocksize, mode):
+    return _rearranged(_to_space(x.shape, blocksize, mode), x)
+
+
+@numpy_rule(space_to_depth)
+def _(x, *, blocksize, mode):
+    return _rearranged(_to_depth(x.shape, blocksize, mode), x)
+
+
+@depth_to_space.vjp
+def _(g, y, input, *, blocksize, mode):
+    return space_to_depth(g, blocksize=blocksize, mode=mode)
+
+
+@space_to_depth.vjp
+def _(g, y, input, *, blocksize, mode):
+    return depth_to_space(g, blocksize=blocksize, mode=mode)
+
+
+# ----- along an axis --------------------------------------------------------------------------------------------------
+
+
+@op("ReverseSequence", since=10, selects=True)
+def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
+    """The first ``sequence_lens[i]`` elements of sample ``i`` in reverse order, the others where they were."""
+    _check_axes(batch_axis, time_axis)
+    batch, time, *rest = dims(transpose(input, perm=_batch_first(input.ndim, batch_axis)))
+    steps, ends = range_(0, time, 1), unsqueeze(sequence_lens, [1])
+    flipped = where(steps < ends, ends - 1 - steps, steps)
+    places = flipped + unsqueeze(range_(0, batch, 1), [1]) * time
+    rows = as_shape(transpose(input, perm=_batch_first(input.ndim, batch_axis)), [batch * time, *rest])
+    return transpose(gather(rows, places), perm=_batch_first(input.ndim, batch_axis))
+
+
+def _check_axes(batch_axis: int, time_axis: int) -> None:
+    if {batch_axis, time_axis} != {0, 1}:
+        given = f"batch_axis {batch_axis}, time_axis {time_axis}"
+        raise TypeMismatch(f"{reverse_sequence.title}: one of the two axes must be 0 and the other 1", given=given)
+
+
+def _batch_first(rank: int, batch_axis: int) -> list[int]:
+    """The order of axes that puts the batch before the time, which is its own inverse."""
+    return [batch_axis, 1 - batch_axis, *range(2, rank)]
+
+
+@reverse_sequence.type
+def _(input, sequence_lens, *, batch_axis, time_axis):
+    _check_axes(batch_axis, time_axis)
+    if (input.rank or 2) < 2 or (sequence_lens.rank or 1) != 1 or not sequence_lens.dtype.is_integer:
+        given = f"{input!r}, {sequence_lens!r}"
+        raise TypeMismatch(f"{reverse_sequence.title}: there must be a length for every sample of a batch", given=given)
+    return input.tensor
+
+
+@numpy_rule(reverse_sequence)
+def _(x, lengths, *, batch_axis, time_axis):
+    _check_axes(batch_axis, time_axis)
+    batch_first = x if batch_axis == 0 else x.swapaxes(0, 1)
+    steps, ends = np.arange(batch_first.shape[1]), lengths.reshape(-1, 1)
+    places = np.where(steps < ends, ends - 1 - steps, steps)
+    y = batch_first[np.arange(len(places)).reshape(-1, 1), places]
+    return y if batch_axis == 0 else y.swapaxes(0, 1)
+
+
+reverse_sequence.vjp(lambda g, y, x, lengths, **axes: (reverse_sequence(g, lengths, **axes), None))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, primitive
+from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, dims, op, primitive
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import Array, axis_within, numpy_rule, positions, same_dtypes
 from tenonnx_standard.slicing import flat_tuples, from_front, gather_elements, gather_nd, tuple_length
@@ -58,8 +57,10 @@ def _wrapped(indices: Array, size: int) -> Array:
 
 @primitive("ScatterElements", since=11, symbolic=True, selects=True)
 def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none"):
-    """``data`` with each of ``updates`` written, or combined by ``reduction``, at its own place, but for ``axis``: there at its index."""
-    ...
+    """``data`` with each of ``updates`` written, or combined by ``reduction``, at its own place.
+
+    Along ``axis`` that place is its index.
+    """
 
 
 @scatter_elements.type
@@ -192,7 +193,10 @@ def _neutral(reduction: str, dtype: DType) -> Any:
 
 @op("ScatterND", since=11, symbolic=True, selects=True)
 def scatter_nd(data, indices: Index, updates, *, reduction="none"):
-    """``data`` with each of ``updates`` written, or combined by ``reduction``, at the tuple in the last axis of ``indices``."""
+    """``data`` with each of ``updates`` written, or combined by ``reduction``, at the index tuple that belongs to it.
+
+    The last axis of ``indices`` holds the tuples.
+    """
     from tenonnx_standard.shape import as_shape, expand, reshape, reshape_like, shape
 
     _check_reduction(scatter_nd, reduction)

@@ -6,9 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Known, Op, TensorType, TypeMismatch, Value, dims, elements, op, primitive, static
+from tenonnx.extend import (
+    DType,
+    Index,
+    Op,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    op,
+    primitive,
+    static,
+)
 from tenonnx.graph.values import operator
-from tenonnx_standard.checking import Array, axis_within, numpy_rule
+from tenonnx_standard.checking import Array, axis_within, length, numpy_rule
+from tenonnx_standard.slicing import from_front
 
 # ----- extreme positions ----------------------------------------------------------------------------------------------
 
@@ -16,13 +30,11 @@ from tenonnx_standard.checking import Array, axis_within, numpy_rule
 @primitive("ArgMax", selects=True)
 def argmax(data, *, axis=0, keepdims=1, select_last_index=0):
     """The position of the greatest element along ``axis``, the first or the last of equal ones."""
-    ...
 
 
 @primitive("ArgMin", selects=True)
 def argmin(data, *, axis=0, keepdims=1, select_last_index=0):
     """The position of the least element along ``axis``, the first or the last of equal ones."""
-    ...
 
 
 def _position(made: Op, find: str) -> None:
@@ -66,8 +78,10 @@ _position(argmin, "argmin")
 
 @primitive("TopK", selects=True)
 def top_k(X, K: Index, *, axis=-1, largest=1, sorted=1):
-    """The ``K`` greatest or least elements along ``axis`` in order, and their positions; of equal ones the first comes first."""
-    ...
+    """The ``K`` greatest or least elements along ``axis`` in order, and their positions.
+
+    Of equal elements the first comes first.
+    """
 
 
 top_k.until(11, lacks=["largest", "sorted"])
@@ -83,7 +97,7 @@ def _(X, K, *, axis, largest, sorted):
         return kind, kind.with_dtype(DType.int64)
     axis = axis_within(top_k, axis, len(kind.shape))
     count, size = known[0] if known else None, kind.shape[axis]
-    if isinstance(count, int) and (count < 0 or isinstance(size, int) and count > size):
+    if isinstance(count, int) and (count < 0 or (isinstance(size, int) and count > size)):
         raise TypeMismatch(f"{top_k.title}: K cannot exceed the length of the axis", given=f"K {count} for {X!r}")
     found = kind.with_shape((*kind.shape[:axis], count, *kind.shape[axis + 1 :]))
     return found, found.with_dtype(DType.int64)
@@ -129,3 +143,70 @@ def _(X, K, *, axis, largest, sorted):
         return None
     values, places = top_k(-X, K, axis=axis)
     return -values, places
+
+
+# ----- one-hot vectors ------------------------------------------------------------------------------------------------
+
+
+@op("OneHot", since=9)
+def one_hot(indices, depth: Index, values, *, axis=-1):
+    """A new axis of length ``depth``, with ``values[1]`` at the index and ``values[0]`` elsewhere.
+
+    Negative indices count from the end; those out of range give ``values[0]`` alone.
+    """
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.logic import equal, where
+    from tenonnx_standard.shape import reshape, unsqueeze
+
+    axis = axis_within(one_hot, axis, indices.ndim + 1)
+    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    places = from_front(cast(indices, to=DType.int64), count)
+    grid = reshape(range_(0, count, 1), [-1] + [1] * (indices.ndim - axis))
+    return where(equal(unsqueeze(places, [axis]), grid), values[1], values[0])
+
+
+@one_hot.type
+def _(indices, depth, values, *, axis):
+    if depth.rank not in (None, 0, 1) or values.rank not in (None, 1) or length(values) not in (None, 2):
+        raise TypeMismatch(
+            f"{one_hot.title}: depth must be a number and values must be two", given=f"{depth!r}, {values!r}"
+        )
+    kind, known, count = indices.tensor, static(depth), elements(depth)
+    if kind.shape is None:
+        return TensorType(values.dtype)
+    axis = axis_within(one_hot, axis, len(kind.shape) + 1)
+    size = int(known.reshape(())) if known is not None else count[0] if count else None
+    return TensorType(values.dtype, (*kind.shape[:axis], size, *kind.shape[axis:]))
+
+
+@numpy_rule(one_hot)
+def _(indices, depth, values, *, axis):
+    axis, size = axis_within(one_hot, axis, indices.ndim + 1), int(depth.reshape(()))
+    places = np.expand_dims(indices.astype(np.int64), axis)
+    inside = (places >= -size) & (places < size)
+    y = np.full((*indices.shape[:axis], size, *indices.shape[axis:]), values[0], values.dtype)
+    if size:
+        np.put_along_axis(y, np.where(inside, places, 0), np.where(inside, values[1], y.take([0], axis)), axis)
+    return y
+
+
+@one_hot.until(11)
+def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
+    """One-hot vectors of indices from 0; negative ones give ``values[0]`` alone."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.logic import where
+    from tenonnx_standard.shape import reshape
+
+    places = cast(indices, to=DType.int64)
+    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    return one_hot(where(places < 0, count, places), depth, values, axis=axis)
+
+
+@one_hot.lower(to=one_hot_unsigned)
+def _(indices, depth, values, *, axis):
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.shape import reshape
+
+    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    return one_hot_unsigned(from_front(cast(indices, to=DType.int64), count), depth, values, axis=axis)

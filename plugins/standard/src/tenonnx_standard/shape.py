@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,17 +22,14 @@ from tenonnx.extend import (
     primitive,
 )
 from tenonnx.graph import dims as dim
-from tenonnx.graph.values import operator
 from tenonnx_standard.checking import (
     axes_within,
-    axis_within,
     integer_vector,
     known_contents,
     length,
     numbers,
     numpy_rule,
     positions,
-    same_dtypes,
 )
 from tenonnx_standard.joining import concat as concat
 from tenonnx_standard.joining import split as split
@@ -46,18 +41,16 @@ from tenonnx_standard.padding import pad as pad
 @primitive("Identity", selects=True)
 def identity(input):
     """``input`` itself: a tensor, a sequence or an optional."""
-    ...
 
 
-identity.type(lambda input: Known(input.type, input.elements, input.data))
+identity.type(lambda x: Known(x.type, x.elements, x.data))
 identity.numpy(lambda x: x)
-identity.vjp(lambda g, y, input: g)
+identity.vjp(lambda g, y, x: g)
 
 
 @primitive("Shape")
 def shape(data, *, start=0, end=None):
     """The lengths of the axes of ``data`` from axis ``start`` to before ``end``, both cut off at the rank."""
-    ...
 
 
 @shape.type
@@ -105,11 +98,10 @@ size.vjp(lambda g, y, data: None)
 
 @primitive("Reshape", symbolic=True, selects=True)
 def reshape(data, shape: Index, *, allowzero=0):
-    """The elements of ``data`` in another shape, where -1 stands for what is left, and 0 for the dim of the input there.
+    """The elements of ``data`` in another shape, where -1 stands for what is left.
 
-    With ``allowzero`` a 0 is the dim 0.
+    A 0 stands for the dim of ``data`` at that place, or for 0 with ``allowzero``.
     """
-    ...
 
 
 reshape.until(14, lacks=["allowzero"])
@@ -156,7 +148,9 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
         whole = dim.product(d for k, d in enumerate(old) if k not in copied)
         others = dim.product(d for k, d in enumerate(found) if k not in copied and k not in open_places)
         if isinstance(whole, int) and isinstance(others, int) and others and whole % others:
-            raise TypeMismatch(f"{reshape.title}: -1 must stand for a whole number", given=f"shape {wanted} for dims {old}")
+            raise TypeMismatch(
+                f"{reshape.title}: -1 must stand for a whole number", given=f"shape {wanted} for dims {old}"
+            )
         found[open_places[0]] = dim.floor_div(whole, others)
     return found
 
@@ -164,7 +158,7 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
 @numpy_rule(reshape)
 def _(x, shape, *, allowzero):
     wanted = numbers(shape)
-    if not allowzero and 0 in wanted or not x.size:
+    if (not allowzero and 0 in wanted) or not x.size:
         wanted = _reshaped(x.shape, [int(d) for d in wanted], allowzero)
         wanted = [-1 if d is None else d for d in wanted]
     return x.reshape(wanted)
@@ -189,7 +183,7 @@ def _(g, y, data, shape, *, allowzero):
 
 @reshape.lower()
 def _(data, shape, *, allowzero):
-    """Without ``allowzero``, where no dim is known to be 0; one that turns out to be 0 at run time belongs to an empty tensor."""
+    """Without ``allowzero``, where no dim is known to be 0: one that is at run time belongs to an empty tensor."""
     wanted = elements(shape)
     if allowzero and wanted is not None and not any(item is None or item == 0 for item in wanted):
         return reshape(data, shape)
@@ -234,13 +228,12 @@ def _(x, *, axis):
     return x.reshape(math.prod(before), math.prod(after))
 
 
-flatten.vjp(lambda g, y, input, *, axis: reshape_like(g, input))
+flatten.vjp(lambda g, y, x, *, axis: reshape_like(g, x))
 
 
 @primitive("Squeeze", symbolic=True, selects=True)
 def squeeze(data, axes: Index = None):
     """``data`` without the axes listed, which have length 1; without all such axes if none are listed."""
-    ...
 
 
 squeeze.until(13, attributes=["axes"])
@@ -278,7 +271,6 @@ squeeze.vjp(lambda g, y, data, axes: (reshape_like(g, data) if axes is None else
 @primitive("Unsqueeze", symbolic=True, selects=True)
 def unsqueeze(data, axes: Index):
     """``data`` with axes of length 1 inserted so that they stand at the places listed in the result."""
-    ...
 
 
 unsqueeze.until(13, attributes=["axes"], defaults={"axes": REQUIRED})
@@ -313,7 +305,6 @@ unsqueeze.vjp(lambda g, y, data, axes: (squeeze(g, axes), None))
 @primitive("Transpose", symbolic=True, selects=True)
 def transpose(data, *, perm=None):
     """``data`` with its axes in the order ``perm``, reversed by default."""
-    ...
 
 
 @transpose.type
@@ -324,7 +315,9 @@ def _(data, *, perm):
     if perm is None:
         return kind.with_shape(kind.shape[::-1])
     if sorted(perm) != list(range(len(kind.shape))):
-        raise TypeMismatch(f"{transpose.title}: perm must name every axis once", given=f"perm {list(perm)} for {data!r}")
+        raise TypeMismatch(
+            f"{transpose.title}: perm must name every axis once", given=f"perm {list(perm)} for {data!r}"
+        )
     return kind.with_shape(tuple(kind.shape[axis] for axis in perm))
 
 
@@ -344,7 +337,6 @@ def _(g, y, data, *, perm):
 @primitive("Expand", since=8, symbolic=True, selects=True, broadcasts=True)
 def expand(input, shape: Index):
     """``input`` broadcast together with a tensor of that shape."""
-    ...
 
 
 @expand.type
@@ -363,7 +355,7 @@ def _(x, shape):
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(numbers(positions(shape)))))
 
 
-expand.vjp(lambda g, y, input, shape: (g, None))
+expand.vjp(lambda g, y, x, shape: (g, None))
 
 
 @op("Tile", selects=True, symbolic=True)
@@ -405,5 +397,3 @@ def tile_along(input, tiles, axis):
 
     places = constant(np.arange(input.ndim))
     return tile(input, where(equal(places, cast(axis, to=DType.int64)), cast(tiles, to=DType.int64), 1))
-
-

@@ -49,7 +49,6 @@ def slice_(data, starts: Index, ends: Index, axes: Index = None, steps: Index = 
 
     Negative positions count from the end, those beyond an end mean that end, and negative steps go backwards.
     """
-    ...
 
 
 slice_.until(
@@ -61,7 +60,7 @@ slice_.until(
 def _(data, starts, ends, axes, steps):
     kind = data.tensor
     lists = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
-    known = {name: value and integer_vector(slice_, name, value) for name, value in lists.items() if value is not None}
+    known = {name: integer_vector(slice_, name, value) for name, value in lists.items() if value is not None}
     counts = {n for n in (length(value) for value in lists.values() if value is not None) if n is not None}
     if len(counts) > 1:
         given = ", ".join(f"{name} {length(value)}" for name, value in lists.items() if value is not None)
@@ -70,7 +69,9 @@ def _(data, starts, ends, axes, steps):
         return kind
     rank = len(kind.shape)
     if axes is None and counts and max(counts) > rank:
-        raise TypeMismatch(f"{slice_.title}: there must be an axis for every start", given=f"{max(counts)} for {data!r}")
+        raise TypeMismatch(
+            f"{slice_.title}: there must be an axis for every start", given=f"{max(counts)} for {data!r}"
+        )
     places = known.get("axes") if axes is not None else list(range(rank))[: max(counts, default=0)] if counts else None
     if places is None or None in places:
         return kind.with_shape((None,) * rank)
@@ -101,7 +102,7 @@ def _position(size: Dim, place: Dim, low: int, high: Dim) -> Dim:
     if isinstance(place, int) and abs(place) >= _FAR:
         return high if place > 0 else low
     lowest = dim.known_lower_bound(place)
-    if lowest is None or lowest < 0 and not isinstance(place, int):
+    if lowest is None or (lowest < 0 and not isinstance(place, int)):
         return None
     if lowest < 0:
         place = dim.add(size, place)
@@ -124,7 +125,9 @@ def _(x, starts, ends, axes, steps):
     places = range(starts.size) if axes is None else axes_within(slice_, numbers(positions(axes)), x.ndim)
     strides = [1] * starts.size if steps is None else numbers(positions(steps))
     key = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(places, numbers(positions(starts)), numbers(positions(ends)), strides, strict=True):
+    for axis, start, end, step in zip(
+        places, numbers(positions(starts)), numbers(positions(ends)), strides, strict=True
+    ):
         first, last, step = _bounds(x.shape[axis], start, end, step)
         key[axis] = slice(first, None if last < 0 else last, step)
     return x[tuple(key)]
@@ -205,7 +208,6 @@ def _(data, starts, ends, axes, steps):
 @primitive("Gather", symbolic=True, selects=True)
 def gather(data, indices: Index, *, axis=0):
     """The slices of ``data`` along ``axis`` at ``indices``, whose shape takes the place of the axis."""
-    ...
 
 
 @gather.type
@@ -224,11 +226,11 @@ def _(data, indices, *, axis):
 
 def _check_range(op: Any, indices: Value, size: Dim) -> None:
     known = static(indices)
-    if isinstance(size, int) and known is not None and known.size and known.size <= 1024:
-        if known.min() < -size or known.max() >= size:
-            raise TypeMismatch(
-                f"{op.title}: indices must lie in [{-size}, {size - 1}]", given=f"from {known.min()} to {known.max()}"
-            )
+    if not isinstance(size, int) or known is None or not 0 < known.size <= 1024:
+        return
+    if known.min() < -size or known.max() >= size:
+        given = f"from {known.min()} to {known.max()}"
+        raise TypeMismatch(f"{op.title}: indices must lie in [{-size}, {size - 1}]", given=given)
 
 
 @numpy_rule(gather)
@@ -262,7 +264,7 @@ def _put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
 
 @op("GatherElements", since=11, symbolic=True, selects=True)
 def gather_elements(data, indices: Index, *, axis=0):
-    """For every entry of ``indices`` the element of ``data`` at its own place, but for ``axis``, where the entry says it."""
+    """For every entry of ``indices`` the element of ``data`` at its own place, but along ``axis`` at the entry."""
     from tenonnx_standard.shape import reshape
 
     return gather(reshape(data, [-1]), flat_positions(data, indices, axis_within(gather_elements, axis, data.ndim)))
@@ -345,14 +347,14 @@ def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
     depth = indices.shape[-1] if indices.ndim else None
     if not isinstance(depth, int) or not 0 < depth <= data.ndim - batch_dims or batch_dims >= indices.ndim:
         raise TypeMismatch(
-            f"{op.title}: the last axis of indices must hold tuples of known length, at most one index for every axis of data",
+            f"{op.title}: the last axis of indices must hold tuples of indices, of known length",
             given=f"{data!r}, {indices!r}, batch_dims {batch_dims}",
         )
     return depth
 
 
 def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) -> tuple[Value, Any]:
-    """Which row of ``data``, with the indexed axes and those before made one, each index tuple means; and how many there are."""
+    """The row that each index tuple means where the indexed axes of ``data`` are made one, and how many rows there are."""
     from tenonnx_standard.constants import range_
     from tenonnx_standard.shape import reshape
 
@@ -375,7 +377,7 @@ def _(data, indices, *, batch_dims):
     kind, places = data.tensor, indices.tensor
     if not places.dtype.is_integer:
         raise TypeMismatch(f"{gather_nd.title}: indices must be integers", given=repr(indices), do="cast them")
-    if kind.shape is None or places.shape is None or places.shape and not isinstance(places.shape[-1], int):
+    if kind.shape is None or places.shape is None or (places.shape and not isinstance(places.shape[-1], int)):
         return kind.with_shape(None)
     depth = tuple_length(gather_nd, data, indices, batch_dims)
     return kind.with_shape((*places.shape[:-1], *kind.shape[batch_dims + depth :]))
@@ -410,7 +412,6 @@ def _(g, y, data, indices, *, batch_dims):
 @primitive("NonZero", since=9)
 def non_zero(X):
     """The positions of the elements that are not 0, one column each, in row-major order."""
-    ...
 
 
 @non_zero.type
@@ -433,12 +434,11 @@ non_zero.vjp(lambda g, y, X: None)
 
 @op("Compress", since=9, selects=True)
 def compress(input, condition, *, axis=None):
-    """The slices of ``input`` along ``axis`` where ``condition`` holds; elements of flattened ``input`` without an axis."""
+    """The slices of ``input`` along ``axis`` where ``condition`` holds; its elements in a row if there is no axis."""
     from tenonnx_standard.shape import reshape
 
-    if axis is None:
-        input = reshape(input, [-1])
-    return gather(input, reshape(non_zero(condition), [-1]), axis=axis or 0)
+    data = reshape(input, [-1]) if axis is None else input
+    return gather(data, reshape(non_zero(condition), [-1]), axis=axis or 0)
 
 
 @compress.type
@@ -459,64 +459,3 @@ def _(input, condition, *, axis):
 @numpy_rule(compress)
 def _(x, condition, *, axis):
     return x.compress(condition, axis)
-
-
-@op("OneHot", since=9)
-def one_hot(indices, depth: Index, values, *, axis=-1):
-    """A new axis of length ``depth`` that holds ``values[1]`` at the index and ``values[0]`` elsewhere; negative ones count from the end."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.logic import equal, where
-    from tenonnx_standard.shape import reshape, unsqueeze
-
-    axis = axis_within(one_hot, axis, indices.ndim + 1)
-    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
-    places = from_front(cast(indices, to=DType.int64), count)
-    grid = reshape(range_(0, count, 1), [-1] + [1] * (indices.ndim - axis))
-    return where(equal(unsqueeze(places, [axis]), grid), values[1], values[0])
-
-
-@one_hot.type
-def _(indices, depth, values, *, axis):
-    if depth.rank not in (None, 0, 1) or values.rank not in (None, 1) or length(values) not in (None, 2):
-        raise TypeMismatch(
-            f"{one_hot.title}: depth must be a number and values must be two", given=f"{depth!r}, {values!r}"
-        )
-    kind, known, count = indices.tensor, static(depth), elements(depth)
-    if kind.shape is None:
-        return TensorType(values.dtype)
-    axis = axis_within(one_hot, axis, len(kind.shape) + 1)
-    size = int(known.reshape(())) if known is not None else count[0] if count else None
-    return TensorType(values.dtype, (*kind.shape[:axis], size, *kind.shape[axis:]))
-
-
-@numpy_rule(one_hot)
-def _(indices, depth, values, *, axis):
-    axis, size = axis_within(one_hot, axis, indices.ndim + 1), int(depth.reshape(()))
-    places = np.expand_dims(indices.astype(np.int64), axis)
-    inside = (places >= -size) & (places < size)
-    y = np.full((*indices.shape[:axis], size, *indices.shape[axis:]), values[0], values.dtype)
-    if size:
-        np.put_along_axis(y, np.where(inside, places, 0), np.where(inside, values[1], y.take([0], axis)), axis)
-    return y
-
-
-@one_hot.until(11)
-def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
-    """One-hot vectors of indices from 0; negative ones give ``values[0]`` alone."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.logic import where
-    from tenonnx_standard.shape import reshape
-
-    places = cast(indices, to=DType.int64)
-    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
-    return one_hot(where(places < 0, count, places), depth, values, axis=axis)
-
-
-@one_hot.lower(to=one_hot_unsigned)
-def _(indices, depth, values, *, axis):
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.shape import reshape
-
-    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
-    return one_hot_unsigned(from_front(cast(indices, to=DType.int64), count), depth, values, axis=axis)

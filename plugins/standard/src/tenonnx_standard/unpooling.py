@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, op
 
+from tenonnx_standard.padding import pad
 from tenonnx_standard.scatter import scatter_elements
-from tenonnx_standard.shape import concat, expand, pad, reshape, shape
+from tenonnx_standard.shape import concat, expand, reshape, shape
 from tenonnx_standard.windows import Length, Windows, spatial, windows
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tenonnx.extend import DType, TypeMismatch, Value, constant
 from tenonnx.graph import dims as dim
 
 from tenonnx_standard.math import maximum, minimum
-from tenonnx_standard.shape import pad
+from tenonnx_standard.padding import pad
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ class Windows:
         if isinstance(room, int) and room < 0:
             raise TypeMismatch(
                 f"{self.title}: the kernel must fit into the padded input",
-                given=f"an extent of {self.extents[axis]} on spatial axis {axis}, which has {size} + {begin + end} positions",
+                given=f"an extent of {self.extents[axis]} on spatial axis {axis} of {size} + {begin + end} positions",
             )
         if not self.ceil_mode or self.auto_pad == "VALID" or stride == 1:
             return room // stride + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from tenonnx.backends.base import Array, Program, StatefulProgram, check_feeds
+from tenonnx.backends.base import Array, FeedCheck, Program, StatefulProgram
 from tenonnx.backends.numpy.plan import Plan, owned
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
@@ -24,13 +24,14 @@ class NumpyProgram:
 
     def __init__(self, graph: Graph) -> None:
         self.formals = list(graph.formals)
+        self._check = FeedCheck(graph.formals)
         self.outputs = [value.name for value in graph.outputs]
         ready = decompose(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
         self.plan = Plan(ready)
         self.state: MutableMapping[str, Any] = {}
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = check_feeds(self.formals, feeds)
+        arrays = self._check(feeds)
         defaults = [_contents(v) if a is None else a for v, a in zip(self.formals, arrays, strict=True)]
         results = self.plan.run(defaults)
         return dict(zip(self.outputs, owned(results, defaults, self.plan), strict=True))

@@ -1,0 +1,188 @@
+"""Verification: structure, numbers, and the first node that diverges."""
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+from tenonnx.checks.structure import structure_problems
+from tenonnx.checks.verify import Verification, accumulation, verify
+from tenonnx.errors import InvalidFeed, TypeMismatch, UnsupportedOp, VerificationFailed
+from tenonnx.extend import primitive, same_type
+from tenonnx.formats.loaders import load
+from tenonnx.formats.onnx.writer import to_model
+from tenonnx.graph.graph import Graph
+from tenonnx.transforms.decompose import decompose
+from tenonnx.transforms.rewrite import copy_graph
+
+
+@pytest.fixture(autouse=True)
+def _numpy_alone(monkeypatch):
+    monkeypatch.setenv("TENONNX_PLUGINS", "")
+
+
+def chain(weight=2.0):
+    """``exp(2 * x * w)`` with a name for every value between."""
+    graph = Graph("chain", opsets={"tiny": 4})
+    x = graph.input("x", "float32", ("n", 3))
+    doubled = tiny.double(x)
+    scaled = tiny.multiply(doubled, graph.variable("w", np.full(3, weight, np.float32)))
+    graph.output("y", tiny.exp(scaled))
+    return graph
+
+
+def test_a_graph_equals_itself_and_its_expansion():
+    graph = chain()
+    found = verify(graph, decompose(graph, keep=lambda call: call.op.primitive))
+    assert found.equal
+    assert [output.name for output in found.outputs] == ["y"]
+    assert found.raise_if_failed() is found
+    assert "equal" in str(found)
+    assert verify(graph).equal
+
+
+def test_a_file_and_a_message_can_be_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr("tenonnx.registry.registry._default", tiny.registry())
+    graph = chain()
+    onnx.save(to_model(graph), tmp_path / "same.onnx")
+    assert verify(graph, tmp_path / "same.onnx").equal
+    assert not verify(graph, to_model(chain(3.0))).equal
+
+
+def test_numbers_that_differ_are_reported_with_the_first_node():
+    graph, other = chain(), chain(2.5)
+    found = verify(graph, other)
+    assert not found.equal
+    (output,) = found.outputs
+    assert output.backend == "numpy"
+    assert output.difference.absolute > 0.1
+    assert found.first_divergence.value == "Mul"
+    assert 'node "Mul"' in found.first_divergence.node
+    assert not found.to_json()["equal"]
+    assert found.to_json()["first_divergence"]["value"] == "Mul"
+    with pytest.raises(VerificationFailed, match="y \\(numpy\\)") as raised:
+        found.raise_if_failed()
+    assert "the first node that diverges" in str(raised.value)
+
+
+def test_tolerances_can_be_replaced():
+    graph, other = chain(2.0), chain(2.0001)
+    assert not verify(graph, other).equal
+    assert verify(graph, other, relative=0.01, absolute=0.01).equal
+    almost = np.nextafter(np.float32(2), np.float32(3))
+    assert verify(graph, chain(almost)).equal
+    assert not verify(graph, chain(almost), absolute=0.0, relative=0.0).equal
+
+
+def test_feeds_that_are_given_are_used():
+    graph = chain()
+    zero = {"x": np.zeros((1, 3), np.float32)}
+    assert verify(graph, chain(5.0), feeds=zero).equal
+    assert not verify(graph, chain(5.0), feeds={"x": np.ones((1, 3), np.float32)}).equal
+
+
+def test_other_inputs_or_outputs_are_a_problem():
+    other = chain()
+    other.rename(other.outputs[0], "z")
+    found = verify(chain(), other)
+    assert not found.equal
+    assert found.problems == ["the outputs must be y; they are z"]
+    assert "the outputs must be y" in str(found)
+
+
+def test_structure_counts_where_the_original_was_sound():
+    graph, other = chain(), chain()
+    other.nodes.reverse()  # breaks the order that onnx.checker wants
+    assert structure_problems(graph) == []
+    assert "topologically sorted" in structure_problems(other)[0]
+    found = verify(graph, other)
+    assert "onnx.checker" in found.problems[0]
+
+
+def test_an_original_that_the_checker_refuses_only_gives_a_note():
+    def undeclared():
+        graph = chain()
+        model = to_model(graph)
+        del model.opset_import[:]
+        model.opset_import.add(domain="", version=17)
+        return load(model, registry=tiny.registry())
+
+    graph = undeclared()
+    found = verify(graph, undeclared())
+    assert found.equal
+    assert found.notes[0].startswith("onnx.checker objects to the original too")
+
+
+def test_large_and_external_tensors_are_not_read_by_the_checker(tmp_path):
+    graph = chain()
+    graph.variable("unused", np.zeros((600, 600), np.float32))
+    assert structure_problems(graph) == []
+    model = to_model(graph)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="m.data")
+    external = load(tmp_path / "m.onnx", registry=tiny.registry())
+    assert structure_problems(external) == []
+    assert structure_problems(tmp_path / "m.onnx") == []
+
+
+def test_random_outputs_are_not_compared():
+    graph = chain()
+    graph.output("noise", tiny.double(tiny.draw(graph.formals[0])))
+    found = verify(graph, copy_graph(graph))
+    assert [output.name for output in found.outputs] == ["y"]
+    assert found.notes == ["drawn at random, not compared: noise"]
+
+
+def test_what_nobody_provides_cannot_be_verified():
+    model = to_model(chain())
+    model.graph.node[0].op_type = "Unheard"
+    graph = load(model, registry=tiny.registry())
+    with pytest.raises(UnsupportedOp, match="cannot be run"):
+        verify(graph)
+
+
+def test_inputs_that_cannot_run_ask_for_better_ones():
+    @primitive("Picky", domain="tiny", type=same_type)
+    def picky(x): ...
+
+    @picky.numpy
+    def _(x):
+        raise TypeMismatch("Picky wants other inputs")
+
+    graph = Graph("picky", opsets={"tiny": 4})
+    graph.output("y", picky(graph.input("x", "float32", (2,))))
+    with pytest.raises(InvalidFeed, match="cannot run with inputs made up for it") as raised:
+        verify(graph)
+    assert "--input name=file.npy" in str(raised.value)
+    with pytest.raises(TypeMismatch, match="Picky wants"):
+        verify(graph, feeds={"x": np.zeros(2, np.float32)})
+
+
+def test_a_candidate_that_breaks_while_it_runs_is_a_problem(monkeypatch):
+    graph = chain()
+
+    def broken(array, *_):
+        raise ValueError("no such buffer")
+
+    other = copy_graph(graph)
+    healthy = verify(graph, other)
+    assert healthy.equal
+    calls = iter([np.exp, broken])
+    monkeypatch.setitem(tiny.exp.rules, "numpy", lambda x: next(calls)(x))
+    found = verify(graph, other)
+    assert "no such buffer" in found.problems[0]
+
+
+def test_a_longer_way_may_differ_more():
+    assert accumulation(chain()) == 3 + 1
+    graph = Graph(opsets={"tiny": 4})
+    graph.variable("linear", np.zeros((100, 7), np.float32))
+    assert accumulation(graph) == 7
+    graph.variable("convolution", np.zeros((64, 32, 3, 3), np.float32))
+    assert accumulation(graph) == 32 * 9
+    graph.variable("empty", np.zeros((0, 3), np.float32))
+    assert accumulation(graph) == 32 * 9
+
+
+def test_the_largest_difference_is_that_of_a_failure():
+    assert Verification("numpy").largest is None
+    found = verify(chain(), chain(2.5))
+    assert found.largest is found.outputs[0]

@@ -1,0 +1,122 @@
+"""Cases of conversion between element types."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from tenonnx.extend import DType
+from tenonnx.testing import Gap, call, cases, tensors
+
+from tenonnx_standard.cases.math import FLOATS, NUMBERS
+from tenonnx_standard.casting import (
+    bitcast,
+    cast,
+    cast_by_name,
+    cast_infinity_to_nan,
+    cast_like,
+    cast_like_infinity_to_nan,
+)
+
+FLOAT8 = ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"]
+SHORT = ["int4", "uint4", "int2", "uint2", "float4e2m1"]
+
+
+def number(draw, dtypes, targets):
+    """Numbers that every target can hold, where it is one of integers."""
+    to = DType[draw(st.sampled_from(targets))]
+    low = 0 if to.is_integer and not to.is_signed or to is DType.float8e8m0 else -2
+    x = draw(tensors(dtypes, min_value=low, max_value=1 if to.bits == 2 else 6))
+    return x, to
+
+
+def extremes(draw):
+    """Numbers around and beyond the greatest ones of float8 types."""
+    numbers = [0.0, -0.0, 240, 241, 248, 256, 448, 464, 465, 480, 57344, 61440, 61441, 1e6, np.inf, np.nan]
+    chosen = draw(st.lists(st.sampled_from(numbers), max_size=6))
+    x = np.asarray(chosen, np.float32) * draw(st.sampled_from([1, -1]))
+    return x.astype(draw(st.sampled_from(["float32", "float64"])))
+
+
+@cases(cast)
+def _(draw):
+    x, to = number(draw, [*NUMBERS, "bool"], [*NUMBERS, "bool"])
+    return call(x, to=to)
+
+
+@cases(cast)
+def _(draw):
+    """To and from the short formats."""
+    x, to = number(draw, [*FLOATS, "int32", "uint8", *FLOAT8, *SHORT], [*FLOATS, "int8", *FLOAT8, *SHORT])
+    return call(x, to=to)
+
+
+@cases(cast, gradient=False)
+def _(draw):
+    to = DType[draw(st.sampled_from(FLOAT8))]
+    return call(extremes(draw), to=to, saturate=draw(st.integers(0, 1)))
+
+
+@cases(cast, gradient=False)
+def _(draw):
+    """To powers of two."""
+    x = draw(tensors(["float32", "float16", "bfloat16"], min_value=0.01, max_value=100))
+    mode = draw(st.sampled_from(["up", "down", "nearest"]))
+    return call(x, to=DType.float8e8m0, saturate=draw(st.integers(0, 1)), round_mode=mode)
+
+
+@cases(cast, gradient=False)
+def _(draw):
+    """Numbers to text."""
+    return call(draw(tensors(["int8", "int64", "uint16", "bool", "float32", "float64"])), to=DType.string)
+
+
+@cases(cast, gradient=False)
+def _(draw):
+    """Text to numbers."""
+    whole = draw(st.booleans())
+    words = ["0", "1", "-2", "17"] if whole else ["0.5", "-2.25", "1e-3", "1E4", "INF", "-inf", "NaN", "+INF"]
+    chosen = draw(st.lists(st.sampled_from(words), min_size=1, max_size=5))
+    to = draw(st.sampled_from(["int8", "int32", "int64", "float32"] if whole else ["float32", "float64", "float16"]))
+    return call(np.asarray(chosen, dtype=object), to=DType[to])
+
+
+@cases(cast_infinity_to_nan)
+def _(draw):
+    x, to = number(draw, [*NUMBERS, "bool", *FLOAT8], [*NUMBERS, "bool", *FLOAT8])
+    return call(x, to=to)
+
+
+@cases(cast_infinity_to_nan, gradient=False)
+def _(draw):
+    to = DType[draw(st.sampled_from(FLOAT8))]
+    return call(extremes(draw), to=to, saturate=draw(st.integers(0, 1)))
+
+
+@cases(cast_by_name)
+def _(draw):
+    names = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "INT32": "int32", "BOOL": "bool"}
+    name = draw(st.sampled_from(list(names)))
+    return call(draw(tensors(["float32", "float64", "int32", "uint8", "bool"], min_value=0)), to=name)
+
+
+@cases(cast_like)
+def _(draw):
+    x, to = number(draw, [*NUMBERS, "bool"], [*NUMBERS, "bool", *FLOAT8])
+    return call(x, np.zeros(draw(st.sampled_from([(), (2,)])), to.numpy))
+
+
+@cases(cast_like_infinity_to_nan)
+def _(draw):
+    x, to = number(draw, [*NUMBERS, "bool"], [*NUMBERS, "bool", *FLOAT8])
+    return call(x, np.zeros(draw(st.sampled_from([(), (2,)])), to.numpy))
+
+
+@cases(bitcast, gradient=False)
+def _(draw):
+    x = draw(tensors([*NUMBERS, *FLOAT8]))
+    bits = DType.of(x.dtype).bits
+    same = [d for d in DType if d.bits == bits and d is not DType.bool]
+    return call(x, to=draw(st.sampled_from(same)))
+
+
+Gap  # noqa: B018

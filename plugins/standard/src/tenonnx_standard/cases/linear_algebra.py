@@ -1,0 +1,66 @@
+"""Cases of matrix products and determinants."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from tenonnx.testing import broadcastable, call, cases, tensors
+
+from tenonnx_standard.cases.math import FLOATS
+from tenonnx_standard.linear_algebra import det, gemm, gemm_one_way, gemm_with_c, matmul
+
+WIDE = [*FLOATS, "int32", "int64", "uint32", "uint64"]
+
+
+@cases(matmul)
+def _(draw):
+    batch_a, batch_b = (x.shape for x in draw(broadcastable(2, max_rank=2, max_side=3)))
+    m, k, n = (draw(st.integers(1, 4)) for _ in range(3))
+    a = draw(tensors(WIDE, shape=draw(st.sampled_from([(*batch_a, m, k), (k,)]))))
+    b = draw(tensors(a.dtype, shape=draw(st.sampled_from([(*batch_b, k, n), (k,)]))))
+    return call(a, b)
+
+
+def product(draw, dtypes, shapes_of_c):
+    """A, B and C, and whether the first two are to be transposed."""
+    m, k, n = (draw(st.integers(1, 4)) for _ in range(3))
+    transposed = {"transA": draw(st.integers(0, 1)), "transB": draw(st.integers(0, 1))}
+    a = draw(tensors(dtypes, shape=(k, m) if transposed["transA"] else (m, k)))
+    b = draw(tensors(a.dtype, shape=(n, k) if transposed["transB"] else (k, n)))
+    c = draw(tensors(a.dtype, shape=draw(st.sampled_from(shapes_of_c(m, n)))))
+    if a.dtype.kind in "iu":
+        factors = {"alpha": float(draw(st.integers(0, 2))), "beta": float(draw(st.integers(0, 2)))}
+    else:
+        factors = {"alpha": draw(st.sampled_from([1.0, 0.5, 0.0])), "beta": draw(st.sampled_from([1.0, -2.0, 0.25]))}
+    return a, b, c, {**transposed, **factors}
+
+
+def broadcast_to(m, n):
+    return [(m, n), (n,), (1, n), (m, 1), (1,), (), (1, 1)]
+
+
+@cases(gemm)
+def _(draw):
+    a, b, c, attributes = product(draw, WIDE, broadcast_to)
+    return call(a, b, draw(st.sampled_from([c, None])), **attributes)
+
+
+@cases(gemm_with_c)
+def _(draw):
+    a, b, c, attributes = product(draw, ["float32", "float64"], broadcast_to)
+    return call(a, b, c, **attributes)
+
+
+@cases(gemm_one_way)
+def _(draw):
+    broadcast = draw(st.integers(0, 1))
+    a, b, c, attributes = product(draw, ["float32", "float64"], broadcast_to if broadcast else lambda m, n: [(m, n)])
+    return call(a, b, c, broadcast=broadcast, **attributes)
+
+
+@cases(det)
+def _(draw):
+    size = draw(st.integers(1, 4))
+    batch = draw(st.sampled_from([(), (2,), (1, 3)]))
+    x = draw(tensors(["float32", "float64"], shape=(*batch, size, size), min_value=-1, max_value=1))
+    return call(x + 2 * np.eye(size, dtype=x.dtype))

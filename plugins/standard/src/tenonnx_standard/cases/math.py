@@ -1,0 +1,212 @@
+"""Cases of arithmetic, powers and rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from tenonnx.testing import Gap, broadcastable, call, cases, tensors
+
+from tenonnx_standard import math as ops
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
+NUMBERS = [*FLOATS, *SIGNED, *UNSIGNED]
+
+
+def unary(op, dtypes=FLOATS, *, gaps=(), gradient=True, **range_of_values):
+    """One input, of values in a range."""
+
+    @cases(op, gaps=gaps, gradient=gradient)
+    def _(draw):
+        return call(draw(tensors(dtypes, **range_of_values)))
+
+
+def binary(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
+    """Two inputs that broadcast together."""
+
+    @cases(op, gaps=gaps, gradient=gradient)
+    def _(draw):
+        return call(*draw(broadcastable(2, dtypes, **range_of_values)))
+
+
+def one_way(op, dtypes=("float32", "float64"), *, gaps=(), gradient=True, **range_of_values):
+    """Two inputs of which the second has the axes of the first from ``axis`` on, or one element."""
+
+    @cases(op, gaps=gaps, gradient=gradient)
+    def _(draw):
+        a = draw(tensors(dtypes, **range_of_values))
+        kind = draw(st.sampled_from(["same", "last", "axis", "one"]))
+        first, last = sorted(draw(st.integers(0, a.ndim)) for _ in range(2))
+        sides = {"same": a.shape, "last": a.shape[first:], "axis": a.shape[first:last], "one": (1,) * min(a.ndim, 1)}
+        b = draw(tensors(a.dtype.name, shape=sides[kind], **range_of_values))
+        if kind == "same":
+            return call(a, b)
+        return call(a, b, broadcast=1, **({"axis": first} if kind == "axis" else {}))
+
+
+def variadic(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
+    """One to four inputs that broadcast together."""
+
+    @cases(op, gaps=gaps, gradient=gradient)
+    def _(draw):
+        return call(*draw(broadcastable(draw(st.integers(1, 4)), dtypes, **range_of_values)))
+
+
+def of_one_shape(op, *, distinct=False):
+    """One to four inputs of one shape."""
+
+    @cases(op)
+    def _(draw):
+        stack = draw(tensors(["float32", "float64"], min_rank=1, distinct=distinct))
+        return call(*stack)
+
+
+# ----- arithmetic -----------------------------------------------------------------------------------------------------
+
+binary(ops.add)
+binary(ops.sub)
+binary(ops.mul)
+binary(ops.div, exclude_near=(0,))
+one_way(ops.add_one_way)
+one_way(ops.sub_one_way)
+one_way(ops.mul_one_way)
+one_way(ops.div_one_way, exclude_near=(0,))
+one_way(ops.pow_one_way, min_value=0.5, max_value=3)
+
+unary(ops.neg, [*FLOATS, *SIGNED])
+unary(ops.absolute, NUMBERS, exclude_near=(0,))
+unary(ops.sign, NUMBERS, gradient=False)
+unary(ops.reciprocal, exclude_near=(0,))
+
+# ----- rounding -------------------------------------------------------------------------------------------------------
+
+unary(ops.ceil, gradient=False)
+unary(ops.floor, gradient=False)
+unary(ops.round_, gradient=False)
+
+
+@cases(ops.round_, gradient=False)
+def _(draw):
+    """Halves, which go to the even side."""
+    return call(draw(tensors(FLOATS, min_value=-8, max_value=8)).round() / 2)
+
+
+# ----- powers ---------------------------------------------------------------------------------------------------------
+
+unary(ops.sqrt, min_value=0.1)
+unary(ops.exp)
+unary(ops.log, min_value=0.1)
+
+
+@cases(ops.pow_)
+def _(draw):
+    x, y = draw(broadcastable(2, min_value=0.5, max_value=3))
+    wanted = draw(st.sampled_from(FLOATS))
+    return call(x.astype(_numpy(wanted)), y.astype(_numpy(draw(st.sampled_from([wanted, "float32", "float64"])))))
+
+
+@cases(ops.pow_)
+def _(draw):
+    """Integer exponents, among them the frequent ones."""
+    x, y = draw(broadcastable(2, min_value=0.5, max_value=3))
+    x = x.astype(_numpy(draw(st.sampled_from(["float32", "float64", "float16"]))))
+    number = draw(st.sampled_from([None, 0, 1, 2, 3, -1]))
+    y = y.round() if number is None else np.full(draw(st.sampled_from([(), (1,)])), number)
+    return call(x, y.astype(draw(st.sampled_from(["int32", "int64", "float32"]))))
+
+
+@cases(ops.pow_)
+def _(draw):
+    """Integers to the power of integers."""
+    x, y = draw(broadcastable(2, ["int32", "int64"], min_value=-3, max_value=3))
+    return call(x, np.abs(y))
+
+
+@cases(ops.mod)
+def _(draw):
+    integers = draw(st.booleans())
+    a, b = draw(broadcastable(2, [*SIGNED, *UNSIGNED] if integers else FLOATS, min_value=-7, max_value=7))
+    b = np.where(b == 0, b.dtype.type(3), b) if integers else _apart(a, b)
+    return call(a, b, fmod=draw(st.integers(0, 1)))
+
+
+@cases(ops.mod_of_integers)
+def _(draw):
+    integers = draw(st.booleans())
+    a, b = draw(broadcastable(2, [*SIGNED, *UNSIGNED] if integers else FLOATS, min_value=-7, max_value=7))
+    b = np.where(b == 0, b.dtype.type(3), b) if integers else _apart(a, b)
+    return call(a, b, fmod=draw(st.integers(0, 1)) if integers else 1)
+
+
+def _apart(a, b):
+    """Divisors of one sign each, by which no quotient comes near an integer: halves of odd numbers by integers."""
+    b = np.where(b < 0, -2, 2).astype(b.dtype)
+    a[...] = np.round(a.astype(np.float64)) + 0.5
+    return b
+
+
+def _numpy(name):
+    from tenonnx.extend import DType
+
+    return DType[name].numpy
+
+
+# ----- several inputs -------------------------------------------------------------------------------------------------
+
+
+def extremes(op):
+    @cases(op)
+    def _(draw):
+        arrays = draw(broadcastable(draw(st.integers(1, 4)), NUMBERS, max_rank=3, max_side=3))
+        if arrays[0].dtype.kind in "iu":
+            return call(*arrays)
+        count = len(arrays)
+        return call(*(((np.round(a.astype(float) * 2) * count + k) / 4).astype(a.dtype) for k, a in enumerate(arrays)))
+
+
+extremes(ops.maximum)
+extremes(ops.minimum)
+variadic(ops.sum_, FLOATS)
+variadic(ops.mean, FLOATS)
+of_one_shape(ops.maximum_of_one_shape, distinct=True)
+of_one_shape(ops.minimum_of_one_shape, distinct=True)
+of_one_shape(ops.sum_of_one_shape)
+of_one_shape(ops.mean_of_one_shape)
+
+
+@cases(ops.clip)
+def _(draw):
+    low, high = draw(st.sampled_from([(None, None), (-1, None), (None, 1), (-1, 2), (1, -1)]))
+    x = draw(tensors(NUMBERS, exclude_near=() if low is None and high is None else (-1, 1, 2)))
+    unsigned = x.dtype.kind == "u"
+    return call(x, *(None if v is None else np.asarray(abs(v) if unsigned else v).astype(x.dtype) for v in (low, high)))
+
+
+# ----- functions ------------------------------------------------------------------------------------------------------
+
+unary(ops.erf, ["float32", "float64", "float16", "bfloat16"])
+unary(ops.isnan, gradient=False)
+unary(ops.isinf, gradient=False)
+
+SPECIAL = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5, -1.5]
+TESTED = [*FLOATS, "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"]
+
+
+def special(draw, dtypes):
+    numbers = draw(st.lists(st.sampled_from(SPECIAL), max_size=8))
+    return np.asarray(numbers, np.float32).astype(_numpy(draw(st.sampled_from(dtypes))))
+
+
+@cases(ops.isnan, gradient=False)
+def _(draw):
+    return call(special(draw, TESTED))
+
+
+@cases(ops.isinf, gradient=False)
+def _(draw):
+    negative, positive = draw(st.sampled_from([(1, 1), (0, 1), (1, 0), (0, 0)]))
+    return call(special(draw, TESTED), detect_negative=negative, detect_positive=positive)
+
+
+Gap  # noqa: B018

@@ -1,0 +1,68 @@
+"""Cases of ConvInteger and QLinearConv."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx.testing import Gap, call, cases, tensors
+from tenonnx_quantized.convolution import conv_integer, qlinear_conv
+
+EIGHT_BITS = ["uint8", "int8"]
+
+
+def images(draw, *, kinds=EIGHT_BITS):
+    """An image, the weights of a convolution of it, and the attributes."""
+    rank, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    channels, results = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
+    sides = [draw(st.integers(k, k + 3)) for k in kernel]
+    x = draw(tensors(kinds, shape=(draw(st.integers(1, 2)), group * channels, *sides), min_value=-200, max_value=200))
+    w = draw(tensors(kinds, shape=(group * results, channels, *kernel), min_value=-200, max_value=200))
+    attributes = {"group": group, "strides": [draw(st.integers(1, 2)) for _ in kernel]}
+    attributes |= draw(st.sampled_from([{}, {"kernel_shape": kernel}]))
+    attributes |= draw(st.sampled_from([{}, {"pads": [1] * (2 * rank)}, {"auto_pad": "SAME_UPPER"}]))
+    return x, w, attributes
+
+
+@cases(
+    conv_integer,
+    gaps=[
+        Gap(
+            "reference",
+            "onnx.reference shapes zero points of channels for two-dimensional images alone",
+            when=lambda c: c.inputs[3] is not None and c.inputs[3].ndim == 1 and c.inputs[0].ndim != 4,
+        )
+    ],
+)
+def _(draw):
+    x, w, attributes = images(draw)
+    shape = draw(st.sampled_from([(), (w.shape[0],)]))
+    zero_points = [
+        draw(tensors(v.dtype.name, shape=s, min_value=-200, max_value=200)) if draw(st.booleans()) else None
+        for v, s in ((x, ()), (w, shape))
+    ]
+    return call(x, w, *zero_points, **attributes)
+
+
+@cases(
+    qlinear_conv,
+    gradient=False,
+    gaps=[Gap("reference", "onnx.reference adds the zero point before it rounds, and knows two-dimensional images alone")],
+)
+def _(draw):
+    x, w, attributes = images(draw)
+    shape = draw(st.sampled_from([(), (w.shape[0],)]))
+    codes = draw(st.sampled_from(EIGHT_BITS))
+    bias = draw(tensors("int32", shape=(w.shape[0],), min_value=-1000, max_value=1000)) if draw(st.booleans()) else None
+    return call(
+        x,
+        draw(tensors("float32", shape=(), min_value=0.01, max_value=0.1)),
+        draw(tensors(x.dtype.name, shape=(), min_value=-200, max_value=200)),
+        w,
+        draw(tensors("float32", shape=shape, min_value=0.01, max_value=0.1)),
+        draw(tensors(w.dtype.name, shape=shape, min_value=-200, max_value=200)),
+        draw(tensors("float32", shape=(), min_value=1, max_value=4)),
+        draw(tensors(codes, shape=(), min_value=-200, max_value=200)),
+        bias,
+        **attributes,
+    )
