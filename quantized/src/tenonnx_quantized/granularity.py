@@ -31,7 +31,7 @@ def scalar(parameter: Value) -> Value:
 
 def spread(op: Op, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
     """``parameter`` in a shape that broadcasts to ``x``."""
-    if is_single(parameter):
+    if is_single(parameter) or x.ndim == 0:
         return scalar(parameter)
     if block_size and parameter.ndim > 1:
         return _repeated(parameter, x, axis_within(op, axis, x.ndim), block_size)
@@ -66,7 +66,7 @@ def spread_array(parameter: Array, x: Array, axis: int, block_size: int) -> Arra
 
 def collected(g: Value, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
     """The transpose of ``spread``: ``g``, of the shape of ``x``, summed over the elements that share a parameter."""
-    if is_single(parameter):
+    if is_single(parameter) or x.ndim == 0:
         return reshape(reduce_sum(g, keepdims=0), shape(parameter))
     if parameter.ndim == 1:
         place = axis % x.ndim if x.ndim > 1 else 0
@@ -94,7 +94,7 @@ def check_granularity(op: Op, x: Value, scale: Value, zero_point: Value | None, 
     given = f"scale {scale!r} for {x!r}, axis={axis}, block_size={block_size}"
     if len(shape) == 1:
         place = axis_within(op, axis, len(sizes)) if len(sizes) > 1 else 0
-        if not sizes or _differ(shape, sizes[place : place + 1]):
+        if _differ(shape, sizes[place : place + 1] or (1,)):
             raise TypeMismatch(f"{op.title}: a scale along an axis must have its length", given=given)
         return
     place = axis_within(op, axis, len(sizes))

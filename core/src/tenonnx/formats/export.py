@@ -11,7 +11,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
-from tenonnx.transforms.retarget import Change, retarget_to, target_for
+from tenonnx.transforms.retarget import INTERNAL_DOMAIN, Change, retarget_to, target_for
 
 if TYPE_CHECKING:
     import onnx
@@ -118,9 +118,9 @@ def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[
     if any(opsets.get(domain) != version for domain, version in graph.opsets.items() if domain in opsets):
         return False
     for node in graph.walk():
-        if node.origin is None and isinstance(node.op, Op) and node.domain != "tenonnx":
+        if node.origin is None and isinstance(node.op, Op) and node.domain != INTERNAL_DOMAIN:
             if opsets.get(node.domain) != node.version:
                 return False
-        elif node.domain == "tenonnx" or node.domain in opsets and node.version != opsets[node.domain]:
+        elif node.domain == INTERNAL_DOMAIN or node.domain in opsets and node.version != opsets[node.domain]:
             return False
     return True

@@ -21,7 +21,8 @@ class Op:
     ``pure`` is False for ops that draw random numbers: they are never folded. ``symbolic`` tells that the numpy rule
     also works on object arrays of symbolic dims. ``broadcasts`` marks ops whose gradients are summed back to the shape
     of each input by whoever applies the VJP. ``selects`` marks ops that move, choose or compare elements and compute
-    nothing with them, so that any wider element type serves them.
+    nothing with them, so that any wider element type serves them. ``specified`` is False for ops that files use in a
+    domain whose specification does not have them: an export to a target leaves none of them.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Op:
         symbolic: bool = False,
         broadcasts: bool = False,
         selects: bool = False,
+        specified: bool = True,
         signature: Signature | None = None,
     ) -> None:
         self.function = function
@@ -49,6 +51,7 @@ class Op:
         self.symbolic = symbolic
         self.broadcasts = broadcasts
         self.selects = selects
+        self.specified = specified
         self.signature = Signature.of(function) if signature is None else signature
         self.respellings: list[Respelling] = []
         self.rules: dict[str, Callable[..., Any]] = {}

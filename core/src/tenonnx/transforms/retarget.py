@@ -36,6 +36,9 @@ WIDER: Mapping[DType, tuple[DType, ...]] = {
 }
 
 
+#: The domain of ops that are never written to a file.
+INTERNAL_DOMAIN = "tenonnx"
+
 #: How many refused nodes a message names; the report has them all.
 LISTED_REFUSALS = 50
 
@@ -251,8 +254,8 @@ class _Mover:
             since = f"exists from version {op.since}" if version < op.since else f"changed at version {op.before}"
             reasons.append(f"{op.domain}::{op.name} with this meaning {since}, the target has {version}")
             return None
-        if op.domain == "tenonnx":
-            reasons.append("ops of the domain tenonnx are never written to a file")
+        if op.domain == INTERNAL_DOMAIN or not op.specified and self.target.accepts is None:
+            reasons.append(f"{op.domain}::{op.name} is not in the specification")
             return None
         node = call.node
         as_written = node is not None and _same_form(op, node.version, version)

@@ -297,7 +297,7 @@ def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
     return _by_mean_square(rms_normalization, X, scale, axis, epsilon, stash_type)[0]
 
 
-@op("SimplifiedLayerNormalization", broadcasts=True)
+@op("SimplifiedLayerNormalization", broadcasts=True, specified=False)
 def simplified_layer_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
     """RMSNormalization as onnxruntime has it in the default domain; the inverse root mean square is an output too."""
     return _by_mean_square(simplified_layer_normalization, X, scale, axis, epsilon, stash_type)

@@ -69,7 +69,7 @@ def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
 
 @op("DepthToSpace", selects=True)
 def depth_to_space(input, *, blocksize, mode="DCR"):
-    """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order of axes within the depth."""
+    """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order within the depth."""
     _check_image(depth_to_space, input, blocksize, mode)
     split, order, joined = _to_space(dims(input), blocksize, mode)
     return as_shape(transpose(as_shape(input, split), perm=order), joined)

@@ -354,7 +354,7 @@ def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
 
 
 def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) -> tuple[Value, Any]:
-    """The row that each index tuple means where the indexed axes of ``data`` are made one, and how many rows there are."""
+    """The row that each tuple means where the indexed axes of ``data`` are made one, and the number of rows."""
     from tenonnx_standard.constants import range_
     from tenonnx_standard.shape import reshape
 

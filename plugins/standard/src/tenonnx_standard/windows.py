@@ -77,7 +77,7 @@ class Windows:
                 f"{self.title}: the kernel must fit into the padded input",
                 given=f"an extent of {self.extents[axis]} on spatial axis {axis} of {size} + {begin + end} positions",
             )
-        if not self.ceil_mode or self.auto_pad == "VALID" or stride == 1:
+        if not self.ceil_mode or stride == 1:
             return room // stride + 1
         # rounding up, but every window starts in the input or in the padding before it
         return _smaller((room + (stride - 1)) // stride + 1, (size + (begin + stride - 1)) // stride)

@@ -118,5 +118,3 @@ def _(draw):
     same = [d for d in DType if d.bits == bits and d is not DType.bool]
     return call(x, to=draw(st.sampled_from(same)))
 
-
-Gap  # noqa: B018

@@ -40,9 +40,18 @@ def _(draw):
 
 # ----- bits -----------------------------------------------------------------------------------------------------------
 
-for _bitwise in (ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor):
-    binary(_bitwise, [*SIGNED, *UNSIGNED], gradient=False, min_value=-(2**63), max_value=2**63 - 1)
-unary(ops.bitwise_not, [*SIGNED, *UNSIGNED], gradient=False, min_value=-(2**63), max_value=2**63 - 1)
+
+
+def bits(draw, count):
+    """Integers all of whose bits vary."""
+    arrays = draw(broadcastable(count, [*SIGNED, *UNSIGNED], min_value=0, max_value=127))
+    shift = np.uint64(64 - 8 * arrays[0].dtype.itemsize)
+    mixed = [np.uint64(0x9E3779B97F4A7C15) * (a.astype(np.uint64) + np.uint64(1)) >> shift for a in arrays]
+    return [m.astype(a.dtype) for m, a in zip(mixed, arrays, strict=True)]
+
+
+for _bitwise, _count in ((ops.bitwise_and, 2), (ops.bitwise_or, 2), (ops.bitwise_xor, 2), (ops.bitwise_not, 1)):
+    cases(_bitwise, gradient=False)(lambda draw, count=_count: call(*bits(draw, count)))
 
 
 @cases(ops.bitshift, gradient=False)

@@ -39,18 +39,27 @@ def _(draw):
     return call(x, *parameters(draw, x, 2, x.shape[1]), epsilon=draw(epsilons))
 
 
-def grouped(draw, dtypes=FLOATS):
+def grouped(draw, dtypes):
     groups, size = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     sides = (draw(st.integers(1, 3)), groups * size, *draw(shapes(1, 2, 2)))
     return spread(draw, dtypes, sides), groups
 
 
-@cases(group_normalization)
-def _(draw):
-    x, groups = grouped(draw)
-    stash = 11 if x.dtype == np.float64 else 1
+def normalised_groups(draw, dtypes, stash):
+    x, groups = grouped(draw, dtypes)
     given = parameters(draw, x, 2, x.shape[1])
     return call(x, *given, num_groups=groups, epsilon=draw(epsilons), stash_type=stash)
+
+
+@cases(group_normalization, gradient=False)
+def _(draw):
+    return normalised_groups(draw, FLOATS, 1)
+
+
+@cases(group_normalization)
+def _(draw):
+    """Statistics in float64, which is what a gradient can be told from differences in."""
+    return normalised_groups(draw, "float64", 11)
 
 
 @cases(group_normalization_by_group)
@@ -81,7 +90,6 @@ def _(draw):
 
 @cases(layer_normalization)
 def _(draw):
-    """Statistics in float64, which is what a gradient can be told from differences in."""
     x, scale, bias, attributes = trailing(draw, "float64", st.just(11))
     return call(x, scale, draw(st.sampled_from([None, bias])), _outputs=draw(st.sampled_from([1, 3])), **attributes)
 

@@ -1,0 +1,64 @@
+"""Cases of tensors that are written down or counted."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import call, cases, shapes, tensors
+from tenonnx_standard.cases.shape import integers
+from tenonnx_standard.constants import constant, constant_of_shape, eye_like, range_, trilu
+
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
+
+words = st.sampled_from(["", "a", "zwei"])
+floats = st.floats(-4, 4, width=32)
+
+
+@cases(constant)
+def _(draw):
+    return call(value=draw(tensors([*DTYPES, "string", "complex64", "int4", "float8e5m2"])))
+
+
+@cases(constant)
+def _(draw):
+    kind = draw(st.sampled_from([("float", floats), ("int", st.integers(-9, 9)), ("string", words)]))
+    if draw(st.booleans()):
+        return call(**{f"value_{kind[0]}": draw(kind[1])})
+    return call(**{f"value_{kind[0]}s": draw(st.lists(kind[1], min_size=1))})
+
+
+@cases(constant_of_shape)
+def _(draw):
+    sides = integers(*draw(shapes(min_side=0)))
+    return call(sides, value=draw(st.one_of(st.none(), tensors(DTYPES, shape=(1,)))))
+
+
+@cases(range_)
+def _(draw):
+    dtype = draw(st.sampled_from(["float32", "float64", "int16", "int32", "int64"]))
+    step = draw(st.sampled_from([-3, -1, 1, 2] if "int" in dtype else [-1.5, -1, 0.375, 2]))
+    start, count = draw(st.integers(-4, 4)), draw(st.integers(0, 6))
+    limit = start + count * step - (step / 4 if "float" in dtype and count else 0)
+    return call(*(np.asarray(v, dtype) for v in (start, limit, step)))
+
+
+@cases(range_)
+def _(draw):
+    step, start = draw(st.sampled_from([-1.5, 0.375, 2])), draw(st.integers(-4, 4))
+    dtype = draw(tensors(["float16", "bfloat16"], shape=())).dtype
+    limit = start + draw(st.integers(1, 6)) * step - step / 4
+    return call(*(np.asarray(v, dtype) for v in (start, limit, step)), stash_type=1)
+
+
+@cases(eye_like)
+def _(draw):
+    x = draw(tensors(["float32", "float64", "int32", "int64", "bool"], min_rank=2, max_rank=2))
+    return call(x, dtype=draw(st.sampled_from([None, 1, 7, 11])), k=draw(st.integers(-4, 4)))
+
+
+@cases(trilu)
+def _(draw):
+    x = draw(tensors(DTYPES, min_rank=2))
+    k = draw(st.one_of(st.none(), st.integers(-5, 5).map(lambda k: np.asarray(k, np.int64))))
+    return call(x, k, upper=draw(st.integers(0, 1)))

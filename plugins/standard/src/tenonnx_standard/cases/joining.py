@@ -1,0 +1,63 @@
+"""Cases of ops that put tensors together along an axis and cut them apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import axis_of, call, cases, shapes, tensors
+from tenonnx_standard.cases.shape import ANY, integers
+from tenonnx_standard.joining import concat, split, split_by_either, split_exactly
+
+
+@cases(concat)
+def _(draw):
+    sides = list(draw(shapes(1)))
+    axis, dtype = draw(st.integers(-len(sides), len(sides) - 1)), draw(st.sampled_from(ANY))
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        sides[axis] = draw(st.integers(0, 3))
+        parts.append(draw(tensors(dtype, shape=sides)))
+    return call(*parts, axis=axis)
+
+
+def lengths(draw, whole):
+    """Numbers that sum to ``whole``."""
+    cuts = sorted(draw(st.lists(st.integers(0, whole), min_size=1, max_size=3)))
+    return np.diff([0, *cuts, whole]).astype(np.int64)
+
+
+@cases(split)
+def _(draw):
+    x = draw(tensors(ANY, min_rank=1))
+    axis = draw(axis_of(x))
+    sizes = lengths(draw, x.shape[axis])
+    return call(x, sizes, axis=axis, _outputs=len(sizes))
+
+
+@cases(split)
+def _(draw):
+    x = draw(tensors(ANY, min_rank=1))
+    axis = draw(axis_of(x))
+    count = draw(st.sampled_from([n for n in range(1, 6) if -(-x.shape[axis] // n) * (n - 1) < x.shape[axis]]))
+    return call(x, axis=axis, num_outputs=count, _outputs=count)
+
+
+@cases(split_exactly)
+def _(draw):
+    x = draw(tensors(ANY, min_rank=1))
+    axis = draw(axis_of(x))
+    if draw(st.booleans()):
+        sizes = lengths(draw, x.shape[axis])
+        return call(x, sizes, axis=axis, _outputs=len(sizes))
+    return call(x, axis=axis, _outputs=draw(st.sampled_from([n for n in range(1, 6) if x.shape[axis] % n == 0])))
+
+
+@cases(split_by_either)
+def _(draw):
+    x = draw(tensors(["float32", "float64"], min_rank=1))
+    axis = draw(st.one_of(st.none(), st.integers(0, x.ndim - 1)))
+    sizes = lengths(draw, x.shape[axis or 0])
+    if draw(st.booleans()):
+        return call(x, axis=axis, split=sizes.tolist(), _outputs=len(sizes))
+    return call(x, sizes.astype(x.dtype) if draw(st.booleans()) else integers(*sizes), axis=axis, _outputs=len(sizes))

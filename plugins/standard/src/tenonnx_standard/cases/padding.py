@@ -1,0 +1,51 @@
+"""Cases of padding."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import call, cases, tensors
+from tenonnx_standard.cases.shape import integers
+from tenonnx_standard.padding import center_crop_pad, pad, pad_unwrapped
+
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "bool", "string", "complex64"]
+
+
+def padding(draw, mode, *, axes=False, dtypes=DTYPES):
+    """Pads of a tensor, some negative, on all or some axes, that need no second reflection."""
+    x = draw(tensors(dtypes, max_rank=3, min_rank=1))
+    chosen = draw(st.lists(st.sampled_from(range(x.ndim)), unique=True, min_size=1)) if axes else range(x.ndim)
+    pads = []
+    for axis in chosen:
+        side = x.shape[axis]
+        before = draw(st.integers(1 - side, side - 1)) if side > 1 else 0
+        low, high = (min(before, 0) - side + 1, side + min(before, 0) - 1)
+        pads.append((before, draw(st.integers(max(low, 1 - side - min(before, 0)), max(high, 0)))))
+    value = draw(tensors(x.dtype.name if x.dtype != object else "string", shape=())) if draw(st.booleans()) else None
+    numbers = integers(*(before for before, _ in pads), *(after for _, after in pads))
+    listed = integers(*(axis - draw(st.sampled_from([0, x.ndim])) for axis in chosen)) if axes else None
+    return call(x, numbers, value if mode == "constant" else None, listed, mode=mode)
+
+
+@cases(pad)
+def _(draw):
+    return padding(draw, "constant", axes=draw(st.booleans()))
+
+
+@cases(pad)
+def _(draw):
+    return padding(draw, draw(st.sampled_from(["reflect", "edge", "wrap"])), axes=draw(st.booleans()))
+
+
+@cases(pad_unwrapped)
+def _(draw):
+    return padding(draw, draw(st.sampled_from(["constant", "reflect", "edge"])))
+
+
+@cases(center_crop_pad)
+def _(draw):
+    x = draw(tensors(DTYPES, min_rank=1))
+    chosen = draw(st.one_of(st.none(), st.lists(st.sampled_from(range(x.ndim)), unique=True, min_size=1)))
+    wanted = [draw(st.integers(1, 8)) for _ in (range(x.ndim) if chosen is None else chosen)]
+    return call(x, np.asarray(wanted, draw(st.sampled_from([np.int64, np.int32]))), axes=chosen)
