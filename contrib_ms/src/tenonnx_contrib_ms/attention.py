@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Expr, TensorType, TypeMismatch, Value, constant, dims, elements, op
+from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value, constant, dims, elements, op
 from tenonnx.graph import dims as dim
 from tenonnx_contrib_ms.attention_arrays import attend
 from tenonnx_standard import attention
@@ -17,6 +17,7 @@ from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import and_, greater, less, where
+from tenonnx_standard.math import reciprocal, sqrt
 from tenonnx_standard.normalization import rms_normalization
 from tenonnx_standard.shape import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
@@ -25,7 +26,7 @@ from tenonnx_standard.trigonometry import tanh
 
 @op("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(
-    query, key=None, value=None, past_key=None, past_value=None, seqlens_k=None, total_sequence_length=None,
+    query, key=None, value=None, past_key=None, past_value=None, seqlens_k=REQUIRED, total_sequence_length=REQUIRED,
     cos_cache=None, sin_cache=None, position_ids=None, attention_bias=None, head_sink=None, k_scale=None, v_scale=None,
     q_norm_weight=None, k_norm_weight=None, *,
     causal=1, do_rotary=0, k_quant_type="NONE", kv_cache_bit_width=0, kv_num_heads, local_window_size=-1, num_heads,
@@ -40,8 +41,7 @@ def group_query_attention(
     ``head_sink`` is one more logit for each head, 0 with ``smooth_softmax``, that only takes part in the sum.
     ``qk_output`` asks for the logits (1) or the probabilities (2) as output 4; what is not seen is 0 there.
     """
-    heads = _Heads(query, key, value, num_heads, kv_num_heads)
-    q, k, v = heads.split()
+    q, k, v = _heads(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
         q = rms_normalization(q, q_norm_weight, epsilon=qk_norm_epsilon)
         k = rms_normalization(k, k_norm_weight, epsilon=qk_norm_epsilon)
@@ -66,7 +66,7 @@ def group_query_attention(
     keys, values = (k, v) if start is None else (k[:, :, :total], v[:, :, :total])
 
     stage = DType.float32 if q.dtype.bits < 32 else q.dtype
-    factor = scale or 1 / math.sqrt(heads.size)
+    factor = scale or _factor(q, stage)
     logits = matmul(_grouped(_to(q, stage) * factor, kv_num_heads), transpose(_to(keys, stage), perm=[0, 1, 3, 2]))
     logits = reshape(logits, [0, num_heads, -1, 0])
     if softcap:
@@ -76,39 +76,26 @@ def group_query_attention(
     visible = _visible(rows, lengths, total, causal, local_window_size)
     probabilities = _probabilities(where(visible, logits, float(np.finfo(stage.numpy).min)), head_sink, smooth_softmax)
     y = matmul(_grouped(probabilities, kv_num_heads), _to(values, stage))
-    y = transpose(reshape(y, [0, num_heads, -1, heads.size]), perm=[0, 2, 1, 3])
-    y = _to(reshape(y, [0, 0, num_heads * heads.size]), query.dtype)
+    y = transpose(reshape(y, [0, num_heads, -1, 0]), perm=[0, 2, 1, 3])
+    y = _to(reshape(y, [0, 0, -1]), query.dtype)
     if not qk_output:
         return y, k, v
     return y, k, v, _to(where(visible, logits if qk_output == 1 else probabilities, 0.0), query.dtype)
 
 
-class _Heads(NamedTuple):
-    """Queries, keys and values, which may be packed one behind the other in the query."""
+def _heads(query: Value, key: Value | None, value: Value | None, count: int, groups: int) -> list[Value]:
+    """Queries, keys and values as [batch, heads, sequence, head size]; they may all lie in ``query``, one behind the other."""
+    if key is None or value is None:
+        parts = split(reshape(query, [0, 0, count + 2 * groups, -1]), [count, groups, groups], axis=2)
+    else:
+        parts = [reshape(x, [0, 0, n, -1]) for x, n in ((query, count), (key, groups), (value, groups))]
+    return [transpose(x, perm=[0, 2, 1, 3]) for x in parts]
 
-    query: Value
-    key: Value | None
-    value: Value | None
-    count: int
-    groups: int
 
-    @property
-    def size(self) -> int:
-        """The length of a head."""
-        width, count = self.query.shape[-1], self.count if self.key is not None else self.count + 2 * self.groups
-        if not isinstance(width, int) or width % count:
-            raise TypeMismatch(
-                f"{group_query_attention.title}: the last axis of query must be known, and so many heads must share it",
-                given=f"{self.query!r}, {count} heads",
-            )
-        return width // count
-
-    def split(self) -> list[Value]:
-        """Queries, keys and values as [batch, heads, sequence, head size]."""
-        parts: Any = (self.query, self.key, self.value)
-        if self.key is None:
-            parts = split(self.query, [self.count * self.size] + [self.groups * self.size] * 2, axis=-1)
-        return [transpose(reshape(x, [0, 0, -1, self.size]), perm=[0, 2, 1, 3]) for x in parts]
+def _factor(q: Value, dtype: DType) -> Any:
+    """One by the root of the length of a head."""
+    size = dims(q)[3]
+    return reciprocal(sqrt(cast(size, to=dtype))) if isinstance(size, Value) else 1 / math.sqrt(size)
 
 
 def _to(x: Value, dtype: DType) -> Value:
@@ -123,7 +110,7 @@ def _grouped(x: Value, groups: int) -> Value:
 def _rotated(x: Value, cos_cache: Value, sin_cache: Value, positions: Value, interleaved: int) -> Value:
     batch, _, sequence, size = dims(x)
     half = cos_cache.shape[-1]
-    width = 2 * half if isinstance(half, int) and 2 * half != size else 0
+    width = 2 * half if isinstance(half, int) and not (isinstance(size, int) and 2 * half == size) else 0
     return attention.rotary_embedding(
         x, cos_cache, sin_cache, expand(positions, [batch, sequence]), interleaved=interleaved, rotary_embedding_dim=width
     )
@@ -141,8 +128,7 @@ def _places(past: Value, sequence: Any, start: Value, total: Value) -> tuple[Val
 
 
 def _appended(past: Value, new: Value, places: Value, filled: Value) -> Value:
-    groups, size = new.shape[1], new.shape[3]
-    rows = reshape(transpose(concat(past, new, axis=2), perm=[0, 2, 1, 3]), [-1, groups, size])
+    rows = reshape(transpose(concat(past, new, axis=2), perm=[0, 2, 1, 3]), [-1, *dims(new)[1::2]])
     return where(filled, transpose(gather(rows, places), perm=[0, 2, 1, 3]), 0.0)
 
 
@@ -176,9 +162,10 @@ def _(query, key, value, past_key, past_value, seqlens_k, total_sequence_length,
     problem = check(num_heads=num_heads, kv_num_heads=kv_num_heads, **attributes)
     if problem:
         raise TypeMismatch(f"{group_query_attention.title}: {problem}")
+    attributes |= {"num_heads": num_heads, "kv_num_heads": kv_num_heads}
     _check_inputs(query, key, value, past_key, past_value, seqlens_k, total_sequence_length, others, attributes)
-    sequence, batch = query.shape[1], query.shape[0]
-    size = _Heads(query, key, value, num_heads, kv_num_heads).size
+    batch, sequence, width = query.shape
+    size = dim.floor_div(width, num_heads if key is not None else num_heads + 2 * kv_num_heads)
     total: Dim = sequence
     cache = query.dtype
     if past_key is not None:
@@ -187,7 +174,7 @@ def _(query, key, value, past_key, past_value, seqlens_k, total_sequence_length,
         cache = past_key.dtype
     capacity = total if past_key is None or past_key.rank is None else dim.maximum(total, past_key.shape[2])
     present = TensorType(cache, (batch, kv_num_heads, capacity, size))
-    types = (TensorType(query.dtype, (batch, sequence, num_heads * size)), present, present)
+    types = (TensorType(query.dtype, (batch, sequence, dim.multiply(num_heads, size))), present, present)
     if not attributes["qk_output"]:
         return types
     return *types, TensorType(query.dtype, (batch, num_heads, sequence, total))
@@ -204,8 +191,6 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
     ):
         if (a is None) != (b is None):
             raise TypeMismatch(f"{title}: {names} must be given together")
-    if seqlens_k is None or total is None:
-        raise TypeMismatch(f"{title} needs seqlens_k and total_sequence_length")
     if attributes["do_rotary"] and cos_cache is None:
         raise TypeMismatch(f"{title}: do_rotary needs cos_cache and sin_cache")
     quantised = {attributes["k_quant_type"], attributes["v_quant_type"]} != {"NONE"} or k_scale is not None or v_scale is not None
@@ -218,6 +203,9 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
     for value_, rank in ((query, 3), (key, 3), (value, 3), (past_key, 4), (past_value, 4), (bias, 4), (positions, 2)):
         if value_ is not None and value_.rank not in (None, rank):
             raise TypeMismatch(f"{title}: an input has the wrong number of axes", given=f"{value_!r} instead of {rank} axes")
+    count = attributes["num_heads"] if key is not None else attributes["num_heads"] + 2 * attributes["kv_num_heads"]
+    if isinstance(query.shape[2], int) and query.shape[2] % count:
+        raise TypeMismatch(f"{title}: the last axis of query must hold {count} heads", given=repr(query))
     for value_ in (seqlens_k, total):
         if not value_.dtype.is_integer:
             raise TypeMismatch(f"{title}: lengths must be integers", given=repr(value_))

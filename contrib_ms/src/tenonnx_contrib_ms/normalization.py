@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import Op, TensorType, TypeMismatch, Value, op
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
 from tenonnx_standard.normalization import layer_normalization, rms_normalization
 
 #: The default of ``epsilon`` as a file holds it.
@@ -13,6 +13,11 @@ def _total(input: Value, skip: Value, bias: Value | None) -> Value:
     return input + skip if bias is None else input + skip + bias
 
 
+def _stash(x: Value) -> int:
+    """The type to take statistics in."""
+    return int(DType.float64 if x.dtype is DType.float64 else DType.float32)
+
+
 @op("SkipLayerNormalization", domain="com.microsoft")
 def skip_layer_normalization(input, skip, gamma, beta=None, bias=None, *, epsilon=_EPSILON):
     """LayerNormalization over the last axis of ``input + skip + bias``; that sum is the fourth output.
@@ -20,7 +25,7 @@ def skip_layer_normalization(input, skip, gamma, beta=None, bias=None, *, epsilo
     Outputs 2 and 3, statistics that no kernel for inference saves, are absent.
     """
     total = _total(input, skip, bias)
-    return layer_normalization(total, gamma, beta, epsilon=epsilon)[0], None, None, total
+    return layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0], None, None, total
 
 
 @op("SkipSimplifiedLayerNormalization", domain="com.microsoft")
@@ -30,7 +35,7 @@ def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilo
     Outputs 2 and 3, statistics that no kernel for inference saves, are absent.
     """
     total = _total(input, skip, bias)
-    return rms_normalization(total, gamma, epsilon=epsilon), None, None, total
+    return rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total)), None, None, total
 
 
 def _skip_types(made: Op) -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, dims, op
 from tenonnx_standard import attention
 from tenonnx_standard.constants import range_
-from tenonnx_standard.shape import expand, reshape
-
-Array = np.ndarray[Any, Any]
+from tenonnx_standard.shape import expand, reshape, shape, transpose
 
 
 @op("RotaryEmbedding", domain="com.microsoft")
@@ -24,24 +20,35 @@ def rotary_embedding(
     These may be one number, the position of the first element. Without ``num_heads`` a head is as long as the caches
     are wide, twice. ``scale`` and ``is_packed_batching`` have no effect, as in onnxruntime.
     """
-    batch, length = (dims(input)[axis] for axis in ((0, 2) if input.ndim == 4 else (0, 1)))
     if position_ids.ndim < 2:
-        steps = reshape(range_(0, length, 1), [1, -1])
-        position_ids = expand(reshape(position_ids, [1, 1]) + steps, [batch, length])
-    return attention.rotary_embedding(
-        input, cos_cache, sin_cache, position_ids,
-        interleaved=interleaved, num_heads=_heads(input, cos_cache, num_heads), rotary_embedding_dim=rotary_embedding_dim,
-    )  # fmt: skip
+        position_ids = _counted(position_ids, *(dims(input)[axis] for axis in ((0, 2) if input.ndim == 4 else (0, 1))))
+    heads = num_heads or _heads(input, cos_cache)
+    if input.ndim == 4 or heads is not None:
+        heads = heads if input.ndim == 3 else 0
+        return attention.rotary_embedding(
+            input, cos_cache, sin_cache, position_ids,
+            interleaved=interleaved, num_heads=heads, rotary_embedding_dim=rotary_embedding_dim,
+        )  # fmt: skip
+    apart = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
+    turned = attention.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
+    return reshape(transpose(turned, perm=[0, 2, 1, 3]), shape(input))
 
 
-def _heads(input: Value, cos_cache: Value, num_heads: int) -> int:
-    """The number of heads in the last axis of a 3D ``input``; 0 for a 4D one, whose axis 1 they are."""
-    if num_heads or input.ndim == 4:
-        return num_heads if input.ndim == 3 else 0
+def _counted(first: Value, batch: Any, length: Any) -> Value:
+    """The positions from one number on, the same in each instance."""
+    return expand(reshape(first, [1, 1]) + reshape(range_(0, length, 1), [1, -1]), [batch, length])
+
+
+def _heads(input: Value, cos_cache: Value) -> int | None:
+    """How many heads of twice the width of the caches a 3D input has, where that is known."""
+    if input.ndim == 4 or cos_cache.rank is None:
+        return None
     width, half = input.shape[-1], cos_cache.shape[-1]
-    if not isinstance(width, int) or not isinstance(half, int) or not half or width % (2 * half):
+    if not isinstance(width, int) or not isinstance(half, int):
+        return None
+    if not half or width % (2 * half):
         raise TypeMismatch(
-            f"{rotary_embedding.title}: the heads must be known",
+            f"{rotary_embedding.title}: the last axis must hold heads twice as long as the caches are wide",
             given=f"input {input!r}, cos_cache {cos_cache!r}",
             do="write num_heads",
         )
@@ -63,6 +70,6 @@ def _(input, position_ids, cos_cache, sin_cache, *, rotary_embedding_dim, num_he
         raise TypeMismatch(f"{rotary_embedding.title}: input must have 3 or 4 axes", given=repr(input))
     if rotary_embedding_dim and not num_heads and input.ndim == 3:
         raise TypeMismatch(f"{rotary_embedding.title}: rotary_embedding_dim needs num_heads", given=f"{rotary_embedding_dim}")
-    if cos_cache.rank is not None:
-        _heads(input, cos_cache, num_heads)
+    if not num_heads:
+        _heads(input, cos_cache)
     return input.tensor

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -173,14 +172,16 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
 
 def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
     given = f"{array.dtype} array of shape {array.shape}"
-    try:
-        with np.errstate(all="ignore"):
-            cast = array.astype(kind.dtype.numpy)
-            exact = array.dtype.kind in "biufcV" and bool(
-                np.all((cast.astype(array.dtype) == array) | (array != array))
-            )
-    except (TypeError, ValueError):
-        exact = False
+    kinds = "biufcV" if kind.dtype.is_complex else "biufV"
+    exact = array.dtype.kind in kinds
+    if exact:
+        try:
+            with np.errstate(all="ignore"):
+                cast = array.astype(kind.dtype.numpy)
+                same = cast.astype(array.dtype) == array
+                exact = bool(np.all(same | (array != array) if kind.dtype.is_float else same))
+        except (TypeError, ValueError):
+            exact = False
     if not exact:
         raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given, do=f"cast it to {kind.dtype}")
     return cast
@@ -234,79 +235,3 @@ def _fits(shape: tuple[int, ...], dims: tuple[int | str | None, ...] | None, sym
         if size != dim and dim is not None and (isinstance(dim, int) or symbols.setdefault(dim, size) != size):
             return False
     return True
-
-
-class State(MutableMapping[str, Any]):
-    """The inputs that live in a program, by name. What is read is a copy, and so is what a program keeps.
-
-    ``hold`` makes what a program keeps of an array of the caller, ``show`` an array for the caller of that; ``held``
-    has the kept contents.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        names: Iterable[str],
-        hold: Callable[[Any], Any] = deepcopy,
-        show: Callable[[Any], Any] = deepcopy,
-    ) -> None:
-        self.inputs = {v.name: v for v in graph.formals if v.name in set(names)}
-        self.held: dict[str, Any] = {}
-        self._hold, self._show = hold, show
-        for name, value in self.inputs.items():
-            if value.data is not None:
-                self.held[name] = hold(value.data.array())
-
-    def __getitem__(self, name: str) -> Any:
-        return self._show(self.held[name])
-
-    def __setitem__(self, name: str, contents: Any) -> None:
-        if name not in self.inputs:
-            raise InvalidFeed(f'no state is called "{name}"', available=", ".join(self.inputs))
-        self.held[name] = self._hold(check_feeds([self.inputs[name]], {name: contents})[0])
-
-    def __delitem__(self, name: str) -> None:
-        raise InvalidCall(f'state "{name}" cannot be taken out of a program', do="set it to other contents")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.held)
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-    def check_set(self, feeds: Mapping[str, Any]) -> None:
-        """Raise ``InvalidFeed`` if a state has no contents yet and is not fed either."""
-        if len(self.held) < len(self.inputs):
-            missing = [name for name in self.inputs if name not in self.held and name not in feeds]
-            if missing:
-                raise InvalidFeed(
-                    f'state "{missing[0]}" must be set before the first call', do=f"program.state[{missing[0]!r}] = ..."
-                )
-
-
-class StatefulProgram:
-    """Keeps some inputs between calls: each is replaced by an output after every call that succeeds."""
-
-    def __init__(self, program: Program, graph: Graph, state: Mapping[str, str]) -> None:
-        check_state(graph, state)
-        self.backend = program.backend
-        self.state = State(graph, state)
-        self._run = program
-        self._names = dict(state)
-
-    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        self.state.check_set(feeds)
-        results = self._run({**self.state.held, **feeds})
-        self.state.held.update({name: deepcopy(results[output]) for name, output in self._names.items()})
-        return results
-
-
-def check_state(graph: Graph, state: Mapping[str, str]) -> None:
-    """Raise ``InvalidCall`` unless every state input and the output that replaces it exist."""
-    inputs, outputs = {v.name for v in graph.formals}, {v.name for v in graph.outputs}
-    for name, output in state.items():
-        if name not in inputs or output not in outputs:
-            wrong, known = (name, inputs) if name not in inputs else (output, outputs)
-            raise InvalidCall(
-                f'state must map graph inputs to graph outputs; "{wrong}" is none', available=", ".join(sorted(known))
-            )

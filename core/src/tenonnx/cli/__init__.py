@@ -20,29 +20,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import click
 
     from tenonnx.cli.output import complain
-    from tenonnx.cli.program import program
     from tenonnx.errors import TenonnxError, VerificationFailed
 
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: complain(f"warning: {message}")
         try:
-            code = program.main(arguments, prog_name="tenonnx", standalone_mode=False)
-            sys.stdout.flush()
-        except click.Abort:
+            return _run(sys.argv[1:] if arguments is None else list(arguments))
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except (KeyboardInterrupt, click.Abort):
             return INTERRUPTED
-        except click.ClickException as error:
-            error.show()
-            return REFUSED
         except BrokenPipeError:
             _silence_stdout()
             return BROKEN_PIPE
+        except click.ClickException as error:
+            error.show()
+            return REFUSED
         except TenonnxError as error:
             _report(f"{type(error).__name__}: {error}")
             return FAILED if isinstance(error, VerificationFailed) else REFUSED
         except Exception as error:
             text = " ".join(str(error).split()) or "no message"
-            _report(f"{type(error).__name__}: {text} (a bug in tenonnx or a plugin; TENONNX_TRACEBACK=1 shows where)")
+            _report(f"{type(error).__name__}: {text} (unexpected; TENONNX_TRACEBACK=1 shows where it comes from)")
             return REFUSED
+
+
+def _run(arguments: list[str]) -> int:
+    """Not by click's own ``main``, which has other exit codes."""
+    from tenonnx.cli.program import program
+
+    with program.make_context("tenonnx", arguments) as context:
+        code = program.invoke(context)
+        sys.stdout.flush()
     return code if isinstance(code, int) else 0
 
 

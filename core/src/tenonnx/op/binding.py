@@ -95,7 +95,8 @@ def _as_constant(node: Node, form: Form, name: str, value: Any) -> Value | None:
         dtype = first.dtype if known and first is not None else DType.float32
     elif isinstance(sample, str):
         dtype = DType.string
-    return constant_value(np.asarray(value, dtype=dtype.numpy), dtype, None, "")
+    with np.errstate(over="ignore"):  # a bound at the end of float32 is beyond that of float16
+        return constant_value(np.asarray(value, dtype=dtype.numpy), dtype, None, "")
 
 
 def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:

@@ -45,8 +45,11 @@ class Evaluator:
                 raise UnsupportedOp(f"{op.title} is a primitive without a numpy rule")
             with interpreting(self):
                 return invoke(op, op.function, padded, attributes, outputs)
+        import numpy as np
+
         arrays = [None if v is None else self.contents(v) for v in padded]
-        results = invoke(op, rule, arrays, self.callables(attributes), outputs)
+        with np.errstate(all="ignore"):
+            results = invoke(op, rule, arrays, self.callables(attributes), outputs)
         return tuple(None if r is None else self.wrap(r) for r in results)
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:

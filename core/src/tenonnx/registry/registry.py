@@ -138,6 +138,7 @@ class Registry:
         """The element types that an op takes at a version: ``{"inputs": [...], "outputs": [...]}``, None if unrestricted."""
         table = self._tables.get(domain)
         if table is None:
+            self.load(domain)
             table = self._tables[domain] = {}
             for load in self._dtypes.get(domain, ()):
                 table.update(load())

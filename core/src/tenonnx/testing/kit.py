@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
@@ -79,13 +80,18 @@ def _run(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _Seen]
         max_examples=examples, database=None, deadline=None, verbosity=Verbosity.quiet, report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
     )  # fmt: skip
-    @given(st.composite(case.function)(), st.integers(0, check.stride - 1))
+    @given(_calls(case), st.integers(0, check.stride - 1))
     def run(drawn: Call, offset: int) -> None:
         nonlocal compared
         compared += _check_call(case, check, drawn, offset, gaps)
 
     run()
     return compared, gaps
+
+
+@st.composite
+def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
+    return case.function(draw)
 
 
 @dataclass(slots=True)

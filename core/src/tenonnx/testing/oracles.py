@@ -111,8 +111,14 @@ def _value(array: np.ndarray[Any, Any]) -> Any:
 
     if array.dtype.isbuiltin == 1:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    dtype = DType.of(array.dtype)
+    if dtype.bits < 8:
+        packed = onnx.numpy_helper.from_array(array).raw_data
+        value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(array.shape, int(dtype))
+        ctypes.memmove(value.data_ptr(), packed, len(packed))
+        return value
     bits = array.view(f"u{array.dtype.itemsize}")
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, int(DType.of(array.dtype)))
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, int(dtype))
 
 
 def _contents(value: Any) -> np.ndarray[Any, Any]:

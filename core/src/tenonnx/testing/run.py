@@ -83,8 +83,18 @@ def completed(op: Op, drawn: Call) -> Call:
         p if isinstance(p, list | dict) or w is None else evaluator.contents(w)
         for p, w in zip(plain, wrapped, strict=True)
     ]
-    constants = {n: ArrayConstant(a) if isinstance(a, np.ndarray) else a for n, a in attributes.items()}
-    return replace(drawn, inputs=tuple(pad(op, given)), attributes=constants)
+    return replace(
+        drawn, inputs=tuple(pad(op, given)), attributes={name: _as_written(a) for name, a in attributes.items()}
+    )
+
+
+def _as_written(attribute: Any) -> Any:
+    """An attribute as a file holds it: floats have 32 bits, tensors are constants."""
+    if isinstance(attribute, np.ndarray | np.generic):
+        return ArrayConstant(np.asarray(attribute))
+    if isinstance(attribute, list | tuple):
+        return [_as_written(a) for a in attribute]
+    return float(np.float32(attribute)) if isinstance(attribute, float) else attribute
 
 
 def _plain(op: Op, position: int, item: Any) -> Any:

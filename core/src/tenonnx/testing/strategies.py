@@ -5,6 +5,7 @@ Shapes and dtypes are drawn by hypothesis and shrink; the contents come from one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -118,15 +119,29 @@ def contents(
         return np.asarray(random.choice(np.asarray(_WORDS, dtype=object), shape), dtype=object).reshape(shape)
     if dtype.is_complex:
         real, imaginary = (contents(random, DType.float64, shape, low, high) for _ in range(2))
-        return (real + 1j * imaginary).astype(dtype.numpy)
+        return np.asarray(real + 1j * imaginary).astype(dtype.numpy)
     if distinct:
         return _distinct(random, dtype, shape, low, high, exclude_near)
     if dtype.is_integer:
-        least, greatest = _integer_range(dtype, low, high)
-        allowed = np.setdiff1d(np.arange(least, greatest + 1), np.asarray(exclude_near))
-        return random.choice(allowed, shape).astype(dtype.numpy)
+        return _integers(random, dtype, shape, low, high, exclude_near)
     values = _away(np.round(random.uniform(low, high, shape), 4), exclude_near)
     return np.asarray(np.abs(values) if dtype is DType.float8e8m0 else values).astype(dtype.numpy)
+
+
+def _integers(
+    random: np.random.Generator,
+    dtype: DType,
+    shape: tuple[int, ...],
+    low: float,
+    high: float,
+    excluded: Sequence[float],
+) -> Array:
+    least, greatest = _integer_range(dtype, low, high)
+    wide = np.uint64 if dtype is DType.uint64 else np.int64
+    values = np.asarray(random.integers(least, greatest, shape, wide, endpoint=True))
+    for number in excluded:
+        values = np.where(values == number, values + 1 if number < greatest else values - 1, values)
+    return values.astype(dtype.numpy)
 
 
 def _distinct(
@@ -137,18 +152,19 @@ def _distinct(
     high: float,
     excluded: Sequence[float],
 ) -> Array:
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     while True:
         if dtype.is_integer:
             least, greatest = _integer_range(dtype, low, high)
-            values = np.setdiff1d(np.arange(least, greatest + 1), np.asarray(excluded))
+            values = np.setdiff1d(np.arange(least, greatest + 1), np.asarray(excluded)).astype(dtype.numpy)
         else:
             values = np.unique(_away(np.linspace(low, high, 2 * size + 1), excluded).astype(dtype.numpy))
         if len(values) >= size:
-            return random.permutation(random.choice(values, size, replace=False)).reshape(shape).astype(dtype.numpy)
-        if dtype.is_integer and (least, greatest) == _integer_range(dtype, 2 * low - 1, 2 * high + 1):
+            return np.asarray(random.permutation(values)[:size]).reshape(shape)
+        wider = 2 * low - 1, 2 * high + 1
+        if dtype.is_integer and _integer_range(dtype, *wider) == (least, greatest):
             raise InvalidCall(f"{dtype} has fewer than {size} distinct values", do="draw smaller shapes")
-        low, high = 2 * low - 1, 2 * high + 1
+        low, high = wider
 
 
 def _away(values: Any, excluded: Sequence[float]) -> Any:
@@ -163,7 +179,7 @@ def _away(values: Any, excluded: Sequence[float]) -> Any:
 def _integer_range(dtype: DType, low: float, high: float) -> tuple[int, int]:
     width = dtype.bits
     least, greatest = (-(1 << width - 1), (1 << width - 1) - 1) if dtype.is_signed else (0, (1 << width) - 1)
-    return max(least, int(np.ceil(low))), min(greatest, int(np.floor(high)))
+    return max(least, math.ceil(low)), min(greatest, math.floor(high))
 
 
 def _draw_dtype(draw: Draw, dtype: Any) -> DType:

@@ -261,7 +261,7 @@ class _Mover:
         as_written = node is not None and _same_form(op, node.version, version)
         inputs, written = _written(op, call, version)
         outputs: Sequence[Known | None] = _known_outputs(call)
-        if not outputs and self.target.accepts is not None:
+        if not outputs:
             outputs = infer_call(op, call.inputs, call.attributes, call.outputs)
         problem = self._dtype_problem(op, version, inputs, outputs, rewriter)
         if problem:

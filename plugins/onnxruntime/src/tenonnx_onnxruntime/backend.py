@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnxruntime import GraphOptimizationLevel
 from tenonnx.backends.base import Program, fall_back
+from tenonnx.backends.defaults import DefaultsProgram
 from tenonnx.errors import InvalidCall, NotRepresentable, UnsupportedOp
 from tenonnx.formats.export import ExportConfig, prepare
+from tenonnx.formats.onnx.reader import OPTIONAL_INPUTS_IR
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.graph.dtypes import DType
 from tenonnx.transforms.retarget import Target, retarget_to, target_for
@@ -69,25 +72,28 @@ def compile(  # noqa: A001
         raise InvalidCall("optimization must be a level", given=repr(optimization), available=", ".join(_LEVELS))
     _fields(session_options)
     try:
-        return _compile(graph, state, wanted, session_options, optimization)
+        make = functools.partial(_session, providers=wanted, session_options=session_options, optimization=optimization)
+        if state:
+            return RuntimeStatefulProgram(graph, state, make)
+        return DefaultsProgram(graph, lambda each: RuntimeProgram(each, make(each)))
     except UnsupportedOp as error:
         if strict:
             raise
         return fall_back(graph, error, state)
 
 
-def _compile(
-    graph: Graph, state: Mapping[str, str] | None, providers: list[Any], session_options: Any, optimization: str | None
-) -> Program:
+def _session(
+    graph: Graph, providers: list[Any], session_options: Any, optimization: str | None
+) -> onnxruntime.InferenceSession:
+    """A session of the first form of the graph that the runtime takes."""
     problems: list[str] = []
+    inline = isinstance(session_options, onnxruntime.SessionOptions)
     for candidate in _candidates(graph, providers, problems):
         settings = _settings(session_options, optimization, candidate)
         try:
-            session = _session(candidate, settings, providers, isinstance(session_options, onnxruntime.SessionOptions))
+            return _open(candidate, settings, providers, inline)
         except RUNTIME_ERRORS as error:
             problems.append(shortened(error))
-            continue
-        return RuntimeStatefulProgram(graph, session, state) if state else RuntimeProgram(graph, session)
     raise UnsupportedOp(
         f"onnxruntime {onnxruntime.__version__} cannot run the graph",
         given="\n".join(dict.fromkeys(problems)),
@@ -117,15 +123,20 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
             return
 
 
-def _session(
+def _open(
     graph: Graph, settings: onnxruntime.SessionOptions, providers: list[Any], inline: bool
 ) -> onnxruntime.InferenceSession:
     """A session of a graph whose large initializers the runtime reads from where they lie.
 
-    ``inline`` puts them into the message where that can hold them.
+    ``inline`` puts them into the message where that can hold them. Inputs with a default are none for the runtime, so
+    that it can optimize what depends on them.
     """
     model, initializers, _ = prepare(graph, ExportConfig())
     model.ir_version = min(model.ir_version, newest_ir())
+    if model.ir_version >= OPTIONAL_INPUTS_IR and len(graph.inputs) < len(graph.formals):
+        inputs = [info for value, info in zip(graph.formals, model.graph.input, strict=True) if value.data is None]
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
     total = sum(contents.nbytes for _, contents in initializers)
     least = LARGEST_MESSAGE if inline and total < LARGEST_MESSAGE else _BESIDE
     beside = [

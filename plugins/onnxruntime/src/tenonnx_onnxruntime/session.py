@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
+from onnxruntime import InferenceSession
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
-from tenonnx.backends.base import FeedCheck, State, check_feeds, check_state
+from tenonnx.backends.base import FeedCheck, check_feeds
+from tenonnx.backends.defaults import Defaults, opened
+from tenonnx.backends.state import State, check_state
 from tenonnx.errors import InvalidCall, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
     from tenonnx.graph.graph import Graph
-    from tenonnx.graph.values import Value
 
 #: What the runtime raises of its own, about a model or about what it is fed with.
 RUNTIME_ERRORS = (
@@ -32,28 +34,27 @@ _RUN_ERRORS = (*RUNTIME_ERRORS, RuntimeError, TypeError, ValueError)
 
 
 class RuntimeProgram:
-    """A session without state. Several threads may call it."""
+    """A session without state, whose inputs with a default cannot be fed. Several threads may call it."""
 
     backend = "onnxruntime"
 
-    def __init__(self, graph: Graph, session: onnxruntime.InferenceSession) -> None:
+    def __init__(self, graph: Graph, session: InferenceSession) -> None:
         self.state: MutableMapping[str, Any] = {}
-        self._check = FeedCheck(graph.formals)
-        self._names = [v.name for v in graph.formals]
+        self._check = FeedCheck(graph.inputs)
+        self._names = [v.name for v in graph.inputs]
         self._outputs = [o.name for o in session.get_outputs()]
         self._session = session
-        self._extended = {v.name: v.tensor.dtype for v in graph.formals if _has_extended(v.type)}
+        self._extended = {v.name: v.tensor.dtype for v in graph.inputs if _has_extended(v.type)}
         self._run: Callable[[dict[str, Any]], list[Any]] = self._run_arrays
         if any(is_extended(dtype_of(output.type)) for output in session.get_outputs()):
             _refuse_values(graph, session)
-            self._dtypes = {v.name: v.tensor.dtype for v in graph.formals}
+            self._dtypes = {v.name: v.tensor.dtype for v in graph.inputs}
             self._run = self._run_values
         elif self._extended:
             self._run = self._run_mixed
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = self._check(feeds)
-        given = {n: a for n, a in zip(self._names, arrays, strict=True) if a is not None or n in feeds}
+        given = dict(zip(self._names, self._check(feeds), strict=True))
         try:
             results = self._run(given)
         except _RUN_ERRORS as error:
@@ -65,10 +66,8 @@ class RuntimeProgram:
 
     def _run_mixed(self, given: dict[str, Any]) -> list[Any]:
         """The runtime knows no arrays of ``ml_dtypes``, but takes its own tensors in their place."""
-        for name, dtype in self._extended.items():
-            if name in given:
-                given[name] = to_runtime(given[name], dtype)
-        return self._session.run(self._outputs, given)  # type: ignore[no-any-return]
+        values = {name: to_runtime(given[name], dtype) for name, dtype in self._extended.items()}
+        return self._session.run(self._outputs, {**given, **values})  # type: ignore[no-any-return]
 
     def _run_values(self, given: dict[str, Any]) -> list[Any]:
         values = {name: to_runtime(array, self._dtypes[name]) for name, array in given.items()}
@@ -76,67 +75,70 @@ class RuntimeProgram:
 
 
 class RuntimeStatefulProgram:
-    """A session whose state never leaves the runtime.
-
-    Two sides take turns: each binds the state that the other wrote to the inputs, and buffers of its own to the outputs
-    that replace it. A call that fails has written only there. Outputs of a shape that is not static are allocated by
-    the runtime in each call.
-    """
+    """Sessions whose state never leaves the runtime. ``make`` gives a session of a graph."""
 
     backend = "onnxruntime"
 
-    def __init__(self, graph: Graph, session: onnxruntime.InferenceSession, state: Mapping[str, str]) -> None:
+    def __init__(self, graph: Graph, state: Mapping[str, str], make: Callable[[Graph], InferenceSession]) -> None:
         check_state(graph, state)
-        _refuse_values(graph, session)
-        self._formals = {v.name: v for v in graph.formals}
-        self._check = FeedCheck([v for v in graph.formals if v.name not in state])
         self._names = dict(state)
-        self._session = session
-        kept = list(dict.fromkeys(state.values()))
-        self._outputs = [o.name for o in session.get_outputs()]
-        self._others = [name for name in self._outputs if name not in kept]
-        self._sides = [_Side(graph, session, self._others, kept), _Side(graph, session, self._others, kept)]
-        self._kept = kept
-        self._turn = 0
-        self._defaults: dict[str, Any] = {}
+        self._turns = Defaults(opened(graph, state), lambda each: _Turns(each, state, make(each)))
         self.state = State(graph, state, hold=_held, show=_shown)
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         self.state.check_set(feeds)
-        if self._names.keys() & feeds.keys():
-            formals = [*self._check.formals, *(self._formals[name] for name in self._names if name in feeds)]
-            arrays = check_feeds(formals, feeds)
+        if self._turns.are_fed(feeds):
+            results = self._turns.open(self.state.held, self._turns.complete(feeds))
         else:
-            formals, arrays = self._check.formals, self._check(feeds)
+            results = self._turns.closed(self.state.held, feeds)
+        self.state.held.update({name: results.kept[output] for name, output in self._names.items()})
+        return results
+
+
+class _Turns:
+    """A session with two sides that take turns.
+
+    Each binds the state that the other wrote to the inputs, and buffers of its own to the outputs that replace it. So a
+    call that fails has written only there. Outputs of a shape that is not static are allocated in each call.
+    """
+
+    def __init__(self, graph: Graph, state: Mapping[str, str], session: InferenceSession) -> None:
+        _refuse_values(graph, session)
+        self._session = session
+        self._inputs = {v.name: v for v in graph.inputs}
+        self._check = FeedCheck([v for v in graph.inputs if v.name not in state])
+        self._state = frozenset(state)
+        self._outputs = [o.name for o in session.get_outputs()]
+        self._kept = list(dict.fromkeys(state.values()))
+        self._others = [name for name in self._outputs if name not in self._kept]
+        self._sides = [_Side(graph, session, self._others, self._kept) for _ in range(2)]
+        self._turn = 0
+
+    def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
+        if self._state.isdisjoint(feeds):
+            inputs, arrays = self._check.formals, self._check(feeds)
+        else:
+            inputs = [v for v in self._inputs.values() if v.name not in self._state or v.name in feeds]
+            arrays = check_feeds(inputs, feeds)
         side = self._sides[self._turn]
-        side.bind(self.state.held)
-        for value, array in zip(formals, arrays, strict=True):
-            side.feed(value.name, self._default(value) if array is None else to_runtime(array, value.tensor.dtype))
+        side.bind(held)
+        for value, array in zip(inputs, arrays, strict=True):
+            side.feed(value.name, to_runtime(array, value.tensor.dtype))
         try:
             found = side.run(self._session)
         except _RUN_ERRORS as error:
-            given = {v.name: a for v, a in zip(formals, arrays, strict=True) if a is not None}
-            raise run_failure(error, given) from error
-        kept = dict(zip(self._kept, found[len(self._others) :], strict=True))
-        self.state.held.update({name: kept[output] for name, output in self._names.items()})
+            raise run_failure(error, {v.name: a for v, a in zip(inputs, arrays, strict=True)}) from error
         self._turn = 1 - self._turn
-        results = Results(self._outputs, kept)
+        results = Results(self._outputs, dict(zip(self._kept, found[len(self._others) :], strict=True)))
         results.update(zip(self._others, map(from_runtime, found), strict=False))
         side.shown = weakref.ref(results)
         return results
-
-    def _default(self, value: Value) -> Any:
-        held = self._defaults.get(value.name)
-        if held is None:
-            assert value.data is not None
-            held = self._defaults[value.name] = to_runtime(value.data.array(), value.tensor.dtype)
-        return held
 
 
 class _Side:
     """One of the two sets of bindings. ``shown`` refers to the results that may still be read from its buffers."""
 
-    def __init__(self, graph: Graph, session: onnxruntime.InferenceSession, others: list[str], kept: list[str]) -> None:
+    def __init__(self, graph: Graph, session: InferenceSession, others: list[str], kept: list[str]) -> None:
         self.shown: weakref.ref[Results] | None = None
         self._binding = session.io_binding()
         self._bound: dict[str, Any] = {}
@@ -165,7 +167,7 @@ class _Side:
         self._binding.bind_ortvalue_input(name, value)
         self._bound[name] = value
 
-    def run(self, session: onnxruntime.InferenceSession) -> list[Any]:
+    def run(self, session: InferenceSession) -> list[Any]:
         """The outputs, first those that are not kept. Nobody else may read the buffers of this side from now on."""
         if self.shown is not None and (results := self.shown()) is not None:
             results.take()
@@ -184,17 +186,18 @@ class Results(dict[str, Any]):
 
     def __init__(self, names: Sequence[str], kept: Mapping[str, Any]) -> None:
         super().__init__(dict.fromkeys(names))
-        self._kept = dict(kept)
+        self.kept = kept
+        self._unread = dict(kept)
 
     def take(self) -> None:
         """Copy what is not copied yet."""
-        for name, value in self._kept.items():
+        for name, value in self._unread.items():
             super().__setitem__(name, _shown(value))
-        self._kept = {}
+        self._unread = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name in self._kept:
-            super().__setitem__(name, _shown(self._kept.pop(name)))
+        if name in self._unread:
+            super().__setitem__(name, _shown(self._unread.pop(name)))
         return super().__getitem__(name)
 
     def __iter__(self) -> Iterator[str]:  # also keeps dict(results) and **results from reading past __getitem__
@@ -240,7 +243,7 @@ def _has_extended(kind: Type | None) -> bool:
     return isinstance(kind, TensorType) and is_extended(kind.dtype)
 
 
-def _refuse_values(graph: Graph, session: onnxruntime.InferenceSession) -> None:
+def _refuse_values(graph: Graph, session: InferenceSession) -> None:
     """Raise ``UnsupportedOp`` unless all inputs and outputs are tensors that the runtime has apart from numpy."""
     kinds = [str(v.type) for v in graph.formals if not _is_numeric(v.type)]
     kinds += [o.type for o in session.get_outputs() if not o.type.startswith("tensor(") or o.type == "tensor(string)"]

@@ -81,14 +81,11 @@ def _(input: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Ar
     with np.errstate(all="ignore"):
         if target is DType.string:
             return _to_text(input)
-        x = _from_text(input, target) if input.dtype == object else input
+        x = _from_text(input, target) if input.dtype == object else _plain(input)
         if target is DType.float8e8m0:
             return _to_powers_of_two(x, bool(saturate), round_mode)
         if target in _FLOAT8:
-            if x.dtype.kind in "iub":
-                x = x.astype(np.float64)
-            elif x.dtype.itemsize == 1:
-                x = x.astype(np.float32)
+            x = x.astype(np.float64) if x.dtype.kind in "iub" else x
             if saturate:
                 greatest = x.dtype.type(_GREATEST[target])
                 x = np.clip(x, -greatest, greatest)
@@ -101,6 +98,14 @@ def _(g: Value, y: Value, input: Value, *, to: int, saturate: int, round_mode: s
     return cast(g, to=input.dtype) if input.dtype.is_float and y.dtype.is_float else None
 
 
+def _plain(x: Array) -> Array:
+    """``x`` in a dtype of numpy's own, from which there is a way to every other, or in bfloat16."""
+    kind = DType.of(x.dtype)
+    if kind.is_integer:
+        return x.astype(np.int8) if kind.bits < 8 else x
+    return x.astype(np.float32) if kind.bits <= 8 and kind.is_float else x
+
+
 def _to_powers_of_two(input: Array, saturate: bool, round_mode: str) -> Array:
     """float8e8m0: the code is the exponent plus 127, and 255 is NaN."""
     wide = input.astype(np.float64)
@@ -110,10 +115,9 @@ def _to_powers_of_two(input: Array, saturate: bool, round_mode: str) -> Array:
         code += mantissa > 0.5
     elif round_mode == "nearest":
         code += mantissa >= 0.75
-    code[wide == 0] = -1
-    code[np.isinf(wide)] = 255
+    code = np.where(wide == 0, -1, np.where(np.isinf(wide), 255, code))
     code = np.clip(code, 0, 254) if saturate else np.where((code < 0) | (code > 254), 255, code)
-    code[np.isnan(wide)] = 255
+    code = np.where(np.isnan(wide), 255, code)
     return code.astype(np.uint8).view(DType.float8e8m0.numpy)
 
 

@@ -29,7 +29,8 @@ def dropout(data, ratio=None, training_mode=None, *, seed=None, _outputs=None):
     if known is False:
         return (data, expand(constant(True), shape(data))) if masked else data
     lost = constant(0.5, DType.float32) if ratio is None else cast(ratio, to=DType.float32)
-    keep = random_uniform_like(data, dtype=DType.float32, seed=seed) >= lost
+    noise = random_uniform_like(data, dtype=DType.float32, seed=None if seed is None else float(seed))
+    keep = noise >= lost
     scale = 1.0 / (1.0 - lost)
     if known is None:
         keep = or_(keep, not_(training_mode))
@@ -84,8 +85,9 @@ dropout_unless_test.until(6, ignored=["consumed_inputs"])
 
 @dropout.lower(to=dropout_off)
 def _(data, ratio, training_mode, *, seed, _outputs=None):
-    if _known(training_mode) is False:
-        return dropout_off(data, ratio=_number(ratio), _outputs=_outputs)
+    """Without the mask, which onnxruntime fills with zeros at those versions."""
+    if _outputs == 1 and _known(training_mode) is False:
+        return dropout_off(data, ratio=_number(ratio), _outputs=1)
     return None
 
 

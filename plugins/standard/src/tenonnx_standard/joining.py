@@ -30,9 +30,6 @@ def concat(*inputs, axis):
     """The inputs, one after the other along ``axis``."""
 
 
-concat.until(4, defaults={"axis": 1})
-
-
 @concat.type
 def _(*inputs, axis):
     if not inputs:
@@ -95,6 +92,12 @@ def _(g, y, *inputs, axis):
         gradients.append(slice_(g, [start], [end], [axis]))
         start = end
     return tuple(gradients)
+
+
+@concat.until(4)
+def concat_by_default(*inputs, axis=None):
+    """The inputs, one after the other along ``axis``, which is 1 by default."""
+    return concat(*inputs, axis=1 if axis is None else axis)
 
 
 # ----- splitting ------------------------------------------------------------------------------------------------------
@@ -215,7 +218,10 @@ def _(input, lengths, *, axis, num_outputs):
 @split_exactly.until(2)
 def split_by_either(input, lengths: Index = None, *, axis=None, split=None, _outputs=None):
     """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute."""
-    return split_exactly(input, split if lengths is None else lengths, axis=axis or 0, _outputs=_outputs)
+    from tenonnx_standard.casting import cast
+
+    sizes = split if lengths is None else cast(lengths, to=DType.int64)
+    return split_exactly(input, sizes, axis=axis or 0, _outputs=_outputs)
 
 
 # Python has no function whose second and fifth parameter have one name; the operator has.

@@ -85,12 +85,13 @@ def _(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
 
     if A.ndim == 1 and B.ndim == 1:
         return g * B, g * A
+    # Axes are counted from the front, as there were no others before opset 11.
     if A.ndim == 1:
-        row = unsqueeze(g, [-2])
-        return sum_to(squeeze(matmul(row, swapped(B)), [-2]), A), unsqueeze(A, [-1]) * row
+        row = unsqueeze(g, [g.ndim - 1])
+        return sum_to(squeeze(matmul(row, swapped(B)), [g.ndim - 1]), A), unsqueeze(A, [1]) * row
     if B.ndim == 1:
-        column = unsqueeze(g, [-1])
-        return column * B, sum_to(squeeze(matmul(swapped(A), column), [-1]), B)
+        column = unsqueeze(g, [g.ndim])
+        return column * B, sum_to(squeeze(matmul(swapped(A), column), [g.ndim]), B)
     if B.ndim == 2 and A.ndim > 2:
         rows = size(dims(A)[:-1])
         left = as_shape(A, [rows, dims(A)[-1]])
@@ -208,7 +209,7 @@ def det(X):
     from tenonnx_standard.shape import squeeze
 
     _, determinant = _adjugate(cast(X, to=_computed_in(X.dtype)))
-    return cast(squeeze(determinant, [-2, -1]), to=X.dtype)
+    return cast(squeeze(determinant, [X.ndim - 2, X.ndim - 1]), to=X.dtype)
 
 
 def _computed_in(dtype: DType) -> DType:
@@ -231,7 +232,7 @@ def _adjugate(x: Value) -> tuple[Value, Value]:
     for step in range(1, size + 1):
         if step > 1:
             factor = matmul(x, factor) + coefficient * unit
-        trace = reduce_sum(matmul(x, factor) * unit, [-2, -1], keepdims=1)
+        trace = reduce_sum(matmul(x, factor) * unit, [x.ndim - 2, x.ndim - 1], keepdims=1)
         coefficient = trace / -step
     return (factor, -coefficient) if size % 2 else (-factor, coefficient)
 
@@ -260,4 +261,4 @@ def _(g: Value, y: Value, X: Value) -> Value:
     from tenonnx_standard.shape import unsqueeze
 
     adjugate, _ = _adjugate(X)
-    return unsqueeze(g, [-2, -1]) * swapped(adjugate)
+    return unsqueeze(g, [g.ndim, g.ndim + 1]) * swapped(adjugate)

@@ -237,14 +237,14 @@ def _bits(x: Value) -> Value:
 
     _check_integers(bitwise_and, x)
     dtype = DType.uint64 if x.dtype is DType.uint64 else DType.int64
-    wide = unsqueeze(cast(x, to=dtype), [-1])
+    wide = unsqueeze(cast(x, to=dtype), [x.ndim])
     if not x.dtype.is_signed:
         return _lowest_bit(wide / constant(_weights(x.dtype)))
     # Of a negative number the bits are the flipped ones of -1 - x, which is not negative.
     negative = cast(less(wide, 0), to=dtype)
     flipped = wide - negative * (wide * 2 + 1)
     low = _lowest_bit(flipped / constant(_weights(x.dtype)[:-1]))
-    return concat(low + negative - low * negative * 2, negative, axis=-1)
+    return concat(low + negative - low * negative * 2, negative, axis=x.ndim)
 
 
 def _lowest_bit(x: Value) -> Value:
@@ -252,9 +252,10 @@ def _lowest_bit(x: Value) -> Value:
 
 
 def _from_bits(bits: Value, dtype: DType) -> Value:
-    from tenonnx_standard.reduction import reduce_sum
+    """The numbers of such bits; a matrix product sums them, as some runtimes sum integers in floats elsewhere."""
+    from tenonnx_standard.linear_algebra import matmul
 
-    return cast(reduce_sum(bits * constant(_weights(dtype)), [-1], keepdims=0), to=dtype)
+    return cast(matmul(bits, constant(_weights(dtype))), to=dtype)
 
 
 @op("BitShift", since=11, broadcasts=True)

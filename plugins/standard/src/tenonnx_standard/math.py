@@ -376,7 +376,9 @@ def _(input: Value, min: Value | None = None, max: Value | None = None) -> Tenso
 @clip.numpy
 def _(input: Array, min: Array | None = None, max: Array | None = None) -> Array:
     if min is not None and max is not None:
-        return np.clip(input, min.reshape(()), max.reshape(()))
+        if input.dtype.isbuiltin == 1:
+            return np.clip(input, min.reshape(()), max.reshape(()))
+        return np.minimum(np.maximum(input, min.reshape(())), max.reshape(()))
     if min is not None:
         return np.maximum(input, min.reshape(()))
     return input if max is None else np.minimum(input, max.reshape(()))

@@ -88,17 +88,20 @@ def _(data, pads, constant_value, axes, *, mode):
 
 def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str) -> Value:
     """The body of Pad: axis by axis elements are cut off, then added."""
+    from tenonnx_standard.shape import identity
+
     check_mode(op, mode)
+    data = x
     for axis, (before, after) in enumerate(_pairs(op, pads, axes, x.ndim)):
         x = _cut(x, axis, before, after)
         before, after = _added(before), _added(after)
-        if isinstance(before, Value) or isinstance(after, Value) or before or after:
-            x = (
-                _filled(x, axis, before, after, constant_value)
-                if mode == "constant"
-                else _taken(x, axis, before, after, mode)
-            )
-    return x
+        if not isinstance(before, Value) and not isinstance(after, Value) and not before and not after:
+            continue
+        if mode == "constant":
+            x = _filled(x, axis, before, after, constant_value)
+        else:
+            x = _taken(x, axis, before, after, mode)
+    return identity(x) if x is data else x
 
 
 def _pairs(op: Op, pads: Value, axes: Value | None, rank: int) -> list[tuple[Any, Any]]:

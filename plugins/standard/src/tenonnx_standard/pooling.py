@@ -127,44 +127,57 @@ def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
     if _outputs is None or _outputs < 2:
         return pool(X, window, np.maximum, lowest(X.dtype))
-    values, places = _greatest(X, window)
-    sizes = X.shape[2:]
-    if storage_order:
-        places = np.ravel_multi_index(np.unravel_index(places, sizes), sizes, order="F")
-    images = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *(1,) * window.rank)
-    return values, places + images * int(np.prod(sizes))
+    values = pool(X, window, np.maximum, lowest(X.dtype))
+    return values, _places_of(_chosen(X, values, window), X.shape, window, storage_order)
 
 
-def _greatest(x: Array, window: Windows) -> tuple[Array, Array]:
-    """The greatest element of each window and its place in the flattened image, the first one among equals."""
-    sizes = x.shape[2:]
+def _reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """For each place of the kernel the windows that read inside an image there, and what they read."""
     begins, _ = window.padding(sizes)
-    places = np.zeros((1,) * x.ndim, np.int64)
-    step = 1
-    for k in reversed(range(window.rank)):
-        count = window.outputs(sizes)[k]
-        ahead = (slice(None),) * (2 + k)
-        taps = sorted(
-            taps_inside(sizes[k], window, k, begins[k], count), key=lambda t: t[2].start - t[0] * window.strides[k]
-        )
-        places = np.broadcast_to(places, x.shape)
-        lengths = (*x.shape[: 2 + k], count, *x.shape[3 + k :])
-        values, found = np.full(lengths, lowest(x.dtype), x.dtype), np.zeros(lengths, np.int64)
-        unset = np.ones(count, bool)
-        for low, high, source in taps:
-            candidate = x[(*ahead, source)]
-            part = values[(*ahead, slice(low, high))]
-            rows = np.arange(source.start, source.stop, source.step) * step
-            better = (candidate > part) | (candidate != candidate)  # as in maxima, a NaN prevails
-            if unset[low:high].any():
-                better |= unset[low:high].reshape(-1, *(1,) * (window.rank - 1 - k))
-                unset[low:high] = False
-            np.copyto(part, candidate, where=better)
-            where_found = places[(*ahead, source)] + rows.reshape(-1, *(1,) * (window.rank - 1 - k))
-            np.copyto(found[(*ahead, slice(low, high))], where_found, where=better)
-        x, places = values, found
-        step *= sizes[k]
-    return x, places
+    axes = [
+        taps_inside(size, window, k, begins[k], count)
+        for k, (size, count) in enumerate(zip(sizes, window.outputs(sizes), strict=True))
+    ]
+    found = []
+    for offset in window.offsets:
+        taps = [axis[place] for axis, place in zip(axes, offset, strict=True)]
+        found.append((tuple(slice(low, high) for low, high, _ in taps), tuple(source for _, _, source in taps)))
+    return found
+
+
+def _chosen(x: Array, y: Array, window: Windows) -> Array:
+    """At which place of the kernel each window first finds its maximum ``y``."""
+    reads = _reads(window, x.shape[2:])
+    small = np.min_scalar_type(len(reads))
+    none = small.type(np.iinfo(small).max)
+    chosen = np.full(y.shape, none, small)
+    any_nan = y.dtype.kind not in "iu" and bool(np.isnan(y).any())
+    for place, (target, source) in enumerate(reads):
+        part, read = y[(..., *target)], x[(..., *source)]
+        found = read == part
+        if any_nan:
+            found |= np.isnan(read) & np.isnan(part)
+        # the place where it is found, else the greatest number: by bits, as masks that follow the data are slow
+        numbers = found.view(np.uint8) if small == np.uint8 else found.astype(small)
+        numbers -= small.type(1)
+        numbers |= small.type(place)
+        np.minimum(chosen[(..., *target)], numbers, out=chosen[(..., *target)])
+    return chosen
+
+
+def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_order: int) -> Array:
+    """Where in a flattened tensor of that shape the chosen places of the kernel lie."""
+    sizes = shape[2:]
+    begins, _ = window.padding(sizes)
+    steps = np.cumprod([1, *sizes[:-1]]) if storage_order else np.cumprod([1, *sizes[:0:-1]])[::-1]
+    offsets = np.asarray(list(window.offsets), np.int64).reshape(-1, window.rank) * window.dilations
+    places = (offsets * steps).sum(1).take(chosen)
+    for k, count in enumerate(chosen.shape[2:]):
+        start = (np.arange(count) * window.strides[k] - begins[k]) * steps[k]
+        places += start.reshape(-1, *(1,) * (window.rank - 1 - k))
+    images = np.arange(shape[0] * shape[1]) * int(np.prod(sizes))
+    places += images.reshape(*shape[:2], *(1,) * window.rank)
+    return places
 
 
 @max_pool.vjp
@@ -201,16 +214,19 @@ max_pool_gradient.type(lambda X, dY, **_: X.tensor)
 @max_pool_gradient.numpy
 def _(X, dY, *, kernel_shape, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
-    _, places = _greatest(X, window)
-    images = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *(1,) * window.rank)
-    places = (places + images * int(np.prod(X.shape[2:]))).reshape(-1)
-    if all(k <= s for k, s in zip(window.extents, window.strides, strict=True)):
-        result = np.zeros(X.size, X.dtype)
-        result[places] = dY.reshape(-1)
-    else:
-        weights = dY.reshape(-1).astype(np.float64)
-        result = np.bincount(places, weights, X.size).astype(X.dtype)
-    return result.reshape(X.shape)
+    (g,) = widened(dY)
+    chosen = _chosen(X, pool(X, window, np.maximum, lowest(X.dtype)), window)
+    result = np.zeros(X.shape, g.dtype)
+    for place, (target, source) in enumerate(_reads(window, X.shape[2:])):
+        result[(..., *source)] += _masked(g[(..., *target)], chosen[(..., *target)] == place)
+    return result.astype(X.dtype, copy=False)
+
+
+def _masked(x: Array, mask: Array) -> Array:
+    """``x`` where ``mask`` holds, else 0; by its bits."""
+    bits = np.negative(mask.astype(f"i{x.dtype.itemsize}"))
+    bits &= x.view(bits.dtype)
+    return bits.view(x.dtype)
 
 
 # ----- AveragePool ----------------------------------------------------------------------------------------------------

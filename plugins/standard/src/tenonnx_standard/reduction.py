@@ -12,7 +12,7 @@ from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where
-from tenonnx_standard.math import absolute, clip, exp, log, maximum, reciprocal, sqrt
+from tenonnx_standard.math import absolute, exp, log, maximum, minimum, reciprocal, sqrt
 from tenonnx_standard.shape import expand, identity, shape, size, unsqueeze
 
 if TYPE_CHECKING:
@@ -352,7 +352,7 @@ def reduce_log_sum_exp(data, axes: Index = None, *, keepdims=1, noop_with_empty_
     options = {"noop_with_empty_axes": noop_with_empty_axes}
     # An infinite maximum less itself would be undefined, so a finite one is taken out instead.
     limit = float(np.finfo(x.dtype.numpy).max)
-    greatest = clip(reduce_max(x, axes, keepdims=1, **options), -limit, limit)
+    greatest = minimum(maximum(reduce_max(x, axes, keepdims=1, **options), -limit), limit)
     sums = reduce_sum(exp(x - greatest), axes, keepdims=keepdims, **options)
     if not keepdims:
         greatest = reduce_sum(greatest, axes, keepdims=0, **options)

@@ -6,8 +6,9 @@ The arithmetic is written once for numpy arrays (``Arrays``) and for values of a
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tenonnx.extend import DType, Value
@@ -19,12 +20,19 @@ from tenonnx_standard.math import absolute, ceil, floor, maximum, minimum
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shape import unsqueeze
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Array = np.ndarray[Any, Any]
 
 COORDINATES = (
-    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
-    "tf_half_pixel_for_nn",
-)  # fmt: skip
+    "half_pixel_symmetric",
+    "half_pixel",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+)
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 MODES = ("nearest", "linear", "cubic")
 
@@ -108,7 +116,7 @@ def source(xp: Any, method: Method, size: Any, output: Any, scale: Any, length: 
         case "asymmetric":
             return i / scale
         case "tf_half_pixel_for_nn":
-            return (i + 0.5) / scale
+            return xp.where(xp.same(scale, 1.0), i, (i + 0.5) / scale)  # an axis that keeps its length stays
     last = size - 1.0
     step = (end - start) * last / xp.where(xp.same(length, 1.0), length, length - 1.0)
     return xp.where(xp.same(length, 1.0), i * 0.0 + (start + end) * last / 2.0, start * last + i * step)
@@ -219,3 +227,62 @@ def contract(x: Array, weights: Array, axis: int) -> Array:
         else:
             np.matmul(part, x3[:, first:last], out=y3[:, low : low + block])
     return y
+
+
+def axes_to_resample(
+    shape: Sequence[int], chosen: Sequence[int], roi: Array | None, scales: Array | None, sizes: Any, policy: str
+) -> dict[int, Axis]:
+    """The axes that change, where every number is known."""
+    if sizes is not None:
+        factors = [int(n) / shape[a] if shape[a] else 1.0 for a, n in zip(chosen, sizes, strict=True)]
+        outputs = [int(n) for n in sizes]
+        if policy != "stretch":
+            factor = min(factors) if policy == "not_larger" else max(factors)
+            factors = [factor] * len(chosen)
+            outputs = [math.floor(factor * shape[a] + 0.5) for a in chosen]
+    else:
+        factors = [float(s) for s in scales]
+        outputs = [scaled_size(shape[a], s) for a, s in zip(chosen, scales, strict=True)]
+    found = {}
+    for k, a in enumerate(chosen):
+        start, end = (0.0, 1.0) if roi is None else (float(roi[k]), float(roi[k + len(chosen)]))
+        axis = Axis(int(shape[a]), outputs[k], factors[k], factors[k] * shape[a], start, end)
+        if not axis.unchanged:
+            found[a] = axis
+    return found
+
+
+def scaled_size(size: int, scale: Any) -> int:
+    return int(np.floor(np.float32(size) * np.float32(scale)))
+
+
+def resample(x: Array, axes: dict[int, Axis], method: Method, extrapolation_value: float = 0.0) -> Array:
+    """``x`` resampled along some axes; shrinking ones come first, as they leave less to do."""
+    order = sorted(axes, key=lambda a: (axes[a].scale > 1, a if axes[a].scale <= 1 else -a))
+    dtype = x.dtype
+    if method.mode == "nearest":
+        for a in order:
+            x = x.take(positions(axes[a], method), a)
+    else:
+        wide = np.float64 if (dtype.kind in "iu" and dtype.itemsize > 2) or dtype == np.float64 else np.float32
+        x = x.astype(wide, copy=False)
+        for a in order:
+            x = contract(x, matrix(axes[a], method).astype(wide), a)
+    mask: Any = False
+    for a, axis in axes.items():
+        beyond = outside(axis, method)
+        if beyond is not None:
+            mask = mask | beyond.reshape(-1, *(1,) * (x.ndim - 1 - a))
+    if mask is not False:
+        x = np.where(mask, x.dtype.type(extrapolation_value), x)
+    return rounded_to(x, dtype)
+
+
+def rounded_to(x: Array, dtype: np.dtype[Any]) -> Array:
+    """``x`` in ``dtype``; integers are rounded and kept within their range."""
+    if x.dtype == dtype:
+        return x
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return np.clip(np.rint(x), info.min, info.max).astype(dtype)
+    return x.astype(dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import (
+    REQUIRED,
     DType,
     Index,
     Op,
@@ -20,9 +21,10 @@ from tenonnx.extend import (
     primitive,
     static,
 )
+from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import Array, axis_within, length, numpy_rule
-from tenonnx_standard.slicing import from_front
+from tenonnx_standard.slicing import from_front, put_back
 
 # ----- extreme positions ----------------------------------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ def top_k(X, K: Index, *, axis=-1, largest=1, sorted=1):
 
 
 top_k.until(11, lacks=["largest", "sorted"])
-top_k.until(10, attributes=["K"], renamed={"K": "k"}, vectors=["K"])
+top_k.until(10, attributes=["K"], renamed={"K": "k"}, vectors=["K"], defaults={"K": REQUIRED})
 
 
 @top_k.type
@@ -129,7 +131,8 @@ def _(g, y, X, K, *, axis, largest, sorted):
 
     if g[0] is None:
         return None, None
-    return scatter_elements(operator("zeros_like", X), y[1], g[0], axis=axis), None
+    places = top_k(X, K, axis=axis, largest=largest, sorted=sorted)[1] if y[1] is None else y[1]
+    return scatter_elements(operator("zeros_like", X), places, g[0], axis=axis), None
 
 
 @top_k.lower()
@@ -143,6 +146,59 @@ def _(X, K, *, axis, largest, sorted):
         return None
     values, places = top_k(-X, K, axis=axis)
     return -values, places
+
+
+# ----- different elements ---------------------------------------------------------------------------------------------
+
+
+@primitive("Unique", since=11, selects=True)
+def unique(X, *, axis=None, sorted=1):
+    """The different elements of ``X``, or its different slices along ``axis``, in ascending order or as they come.
+
+    Then where each of them comes first, which of them stands at each place of ``X``, and how often each one comes.
+    """
+
+
+@unique.type
+def _(X, *, axis, sorted):
+    kind, places = X.tensor, TensorType(DType.int64, (None,))
+    if axis is None:
+        whole = None if kind.shape is None else dim.product(kind.shape)
+        return kind.with_shape((None,)), places, places.with_shape((whole,)), places
+    if kind.shape is None:
+        return kind, places, places, places
+    axis = axis_within(unique, axis, len(kind.shape))
+    found = kind.with_shape((*kind.shape[:axis], None, *kind.shape[axis + 1 :]))
+    return found, places, places.with_shape((kind.shape[axis],)), places
+
+
+@numpy_rule(unique)
+def _(x, *, axis, sorted):
+    keys, along = x, 0 if axis is None else axis_within(unique, axis, x.ndim)
+    if axis is not None and x.dtype.kind not in "biuf":
+        # Only numbers are sorted by slices; the places of other elements in their own order are such numbers.
+        keys = np.unique(x, return_inverse=True)[1].reshape(x.shape)
+    _, first, inverse, counts = np.unique(keys, True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first)
+        ranks = np.empty_like(order)
+        ranks[order] = np.arange(order.size)
+        first, inverse, counts = first[order], ranks[inverse], counts[order]
+    found = (x.reshape(-1) if axis is None else x).take(first, along)
+    return found, *(places.astype(np.int64, copy=False) for places in (first, inverse, counts))
+
+
+@unique.vjp
+def _(g, y, X, *, axis, sorted):
+    from tenonnx_standard.shape import reshape, reshape_like
+
+    if g[0] is None:
+        return None
+    first = unique(X, axis=axis, sorted=sorted)[1] if y[1] is None else y[1]
+    if axis is not None:
+        return put_back(g[0], X, first, axis)
+    return reshape_like(put_back(g[0], reshape(X, [-1]), first, 0), X)
 
 
 # ----- one-hot vectors ------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tenonnx.extend import (
     DType,
     Index,
     Known,
+    Op,
     TensorType,
     TypeMismatch,
     Value,
@@ -268,6 +269,28 @@ def _(x, axes):
 squeeze.vjp(lambda g, y, data, axes: (reshape_like(g, data) if axes is None else unsqueeze(g, axes), None))
 
 
+@squeeze.until(11)
+def squeeze_from_front(data, *, axes=None):
+    """``data`` without the axes listed, counted from the front; without all axes of length 1 if none are listed."""
+    return squeeze(data, axes)
+
+
+@squeeze.lower(to=squeeze_from_front)
+def _(data, axes):
+    if axes is None:
+        return squeeze_from_front(data)
+    counted = _counted(squeeze, axes, data.rank)
+    return None if counted is None else squeeze_from_front(data, axes=counted)
+
+
+def _counted(made: Op, axes: Value, rank: int | None) -> list[int] | None:
+    """Known axes counted from the front, in order."""
+    known = elements(axes)
+    if known is None or rank is None or not all(isinstance(axis, int) for axis in known):
+        return None
+    return sorted(axes_within(made, known, rank))
+
+
 @primitive("Unsqueeze", symbolic=True, selects=True)
 def unsqueeze(data, axes: Index):
     """``data`` with axes of length 1 inserted so that they stand at the places listed in the result."""
@@ -298,6 +321,19 @@ def _(x, axes):
 
 
 unsqueeze.vjp(lambda g, y, data, axes: (squeeze(g, axes), None))
+
+
+@unsqueeze.until(11)
+def unsqueeze_from_front(data, *, axes):
+    """``data`` with axes of length 1 inserted at the places listed, counted from the front."""
+    return unsqueeze(data, axes)
+
+
+@unsqueeze.lower(to=unsqueeze_from_front)
+def _(data, axes):
+    counted = _counted(unsqueeze, axes, None if data.rank is None else data.rank + (length(axes) or 0))
+    return None if counted is None else unsqueeze_from_front(data, axes=counted)
+
 
 # ----- order of axes --------------------------------------------------------------------------------------------------
 

@@ -243,10 +243,10 @@ def _(x, indices, *, axis):
 
 @gather.vjp
 def _(g, y, data, indices, *, axis):
-    return _put_back(g, data, indices, axis), None
+    return put_back(g, data, indices, axis), None
 
 
-def _put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
+def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
     """``g`` summed up at the places of ``data`` that it was gathered from."""
     from tenonnx_standard.scatter import scatter_nd
     from tenonnx_standard.shape import expand, transpose, unsqueeze

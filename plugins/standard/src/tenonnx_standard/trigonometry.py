@@ -53,6 +53,9 @@ def tanh(input):
     """The hyperbolic tangent."""
 
 
+tanh.until(6, ignored=["consumed_inputs"])
+
+
 @elementwise("Asinh", since=9)
 def asinh(input):
     """The inverse of the hyperbolic sine."""

@@ -328,7 +328,7 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 def taps_inside(size: int, window: Windows, k: int, begin: int, count: int) -> list[tuple[int, int, slice]]:
     """For each place of the kernel along one axis: which windows read inside the input there, and where they read.
 
-    Places that every window reads come first.
+    They are a range, and empty ones are 0 to 0.
     """
     found = []
     stride = window.strides[k]
@@ -337,7 +337,9 @@ def taps_inside(size: int, window: Windows, k: int, begin: int, count: int) -> l
         low, high = max(0, -(at // stride)), min(count, (size - 1 - at) // stride + 1)
         if low < high:
             found.append((low, high, slice(at + low * stride, at + (high - 1) * stride + 1, stride)))
-    return sorted(found, key=lambda t: t[0] - t[1])
+        else:
+            found.append((0, 0, slice(0, 0)))
+    return found
 
 
 def pool(x: Array, window: Windows, combine: np.ufunc, neutral: Any) -> Array:
@@ -348,7 +350,8 @@ def pool(x: Array, window: Windows, combine: np.ufunc, neutral: Any) -> Array:
         if window.kernel[k] == 1 and window.strides[k] == 1 and not begins[k] and count == sizes[k]:
             continue
         ahead = (slice(None),) * (2 + k)
-        taps = taps_inside(sizes[k], window, k, begins[k], count)
+        taps = [t for t in taps_inside(sizes[k], window, k, begins[k], count) if t[0] < t[1]]
+        taps.sort(key=lambda t: t[0] - t[1])  # those that every window has come first
         everywhere = [(*ahead, t[2]) for t in taps if t[1] - t[0] == count]
         if len(everywhere) > 1:
             y = combine(x[everywhere[0]], x[everywhere[1]])

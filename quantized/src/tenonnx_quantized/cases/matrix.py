@@ -64,9 +64,6 @@ def quantised(draw, left, right, result, scales):
     return call(*parts, y_scale, draw(tensors(result, shape=shape_y, min_value=-reach, max_value=reach)))
 
 
-def _by_row(c):
-    """Whether the left matrix has parameters for each row in a vector."""
-    return c.inputs[1].ndim == 1 and c.inputs[1].size > 1
 
 
 @cases(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from tenonnx.backends.base import Array, FeedCheck, Program, StatefulProgram
+from tenonnx.backends.base import FeedCheck, Program
+from tenonnx.backends.defaults import DefaultsProgram, opened
 from tenonnx.backends.numpy.plan import Plan, owned
+from tenonnx.backends.state import StatefulProgram, check_state
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Value
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import decompose
 
@@ -18,27 +19,28 @@ speed = 0
 
 
 class NumpyProgram:
-    """A planned graph. Calls share nothing that is written, so several threads may call it."""
+    """A planned graph, whose inputs with a default cannot be fed.
+
+    Calls share nothing that is written, so several threads may call it.
+    """
 
     backend = "numpy"
 
     def __init__(self, graph: Graph) -> None:
-        self.formals = list(graph.formals)
-        self._check = FeedCheck(graph.formals)
         self.outputs = [value.name for value in graph.outputs]
+        self.state: MutableMapping[str, Any] = {}
         ready = decompose(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
         self.plan = Plan(ready)
-        self.state: MutableMapping[str, Any] = {}
+        self._check = FeedCheck(graph.inputs)
+        self._contents = [None if v.data is None else v.data.array() for v in graph.formals]
+        self._fed = [k for k, contents in enumerate(self._contents) if contents is None]
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = self._check(feeds)
-        defaults = [_contents(v) if a is None else a for v, a in zip(self.formals, arrays, strict=True)]
-        results = self.plan.run(defaults)
-        return dict(zip(self.outputs, owned(results, defaults, self.plan), strict=True))
-
-
-def _contents(value: Value) -> Array | None:
-    return None if value.data is None else value.data.array()
+        contents = self._contents.copy()
+        for position, array in zip(self._fed, self._check(feeds), strict=True):
+            contents[position] = array
+        results = self.plan.run(contents)
+        return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
 
 
 def compile(graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any) -> Program:
@@ -48,5 +50,7 @@ def compile(graph: Graph, *, state: Mapping[str, str] | None = None, strict: boo
     """
     if options:
         raise InvalidCall("the numpy backend has few options", given=", ".join(options), available="state")
-    program = NumpyProgram(graph)
-    return StatefulProgram(program, graph, state) if state else program
+    if not state:
+        return DefaultsProgram(graph, NumpyProgram)
+    check_state(graph, state)
+    return StatefulProgram(DefaultsProgram(opened(graph, state), NumpyProgram), graph, state)

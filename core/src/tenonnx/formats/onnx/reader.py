@@ -120,10 +120,17 @@ class DeclaredTypes(Mapping[str, Type]):
         return len(self._decoded())
 
 
+def _check_text(texts: Sequence[Any]) -> None:
+    """Raise ``InvalidModel`` for text that is no UTF-8, which protobuf gives as bytes without a word."""
+    if bytes in set(map(type, texts)):
+        wrong = next(text for text in texts if isinstance(text, bytes))
+        raise InvalidModel("names and texts of a model must be UTF-8", given=f"{wrong!r:.200}")
+
+
 def read_declared_type(info: onnx.ValueInfoProto) -> Type | None:
     try:
         return read_type(info.type) if info.HasField("type") else None
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise InvalidModel(f'value "{info.name}" must have a type that ONNX has', given=str(error)) from error
 
 
@@ -146,6 +153,9 @@ class _ModelReader:
 
     def graph(self) -> Graph:
         model = self.model
+        _check_text([model.producer_name, model.producer_version, model.domain, model.doc_string, *self.opsets])
+        _check_text([text for entry in model.metadata_props for text in (entry.key, entry.value)])
+        _check_text([text for entry in model.functions for text in (entry.domain, entry.name, entry.overload)])
         graph = Graph(model.graph.name, opsets=self.opsets, ir_version=model.ir_version)
         graph.registry = self.registry
         graph.functions = read_functions(model, self.registry)
@@ -204,6 +214,7 @@ class GraphReader:
             if output.type is None:
                 output.type = read_declared_type(info)
             graph.outputs.append(output)
+        _check_text([proto.name, proto.doc_string, *scope, *(node.name for node in graph.nodes)])
         return graph
 
     def _read_initializers(self) -> None:

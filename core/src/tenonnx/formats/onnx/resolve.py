@@ -82,6 +82,8 @@ class Resolver:
         return version
 
     def _find(self, domain: str, name: str) -> Resolved:
+        if isinstance(domain, bytes) or isinstance(name, bytes):
+            raise InvalidModel("the name of an op must be UTF-8", given=f"{domain!r}::{name!r}")
         domain = canonical_domain(domain)
         version = self.version(domain)
         op = self.registry.resolve(domain, name, version)
@@ -97,7 +99,7 @@ class Resolver:
         return Resolved(op, version, frozenset(form.attributes) | form.ignored, required, kinds, least, most)
 
     def _wrong_names(self, node: onnx.NodeProto, found: Resolved, attributes: Mapping[str, Any]) -> InvalidModel:
-        unknown = sorted(attributes.keys() - found.names)
+        unknown = sorted(map(str, attributes.keys() - found.names))
         missing = sorted(found.required - attributes.keys())
         if unknown:
             what = f"{_title(node, found)} has no attribute {', '.join(unknown)}"

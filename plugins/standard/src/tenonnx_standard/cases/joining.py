@@ -7,18 +7,28 @@ from hypothesis import strategies as st
 
 from tenonnx.testing import axis_of, call, cases, shapes, tensors
 from tenonnx_standard.cases.shape import ANY, integers
-from tenonnx_standard.joining import concat, split, split_by_either, split_exactly
+from tenonnx_standard.joining import concat, concat_by_default, split, split_by_either, split_exactly
+
+
+def parts(draw, dtypes, sides, axis):
+    """Tensors that differ in the length of one axis alone."""
+    dtype = draw(st.sampled_from(dtypes))
+    several = [[*sides[:axis], draw(st.integers(0, 3)), *sides[axis + 1 :]] for _ in range(draw(st.integers(1, 3)))]
+    return [draw(tensors(dtype, shape=each)) for each in several]
 
 
 @cases(concat)
 def _(draw):
-    sides = list(draw(shapes(1)))
-    axis, dtype = draw(st.integers(-len(sides), len(sides) - 1)), draw(st.sampled_from(ANY))
-    parts = []
-    for _ in range(draw(st.integers(1, 3))):
-        sides[axis] = draw(st.integers(0, 3))
-        parts.append(draw(tensors(dtype, shape=sides)))
-    return call(*parts, axis=axis)
+    sides = draw(shapes(1))
+    axis = draw(st.integers(0, len(sides) - 1))
+    return call(*parts(draw, ANY, sides, axis), axis=axis - draw(st.sampled_from([0, len(sides)])))
+
+
+@cases(concat_by_default)
+def _(draw):
+    sides = draw(shapes(2))
+    axis = draw(st.one_of(st.none(), st.integers(0, len(sides) - 1)))
+    return call(*parts(draw, ["float32", "float64", "float16"], sides, 1 if axis is None else axis), axis=axis)
 
 
 def lengths(draw, whole):
@@ -53,7 +63,7 @@ def _(draw):
     return call(x, axis=axis, _outputs=draw(st.sampled_from([n for n in range(1, 6) if x.shape[axis] % n == 0])))
 
 
-@cases(split_by_either)
+@cases(split_by_either, gradient=["input"])
 def _(draw):
     x = draw(tensors(["float32", "float64"], min_rank=1))
     axis = draw(st.one_of(st.none(), st.integers(0, x.ndim - 1)))

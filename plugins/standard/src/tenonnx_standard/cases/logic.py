@@ -46,7 +46,8 @@ def bits(draw, count):
     """Integers all of whose bits vary."""
     arrays = draw(broadcastable(count, [*SIGNED, *UNSIGNED], min_value=0, max_value=127))
     shift = np.uint64(64 - 8 * arrays[0].dtype.itemsize)
-    mixed = [np.uint64(0x9E3779B97F4A7C15) * (a.astype(np.uint64) + np.uint64(1)) >> shift for a in arrays]
+    with np.errstate(over="ignore"):
+        mixed = [np.uint64(0x9E3779B97F4A7C15) * (a.astype(np.uint64) + np.uint64(1)) >> shift for a in arrays]
     return [m.astype(a.dtype) for m, a in zip(mixed, arrays, strict=True)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, broadcastable, call, cases, tensors
+from tenonnx.testing import Gap, broadcastable, call, cases, shapes, tensors
 
 from tenonnx_standard import math as ops
 
@@ -42,14 +42,16 @@ def one_way(op, dtypes=("float32", "float64"), *, gradient=True, **range_of_valu
 
     @cases(op, gaps=[NO_AXIS], gradient=gradient)
     def _(draw):
-        a = draw(tensors(dtypes, **range_of_values))
         kind = draw(st.sampled_from(["same", "last", "axis", "one"]))
-        first, last = sorted(draw(st.integers(0, a.ndim)) for _ in range(2))
-        sides = {"same": a.shape, "last": a.shape[first:], "axis": a.shape[first:last], "one": (1,) * min(a.ndim, 1)}
+        # Axes of one length, so that those of B could be any of A's.
+        whole = (draw(st.integers(2, 3)),) * draw(st.integers(2, 3)) if kind == "axis" else draw(shapes())
+        a = draw(tensors(dtypes, shape=whole, **range_of_values))
+        axis = draw(st.integers(0, a.ndim))
+        sides = {"same": whole, "last": whole[axis:], "axis": whole[axis : a.ndim - 1], "one": (1,) * min(a.ndim, 1)}
         b = draw(tensors(a.dtype.name, shape=sides[kind], **range_of_values))
         if kind == "same":
             return call(a, b)
-        return call(a, b, broadcast=1, **({"axis": first} if kind == "axis" else {}))
+        return call(a, b, broadcast=1, **({"axis": axis} if kind == "axis" else {}))
 
 
 def variadic(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
@@ -192,7 +194,16 @@ def _(draw):
 
 # ----- functions ------------------------------------------------------------------------------------------------------
 
-unary(ops.erf, ["float32", "float64", "float16", "bfloat16"])
+unary(
+    ops.erf,
+    gaps=[
+        Gap(
+            "reference",
+            "onnx.reference computes the error function in float32",
+            when=lambda call: call.inputs[0].dtype == np.float64,
+        )
+    ],
+)
 unary(ops.isnan, gradient=False)
 unary(ops.isinf, gradient=False)
 

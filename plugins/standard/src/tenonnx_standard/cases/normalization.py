@@ -53,7 +53,7 @@ def normalised_groups(draw, dtypes, stash):
 
 @cases(group_normalization, gradient=False)
 def _(draw):
-    return normalised_groups(draw, FLOATS, 1)
+    return normalised_groups(draw, ["float32", "float16", "bfloat16"], 1)
 
 
 @cases(group_normalization)
@@ -62,7 +62,7 @@ def _(draw):
     return normalised_groups(draw, "float64", 11)
 
 
-@cases(group_normalization_by_group)
+@cases(group_normalization_by_group, gaps=[Gap("export", "onnx.checker takes this meaning for deprecated from the start")])
 def _(draw):
     x, groups = grouped(draw, ["float32", "float64"])
     return call(x, *parameters(draw, x, 2, groups), num_groups=groups, epsilon=draw(epsilons))
@@ -125,7 +125,10 @@ def _(draw):
     return call(x, axes=axes)
 
 
-@cases(mean_variance_normalization)
+@cases(
+    mean_variance_normalization,
+    gaps=[Gap("export", "onnx.checker does not know the default of axes in the body that the schema has")],
+)
 def _(draw):
     return call(spread(draw, "float32", shapes(4, 4, 2)))
 

@@ -19,12 +19,18 @@ from tenonnx_standard.scatter import (
 NUMBERS = ["float32", "float64", "float16", "int32", "int64"]
 
 
-def distinct(draw, shape, axis, size):
+def different(draw, shape, axis, size):
     """Indices into an axis of which no two along it are equal, counted from either end."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     order = random.permuted(np.broadcast_to(np.arange(size), [*np.delete(shape, axis), size]), axis=-1)
     chosen = np.moveaxis(order[..., : shape[axis]], -1, axis)
     return (chosen - size * random.integers(0, 2, chosen.shape)).astype(draw(st.sampled_from([np.int64, np.int32])))
+
+
+def whole(draw, reduction):
+    """The tensor to write into."""
+    dtypes, distinct = (ANY if reduction == "none" else NUMBERS), reduction in ("max", "min")
+    return draw(tensors(dtypes, min_rank=1, max_rank=3, distinct=distinct))
 
 
 def by_element(draw, reductions):
@@ -34,7 +40,7 @@ def by_element(draw, reductions):
     )
     axis = draw(axis_of(x))
     sides = [draw(st.integers(1, side)) for side in x.shape]
-    places = distinct(draw, sides, axis % x.ndim, x.shape[axis])
+    places = different(draw, sides, axis % x.ndim, x.shape[axis])
     if reduction != "none" and draw(st.booleans()):
         places = draw(tensors("int64", shape=sides, min_value=-x.shape[axis], max_value=x.shape[axis] - 1))
     return x, places, updates(draw, x, places.shape, reduction), axis, reduction

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.testing import axis_of, call, cases, tensors
-from tenonnx_standard.selection import argmax, argmin, one_hot, one_hot_unsigned, top_k
+from tenonnx_standard.selection import argmax, argmin, one_hot, one_hot_unsigned, top_k, unique
 
 NUMBERS = ["float32", "float64", "float16", "int32", "int64", "int8", "uint8"]
 
@@ -22,9 +22,8 @@ cases(argmin)(position)
 
 @cases(top_k)
 def _(draw):
-    x = draw(tensors([*NUMBERS, "uint32", "bfloat16"], min_rank=1, distinct=draw(st.booleans())))
-    if x.dtype.kind != "f" or draw(st.booleans()):
-        x = draw(tensors(x.dtype.name, shape=x.shape, distinct=x.dtype.kind == "f"))
+    dtype = draw(st.sampled_from([*NUMBERS, "uint32", "bfloat16"]))
+    x = draw(tensors(dtype, min_rank=1, max_rank=3, distinct="float" in dtype))
     axis = draw(axis_of(x))
     count = np.asarray([draw(st.integers(1, x.shape[axis]))], np.int64)
     return call(x, count, axis=axis, largest=draw(st.integers(0, 1)), sorted=1)
@@ -52,3 +51,10 @@ def _(draw):
 @cases(one_hot_unsigned, gradient=["values"])
 def _(draw):
     return one_hot_of(draw, 0)
+
+
+@cases(unique)
+def _(draw):
+    dtype = draw(st.sampled_from(["float32", "float64", "int64", "int8", "string", "float16", "bool"]))
+    x = draw(tensors(dtype, min_rank=1, max_rank=3, distinct="float" in dtype, min_value=-1, max_value=1))
+    return call(x, axis=draw(st.one_of(st.none(), axis_of(x))), sorted=draw(st.integers(0, 1)))

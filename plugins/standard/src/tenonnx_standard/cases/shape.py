@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import axis_of, call, cases, shapes, tensors
+from tenonnx.testing import Gap, axis_of, call, cases, shapes, tensors
 from tenonnx_standard.shape import (
     expand,
     flatten,
@@ -14,10 +14,12 @@ from tenonnx_standard.shape import (
     shape,
     size,
     squeeze,
+    squeeze_from_front,
     tile,
     tile_along,
     transpose,
     unsqueeze,
+    unsqueeze_from_front,
 )
 
 #: Element types of every kind.
@@ -38,7 +40,13 @@ def _(draw):
     return call([draw(tensors(shape=(2, 3))) for _ in range(draw(st.integers(1, 3)))])
 
 
-@cases(shape)
+def starts_before_front(call):
+    """Whether Shape is asked for axes from before the first, or to before the first."""
+    rank = call.inputs[0].ndim
+    return any(axis is not None and axis < -rank for axis in call.attributes.values())
+
+
+@cases(shape, gaps=[Gap("reference", "it does not cut positions before the front off", starts_before_front)])
 def _(draw):
     end = draw(st.one_of(st.none(), st.integers(-5, 5)))
     return call(draw(tensors(ANY, min_side=0)), start=draw(st.integers(-5, 5)), end=end)
@@ -90,6 +98,19 @@ def _(draw):
     rank = x.ndim + draw(st.integers(1, 2))
     axes = draw(st.lists(st.integers(0, rank - 1), unique=True, min_size=rank - x.ndim, max_size=rank - x.ndim))
     return call(x, integers(*(axis - draw(st.sampled_from([0, rank])) for axis in axes)))
+
+
+@cases(squeeze_from_front)
+def _(draw):
+    x = draw(tensors(ANY, max_side=2))
+    ones = [axis for axis, side in enumerate(x.shape) if side == 1]
+    return call(x, axes=draw(st.lists(st.sampled_from(ones), unique=True, min_size=1)) if ones else None)
+
+
+@cases(unsqueeze_from_front)
+def _(draw):
+    x = draw(tensors(ANY, max_rank=3))
+    return call(x, axes=draw(st.lists(st.integers(0, x.ndim), unique=True, min_size=1, max_size=1)))
 
 
 @cases(flatten)

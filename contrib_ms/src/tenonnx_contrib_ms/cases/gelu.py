@@ -1,0 +1,38 @@
+"""Cases of Gelu and its fused forms."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import Gap, call, cases, tensors
+from tenonnx_contrib_ms.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+
+
+@cases(gelu)
+def _(draw):
+    return call(draw(tensors(FLOATS)))
+
+
+@cases(bias_gelu)
+def _(draw):
+    x = draw(tensors(FLOATS, min_rank=1))
+    return call(x, draw(tensors(x.dtype.name, shape=x.shape[-1:])))
+
+
+ROUNDED = Gap(
+    "onnxruntime", "the constants of onnxruntime have six digits", when=lambda c: c.inputs[0].dtype == np.float64
+)
+
+
+@cases(fast_gelu, gaps=[ROUNDED])
+def _(draw):
+    x = draw(tensors(FLOATS, min_rank=1))
+    return call(x, draw(tensors(x.dtype.name, shape=x.shape[-1:])) if draw(st.booleans()) else None)
+
+
+@cases(quick_gelu)
+def _(draw):
+    return call(draw(tensors(FLOATS)), alpha=draw(st.sampled_from([1.702, 0.5, -1.0])))

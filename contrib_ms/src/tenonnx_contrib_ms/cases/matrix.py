@@ -1,0 +1,46 @@
+"""Cases of FusedMatMul."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx.testing import call, cases, shapes, tensors
+from tenonnx_contrib_ms.matrix import fused_matmul, transpose_matmul
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+
+
+def matrices(draw):
+    """Two matrices or stacks of matrices to be transposed and multiplied, and the attributes for that."""
+    batch, (m, k, n) = draw(shapes(0, 2, 1, 3)), draw(shapes(3, 3))
+    dtype = draw(st.sampled_from(FLOATS))
+    alpha = draw(st.sampled_from([1.0, 0.5, -2.0]))
+    turned = {"transA": draw(st.integers(0, 1)), "transB": draw(st.integers(0, 1)), "alpha": alpha}
+    sides = [(k, m) if turned["transA"] else (m, k), (n, k) if turned["transB"] else (k, n)]
+    return batch, dtype, sides, turned
+
+
+@cases(fused_matmul)
+def _(draw):
+    batch, dtype, sides, turned = matrices(draw)
+    stacked = []
+    for name, (rows, columns) in zip("AB", sides, strict=True):
+        moved = bool(batch) and draw(st.booleans())
+        turned[f"transBatch{name}"] = int(moved)
+        stacked.append((rows, *batch, columns) if moved else (*batch, rows, columns))
+    return call(*(draw(tensors(dtype, shape=shape, min_value=-2, max_value=2)) for shape in stacked), **turned)
+
+
+@cases(fused_matmul)
+def _(draw):
+    """Vectors, which are not transposed, and stacks of different ranks."""
+    (k, n), batch = draw(shapes(2, 2)), draw(shapes(0, 2, 1, 3))
+    a = draw(tensors(FLOATS, shape=draw(st.sampled_from([(k,), (*batch, 2, k)])), min_value=-2, max_value=2))
+    b = draw(tensors(a.dtype.name, shape=draw(st.sampled_from([(k,), (k, n)])), min_value=-2, max_value=2))
+    return call(a, b, alpha=0.5)
+
+
+@cases(transpose_matmul)
+def _(draw):
+    batch, dtype, sides, turned = matrices(draw)
+    return call(*(draw(tensors(dtype, shape=(*batch, *shape), min_value=-2, max_value=2)) for shape in sides), **turned)

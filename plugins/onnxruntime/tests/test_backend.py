@@ -1,0 +1,340 @@
+import os
+import threading
+import warnings
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tenonnx as tx
+from onnx import helper, numpy_helper
+from tenonnx_onnxruntime import backend
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+
+AFFINE = """
+<ir_version: {ir}, opset_import: ["" : {opset}]>
+affine (float[N, 3] x, float[3] shift) => (float[N, 3] y, float total)
+<float[3] shift = {{1, 2, 3}}, float[3] scale = {{2, 2, 2}}>
+{{ scaled = Mul(x, scale)
+   y = Add(scaled, shift)
+   total = ReduceSum<keepdims = 0>(y) }}
+"""
+
+
+def model(text, **values):
+    return onnx.parser.parse_model(text.format(**values))
+
+
+def graph(text, **values):
+    return tx.load(model(text, **values))
+
+
+def single(name, inputs, output, opset=22, **attributes):
+    """A graph of one node; inputs and output are given as (dtype, shape)."""
+    infos = [helper.make_tensor_value_info(f"x{k}", tx.DType.of(d), s) for k, (d, s) in enumerate(inputs)]
+    node = helper.make_node(name, [i.name for i in infos], ["y"], **attributes)
+    result = helper.make_tensor_value_info("y", tx.DType.of(output[0]), output[1])
+    made = helper.make_graph([node], "g", infos, [result])
+    return tx.load(helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+Y = X * 2 + np.array([1, 2, 3], np.float32)
+
+
+@pytest.mark.parametrize(("opset", "ir"), [(7, 3), (11, 6), (13, 7), (18, 8), (22, 10), (25, 12), (28, 14)])
+def test_models_of_every_age_run(opset, ir):
+    results = graph(AFFINE, opset=opset, ir=ir).compile("onnxruntime", strict=True)({"x": X})
+    np.testing.assert_array_equal(results["y"], Y)
+    np.testing.assert_array_equal(results["total"], Y.sum())
+    assert results["total"].shape == ()
+    assert list(results) == ["y", "total"]
+
+
+def test_a_graph_that_the_runtime_takes_is_not_rewritten(monkeypatch):
+    monkeypatch.setattr(backend, "retarget_to", None)
+    graph(AFFINE, opset=18, ir=8).compile("onnxruntime", strict=True)
+    graph(AFFINE, opset=18, ir=14).compile("onnxruntime", strict=True)
+
+
+def test_inputs_with_a_default_may_be_fed():
+    program = graph(AFFINE, opset=18, ir=8).compile("onnxruntime")
+    np.testing.assert_array_equal(program({"x": X, "shift": np.zeros(3, np.float32)})["y"], X * 2)
+    np.testing.assert_array_equal(program({"x": X})["y"], Y)
+
+
+def test_auto_is_onnxruntime_where_that_can_run_the_graph():
+    assert graph(AFFINE, opset=18, ir=8).compile().backend == "onnxruntime"
+
+
+# ----- element types --------------------------------------------------------------------------------------------------
+
+
+def test_a_node_without_a_kernel_is_cast_wider():
+    a, b = np.array([[1, 2], [3, 4]], np.int8), np.array([[5, 6], [7, 8]], np.int8)
+    program = single("Add", [("int8", [2, 2])] * 2, ("int8", [2, 2])).compile("onnxruntime", strict=True)
+    result = program({"x0": a, "x1": b})["y"]
+    np.testing.assert_array_equal(result, a + b)
+    assert result.dtype == np.int8
+
+
+def test_extended_element_types_are_arrays_of_ml_dtypes():
+    a = np.array([[1, 2], [3, 4]], ml_dtypes.bfloat16)
+    program = single("MatMul", [("bfloat16", ["N", 2])] * 2, ("bfloat16", ["N", 2])).compile("onnxruntime", strict=True)
+    result = program({"x0": a, "x1": a})["y"]
+    assert result.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(result.astype(np.float32), np.array([[7, 10], [15, 22]], np.float32))
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "float8_e4m3fn", "float8_e5m2", "bfloat16", "int2", "uint2"])
+def test_extended_element_types_go_in_and_come_out(name):
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    code = tx.DType.of(dtype)
+    values = np.array([[1, 0, 1], [0, 1, 1]], np.float32)
+    out = single("Cast", [("float32", ["N", "M"])], (code, ["N", "M"]), opset=25, to=int(code))
+    result = out.compile("onnxruntime", strict=True)({"x0": values})["y"]
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result.astype(np.float32), values)
+    back = single("Cast", [(code, ["N", "M"])], ("float32", ["N", "M"]), opset=25, to=1)
+    program = back.compile("onnxruntime", strict=True)
+    np.testing.assert_array_equal(program({"x0": result})["y"], values)
+    np.testing.assert_array_equal(program({"x0": result.T})["y"], values.T)
+    assert program({"x0": np.zeros((0, 3), dtype)})["y"].shape == (0, 3)
+
+
+def test_strings():
+    program = single("Identity", [("string", ["N"])], ("string", ["N"])).compile("onnxruntime", strict=True)
+    result = program({"x0": np.array(["a", "", "été"])})["y"]
+    assert result.dtype == object
+    assert result.tolist() == ["a", "", "été"]
+
+
+def test_sequences_are_lists_and_an_absent_optional_is_none():
+    sequence = graph(
+        '<ir_version: 8, opset_import: ["" : 18]> g (seq(float[N]) x) => (seq(float[N]) y) {{ y = Identity(x) }}'
+    )
+    program = sequence.compile("onnxruntime", strict=True)
+    (one,) = program({"x": [np.ones(2, np.float32)]})["y"]
+    np.testing.assert_array_equal(one, [1, 1])
+    assert program({"x": []})["y"] == []
+    optional = graph(HEAD + "g (optional(float[N]) x) => (bool y) {{ y = OptionalHasElement(x) }}")
+    program = optional.compile("onnxruntime", strict=True)
+    assert not program({"x": None})["y"]
+    assert program({"x": np.ones(2, np.float32)})["y"]
+
+
+# ----- what it cannot run ---------------------------------------------------------------------------------------------
+
+
+def no_kernel():
+    """Erf has a kernel of float32 alone, and nothing is wider than float64."""
+    return single("Erf", [("float64", ["N"])], ("float64", ["N"]))
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "auto"])
+def test_numpy_takes_over_with_one_warning(name):
+    with pytest.warns(tx.FallbackWarning, match="numpy runs the graph") as caught:
+        program = no_kernel().compile(name)
+    assert len(caught) == 1
+    assert "Erf at version 22 for (float64)" in str(caught[0].message)
+    assert program.backend == "numpy"
+    assert program({"x0": np.zeros(2)})["y"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "auto"])
+def test_strict_refuses_instead(name):
+    with pytest.raises(tx.UnsupportedOp, match=r"onnxruntime .* cannot run the graph") as caught:
+        no_kernel().compile(name, strict=True)
+    assert caught.value.do
+
+
+def test_state_survives_the_change_to_numpy():
+    counting = graph(
+        '<ir_version: 8, opset_import: ["" : 18]> g (double[2] x) => (double[2] y) {{ e = Erf(x) y = Add(e, x) }}'
+    )
+    with pytest.warns(tx.FallbackWarning):
+        program = counting.compile("onnxruntime", state={"x": "y"})
+    program.state["x"] = np.zeros(2)
+    program({})
+    assert program.state["x"].tolist() == [0, 0]
+
+
+# ----- wrong use ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"providers": ["NopeExecutionProvider"]}, "CPUExecutionProvider"),
+        ({"optimization": "most"}, "basic"),
+        ({"session_options": {"threads": 1}}, "intra_op_num_threads"),
+        ({"session_options": {"intra_op_num_threads": "many"}}, "'many'"),
+        ({"session_options": 3}, "int"),
+        ({"speed": 3}, "session_options"),
+        ({"state": {"x": "nothing"}}, "total"),
+    ],
+)
+@pytest.mark.parametrize("name", ["onnxruntime", "auto"])
+def test_wrong_options_say_what_there_is(name, options, message):
+    with pytest.raises(tx.InvalidCall) as caught:
+        graph(AFFINE, opset=18, ir=8).compile(name, **options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "feeds",
+    [
+        {},
+        {"x": X, "z": X},
+        {"x": X[0]},
+        {"x": X[:, :2]},
+        {"x": X + 0.1j},
+        {"x": np.array([["a", "b", "c"]])},
+        {"x": X.astype(np.float64) + 1e-12},
+    ],
+)
+def test_wrong_feeds_are_refused(feeds):
+    program = graph(AFFINE, opset=18, ir=8).compile("onnxruntime")
+    with pytest.raises(tx.InvalidFeed):
+        program(feeds)
+
+
+def test_a_feed_of_another_dtype_is_cast_where_that_is_exact():
+    program = graph(AFFINE, opset=18, ir=8).compile("onnxruntime")
+    np.testing.assert_array_equal(program({"x": X.astype(np.int64)})["y"], Y)
+    np.testing.assert_array_equal(program({"x": X.tolist()})["y"], Y)
+    np.testing.assert_array_equal(program({"x": X.astype(">f4")})["y"], Y)
+    np.testing.assert_array_equal(program({"x": np.asfortranarray(X)})["y"], Y)
+
+
+def test_what_the_runtime_refuses_names_the_inputs(capfd):
+    reshape = single("Reshape", [("float32", ["N"]), ("int64", ["K"])], ("float32", None))
+    with pytest.raises(tx.InvalidCall, match="cannot compute the graph") as caught:
+        reshape.compile("onnxruntime")({"x0": np.ones(3, np.float32), "x1": np.array([2])})
+    assert "x0: float32[3]" in caught.value.given
+    assert capfd.readouterr().err == ""
+
+
+# ----- options and sizes ----------------------------------------------------------------------------------------------
+
+
+def test_session_options_are_an_object_or_its_fields(tmp_path):
+    path = tmp_path / "optimized.onnx"
+    fields = {"optimized_model_filepath": os.fspath(path), "intra_op_num_threads": 1}
+    graph(AFFINE, opset=18, ir=8).compile("onnxruntime", session_options=fields, optimization="basic")
+    assert path.exists()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    program = graph(AFFINE, opset=18, ir=8).compile("onnxruntime", session_options=options)
+    np.testing.assert_array_equal(program({"x": X})["y"], Y)
+
+
+def test_other_providers_are_judged_by_schemas():
+    others = [name for name in onnxruntime.get_available_providers() if name != "CPUExecutionProvider"]
+    if not others:
+        pytest.skip("this build of onnxruntime has the CPU provider alone")
+    program = graph(AFFINE, opset=28, ir=14).compile("onnxruntime", providers=[others[0], ("CPUExecutionProvider", {})])
+    np.testing.assert_array_equal(program({"x": X})["y"], Y)
+
+
+def test_huge_graphs_are_not_optimized(monkeypatch):
+    monkeypatch.setattr(backend, "LARGEST_OPTIMIZED", 2)
+    settings = backend._settings(None, None, graph(AFFINE, opset=18, ir=8))
+    assert settings.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    settings = backend._settings(None, "all", graph(AFFINE, opset=18, ir=8))
+    assert settings.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+
+
+def linear(width, path=None):
+    weight = np.random.default_rng(0).standard_normal((3, width), np.float32)
+    made = model(HEAD + "g (float[N, 3] x) => (float[N, M] y) {{ y = MatMul(x, w) }}")
+    made.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    if path is not None:  # this moves the tensors out of the message
+        onnx.save(made, path, save_as_external_data=True, location="data.bin", size_threshold=0)
+    return made, weight
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_large_initializers_go_beside_the_message(tmp_path, monkeypatch, external):
+    path = tmp_path / "model.onnx" if external else None
+    made, weight = linear(1 << 14, path)
+    source = path or made
+    sizes = []
+    given = onnxruntime.InferenceSession
+
+    def session(message, *arguments, **keywords):
+        sizes.append(len(message))
+        return given(message, *arguments, **keywords)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    program = tx.load(source).compile("onnxruntime", strict=True)
+    assert sizes[-1] < 1000
+    np.testing.assert_allclose(program({"x": X})["y"], X @ weight, rtol=1e-5, atol=1e-5)
+    options = onnxruntime.SessionOptions()
+    program = tx.load(source).compile("onnxruntime", strict=True, session_options=options)
+    assert sizes[-1] > weight.nbytes, "a caller's own options are left without initializers"
+    np.testing.assert_allclose(program({"x": X})["y"], X @ weight, rtol=1e-5, atol=1e-5)
+
+
+def test_more_than_two_gigabytes(tmp_path):
+    if not os.environ.get("TENONNX_LARGE_TESTS"):
+        pytest.skip("takes 3 GB of memory and some seconds; set TENONNX_LARGE_TESTS=1")
+    rows, width = 700, 1 << 20
+    made = model(HEAD + "g (int64[N] x) => (float[N, M] y) {{ y = Gather(w, x) }}")
+    with (tmp_path / "data.bin").open("wb") as file:
+        file.truncate(rows * width * 4)
+        file.seek(width * 4)
+        file.write(np.arange(3, dtype=np.float32).tobytes())
+    tensor = made.graph.initializer.add(name="w", data_type=1, dims=[rows, width], data_location=1)
+    tensor.external_data.add(key="location", value="data.bin")
+    onnx.save(made, tmp_path / "model.onnx")
+    result = tx.load(tmp_path / "model.onnx").compile("onnxruntime", strict=True)({"x": np.array([1])})["y"]
+    assert result[0, :4].tolist() == [0, 1, 2, 0]
+
+
+# ----- ownership and threads ------------------------------------------------------------------------------------------
+
+
+def test_results_belong_to_the_caller():
+    aliases = graph("""
+        <ir_version: 8, opset_import: ["" : 18]>
+        g (float[N] x) => (float[N] x, float[2] w, float[N] y, float[N] z) <float[2] w = {{1, 2}}>
+        {{ y = Identity(x)  z = Identity(y) }}""")
+    program = aliases.compile("onnxruntime", strict=True)
+    x = np.ones(2, np.float32)
+    first = program({"x": x})
+    for array in first.values():
+        array[:] = 7
+    assert x.tolist() == [1, 1]
+    second = program({"x": x})
+    assert [second[name].tolist() for name in ("x", "w", "y", "z")] == [[1, 1], [1, 2], [1, 1], [1, 1]]
+    assert first["y"].tolist() == [7, 7]
+
+
+def test_several_threads_may_call_one_program():
+    program = graph(AFFINE, opset=18, ir=8).compile("onnxruntime")
+    wrong = []
+
+    def work(seed):
+        x = np.random.default_rng(seed).standard_normal((seed + 1, 3), np.float32)
+        for _ in range(50):
+            if not np.allclose(program({"x": x})["y"], x * 2 + np.array([1, 2, 3], np.float32)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_compiling_is_quiet(capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph(AFFINE, opset=28, ir=14).compile("onnxruntime", strict=True)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err == ""

@@ -1,0 +1,105 @@
+"""What we say of the installed runtime, held against what it does."""
+
+import onnx
+import onnxruntime
+import pytest
+import tenonnx as tx
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotThere
+from tenonnx import DType, SequenceType, TensorType
+from tenonnx_onnxruntime.kernels import has_kernel, has_schema, newest, newest_ir
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32",
+          "uint64", "bool", "string")  # fmt: skip
+
+
+def op(name, domain="ai.onnx", version=21):
+    return tx.default_registry().lookup(domain, name, version)
+
+
+def kernel(name, *dtypes, version=21, outputs=(), domain="ai.onnx"):
+    inputs = [TensorType(DType.of(d)) for d in dtypes]
+    return has_kernel(op(name, domain, version), version, inputs, [TensorType(DType.of(d)) for d in outputs])
+
+
+def session(nodes, opset, ir_version, dtypes, outputs=1, domain=""):
+    inputs = [onnx.helper.make_tensor_value_info(f"x{k}", DType.of(d), None) for k, d in enumerate(dtypes)]
+    results = [onnx.ValueInfoProto(name=f"y{k}") for k in range(outputs)]
+    graph = onnx.helper.make_graph(nodes, "g", inputs, results)
+    imports = [onnx.helper.make_opsetid(domain, opset)]
+    model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+IDENTITY = onnx.helper.make_node("Identity", ["x0"], ["y0"])
+
+
+def test_the_newest_versions_load_and_newer_ones_do_not():
+    session([IDENTITY], newest("ai.onnx"), newest_ir(), ["float32"])
+    with pytest.raises(Fail):
+        session([IDENTITY], newest("ai.onnx") + 1, newest_ir(), ["float32"])
+    with pytest.raises(Fail):
+        session([IDENTITY], newest("ai.onnx"), newest_ir() + 1, ["float32"])
+
+
+def test_other_domains_have_versions_too():
+    assert newest("ai.onnx.ml") >= 3
+    assert newest("com.microsoft") == 1
+    assert newest("org.nobody") == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["Abs", "Erf", "Relu", "Neg", "Sigmoid", "Identity", "Add", "MatMul", "Where", "TopK"])
+def test_a_kernel_is_one_that_the_runtime_finds(name, dtype):
+    dtypes = {
+        "Add": [dtype] * 2, "MatMul": [dtype] * 2, "Where": ["bool", dtype, dtype], "TopK": [dtype, "int64"]
+    }.get(name, [dtype])  # fmt: skip
+    outputs = 2 if name == "TopK" else 1
+    names = [f"x{k}" for k in range(len(dtypes))]
+    node = onnx.helper.make_node(name, names, [f"y{k}" for k in range(outputs)])
+    try:
+        session([node], 21, 10, dtypes, outputs)
+    except (Fail, InvalidGraph, NotThere):
+        found = False
+    else:
+        found = True
+    given = [*dtypes, *([dtype] if outputs == 1 else [dtype, "int64"])]
+    assert kernel(name, *given[: len(dtypes)], outputs=given[len(dtypes) :]) == found
+
+
+def test_kernels_restrict_outputs_too():
+    assert kernel("Cast", "float32", outputs=["int8"])
+    assert not kernel("Cast", "float32", outputs=["float4e2m1"], version=23)
+
+
+def test_float16_needs_a_kernel_of_float32_only():
+    assert kernel("Erf", "float16", outputs=["float16"])
+    assert not kernel("Erf", "bfloat16", outputs=["bfloat16"])
+
+
+def test_a_kernel_without_a_last_version_serves_no_newer_schema():
+    """Add has a kernel from version 14 on, and no schema since; Identity has one for each schema."""
+    assert kernel("Add", "float32", "float32", version=14)
+    assert kernel("Add", "float32", "float32", version=newest("ai.onnx"))
+    assert not kernel("Add", "float32", "float32", version=6)
+
+
+def test_constants_need_no_kernel_and_unknown_ops_have_none():
+    assert kernel("Constant")
+    assert not has_kernel(op("Add"), 0, [], [])
+    unknown = tx.load(
+        onnx.parser.parse_model('<ir_version: 8, opset_import: ["x" : 1]> g (float[1] a) => (float[1] b) {b = x.Y(a)}')
+    )
+    assert not has_schema(unknown.nodes[0].op, 1, [], [])
+
+
+def test_types_beyond_tensors_are_spelled_as_the_runtime_spells_them():
+    at = op("SequenceAt")
+    sequence = SequenceType(TensorType(DType.float32))
+    position = TensorType(DType.int64)
+    assert has_kernel(at, 21, [sequence, position], [TensorType(DType.float32)])
+    assert not has_kernel(at, 21, [TensorType(DType.float32), position], [TensorType(DType.float32)])
+    strange = SequenceType(TensorType(DType.float8e4m3fn))
+    assert not has_kernel(at, 21, [strange, position], [TensorType(DType.float8e4m3fn)])

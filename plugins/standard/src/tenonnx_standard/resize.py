@@ -1,0 +1,480 @@
+"""Resize and its predecessor Upsample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Index,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    op,
+    static,
+    vector,
+)
+from tenonnx.graph import dims as dim
+
+from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import range_
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.logic import equal, less, or_, where
+from tenonnx_standard.math import clip, floor, maximum, minimum, round_
+from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_sum
+from tenonnx_standard.resampling import (
+    COORDINATES,
+    MODES,
+    NEAREST,
+    Axis,
+    Method,
+    Values,
+    axes_to_resample,
+    matrix,
+    nearest,
+    outside,
+    positions,
+    resample,
+    scaled_size,
+    source,
+    taps,
+)
+from tenonnx_standard.shape import concat, identity, reshape, transpose, unsqueeze
+from tenonnx_standard.slicing import gather
+
+COORDINATES_BEFORE_13 = (*COORDINATES[1:], "tf_half_pixel_for_nn")
+POLICIES = ("stretch", "not_larger", "not_smaller")
+
+
+def _method(
+    title: str, *, antialias: int, coordinate_transformation_mode: str, cubic_coeff_a: float, exclude_outside: int,
+    mode: str, nearest_mode: str, keep_aspect_ratio_policy: str = "stretch", coordinates: Sequence[str] = COORDINATES,
+) -> Method:  # fmt: skip
+    """The attributes of a call. Raises ``TypeMismatch`` for words that are not known."""
+    for name, given, known in (
+        ("mode", mode, MODES),
+        ("coordinate_transformation_mode", coordinate_transformation_mode, coordinates),
+        ("nearest_mode", nearest_mode, NEAREST),
+        ("keep_aspect_ratio_policy", keep_aspect_ratio_policy, POLICIES),
+    ):
+        if given not in known:
+            raise TypeMismatch(f"{title}: unknown {name}", given=repr(given), available=", ".join(known))
+    if mode == "nearest" and antialias:
+        raise TypeMismatch(f"{title}: antialias needs mode linear or cubic", given='mode="nearest"')
+    return Method(
+        mode, coordinate_transformation_mode, nearest_mode, float(cubic_coeff_a), bool(exclude_outside), bool(antialias)
+    )
+
+
+def _chosen_axes(title: str, rank: int, axes: Sequence[int] | None) -> list[int]:
+    if axes is None or not len(axes):
+        return list(range(rank))
+    if any(not -rank <= a < rank for a in axes) or len({a % rank for a in axes}) < len(axes):
+        raise TypeMismatch(f"{title}: axes must be distinct axes of X", given=f"axes={list(axes)} of rank {rank}")
+    return [a % rank for a in axes]
+
+
+def _given(title: str, X: Any, scales: Any, sizes: Any, chosen: Sequence[int], length: Any) -> tuple[Any, Any]:
+    """``scales`` and ``sizes``, one of them None: an empty tensor is the same as none."""
+    scales = None if scales is None or length(scales) == 0 else scales
+    sizes = None if sizes is None or length(sizes) == 0 else sizes
+    if (scales is None) == (sizes is None):
+        both = "none of them" if scales is None else "both"
+        raise TypeMismatch(f"{title}: either scales or sizes must be given", given=both)
+    name, one = ("scales", scales) if sizes is None else ("sizes", sizes)
+    count = length(one)
+    if isinstance(count, int) and count != len(chosen):
+        raise TypeMismatch(
+            f"{title}: {name} must have one element for each axis that is resized",
+            given=f"{count} elements for axes {list(chosen)}",
+        )
+    return scales, sizes
+
+
+def _length_of_value(value: Value) -> Any:
+    if value.rank not in (None, 1):
+        raise TypeMismatch("scales and sizes of Resize must be lists", given=repr(value))
+    return None if value.rank is None else value.shape[0]
+
+
+# ----- Resize ---------------------------------------------------------------------------------------------------------
+
+
+@op("Resize", since=10)
+def resize(
+    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes=None,
+    coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
+    keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    """``X`` resampled along its axes, each element a mean of input elements nearby.
+
+    Taking the nearest element is a Gather; the other modes multiply by a matrix along each axis.
+    """
+    method = _method(
+        resize.title, antialias=antialias, coordinate_transformation_mode=coordinate_transformation_mode, mode=mode,
+        cubic_coeff_a=cubic_coeff_a, exclude_outside=exclude_outside, nearest_mode=nearest_mode,
+        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+    )  # fmt: skip
+    return _resampled(
+        X, _plans(X, roi, scales, sizes, axes, method, keep_aspect_ratio_policy), method, extrapolation_value
+    )
+
+
+class Plan:
+    """What resampling one axis takes: positions or a matrix, and a mask of what lies outside; arrays or values."""
+
+    def __init__(self, axis: int, places: Any, weights: Any, beyond: Any) -> None:
+        self.axis, self.places, self.weights, self.beyond = axis, places, weights, beyond
+
+
+def _plans(
+    X: Value, roi: Value | None, scales: Value | None, sizes: Value | None, axes: Sequence[int] | None, method: Method,
+    policy: str,
+) -> list[Plan]:  # fmt: skip
+    chosen = _chosen_axes(resize.title, X.ndim, axes)
+    scales, sizes = _given(resize.title, X, scales, sizes, chosen, _length_of_value)
+    needs_roi = method.coordinates == "tf_crop_and_resize"
+    if needs_roi and (roi is None or _length_of_value(roi) == 0):
+        raise TypeMismatch(f"{resize.title}: roi must be given for tf_crop_and_resize")
+    roi = roi if needs_roi else None
+    known = [None if v is None else static(v) for v in (roi, scales, sizes)]
+    lengths = [X.shape[a] for a in chosen]
+    if all((v is None) == (k is None) for v, k in zip((roi, scales, sizes), known, strict=True)) and all(
+        isinstance(n, int) for n in lengths
+    ):
+        fixed = axes_to_resample(X.shape, chosen, *known, policy)
+        return [_fixed_plan(a, axis, method, _wide(X.dtype)) for a, axis in fixed.items()]
+    return _open_plans(X, chosen, roi, scales, sizes, method, policy)
+
+
+def _wide(dtype: DType) -> DType:
+    """The dtype that means of ``dtype`` are computed in."""
+    return DType.float64 if dtype is DType.float64 or (dtype.is_integer and dtype.bits > 16) else DType.float32
+
+
+def _fixed_plan(a: int, axis: Axis, method: Method, wide: DType) -> Plan:
+    beyond = outside(axis, method)
+    kept = None if beyond is None else constant(beyond)
+    if method.mode == "nearest":
+        return Plan(a, constant(positions(axis, method).astype(np.int64)), None, kept)
+    return Plan(a, None, constant(matrix(axis, method), wide), kept)
+
+
+def _open_plans(
+    X: Value, chosen: Sequence[int], roi: Value | None, scales: Value | None, sizes: Value | None, method: Method,
+    policy: str,
+) -> list[Plan]:  # fmt: skip
+    """The plans where only run time knows some of the numbers."""
+    known = None if scales is None else static(scales)
+    lengths = _doubles([dims(X)[a] for a in chosen])
+    if scales is not None:
+        factors = cast(scales, to=DType.float64)
+        outputs = floor(cast(lengths, to=DType.float32) * cast(scales, to=DType.float32))
+        outputs = cast(outputs, to=DType.float64)
+    else:
+        outputs = cast(sizes, to=DType.float64)
+        factors = outputs / lengths
+        if policy != "stretch":
+            extreme = reduce_min if policy == "not_larger" else reduce_max
+            factors = extreme(factors, [0], keepdims=1) + lengths * 0.0
+            outputs = floor(factors * lengths + 0.5)
+    region = None if roi is None else cast(roi, to=DType.float64)
+    plans = []
+    for k, a in enumerate(chosen):
+        if known is not None and known[k] == 1 and roi is None:
+            continue
+        size, output, factor = (v[k] for v in (lengths, outputs, factors))
+        start, end = (0.0, 1.0) if region is None else (region[k], region[k + len(chosen)])
+        x = source(Values, method, size, output, factor, factor * size, start, end)
+        beyond = or_(less(x, 0.0), less(size - 1.0, x)) if roi is not None else None
+        if method.mode == "nearest":
+            plans.append(Plan(a, cast(nearest(Values, method, x, size), to=DType.int64), None, beyond))
+            continue
+        places, weights = taps(Values, method, x, size, factor)
+        hits = equal(unsqueeze(places, [-1]), Values.count(0, size))
+        dense = reduce_sum(where(hits, unsqueeze(weights, [-1]), 0.0), [1], keepdims=0)
+        plans.append(Plan(a, None, cast(dense, to=_wide(X.dtype)), beyond))
+    return plans
+
+
+def _doubles(numbers: Sequence[Any]) -> Value:
+    return cast(vector(numbers), to=DType.float64)
+
+
+def _resampled(X: Value, plans: Sequence[Plan], method: Method, extrapolation_value: float) -> Value:
+    x = X
+    if method.mode != "nearest" and X.dtype is not _wide(X.dtype):
+        x = cast(x, to=_wide(X.dtype))
+    for plan in plans:
+        x = gather(x, plan.places, axis=plan.axis) if plan.weights is None else _contracted(x, plan.weights, plan.axis)
+    for plan in plans:
+        if plan.beyond is not None:
+            mask = reshape(plan.beyond, [-1, *(1,) * (x.ndim - 1 - plan.axis)])
+            x = where(mask, constant(np.asarray(extrapolation_value), x.dtype), x)
+    if x.dtype is X.dtype:
+        return x
+    if X.dtype.is_integer:
+        info = np.iinfo(X.dtype.numpy)
+        x = clip(round_(x), float(info.min), float(info.max))
+    return cast(x, to=X.dtype)
+
+
+def _contracted(x: Value, weights: Value, axis: int) -> Value:
+    """``x`` multiplied by a matrix along one axis."""
+    if axis == x.ndim - 1:
+        return matmul(x, transpose(weights, perm=[1, 0]))
+    if axis == x.ndim - 2:
+        return matmul(weights, x)
+    order = [k for k in range(x.ndim) if k != axis] + [axis]
+    back = [order.index(k) for k in range(x.ndim)]
+    return transpose(matmul(transpose(x, perm=order), transpose(weights, perm=[1, 0])), perm=back)
+
+
+@resize.type
+def _(X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, **attributes):
+    title = resize.title
+    method = _method(title, **attributes)
+    if X.tensor.shape is None:
+        return X.tensor
+    if method.mode != "nearest" and not X.dtype.is_float and not X.dtype.is_integer:
+        raise TypeMismatch(f'{title}: mode "{method.mode}" needs numbers', given=repr(X))
+    chosen = _chosen_axes(title, X.ndim, axes)
+    scales, sizes = _given(title, X, scales, sizes, chosen, _length_of_value)
+    shape = list(X.shape)
+    factors = None if scales is None else static(scales)
+    wanted = None if sizes is None else elements(sizes)
+    policy = attributes["keep_aspect_ratio_policy"]
+    if factors is not None:
+        for a, factor in zip(chosen, factors, strict=True):
+            shape[a] = _scaled_dim(shape[a], float(factor))
+    elif wanted is None or (
+        policy != "stretch" and not all(isinstance(n, int) for n in (*wanted, *(shape[a] for a in chosen)))
+    ):
+        for a in chosen:
+            shape[a] = None
+    elif policy == "stretch":
+        for a, n in zip(chosen, wanted, strict=True):
+            shape[a] = n
+    else:
+        for a, axis in axes_to_resample(shape, chosen, None, None, wanted, policy).items():
+            shape[a] = axis.output
+    return TensorType(X.dtype, tuple(shape))
+
+
+def _scaled_dim(size: Any, scale: float) -> Any:
+    if isinstance(size, int):
+        return scaled_size(size, scale)
+    if scale >= 1 and scale.is_integer():
+        return dim.multiply(size, int(scale))
+    halvings = -math.log2(scale) if scale > 0 else 0.5
+    return dim.floor_div(size, 2 ** int(halvings)) if halvings.is_integer() else None
+
+
+@resize.numpy
+def _(X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, keep_aspect_ratio_policy, **attributes):
+    method = _method(resize.title, keep_aspect_ratio_policy=keep_aspect_ratio_policy, **attributes)
+    chosen = _chosen_axes(resize.title, X.ndim, axes)
+    scales, sizes = _given(resize.title, X, scales, sizes, chosen, len)
+    if method.coordinates != "tf_crop_and_resize":
+        roi = None
+    elif roi is None or not roi.size:
+        raise TypeMismatch(f"{resize.title}: roi must be given for tf_crop_and_resize")
+    changing = axes_to_resample(X.shape, chosen, roi, scales, sizes, keep_aspect_ratio_policy)
+    return resample(X, changing, method, extrapolation_value)
+
+
+@resize.vjp
+def _(g, y, X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, keep_aspect_ratio_policy, **attributes):
+    method = _method(resize.title, keep_aspect_ratio_policy=keep_aspect_ratio_policy, **attributes)
+    plans = _plans(X, roi, scales, sizes, axes, method, keep_aspect_ratio_policy)
+    for plan in plans:
+        if plan.beyond is not None:
+            mask = reshape(plan.beyond, [-1, *(1,) * (g.ndim - 1 - plan.axis)])
+            g = where(mask, 0.0, g)
+    for plan in plans:
+        if plan.weights is None:
+            g = _gathered_back(g, X, plan)
+        else:
+            weights = transpose(plan.weights, perm=[1, 0])
+            g = _contracted(g, weights if weights.dtype is g.dtype else cast(weights, to=g.dtype), plan.axis)
+    return g, None, None, None
+
+
+def _gathered_back(g: Value, X: Value, plan: Plan) -> Value:
+    """The transpose of taking elements along an axis: sums of runs where they are regular, else a matrix product."""
+    known, size = static(plan.places), X.shape[plan.axis]
+    if known is not None and isinstance(size, int) and size and known.size % size == 0:
+        times = known.size // size
+        if np.array_equal(known, np.arange(size).repeat(times)):
+            lengths = dims(g)
+            runs = reshape(g, [*lengths[: plan.axis], size, times, *lengths[plan.axis + 1 :]])
+            return reduce_sum(runs, [plan.axis + 1], keepdims=0)
+        hits = np.arange(size)[:, None] == known
+        return _contracted(g, constant(hits, g.dtype), plan.axis)
+    hits = equal(unsqueeze(range_(0, dims(X)[plan.axis], 1), [-1]), plan.places)
+    return _contracted(g, cast(hits, to=g.dtype), plan.axis)
+
+
+# ----- older meanings -------------------------------------------------------------------------------------------------
+
+
+@resize.until(19)
+def resize_before_symmetric(
+    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes=None,
+    coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
+    keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    """Resize that does not know half_pixel_symmetric."""
+    _check_coordinates(resize_before_symmetric.title, coordinate_transformation_mode, COORDINATES[1:])
+    return resize(
+        X, roi, scales, sizes, antialias=antialias, axes=axes, cubic_coeff_a=cubic_coeff_a,
+        coordinate_transformation_mode=coordinate_transformation_mode, exclude_outside=exclude_outside,
+        extrapolation_value=extrapolation_value, keep_aspect_ratio_policy=keep_aspect_ratio_policy, mode=mode,
+        nearest_mode=nearest_mode,
+    )  # fmt: skip
+
+
+resize_before_symmetric.until(18, lacks=["antialias", "axes", "keep_aspect_ratio_policy"])
+
+
+def _check_coordinates(title: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise TypeMismatch(
+            f"{title}: unknown coordinate_transformation_mode", given=repr(given), available=", ".join(known)
+        )
+
+
+@resize.lower(to=resize_before_symmetric)
+def _(X, roi=None, scales=None, sizes=None, **attributes):
+    if attributes["coordinate_transformation_mode"] != "half_pixel_symmetric":
+        return resize_before_symmetric(X, roi, scales, sizes, **attributes)
+    return None
+
+
+@resize_before_symmetric.lower()
+def _(X, roi=None, scales=None, sizes=None, *, antialias, axes, keep_aspect_ratio_policy, **attributes):
+    """Numbers for all axes instead of some."""
+    if antialias or not axes or keep_aspect_ratio_policy != "stretch" or X.rank is None:
+        return None
+    chosen = _chosen_axes(resize.title, X.ndim, axes)
+    scales, sizes = _given(resize.title, X, scales, sizes, chosen, _length_of_value)
+    if roi is not None and _length_of_value(roi) != 0:
+        half = len(chosen)
+        starts = _for_all_axes(roi[:half], chosen, [0.0] * X.ndim)
+        roi = concat(starts, _for_all_axes(roi[half:], chosen, [1.0] * X.ndim), axis=0)
+    if scales is not None:
+        scales = _for_all_axes(scales, chosen, [1.0] * X.ndim)
+    else:
+        sizes = _for_all_axes(sizes, chosen, dims(X))
+    return resize_before_symmetric(X, roi, scales, sizes, **attributes)
+
+
+def _for_all_axes(given: Value, chosen: Sequence[int], others: Sequence[Any]) -> Value:
+    """The numbers of a list for the chosen axes, and ``others`` for the rest."""
+    parts = []
+    for a, other in enumerate(others):
+        if a in chosen:
+            k = chosen.index(a)
+            parts.append(given[k : k + 1])
+        else:
+            parts.append(vector([other]) if given.dtype.is_integer else constant(np.asarray([other]), given.dtype))
+    return concat(*parts, axis=0)
+
+
+@resize_before_symmetric.until(13)
+def resize_with_roi(
+    X, roi, scales, sizes: Index = None, *, coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75,
+    exclude_outside=0, extrapolation_value=0.0, mode="nearest", nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    """Resize with ``roi`` and ``scales`` always there, ``scales`` empty where ``sizes`` are given."""
+    given = COORDINATES_BEFORE_13
+    _check_coordinates(resize_with_roi.title, coordinate_transformation_mode, given)
+    if sizes is not None and _length_of_value(sizes) != 0 and _length_of_value(scales) in (0, None):
+        scales = None
+    attributes = {
+        "coordinate_transformation_mode": coordinate_transformation_mode, "cubic_coeff_a": cubic_coeff_a,
+        "exclude_outside": exclude_outside, "mode": mode, "nearest_mode": nearest_mode,
+    }  # fmt: skip
+    if coordinate_transformation_mode == "tf_half_pixel_for_nn":
+        method = _method(resize_with_roi.title, antialias=0, coordinates=given, **attributes)
+        return _resampled(X, _plans(X, None, scales, sizes, None, method, "stretch"), method, extrapolation_value)
+    return resize(X, roi, scales, sizes, extrapolation_value=extrapolation_value, **attributes)
+
+
+@resize_before_symmetric.lower(to=resize_with_roi)
+def _(X, roi=None, scales=None, sizes=None, *, antialias, axes, keep_aspect_ratio_policy, **attributes):
+    if antialias or axes or keep_aspect_ratio_policy != "stretch":
+        return None
+    empty = constant(np.zeros(0, np.float32))
+    return resize_with_roi(X, empty if roi is None else roi, empty if scales is None else scales, sizes, **attributes)
+
+
+@resize_with_roi.until(11)
+def resize_asymmetric(X, scales, *, mode="nearest"):
+    """``X`` resampled with element 0 in place; nearest is the element before, or when shrinking the one behind."""
+    if mode == "linear":
+        return resize(X, None, scales, mode="linear", coordinate_transformation_mode="asymmetric")
+    known = static(scales)
+    attributes = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
+    y = X
+    if known is None or (known < 1).any():
+        y = resize(y, None, minimum(scales, 1.0), nearest_mode="ceil", **attributes)
+    if known is None or (known > 1).any():
+        y = resize(y, None, maximum(scales, 1.0), nearest_mode="floor", **attributes)
+    return identity(X) if y is X else y
+
+
+@resize_with_roi.lower(to=resize_asymmetric)
+def _(X, roi, scales, sizes, *, coordinate_transformation_mode, mode, nearest_mode, exclude_outside, **_):
+    known = static(scales)
+    if coordinate_transformation_mode != "asymmetric" or known is None or not known.size:
+        return None
+    grows, shrinks = bool((known >= 1).all()), bool((known <= 1).all())
+    if mode == "linear" or (
+        mode == "nearest" and ((nearest_mode == "floor" and grows) or (nearest_mode == "ceil" and shrinks))
+    ):
+        return resize_asymmetric(X, scales, mode=mode)
+    return None
+
+
+# ----- Upsample -------------------------------------------------------------------------------------------------------
+
+
+@op("Upsample", before=10)
+def upsample(X, scales, *, mode="nearest"):
+    """``X`` enlarged along its axes, with element 0 in place."""
+    return resize(X, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
+upsample.until(9, attributes=["scales"], defaults={"scales": REQUIRED})
+
+
+@resize_asymmetric.lower(to=upsample)
+def _(X, scales, *, mode):
+    known = static(scales)
+    return upsample(X, scales, mode=mode) if known is not None and (known >= 1).all() else None
+
+
+@upsample.until(7)
+def upsample_2d(X, *, height_scale, mode="nearest", width_scale):
+    """Images enlarged along their two axes; the mean of neighbours is called bilinear."""
+    if X.ndim != 4:
+        raise TypeMismatch(f"{upsample_2d.title}: X must be (batch, channels, height, width)", given=repr(X))
+    mode = "linear" if mode == "bilinear" else mode
+    return upsample(X, constant(np.asarray([1, 1, height_scale, width_scale], np.float32)), mode=mode)
+
+
+@upsample.lower(to=upsample_2d)
+def _(X, scales, *, mode):
+    known = static(scales)
+    if known is None or known.size != 4 or known[0] != 1 or known[1] != 1:
+        return None
+    height, width = (float(n) for n in known[2:])
+    return upsample_2d(X, height_scale=height, width_scale=width, mode="bilinear" if mode == "linear" else mode)
