@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value, constant, dims, elements, op
 from tenonnx.graph import dims as dim
-from tenonnx_contrib_ms.attention_arrays import attend
 from tenonnx_standard import attention
 from tenonnx_standard.activation import softmax
 from tenonnx_standard.casting import cast
@@ -23,6 +21,8 @@ from tenonnx_standard.shape import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.trigonometry import tanh
 
+from tenonnx_contrib_ms.attention_arrays import attend
+
 
 @op("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(
@@ -35,8 +35,8 @@ def group_query_attention(
 ):  # fmt: skip
     """Attention whose query heads share keys and values in ``kv_num_heads`` groups; these are appended to the past.
 
-    Instance b has ``seqlens_k[b] + 1`` keys in all. Where ``total_sequence_length`` is the length of the query this is a
-    prompt and any past is ignored; else the new keys follow the instance's own past, and what lies behind them in
+    Instance b has ``seqlens_k[b] + 1`` keys in all. Where ``total_sequence_length`` is the length of the query this is
+    a prompt and any past is ignored; else the new keys follow the instance's own past, and what lies behind them in
     ``present`` is 0. A query sees the keys up to its own position (``causal``), at most ``local_window_size`` of them.
     ``head_sink`` is one more logit for each head, 0 with ``smooth_softmax``, that only takes part in the sum.
     ``qk_output`` asks for the logits (1) or the probabilities (2) as output 4; what is not seen is 0 there.
@@ -84,7 +84,7 @@ def group_query_attention(
 
 
 def _heads(query: Value, key: Value | None, value: Value | None, count: int, groups: int) -> list[Value]:
-    """Queries, keys and values as [batch, heads, sequence, head size]; they may all lie in ``query``, one behind the other."""
+    """Queries, keys and values as [batch, heads, sequence, size]; all may lie in ``query``, one behind the other."""
     if key is None or value is None:
         parts = split(reshape(query, [0, 0, count + 2 * groups, -1]), [count, groups, groups], axis=2)
     else:
@@ -112,12 +112,17 @@ def _rotated(x: Value, cos_cache: Value, sin_cache: Value, positions: Value, int
     half = cos_cache.shape[-1]
     width = 2 * half if isinstance(half, int) and not (isinstance(size, int) and 2 * half == size) else 0
     return attention.rotary_embedding(
-        x, cos_cache, sin_cache, expand(positions, [batch, sequence]), interleaved=interleaved, rotary_embedding_dim=width
+        x,
+        cos_cache,
+        sin_cache,
+        expand(positions, [batch, sequence]),
+        interleaved=interleaved,
+        rotary_embedding_dim=width,
     )
 
 
 def _places(past: Value, sequence: Any, start: Value, total: Value) -> tuple[Value, Value]:
-    """For each instance and each place of the new cache the place in past and new keys together, and whether it has one."""
+    """For each instance and place of the new cache its place in past and new keys together, and whether it has one."""
     batch, _, capacity, _ = dims(past)
     limit = where(less(total, capacity), capacity, total)
     columns = reshape(range_(0, limit, 1), [1, -1])
@@ -158,7 +163,19 @@ def _probabilities(logits: Value, sink: Value | None, smooth: int) -> Value:
 
 
 @group_query_attention.type
-def _(query, key, value, past_key, past_value, seqlens_k, total_sequence_length, *others, num_heads, kv_num_heads, **attributes):
+def _(
+    query,
+    key,
+    value,
+    past_key,
+    past_value,
+    seqlens_k,
+    total_sequence_length,
+    *others,
+    num_heads,
+    kv_num_heads,
+    **attributes,
+):
     problem = check(num_heads=num_heads, kv_num_heads=kv_num_heads, **attributes)
     if problem:
         raise TypeMismatch(f"{group_query_attention.title}: {problem}")
@@ -193,7 +210,11 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
             raise TypeMismatch(f"{title}: {names} must be given together")
     if attributes["do_rotary"] and cos_cache is None:
         raise TypeMismatch(f"{title}: do_rotary needs cos_cache and sin_cache")
-    quantised = {attributes["k_quant_type"], attributes["v_quant_type"]} != {"NONE"} or k_scale is not None or v_scale is not None
+    quantised = (
+        {attributes["k_quant_type"], attributes["v_quant_type"]} != {"NONE"}
+        or k_scale is not None
+        or v_scale is not None
+    )
     if quantised or attributes["sliding_window_cache"]:
         what = "a quantised cache" if quantised else "sliding_window_cache"
         raise TypeMismatch(f"{title}: {what} is not supported", do="keep com.microsoft in the target's domains")
@@ -202,7 +223,9 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
             raise TypeMismatch(f"{title}: the inputs must be floats of one dtype", given=f"{query!r}, {value_!r}")
     for value_, rank in ((query, 3), (key, 3), (value, 3), (past_key, 4), (past_value, 4), (bias, 4), (positions, 2)):
         if value_ is not None and value_.rank not in (None, rank):
-            raise TypeMismatch(f"{title}: an input has the wrong number of axes", given=f"{value_!r} instead of {rank} axes")
+            raise TypeMismatch(
+                f"{title}: an input has the wrong number of axes", given=f"{value_!r} instead of {rank} axes"
+            )
     count = attributes["num_heads"] if key is not None else attributes["num_heads"] + 2 * attributes["kv_num_heads"]
     if isinstance(query.shape[2], int) and query.shape[2] % count:
         raise TypeMismatch(f"{title}: the last axis of query must hold {count} heads", given=repr(query))

@@ -14,8 +14,8 @@ Array = np.ndarray[Any, Any]
 def attend(
     query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache, sin_cache, position_ids,
     attention_bias, head_sink, k_scale, v_scale, q_norm_weight, k_norm_weight, *,
-    causal, do_rotary, kv_num_heads, local_window_size, num_heads, qk_norm_epsilon, qk_output, rotary_interleaved, scale,
-    smooth_softmax, softcap, **_,
+    causal, do_rotary, kv_num_heads, local_window_size, num_heads, qk_norm_epsilon, qk_output, rotary_interleaved,
+    scale, smooth_softmax, softcap, **_,
 ) -> tuple[Array, ...]:  # fmt: skip
     """See ``attention.group_query_attention``."""
     batch, sequence, width = query.shape
@@ -41,7 +41,9 @@ def attend(
     stage = np.float32 if query.dtype.itemsize < 4 else query.dtype.type
     keys, values = (x[:, :, :total].astype(stage, copy=False) for x in (k, v))
     grouped = (batch, kv_num_heads, -1)
-    logits = np.matmul((q * stage(scale or 1 / math.sqrt(size))).reshape(*grouped, size).astype(stage), keys.swapaxes(2, 3))
+    logits = np.matmul(
+        (q * stage(scale or 1 / math.sqrt(size))).reshape(*grouped, size).astype(stage), keys.swapaxes(2, 3)
+    )
     logits = logits.reshape(batch, num_heads, sequence, total)
     if softcap:
         logits = np.tanh(logits / stage(softcap)) * stage(softcap)

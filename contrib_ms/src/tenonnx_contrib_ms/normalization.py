@@ -47,7 +47,9 @@ def _skip_types(made: Op) -> None:
             if value is None:
                 continue
             if value.dtype is not input.dtype or not value.dtype.is_float:
-                raise TypeMismatch(f"{made.title}: the inputs must be floats of one dtype", given=f"{input!r}, {value!r}")
+                raise TypeMismatch(
+                    f"{made.title}: the inputs must be floats of one dtype", given=f"{input!r}, {value!r}"
+                )
             ours, theirs = input.tensor.shape, value.tensor.shape
             if ours is None or theirs is None:
                 continue

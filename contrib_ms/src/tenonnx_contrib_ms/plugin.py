@@ -6,8 +6,9 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-import tenonnx_contrib_ms
 from tenonnx.extend import hookimpl
+
+import tenonnx_contrib_ms
 
 if TYPE_CHECKING:
     from tenonnx.registry.registry import Registry

@@ -69,7 +69,9 @@ def _(input, position_ids, cos_cache, sin_cache, *, rotary_embedding_dim, num_he
     if input.ndim not in (3, 4):
         raise TypeMismatch(f"{rotary_embedding.title}: input must have 3 or 4 axes", given=repr(input))
     if rotary_embedding_dim and not num_heads and input.ndim == 3:
-        raise TypeMismatch(f"{rotary_embedding.title}: rotary_embedding_dim needs num_heads", given=f"{rotary_embedding_dim}")
+        raise TypeMismatch(
+            f"{rotary_embedding.title}: rotary_embedding_dim needs num_heads", given=f"{rotary_embedding_dim}"
+        )
     if not num_heads:
         _heads(input, cos_cache)
     return input.tensor

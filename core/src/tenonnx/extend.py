@@ -12,12 +12,15 @@ from tenonnx.op.families import broadcast_types, elementwise, same_type
 from tenonnx.op.infer import Known
 from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.signature import Index
+from tenonnx.op.subgraphs import subgraph_types
 from tenonnx.registry.dtypes import load_dtypes
 from tenonnx.registry.hookspecs import hookimpl
 
 __all__ = [
     "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType", "Op",
-    "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type", "TypeMismatch", "Value", "broadcast_types",
-    "constant", "dims", "elements", "elementwise", "hookimpl", "load_dtypes", "op", "operator_table", "primitive", "same_type", "static",
-    "subgraph", "vector",
+    "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type", "TypeMismatch", "Value",
+    "broadcast_types",
+    "constant", "dims", "elements", "elementwise", "hookimpl", "load_dtypes", "op", "operator_table",
+    "primitive", "same_type", "static",
+    "subgraph", "subgraph_types", "vector",
 ]  # fmt: skip

@@ -52,6 +52,12 @@ def test_every_element_type(dtype):
         assert (array.astype(ml_dtypes.bfloat16) > 0).all()
 
 
+def test_masks_let_everything_pass():
+    feeds = generate_feeds(graph_of(attention_mask=("int64", (4, 4)), MaskBits=("bool", (4, 4))))
+    assert feeds["attention_mask"].all()
+    assert feeds["MaskBits"].all()
+
+
 def test_containers_hold_contents_of_their_element_type():
     tensor = TensorType(DType.float32, (parse("n"),))
     graph = graph_of(

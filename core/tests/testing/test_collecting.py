@@ -72,9 +72,11 @@ def package(tmp_path, monkeypatch):
         (tmp_path / name).write_text(textwrap.dedent(text), "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("tenonnx.testing.collecting.plugins", lambda group: PLUGINS[group])
+    held = dict(_collected)
     _collected.clear()
     yield
     _collected.clear()
+    _collected.update(held)
     for name in [name for name in sys.modules if name.startswith("acme_")]:
         del sys.modules[name]
 

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
-from tenonnx_quantized.granularity import is_single, scalar
-from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.shape import reshape
+
+from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +51,9 @@ def _convolved(x: Value, w: Value, x_zero_point: Value | None, w_zero_point: Val
     return conv(image, kernel, **attributes)
 
 
-def _convolved_array(x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, attributes: Any) -> Array:
+def _convolved_array(
+    x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, attributes: Any
+) -> Array:
     """``_convolved`` of arrays, as int32."""
     shifts = tuple(z is not None and bool(z.any()) for z in (x_zero_point, w_zero_point))
     stage = _stage(w, (DType.of(x.dtype), DType.of(w.dtype)), shifts).numpy  # type: ignore[arg-type]
@@ -64,7 +66,7 @@ def _convolved_array(x: Array, w: Array, x_zero_point: Array | None, w_zero_poin
 
 
 def _check(made: Op, x: Value, w: Value, pairs: Any, channels: Any, attributes: Any) -> TensorType:
-    """The type of the convolution, when its inputs hold codes and the parameters ``channels`` of the weights fit them."""
+    """The type of the convolution, when its inputs hold codes and ``channels``, parameters of the weights, fit them."""
     for codes, zero_point in pairs:
         if codes.dtype not in _EIGHT_BITS:
             raise TypeMismatch(f"{made.title}: the inputs must hold int8 or uint8", given=repr(codes))
@@ -75,7 +77,7 @@ def _check(made: Op, x: Value, w: Value, pairs: Any, channels: Any, attributes: 
         if parameter is None or parameter.tensor.shape is None or w.rank is None or is_single(parameter):
             continue
         size, count = parameter.shape[0], w.shape[0]
-        if parameter.ndim != 1 or isinstance(size, int) and isinstance(count, int) and size != count:
+        if parameter.ndim != 1 or (isinstance(size, int) and isinstance(count, int) and size != count):
             given = f"{parameter!r} for {w!r}"
             raise TypeMismatch(f"{made.title}: there must be one parameter for all or each output channel", given=given)
     floats = [Value(v.name, v.tensor.with_dtype(DType.float32)) for v in (x, w)]

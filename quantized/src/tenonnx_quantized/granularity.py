@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import Op, TypeMismatch, Value, dims
 from tenonnx.graph import dims as dim
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.operators import sum_to
-from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.padding import pad
+from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shape import reshape, shape, tile, unsqueeze
 from tenonnx_standard.slicing import gather
 
@@ -86,7 +85,9 @@ def check_granularity(op: Op, x: Value, scale: Value, zero_point: Value | None, 
     if zero_point is not None and zero_point.tensor.shape is not None and shape is not None:
         single = is_single(scale) and is_single(zero_point)
         if not single and (zero_point.ndim != scale.ndim or _differ(zero_point.shape, shape)):
-            raise TypeMismatch(f"{op.title}: scale and zero point must have one shape", given=f"{scale!r}, {zero_point!r}")
+            raise TypeMismatch(
+                f"{op.title}: scale and zero point must have one shape", given=f"{scale!r}, {zero_point!r}"
+            )
     if block_size < 0:
         raise TypeMismatch(f"{op.title}: block_size must not be negative", given=f"block_size={block_size}")
     if shape is None or sizes is None or is_single(scale):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
-from tenonnx_quantized.granularity import is_single, scalar
-from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.shape import reshape
+
+from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 
 Array = np.ndarray[Any, Any]
 
@@ -69,8 +69,6 @@ def exact_product(a: Array, b: Array) -> Array:
     inner = a.shape[-1]
     if inner <= run:
         return np.asarray(np.matmul(a, b)).astype(np.int32)
-    if run < 64:
-        return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64))).astype(np.int64).astype(np.int32)
     total: Any = 0
     for start in range(0, inner, run):
         rows = b[..., start : start + run, :] if b.ndim > 1 else b[start : start + run]
@@ -110,12 +108,14 @@ def _check_codes(made: Op, *pairs: tuple[Value, Value | None], allowed: Any = _E
                 available=", ".join(d.name for d in allowed),
             )
         if zero_point is not None and zero_point.dtype is not x.dtype:
-            raise TypeMismatch(f"{made.title}: a zero point must have the type of its codes", given=f"{x!r}, {zero_point!r}")
+            raise TypeMismatch(
+                f"{made.title}: a zero point must have the type of its codes", given=f"{x!r}, {zero_point!r}"
+            )
 
 
 @op("MatMulInteger", since=10)
 def matmul_integer(A, B, a_zero_point=None, b_zero_point=None):
-    """The matrix product of codes less their zero points, in int32; A may have a zero point for each row, B for each column."""
+    """The matrix product of codes less their zero points, in int32; each row of A and column of B may have its own."""
     a = _shifted(A, None if a_zero_point is None else by_row(a_zero_point), DType.int32)
     b = _shifted(B, None if b_zero_point is None else by_column(b_zero_point), DType.int32)
     return matmul(a, b)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
+from tenonnx.testing import call, cases, tensors
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_contrib_ms.attention import group_query_attention
 
 FLOATS = ["float32", "float16"]
@@ -75,7 +75,8 @@ def _(draw):
     packed = projections(draw, dtype, batch, length, size, heads)
     capacity = draw(st.integers(1, 4))
     past = [
-        draw(tensors(dtype, shape=(batch, heads["kv_num_heads"], capacity, size), min_value=-2, max_value=2)) for _ in range(2)
+        draw(tensors(dtype, shape=(batch, heads["kv_num_heads"], capacity, size), min_value=-2, max_value=2))
+        for _ in range(2)
     ]
     lengths = np.array([draw(st.integers(length, capacity + length - 1)) for _ in range(batch)], np.int32)
     total = int(lengths.max()) + 1

@@ -38,7 +38,8 @@ def generate_feeds(graph: Graph, seed: int = 0, input_shapes: InputShapes | None
 
     A symbol has one size wherever it stands, and dims that are unknown have one for each axis. ``input_shapes`` give
     sizes to inputs, or say dims by other symbols (``total`` by ``"past + sequence"``). Floats are normal with variance
-    1, integers 0 or 1. Raises ``InvalidFeed`` for an input of unknown type or rank, and for one that is too large.
+    1, integers 0 or 1, and 1 in what is called a mask, as models count with it. Raises ``InvalidFeed`` for an input of
+    unknown type or rank, and for one that is too large.
     """
     inputs = _narrowed(graph, input_shapes)
     sizes: dict[str, int] = {}
@@ -76,7 +77,7 @@ def _named(shape: Sequence[Dim]) -> list[Dim]:
 def _contents(value: Value, kind: Type | None, sizes: Mapping[str, int], random: np.random.Generator) -> Any:
     match kind:
         case TensorType(shape=tuple()):
-            return _tensor(kind.dtype, _shape(value, kind, sizes), random)
+            return _tensor(value.name, kind.dtype, _shape(value, kind, sizes), random)
         case SequenceType():
             return [_contents(value, kind.element, sizes, random) for _ in range(_LENGTH)]
         case OptionalType():
@@ -108,12 +109,12 @@ def _shape(value: Value, kind: TensorType, sizes: Mapping[str, int]) -> tuple[in
     return shape
 
 
-def _tensor(dtype: DType, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any, Any]:
+def _tensor(name: str, dtype: DType, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any, Any]:
     if dtype is DType.float8e8m0:  # powers of two alone
         return np.exp2(random.integers(-2, 3, shape).astype(np.float32)).astype(dtype.numpy)
     if dtype.is_float:
         return random.standard_normal(shape, np.float32).astype(dtype.numpy)
     if dtype.is_complex:
         return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype.numpy)
-    array = random.integers(0, 2, shape)
+    array = np.ones(shape, np.int64) if "mask" in name.lower() else random.integers(0, 2, shape)
     return array.astype(str).astype(object) if dtype is DType.string else array.astype(dtype.numpy)

@@ -78,7 +78,9 @@ def export(
         settings = replace(config or ExportConfig(), **fields)
     except TypeError as error:
         known = ", ".join(ExportConfig.__dataclass_fields__)
-        raise InvalidCall("export takes the fields of ExportConfig", given=", ".join(fields), available=known) from error
+        raise InvalidCall(
+            "export takes the fields of ExportConfig", given=", ".join(fields), available=known
+        ) from error
     model, initializers, report = prepare(graph, settings)
     from tenonnx.formats.onnx.streaming import write_file, write_stream
 
@@ -121,6 +123,6 @@ def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[
         if node.origin is None and isinstance(node.op, Op) and node.domain != INTERNAL_DOMAIN:
             if opsets.get(node.domain) != node.version:
                 return False
-        elif node.domain == INTERNAL_DOMAIN or node.domain in opsets and node.version != opsets[node.domain]:
+        elif node.domain == INTERNAL_DOMAIN or (node.domain in opsets and node.version != opsets[node.domain]):
             return False
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tenonnx.errors import InvalidCall
@@ -49,7 +50,7 @@ def load(
 
 def _reader(source: Any) -> Callable[..., Graph]:
     if isinstance(source, str | os.PathLike):
-        suffix = os.path.splitext(os.fspath(source))[1].lower()
+        suffix = Path(source).suffix.lower()
         if suffix == ".safetensors":
             from tenonnx.formats import native
 
@@ -58,10 +59,12 @@ def _reader(source: Any) -> Callable[..., Graph]:
             if plugin.name == suffix.lstrip("."):
                 read: Callable[..., Graph] = plugin.load().read
                 return read
-    elif not isinstance(source, bytes | bytearray | memoryview) and not hasattr(source, "read") and not hasattr(source, "graph"):
-        raise InvalidCall(
-            "a model must be a path, bytes, a binary file or a ModelProto", given=type(source).__name__
-        )
+    elif (
+        not isinstance(source, bytes | bytearray | memoryview)
+        and not hasattr(source, "read")
+        and not hasattr(source, "graph")
+    ):
+        raise InvalidCall("a model must be a path, bytes, a binary file or a ModelProto", given=type(source).__name__)
     from tenonnx.formats.onnx import reader as onnx_reader
 
     return onnx_reader.read

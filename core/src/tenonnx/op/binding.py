@@ -52,7 +52,7 @@ def _bind_form(node: Node, op: Op, form: Form) -> tuple[list[Value | None], dict
         raise _unknown_attribute(node, unknown, [*form.attributes, *form.ignored])
     bound = bind_attributes(form, node.attributes)
     inputs: list[Value | None] = []
-    if form.inputs and form.inputs[-1].variadic or len(node.inputs) <= len(form.inputs):
+    if (form.inputs and form.inputs[-1].variadic) or len(node.inputs) <= len(form.inputs):
         given = list(node.inputs)
     else:
         raise InvalidModel(

@@ -39,7 +39,9 @@ class Builder:
         values = [self.adopt(v) for v in inputs]
         known = infer_call(op, values, attributes, outputs)
         if self.fold and op.pure and all(k is None or k.data is not None for k in known):
-            return tuple(None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known)
+            return tuple(
+                None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known
+            )
         return self.add(op, values, attributes, known)
 
     def add(
@@ -69,7 +71,9 @@ class Builder:
         subgraphs = [g for g in written.values() if isinstance(g, Graph)]
         captures = align_captures(subgraphs, self) if subgraphs else ()
         name = next((v.name for v in made if v is not None), wanted)
-        node = Node(op, op.version if version is None else version, trimmed, written, made, name=name, captures=captures)
+        node = Node(
+            op, op.version if version is None else version, trimmed, written, made, name=name, captures=captures
+        )
         self.graph.append(node)
         return tuple(made)
 
@@ -160,16 +164,18 @@ def subgraph(
 ) -> Graph:
     """Trace ``function`` into a graph nested in the one under construction, for use as an attribute.
 
-    ``formals`` are names and types of its inputs; what it uses from outside is captured. The function returns one value
-    or a sequence of them.
+    ``formals`` are names and types of its inputs; what it uses from outside is captured, or a constant where it is
+    concrete. The function returns one value or a sequence of them.
     """
     from tenonnx.op.call import current
 
     outer = current()
-    if not isinstance(outer, Builder):
-        raise TypeMismatch("subgraph() must be called while a graph is built")
-    graph = Graph(name, parent=outer.graph, opsets=outer.graph.opsets)
-    inner = outer.nested(graph)
+    if isinstance(outer, Builder):
+        graph = Graph(name, parent=outer.graph, opsets=outer.graph.opsets)
+        inner = outer.nested(graph)
+    else:
+        graph = Graph(name)
+        inner = Builder(graph, fold=True)
     for wanted, kind in formals:
         value = Value(inner.name(wanted), kind, graph=graph)
         graph.formals.append(value)

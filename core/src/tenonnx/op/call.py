@@ -133,7 +133,9 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
     if isinstance(item, bool):
         return interpreter.constant(np.asarray(item), DType.bool)
     if isinstance(item, Expr):
-        raise TypeMismatch(f"{op.title}: a symbolic dim is no tensor", do="use dims(value), which gives values for them")
+        raise TypeMismatch(
+            f"{op.title}: a symbolic dim is no tensor", do="use dims(value), which gives values for them"
+        )
     if isinstance(item, int | float):
         dtype = DType.int64 if parameter.index else beside
         if dtype is None:
@@ -193,9 +195,7 @@ def static(value: Value | None) -> np.ndarray[Any, Any] | None:
 
 def dims(value: Value) -> list[Any]:
     """The dims of a tensor of known rank: ints where known, scalar int64 values where not."""
-    return [
-        dim if isinstance(dim, int) else operator("dimension", value, axis) for axis, dim in enumerate(value.shape)
-    ]
+    return [dim if isinstance(dim, int) else operator("dimension", value, axis) for axis, dim in enumerate(value.shape)]
 
 
 def elements(value: Value) -> list[Any] | None:

@@ -29,6 +29,18 @@ class Concrete(Value):
         self.contents = contents
 
 
+class GraphFunction:
+    """A subgraph as numpy rules take it: a function from contents to a tuple of them. ``graph`` tells the types."""
+
+    __slots__ = ("graph", "run")
+
+    def __init__(self, graph: Graph, run: Callable[..., tuple[Any, ...]]) -> None:
+        self.graph, self.run = graph, run
+
+    def __call__(self, *contents: Any) -> tuple[Any, ...]:
+        return self.run(*contents)
+
+
 class Evaluator:
     """Computes every call at once. With ``body_of``, that op is computed by its body even if it has a numpy rule."""
 
@@ -82,7 +94,7 @@ class Evaluator:
             captured = [self.contents(v) for v in outers]
             return evaluate_graph(graph, [*arrays], captured, self)
 
-        return run
+        return GraphFunction(graph, run)
 
 
 def evaluate_graph(
@@ -108,7 +120,7 @@ def evaluate_graph(
 
 
 def _closure(graph: Graph, captured: Sequence[Any], run: Evaluator) -> Callable[..., tuple[Any, ...]]:
-    return lambda *arrays: evaluate_graph(graph, arrays, captured, run)
+    return GraphFunction(graph, lambda *arrays: evaluate_graph(graph, arrays, captured, run))
 
 
 def type_of(contents: Any) -> Type | None:

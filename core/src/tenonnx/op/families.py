@@ -30,7 +30,9 @@ def elementwise(
     return define
 
 
-def _elementwise_type(op: Op, inputs: tuple[Value | None, ...], result: DType | None, exempt: frozenset[str]) -> TensorType:
+def _elementwise_type(
+    op: Op, inputs: tuple[Value | None, ...], result: DType | None, exempt: frozenset[str]
+) -> TensorType:
     dtype: DType | None = None
     for position, value in enumerate(inputs):
         if value is None or op.signature.input_at(position).name in exempt:

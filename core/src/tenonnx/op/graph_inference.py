@@ -32,7 +32,9 @@ def infer(
             _fall_back(graph, node)
         except TypeMismatch as error:
             _fall_back(graph, node)
-            problem = InvalidModel(f"{node.title}: {error.what}", given=error.given, available=error.available, do=error.do)
+            problem = InvalidModel(
+                f"{node.title}: {error.what}", given=error.given, available=error.available, do=error.do
+            )
             if strict:
                 raise problem from error
             problems.append(problem)

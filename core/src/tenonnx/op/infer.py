@@ -82,10 +82,18 @@ def _propagate(
     try:
         with np.errstate(all="ignore"):
             results = invoke(op, rule, arrays, attributes, outputs)
-    except (ArithmeticError, TypeError) if symbolic else ArithmeticError:
+    except ArithmeticError:
         return
+    except TypeError:
+        if symbolic:
+            return  # arithmetic on unknown dims
+        raise
     for entry, result in zip(known, results, strict=False):
-        if entry is not None and isinstance(entry.type, TensorType) and isinstance(result, np.ndarray | np.generic | int):
+        if (
+            entry is not None
+            and isinstance(entry.type, TensorType)
+            and isinstance(result, np.ndarray | np.generic | int)
+        ):
             _record(entry, entry.type, np.asarray(result, dtype=object if symbolic else None), symbolic)
 
 

@@ -58,7 +58,7 @@ def _replay(node: Node, inputs: list[Value | None], look_up: Any, values: Mappin
     for name, attribute in node.attributes.items():
         resolved = resolve_attribute(attribute, values)
         if resolved is not None:
-            written[name] = _reopened(resolved, captured, values) if isinstance(resolved, Graph) else resolved
+            written[name] = reopened(resolved, captured, values) if isinstance(resolved, Graph) else resolved
     stand_in = Node(node.op, node.version, inputs, written, node.outputs, name=node.name)
     bound, complete = bind(stand_in)
     interpreter = current()
@@ -66,7 +66,8 @@ def _replay(node: Node, inputs: list[Value | None], look_up: Any, values: Mappin
     return interpreter.call(node.op, bound, complete, len(node.outputs))
 
 
-def _reopened(graph: Graph, captured: Sequence[Value], values: Mapping[str, Any]) -> Graph:
+def reopened(graph: Graph, captured: Sequence[Value], values: Mapping[str, Any]) -> Graph:
+    """``graph`` traced again inside the graph under construction, with other captures."""
     return subgraph(
         lambda *formals: inline(graph, formals, attributes=values, captures=captured),
         [(v.name, v.type) for v in graph.formals],

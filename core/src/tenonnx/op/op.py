@@ -176,7 +176,9 @@ def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
         unknown = sorted(set(spelling.get(key) or ()) - known)
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
-    fields: dict[str, Any] = {k: tuple(spelling[k]) for k in ("attributes", "lacks", "ignored", "vectors") if k in spelling}
+    fields: dict[str, Any] = {
+        k: tuple(spelling[k]) for k in ("attributes", "lacks", "ignored", "vectors") if k in spelling
+    }
     fields |= {k: dict(spelling[k]) for k in ("renamed", "defaults") if spelling.get(k)}
     return Respelling(version, **fields)
 
@@ -206,7 +208,9 @@ def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **flags: Any) -> C
     return define
 
 
-def primitive(name: str, *, type: Callable[..., Any] | None = None, **keywords: Any) -> Callable[[Callable[..., Any]], Op]:
+def primitive(
+    name: str, *, type: Callable[..., Any] | None = None, **keywords: Any
+) -> Callable[[Callable[..., Any]], Op]:
     """Define an operator without a body: the function gives the signature alone, rules give the rest."""
 
     def define(function: Callable[..., Any]) -> Op:

@@ -101,7 +101,9 @@ class Signature:
         """Raise ``InvalidCall`` unless there are as many inputs as allowed and every required one is present."""
         if len(inputs) > len(self.inputs) and not self.variadic:
             raise InvalidCall(
-                f"{title} takes at most {len(self.inputs)} inputs", given=f"{len(inputs)} inputs", available=self.describe()
+                f"{title} takes at most {len(self.inputs)} inputs",
+                given=f"{len(inputs)} inputs",
+                available=self.describe(),
             )
         for position, parameter in enumerate(self.inputs):
             if not parameter.optional and (position >= len(inputs) or inputs[position] is None):

@@ -83,13 +83,10 @@ def form_at(op: Op, version: int) -> Form:
 
 def bind_attributes(form: Form, written: Mapping[str, Any]) -> dict[str, Any]:
     """Written attributes by today's names, with the defaults of that version."""
-    bound = {name: written.get(old, form.defaults[name]) for old, name in form.attributes.items()}
-    return bound
+    return {name: written.get(old, form.defaults[name]) for old, name in form.attributes.items()}
 
 
-def spell_attributes(
-    op: Op, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any]
-) -> dict[str, Any]:
+def spell_attributes(op: Op, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any]) -> dict[str, Any]:
     """Today's complete ``attributes``, and the ``static`` contents of inputs that were attributes, as written there.
 
     Raises ``NotRepresentable`` when the version has no way to say a value.
@@ -98,7 +95,8 @@ def spell_attributes(
     for name in form.lacks & set(attributes):
         if not same_attribute(attributes[name], op.signature.attributes[name]):
             raise NotRepresentable(
-                f'{op.title}: attribute "{name}" does not exist at version {version}', given=f"{name}={attributes[name]!r}"
+                f'{op.title}: attribute "{name}" does not exist at version {version}',
+                given=f"{name}={attributes[name]!r}",
             )
     spelled: dict[str, Any] = {}
     for old, name in form.attributes.items():
@@ -133,4 +131,4 @@ def same_attribute(a: Any, b: Any) -> bool:
 
         numbers = isinstance(a, int | float) and isinstance(b, int | float)
         return numbers and bool(np.float32(a) == np.float32(b))
-    return type(a) is type(b) and not hasattr(a, "array") and bool(a == b) or isinstance(a, int) and a == b
+    return (type(a) is type(b) and not hasattr(a, "array") and bool(a == b)) or (isinstance(a, int) and a == b)

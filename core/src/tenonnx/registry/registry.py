@@ -71,7 +71,7 @@ class Registry:
         add_rule(op, consumer, rule)
 
     def add_dtypes(self, domain: str, load: Callable[[], Dtypes]) -> None:
-        """Say where the element types of a domain's ops by version are found; ``load`` is called when they are needed."""
+        """Say where the types that a domain's ops take by version are found; ``load`` is called when they are needed."""
         self._dtypes.setdefault(domain, []).append(load)
         self._tables.pop(domain, None)
 
@@ -135,7 +135,7 @@ class Registry:
         return provider(domain, name)
 
     def dtypes(self, domain: str, name: str, version: int) -> Any:
-        """The element types that an op takes at a version: ``{"inputs": [...], "outputs": [...]}``, None if unrestricted."""
+        """The types that an op takes at a version: ``{"inputs": [...], "outputs": [...]}``, None if any."""
         table = self._tables.get(domain)
         if table is None:
             self.load(domain)

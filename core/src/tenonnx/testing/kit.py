@@ -131,6 +131,15 @@ def _check_call(case: Case, check: Check, drawn: Call, offset: int, gaps: dict[G
     return compared
 
 
+def comparisons() -> dict[str, int]:
+    """How many comparisons each check made in this process."""
+    counts: dict[str, int] = {}
+    for case in collected():
+        for name, count in case.compared.items():
+            counts[name] = counts.get(name, 0) + count
+    return {name: count for name, count in counts.items() if count}
+
+
 def known_gaps() -> list[tuple[Case, Gap]]:
     """Every gap that the cases of the installed packages declare, for the docs."""
     load()

@@ -20,3 +20,14 @@ def pytest_addoption(parser: Any) -> None:
         metavar="N",
         help=f"calls that the conformance kit draws for each check of each case (default {EXAMPLES})",
     )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how much was compared, where the kit was used at all."""
+    import sys
+
+    kit = sys.modules.get("tenonnx.testing.kit")
+    counts = kit.comparisons() if kit is not None else {}
+    if counts:
+        shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+        terminalreporter.write_line(f"tenonnx conformance: {shown}")

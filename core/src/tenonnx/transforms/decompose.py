@@ -27,7 +27,9 @@ def decompose(graph: Graph, keep: Keep) -> Graph:
         if keep(call):
             return None
         if call.op.primitive:
-            raise UnsupportedOp(f"{call.op.title} is a primitive: it has no body", do="keep it, or give the consumer a rule")
+            raise UnsupportedOp(
+                f"{call.op.title} is a primitive: it has no body", do="keep it, or give the consumer a rule"
+            )
         return rewriter.expand(call)
 
     return Rewriter(graph, decide).run()

@@ -24,7 +24,7 @@ from tenonnx.transforms.rewrite import Call, Rewriter
 def grad(
     graph: Graph, of: str | Sequence[str], wrt: str | Sequence[str], *, seeds: Mapping[str, str] | None = None
 ) -> Graph:
-    """``graph`` with one more output ``{name}/grad`` for each value named in ``wrt``: the gradient of the sum of ``of``.
+    """``graph`` with an output ``{name}/grad`` more for each value named in ``wrt``: the gradient of the sum of ``of``.
 
     ``of`` names scalars. With ``seeds``, mapping a name of ``of`` to a new graph input, that value may have any shape
     and the input is its cotangent: the outputs are then vector-Jacobian products. Ops without a VJP are expanded
@@ -61,7 +61,9 @@ def _check_names(graph: Graph, targets: Sequence[str], names: Sequence[str], see
     for name in (*targets, *names):
         kind = values[name].type
         if not isinstance(kind, TensorType) or not kind.dtype.is_float:
-            raise NotDifferentiable(f'value "{name}" must be a floating-point tensor to have a gradient', given=str(kind))
+            raise NotDifferentiable(
+                f'value "{name}" must be a floating-point tensor to have a gradient', given=str(kind)
+            )
     for name in targets:
         kind = values[name].type
         shape = kind.shape if isinstance(kind, TensorType) else None

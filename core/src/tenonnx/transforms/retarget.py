@@ -43,6 +43,10 @@ INTERNAL_DOMAIN = "tenonnx"
 LISTED_REFUSALS = 50
 
 
+#: Lowerings of one op within each other beyond this number go in circles.
+MAXIMUM_NESTING = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a graph is to go: a version for each domain that it may use.
@@ -97,7 +101,11 @@ def target_for(
     """
     opsets = dict(graph.opsets)
     for node in graph.walk():
-        if isinstance(node.op, Op) and node.domain not in opsets and (node.domain, node.op_type, "") not in graph.functions:
+        if (
+            isinstance(node.op, Op)
+            and node.domain not in opsets
+            and (node.domain, node.op_type, "") not in graph.functions
+        ):
             opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
     opsets.setdefault("ai.onnx", max((n.op.version for n in graph.walk() if isinstance(n.op, Op)), default=1))
     wanted = {"ai.onnx": opset} if isinstance(opset, int) else dict(opset or {})
@@ -120,7 +128,7 @@ def retarget(
 
 
 def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retargeted:
-    """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left as they are and reported."""
+    """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left and reported."""
     infer(graph, strict=False)
     mover = _Mover(target, graph.registry or default_registry())
     rewriter = _Retargeting(graph, mover.decide)
@@ -254,7 +262,7 @@ class _Mover:
             since = f"exists from version {op.since}" if version < op.since else f"changed at version {op.before}"
             reasons.append(f"{op.domain}::{op.name} with this meaning {since}, the target has {version}")
             return None
-        if op.domain == INTERNAL_DOMAIN or not op.specified and self.target.accepts is None:
+        if op.domain == INTERNAL_DOMAIN or (not op.specified and self.target.accepts is None):
             reasons.append(f"{op.domain}::{op.name} is not in the specification")
             return None
         node = call.node
@@ -276,7 +284,9 @@ class _Mover:
         if node is not None:
             known = [k if k is None or v is not None else None for k, v in zip(known, node.outputs, strict=False)]
         adopted = [rewriter.adopt(v) for v in inputs]
-        return rewriter.add(op, adopted, call.attributes, known, version=version, written=self._rewritten(rewriter, written))
+        return rewriter.add(
+            op, adopted, call.attributes, known, version=version, written=self._rewritten(rewriter, written)
+        )
 
     def _rewritten(self, rewriter: Rewriter, written: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -292,9 +302,9 @@ class _Mover:
         if rewriter.source.root.functions.get(key) is not call.op:
             return None
         body = getattr(call.op, "body", None)
-        if body is None or call.op.domain not in self.target.opsets and call.op.domain not in rewriter.source.opsets:
+        if body is None or (call.op.domain not in self.target.opsets and call.op.domain not in rewriter.source.opsets):
             return None
-        inner = [n for n in body.walk()]
+        inner = list(body.walk())
         if all(self.target.version(n.domain) == n.version for n in inner):
             self.kept_functions.add(key)
             return _KEPT
@@ -304,6 +314,8 @@ class _Mover:
         key = (call.op, call.inputs, repr(call.attributes))
         if not call.op.lowerings or key in self.lowering:
             return None  # the older op's body has led back here: it has no form in the target either
+        if sum(op is call.op for op, _, _ in self.lowering) >= MAXIMUM_NESTING:
+            return None  # the same, each time with other inputs
         self.lowering.append(key)
         try:
             return self._lowered(rewriter, call, reasons)
@@ -315,7 +327,7 @@ class _Mover:
             if any(v is not None and v.type is None for v in call.inputs):
                 return None
             version = None if older is None else self.target.version(older.domain)
-            if older is not None and (version is None or older.before is not None and version >= older.before):
+            if older is not None and (version is None or (older.before is not None and version >= older.before)):
                 continue  # lowering leads down: what has become of the op since is what its body says
             mark = _Mark(rewriter, self)
             self.actions.append(("lowered", reasons[0] if reasons else ""))
@@ -429,7 +441,9 @@ def _written(op: Op, call: Call, version: int) -> tuple[list[Value | None], dict
                 raise NotRepresentable(f'{op.domain}::{op.name} has no input "{parameter.name}" at version {version}')
         elif parameter.name in form.moved:
             if value is not None:
-                static[parameter.name] = _as_attribute(op, parameter.name, value, version, parameter.name in form.vectors)
+                static[parameter.name] = _as_attribute(
+                    op, parameter.name, value, version, parameter.name in form.vectors
+                )
         else:
             inputs.append(value)
     while inputs and inputs[-1] is None:

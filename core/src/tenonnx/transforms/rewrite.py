@@ -13,6 +13,7 @@ from tenonnx.op.binding import bind, invoke, pad
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
 
 #: Bodies nested deeper than this expand to themselves.
@@ -221,9 +222,18 @@ class Rewriter(Builder):
             raise InvalidCall(f"the body of {call.op.title} expands to itself")
         try:
             with interpreting(self):
-                return invoke(call.op, call.op.function, call.inputs, call.attributes, call.outputs)
+                attributes = {name: self._reopened(a, call) for name, a in call.attributes.items()}
+                return invoke(call.op, call.op.function, call.inputs, attributes, call.outputs)
         finally:
             self.depth -= 1
+
+    def _reopened(self, attribute: Any, call: Call) -> Any:
+        """A subgraph of the call as one of this graph, for a body to use."""
+        if not isinstance(attribute, Graph):
+            return attribute
+        captured = call.node.captures if call.node is not None else tuple(attribute.pending or ())
+        outer = [self.copy(v) if call.node is not None else v for v in captured]
+        return reopened(attribute, outer, {})
 
     def inside(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Call a function with this rewriter taking its calls."""

@@ -67,20 +67,28 @@ def _type(op: Op) -> Callable[..., TensorType]:
     return rule
 
 
+#: Slices of at least this many elements are added one by one, which numpy does faster than along a distant axis.
+_LARGE_SLICE = 128
+
+
 def _accumulate(ufunc: np.ufunc) -> Callable[..., Array]:
     def rule(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
-        place = int(axis.reshape(()))
-        rows = np.moveaxis(x, place, -1)
-        wide = rows.astype(np.float32) if x.dtype.kind not in "iuO" and x.dtype.itemsize <= 2 else rows
-        wide = wide[..., ::-1] if reverse else wide
+        place = axis_within(cumsum if ufunc is np.add else cumprod, int(axis.reshape(())), x.ndim)
+        wide = x.astype(np.float32) if x.dtype.kind not in "iuO" and x.dtype.itemsize <= 2 else x
+        result = np.empty_like(wide, order="C")
+        source, target = np.moveaxis(wide, place, 0), np.moveaxis(result, place, 0)
+        if reverse:
+            source, target = source[::-1], target[::-1]
         if exclusive:
-            result = np.empty(wide.shape, wide.dtype)
-            result[..., :1] = ufunc.identity
-            ufunc.accumulate(wide[..., :-1], axis=-1, out=result[..., 1:])
+            target[:1] = ufunc.identity
+            source, target = source[:-1], target[1:]
+        if place == x.ndim - 1 or source[:1].size < _LARGE_SLICE:
+            ufunc.accumulate(np.moveaxis(source, 0, place), axis=place, out=np.moveaxis(target, 0, place))
         else:
-            result = ufunc.accumulate(wide, axis=-1, dtype=wide.dtype)
-        result = result[..., ::-1] if reverse else result
-        return np.moveaxis(result, -1, place).astype(x.dtype, copy=False)
+            target[:1] = source[:1]
+            for k in range(1, len(source)):
+                ufunc(target[k - 1], source[k], out=target[k])
+        return result.astype(x.dtype, copy=False)
 
     return rule
 

@@ -149,7 +149,23 @@ def where(condition, X, Y):
 def _(condition: Array, X: Array, Y: Array) -> Array:
     if condition.dtype == object:
         return np.asarray(np.frompyfunc(_chosen, 3, 1)(condition, X, Y), dtype=object)
-    return np.where(condition, X, Y)
+    if condition.size < _LARGE or X.dtype == object or X.dtype.itemsize > 8:
+        return np.where(condition, X, Y)
+    return _masked(condition, X, Y)
+
+
+#: From this size on bits are masked, which takes no branch for each element.
+_LARGE = 1 << 13
+
+
+def _masked(condition: Array, x: Array, y: Array) -> Array:
+    """The elements of ``x`` or ``y``, chosen bit by bit."""
+    bits = np.dtype(f"i{x.dtype.itemsize}")
+    mask = condition.astype(bits)
+    np.negative(mask, out=mask)
+    chosen = (x.view(bits) ^ y.view(bits)) & mask
+    chosen ^= y.view(bits)
+    return chosen.view(x.dtype)
 
 
 def _chosen(condition: bool | None, x: Dim, y: Dim) -> Dim:

@@ -64,9 +64,15 @@ def _(A: Array, B: Array) -> Array:
             return np.floor_divide(A, B)
         if kind != "i":
             return np.divide(A, B)
+        if A.dtype.itemsize < 8 or _fits_float64(A):
+            return np.divide(A, B, dtype=np.float64).astype(A.dtype)
         quotient = np.floor_divide(A, B)
-        rest = A - quotient * B
-        return quotient + ((rest != 0) & ((A < 0) != (B < 0)))
+        return quotient + ((quotient * B != A) & ((A < 0) != (B < 0)))
+
+
+def _fits_float64(x: Array) -> bool:
+    """Whether float64 holds these integers, and thereby their quotients to the integer below."""
+    return -(1 << 53) < int(x.min(initial=0)) and int(x.max(initial=0)) < 1 << 53
 
 
 @div.vjp

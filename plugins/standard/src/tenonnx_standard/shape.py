@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -167,14 +168,15 @@ def _(x, shape, *, allowzero):
 
 def reshape_like(x: Value, like: Value) -> Value:
     """``x`` in the shape of ``like``, which has as many elements."""
-    return as_shape(x, shape(like), 0 in (like.tensor.shape or ()))
+    sizes = like.tensor.shape
+    full = sizes is not None and all(map(dim.is_known_positive, sizes))
+    return reshape(x, shape(like), allowzero=int(not full))
 
 
-def as_shape(x: Value, items: Any, empty: bool | None = None) -> Value:
-    """``x`` in a shape of dims, ints or values; where one is or may be 0, it means 0."""
-    if empty is None:
-        empty = not all(isinstance(item, int) and item != 0 for item in items)
-    return reshape(x, items, allowzero=int(empty))
+def as_shape(x: Value, items: Sequence[Any]) -> Value:
+    """``x`` in a shape of ints and values, of which those that are 0 mean 0."""
+    full = all(isinstance(item, int) and item != 0 for item in items)
+    return reshape(x, items, allowzero=int(not full))
 
 
 @reshape.vjp
@@ -185,10 +187,7 @@ def _(g, y, data, shape, *, allowzero):
 @reshape.lower()
 def _(data, shape, *, allowzero):
     """Without ``allowzero``, where no dim is known to be 0: one that is at run time belongs to an empty tensor."""
-    wanted = elements(shape)
-    if allowzero and wanted is not None and not any(item is None or item == 0 for item in wanted):
-        return reshape(data, shape)
-    return None
+    return reshape(data, shape) if allowzero and 0 not in (elements(shape) or ()) else None
 
 
 @op("Flatten", selects=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-
 from tenonnx.testing import Gap, call, cases, tensors
+
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
 
 EIGHT_BITS = ["uint8", "int8"]
@@ -47,7 +47,9 @@ def _(draw):
 @cases(
     qlinear_conv,
     gradient=False,
-    gaps=[Gap("reference", "onnx.reference adds the zero point before it rounds, and knows two-dimensional images alone")],
+    gaps=[
+        Gap("reference", "onnx.reference adds the zero point before it rounds, and knows two-dimensional images alone")
+    ],
 )
 def _(draw):
     x, w, attributes = images(draw)

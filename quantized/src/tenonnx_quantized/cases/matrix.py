@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-
 from tenonnx.testing import Gap, call, cases, shapes, tensors
+
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 
 EIGHT_BITS = ["uint8", "int8"]
@@ -52,7 +52,10 @@ def _(draw):
 
 def quantised(draw, left, right, result, scales):
     a, b = matrices(draw, left, right)
-    (shape_a, shape_b), shape_y = (parameter_shape(draw, x, p) for x, p in ((a, -2), (b, -1))), draw(st.sampled_from([(), (1,)]))
+    (shape_a, shape_b), shape_y = (
+        (parameter_shape(draw, x, p) for x, p in ((a, -2), (b, -1))),
+        draw(st.sampled_from([(), (1,)])),
+    )
     dtype = draw(st.sampled_from(scales))
     parts = []
     for x, shape in ((a, shape_a), (b, shape_b)):
@@ -64,8 +67,6 @@ def quantised(draw, left, right, result, scales):
     return call(*parts, y_scale, draw(tensors(result, shape=shape_y, min_value=-reach, max_value=reach)))
 
 
-
-
 @cases(
     qlinear_matmul,
     gradient=False,
@@ -74,7 +75,9 @@ def quantised(draw, left, right, result, scales):
     ],
 )
 def _(draw):
-    return quantised(draw, EIGHT_BITS, EIGHT_BITS, draw(st.sampled_from(EIGHT_BITS)), ["float32", "float16", "bfloat16"])
+    return quantised(
+        draw, EIGHT_BITS, EIGHT_BITS, draw(st.sampled_from(EIGHT_BITS)), ["float32", "float16", "bfloat16"]
+    )
 
 
 @cases(qlinear_matmul, gradient=False)

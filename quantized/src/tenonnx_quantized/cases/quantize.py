@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-
 from tenonnx.extend import DType
 from tenonnx.testing import call, cases, tensors
+
 from tenonnx_quantized.quantize import (
     dequantize_linear,
     dequantize_linear_by_number,
@@ -68,7 +68,10 @@ def _(draw):
 def _(draw):
     """Divisions in sixteen bits, which other implementations make in float32."""
     codes = draw(st.sampled_from(EIGHT_BITS + FLOATS))
-    dtype, scales = draw(st.sampled_from(["float16", "bfloat16"])), draw(st.sampled_from(["float16", "bfloat16", "float32"]))
+    dtype, scales = (
+        draw(st.sampled_from(["float16", "bfloat16"])),
+        draw(st.sampled_from(["float16", "bfloat16", "float32"])),
+    )
     x = draw(tensors(dtype, min_value=-20, max_value=20))
     scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), scales, codes)
     return call(x, scale, zero_point, axis=axis, block_size=block, output_dtype=codes_of(draw, zero_point, codes))
@@ -125,7 +128,9 @@ def _(draw):
     codes = draw(st.sampled_from(["int8", "float8e4m3fn", "float4e2m1"]))
     x = draw(tensors(codes, min_value=-6, max_value=6))
     scale, _, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float8e8m0", codes)
-    return call(x, scale, axis=axis, block_size=block, output_dtype=int(draw(st.sampled_from([DType.float32, DType.bfloat16]))))
+    return call(
+        x, scale, axis=axis, block_size=block, output_dtype=int(draw(st.sampled_from([DType.float32, DType.bfloat16])))
+    )
 
 
 @cases(dequantize_linear_by_number, gradient=["x_scale"])

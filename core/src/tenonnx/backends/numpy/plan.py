@@ -14,6 +14,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
+from tenonnx.op.evaluate import GraphFunction
 from tenonnx.op.rules import find_rule
 
 Kernel = Callable[..., Any]
@@ -142,7 +143,9 @@ class Plan:
                 step.reuse = candidates[0] if candidates and self._same_dtype(step, candidates[0]) else -1
 
     def _same_dtype(self, step: Step, position: int) -> bool:
-        by_slot = {slot: value for value, slot in self.slots.items() if slot in (step.inputs[position], step.outputs[0])}
+        by_slot = {
+            slot: value for value, slot in self.slots.items() if slot in (step.inputs[position], step.outputs[0])
+        }
         kinds = [value.type for value in by_slot.values()]
         return len({k.dtype for k in kinds if isinstance(k, TensorType)}) == 1 and len(kinds) == 2
 
@@ -154,16 +157,23 @@ class _Controlling:
         self.rule = rule
         self.attributes = {name: a for name, a in attributes.items() if name not in subgraphs}
         self.plans = {name: Plan(graph) for name, graph in subgraphs.items()}
+        self.graphs = subgraphs
         self.inputs = inputs
 
     def __call__(self, *arguments: Any) -> Any:
         captured = arguments[self.inputs :]
-        functions = {name: partial(_run_plan, plan, captured) for name, plan in self.plans.items()}
+        functions = {name: GraphFunction(self.graphs[name], _Run(plan, captured)) for name, plan in self.plans.items()}
         return self.rule(*arguments[: self.inputs], **self.attributes, **functions)
 
 
-def _run_plan(plan: Plan, captured: Sequence[Any], *feeds: Any) -> tuple[Any, ...]:
-    return tuple(plan.run([*feeds, *captured]))
+class _Run:
+    """A plan with contents for its captures."""
+
+    def __init__(self, plan: Plan, captured: Sequence[Any]) -> None:
+        self.plan, self.captured = plan, captured
+
+    def __call__(self, *feeds: Any) -> tuple[Any, ...]:
+        return tuple(self.plan.run([*feeds, *self.captured]))
 
 
 def _call_reusing(kernel: Kernel, arguments: list[Any], position: int) -> Any:
@@ -187,7 +197,10 @@ def _broadcasts_into(array: Any, target: Any) -> bool:
 
 
 def _failure(step: Step, arguments: Sequence[Any], error: Exception) -> InvalidCall:
-    shapes = ", ".join("-" if a is None else f"{getattr(a, 'dtype', type(a).__name__)}{list(getattr(a, 'shape', []))}" for a in arguments)
+    shapes = ", ".join(
+        "-" if a is None else f"{getattr(a, 'dtype', type(a).__name__)}{list(getattr(a, 'shape', []))}"
+        for a in arguments
+    )
     return InvalidCall(f"{step.node.title} cannot be computed from these inputs: {error}", given=shapes)
 
 

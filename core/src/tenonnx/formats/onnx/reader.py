@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import onnx
@@ -61,7 +62,7 @@ def read(
     elif isinstance(source, str | os.PathLike):
         name = f'"{os.fspath(source)}"'
         model = parse_model(_read_file(source), name)
-        base_dir = os.path.dirname(os.path.abspath(source)) if base_dir is None else base_dir
+        base_dir = Path(source).absolute().parent if base_dir is None else base_dir
     else:
         model = parse_model(source.read())
     return _read_model(model, ExternalFiles(base_dir), (), registry)
@@ -88,8 +89,7 @@ def _read_model(
 
 def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return Path(path).read_bytes()
     except OSError as error:
         raise InvalidCall(f'"{os.fspath(path)}" must be a file that can be read', given=error.strerror or "") from error
 

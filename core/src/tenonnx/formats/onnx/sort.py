@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-
-import onnx
+from typing import TYPE_CHECKING
 
 from tenonnx.errors import InvalidModel
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def sorted_nodes(graph: onnx.GraphProto, known: set[str]) -> list[onnx.NodeProto]:

@@ -44,9 +44,7 @@ def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initial
     _write_message(stream, model, {}, {name for name, _ in initializers}, initializers)
 
 
-def _divide(
-    model: onnx.ModelProto, initializers: Initializers, threshold: int | None
-) -> tuple[set[str], Initializers]:
+def _divide(model: onnx.ModelProto, initializers: Initializers, threshold: int | None) -> tuple[set[str], Initializers]:
     """The names of the tensors to keep inline, and the tensors to write outside in the order of their old places."""
     external = []
     total = model.ByteSize()
@@ -103,7 +101,11 @@ def _raw(contents: Constant, name: str) -> Any:
 
 
 def _write_message(
-    file: BinaryIO, model: onnx.ModelProto, entries: Mapping[str, TensorProto], inline: set[str], initializers: Initializers
+    file: BinaryIO,
+    model: onnx.ModelProto,
+    entries: Mapping[str, TensorProto],
+    inline: set[str],
+    initializers: Initializers,
 ) -> None:
     """Serialise piece by piece: the concatenation of serialised fields is the serialised message."""
     head, graph = onnx.ModelProto(), model.graph

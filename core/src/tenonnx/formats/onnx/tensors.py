@@ -42,7 +42,8 @@ class TensorContents:
             raise InvalidModel(f'tensor "{name}": strings cannot be external')
         if region.length != self.nbytes:
             raise InvalidModel(
-                f'external tensor "{name}" must have {self.nbytes} bytes for {self.type}', given=f"{region.length} bytes"
+                f'external tensor "{name}" must have {self.nbytes} bytes for {self.type}',
+                given=f"{region.length} bytes",
             )
         return region
 

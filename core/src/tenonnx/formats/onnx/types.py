@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import onnx
+from typing import TYPE_CHECKING
 
 from tenonnx.graph.dims import Dim, parse
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def read_type(proto: onnx.TypeProto) -> Type | None:

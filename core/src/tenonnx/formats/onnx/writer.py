@@ -98,7 +98,7 @@ class GraphWriter:
                 origin, proto, without=("node", "input", "output", "initializer", "sparse_initializer", "value_info")
             )
         proto.name, doc = graph.name, graph.doc
-        if doc or origin is not None and origin.HasField("doc_string"):
+        if doc or (origin is not None and origin.HasField("doc_string")):
             proto.doc_string = doc
         for node in graph.nodes:
             self._write_node(node, proto.node.add())
@@ -110,6 +110,9 @@ class GraphWriter:
 
     def _write_node(self, node: Node, proto: onnx.NodeProto) -> None:
         origin = node.origin
+        for subgraph in node.subgraphs:
+            for stand_in, outer in zip(subgraph.captures, node.captures, strict=True):
+                stand_in.name = outer.name
         inputs = ["" if v is None else v.name for v in node.inputs]
         outputs = ["" if v is None else v.name for v in node.outputs]
         if origin is not None:
@@ -164,9 +167,7 @@ class GraphWriter:
                 if value.name not in listed:
                     self._write_info(value, None, self.proto.input.add())
 
-    def _write_info(
-        self, value: Value, declared: onnx.ValueInfoProto | None, info: onnx.ValueInfoProto
-    ) -> None:
+    def _write_info(self, value: Value, declared: onnx.ValueInfoProto | None, info: onnx.ValueInfoProto) -> None:
         if declared is not None and not self._is_stale(value, declared):
             info.CopyFrom(declared)
             return
@@ -236,8 +237,15 @@ def lowest_ir_version(graph: Graph) -> int:
     try:
         version = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True) if imports else 4
     except ValueError as error:
-        raise InvalidModel("the opsets of the graph must be known to the onnx package", given=str(graph.opsets)) from error
-    codes = {int(v.type.dtype) for g in _graphs(graph) for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)}
+        raise InvalidModel(
+            "the opsets of the graph must be known to the onnx package", given=str(graph.opsets)
+        ) from error
+    codes = {
+        int(v.type.dtype)
+        for g in _graphs(graph)
+        for v in g.values()
+        if isinstance(v.type, TensorType | SparseTensorType)
+    }
     needs = [4, int(version)]
     needs += [_DTYPE_IR[code] for code in codes if code in _DTYPE_IR]
     if graph.functions:

@@ -23,31 +23,40 @@ def padding(draw, mode, *, axes=False, dtypes=DTYPES):
         low, high = (min(before, 0) - side + 1, side + min(before, 0) - 1)
         pads.append((before, draw(st.integers(max(low, 1 - side - min(before, 0)), max(high, 0)))))
     value = draw(tensors(x.dtype.name if x.dtype != object else "string", shape=())) if draw(st.booleans()) else None
+    if value is not None and "float" in x.dtype.name:
+        value = value.astype(np.float32).astype(x.dtype)  # it was a float attribute
     numbers = integers(*(before for before, _ in pads), *(after for _, after in pads))
     listed = integers(*(axis - draw(st.sampled_from([0, x.ndim])) for axis in chosen)) if axes else None
     return call(x, numbers, value if mode == "constant" else None, listed, mode=mode)
-
-
-@cases(pad)
-def _(draw):
-    return padding(draw, "constant", axes=draw(st.booleans()))
-
-
-@cases(pad)
-def _(draw):
-    return padding(draw, draw(st.sampled_from(["reflect", "edge", "wrap"])), axes=draw(st.booleans()))
-
-
-@cases(pad_unwrapped)
-def _(draw):
-    return padding(draw, draw(st.sampled_from(["constant", "reflect", "edge"])))
 
 
 def is_string(call):
     return call.inputs[0].dtype == object
 
 
-@cases(center_crop_pad, gaps=[Gap("reference", "it pads strings with the number 0", is_string)])
+def is_string_without_value(call):
+    return is_string(call) and call.inputs[2] is None
+
+
+WITH_0 = "it pads strings with the number 0"
+
+
+@cases(pad, gaps=[Gap("reference", WITH_0, is_string_without_value)])
+def _(draw):
+    return padding(draw, "constant", axes=draw(st.booleans()))
+
+
+@cases(pad, gaps=[Gap("export", "onnxruntime: Gather takes the first string of each slice alone", is_string)])
+def _(draw):
+    return padding(draw, draw(st.sampled_from(["reflect", "edge", "wrap"])), axes=draw(st.booleans()))
+
+
+@cases(pad_unwrapped, gaps=[Gap("reference", WITH_0, is_string_without_value)])
+def _(draw):
+    return padding(draw, draw(st.sampled_from(["constant", "reflect", "edge"])))
+
+
+@cases(center_crop_pad, gaps=[Gap("reference", WITH_0, is_string)])
 def _(draw):
     x = draw(tensors(DTYPES, min_rank=1))
     chosen = draw(st.one_of(st.none(), st.lists(st.sampled_from(range(x.ndim)), unique=True, min_size=1)))

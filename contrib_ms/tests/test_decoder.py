@@ -1,0 +1,103 @@
+"""The example decoder: what onnxruntime's own operators give, by numpy and in plain ``ai.onnx``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tenonnx as tx
+from tenonnx.formats.onnx.writer import to_model
+
+DECODER = Path(__file__).parents[2] / "examples" / "decoder"
+SAMPLES = ["samples.npz", "samples-decode.npz"]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return tx.load(DECODER / "decoder.onnx")
+
+
+@pytest.fixture(scope="module")
+def reference():
+    session = onnxruntime.InferenceSession(DECODER / "decoder.onnx", providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(None, feeds), strict=True))
+
+
+def feeds_of(name):
+    return dict(np.load(DECODER / name))
+
+
+def padded(feeds):
+    """The same prompt with the first instance three tokens shorter, padded to the right."""
+    mask = feeds["attention_mask"].copy()
+    mask[0, -3:] = 0
+    return feeds | {"attention_mask": mask}
+
+
+def assert_equal(actual, expected, rows=None):
+    assert actual.keys() == expected.keys()
+    for name, wanted in expected.items():
+        assert actual[name].shape == wanted.shape
+        chosen = rows if rows is not None and name == "logits" else np.ones(wanted.shape[:1], bool)
+        np.testing.assert_allclose(actual[name][chosen], wanted[chosen], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_equals_onnxruntime(graph, reference, name):
+    feeds = feeds_of(name)
+    assert_equal(graph.run(feeds, backend="numpy"), reference(feeds))
+
+
+def test_padding(graph, reference):
+    feeds = padded(feeds_of("samples.npz"))
+    assert_equal(graph.run(feeds, backend="numpy"), reference(feeds), feeds["attention_mask"].astype(bool))
+
+
+def test_ragged_past(graph, reference):
+    """A batch whose first instance is shorter goes on behind its own past."""
+    prompt = padded(feeds_of("samples.npz"))
+    past = reference(prompt)
+    feeds = feeds_of("samples-decode.npz")
+    feeds |= {name.replace("present", "past_key_values"): array for name, array in past.items() if name != "logits"}
+    mask = feeds["attention_mask"].copy()
+    mask[0, -4:-1] = 0
+    feeds["attention_mask"] = mask
+    assert_equal(graph.run(feeds, backend="numpy"), reference(feeds))
+
+
+@pytest.mark.parametrize("opset", [9, 11, 15, 21, 25])
+def test_plain_operators(graph, reference, opset):
+    """Without com.microsoft it gives the same in onnxruntime, for a prompt and for the token after it."""
+    moved = tx.retarget(graph, opset, domains=["ai.onnx"])
+    assert {node.domain for node in moved.nodes} == {"ai.onnx"}
+    model = to_model(moved)
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for name in SAMPLES:
+        feeds = feeds_of(name)
+        expected = reference(feeds)
+        assert_equal(dict(zip(expected, session.run(list(expected), feeds), strict=True)), expected)
+
+
+def test_heads_are_checked_at_import():
+    model = onnx.load(DECODER / "decoder.onnx")
+    node = next(n for n in model.graph.node if n.op_type == "GroupQueryAttention")
+    next(a for a in node.attribute if a.name == "kv_num_heads").i = 3
+    with pytest.raises(tx.TenonnxError, match="kv_num_heads must divide num_heads"):
+        tx.load(model)
+
+
+@pytest.mark.parametrize(
+    "change", [{"sliding_window_cache": 1, "local_window_size": 4}, {"k_quant_type": "PER_TENSOR"}]
+)
+def test_other_caches_are_refused(change):
+    model = onnx.load(DECODER / "decoder.onnx")
+    node = next(n for n in model.graph.node if n.op_type == "GroupQueryAttention")
+    node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in change.items())
+    graph = tx.load(model)
+    with pytest.raises(tx.TenonnxError, match="not supported"):
+        graph.infer()

@@ -1,0 +1,272 @@
+"""Control flow: branches and loops over subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import (
+    DType,
+    Graph,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    TypeMismatch,
+    Value,
+    primitive,
+    static,
+    subgraph_types,
+)
+from tenonnx.graph.types import join_types
+
+#: A subgraph as a numpy rule takes it.
+Function = Callable[..., tuple[Any, ...]]
+
+
+# ----- If -------------------------------------------------------------------------------------------------------------
+
+
+def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Type | None, ...]:
+    if cond.dtype is not DType.bool:
+        raise TypeMismatch("If: the condition must be a bool", given=repr(cond))
+    branches = [subgraph_types("If", graph, []) for graph in (then_branch, else_branch)]
+    if len(branches[0]) != len(branches[1]):
+        counts = f"{len(branches[0])} and {len(branches[1])}"
+        raise TypeMismatch("If: both branches must have the same number of outputs", given=counts)
+    return tuple(_either(a, b) for a, b in zip(*branches, strict=True))
+
+
+def _either(a: Type | None, b: Type | None) -> Type | None:
+    """The type of a value that comes from one of two branches; an optional may come from a branch without it."""
+    joined = join_types(a, b)
+    if joined is None and isinstance(a, OptionalType) != isinstance(b, OptionalType):
+        optional, plain = (a, b) if isinstance(a, OptionalType) else (b, a)
+        return (
+            OptionalType(join_types(optional.element, plain) or plain) if isinstance(optional, OptionalType) else None
+        )
+    return joined
+
+
+@primitive("If", since=1, type=_if_type)
+def if_(cond, *, then_branch, else_branch):
+    """The outputs of one of two subgraphs."""
+
+
+@if_.numpy
+def _(cond: Any, *, then_branch: Function, else_branch: Function) -> tuple[Any, ...]:
+    return then_branch() if bool(np.reshape(cond, -1)[0]) else else_branch()
+
+
+# ----- Loop -----------------------------------------------------------------------------------------------------------
+
+
+def _carried_types(
+    title: str,
+    body: Graph,
+    before: Sequence[Type | None],
+    initial: Sequence[Type | None],
+    after: Sequence[Type | None] = (),
+    *,
+    conditions: int = 0,
+) -> tuple[list[Type | None], list[Type | None]]:
+    """The types of the carried values, wide enough for every iteration, and those of what else the body gives.
+
+    The body takes what comes ``before``, the carried values and what comes ``after``; it gives ``conditions``, the
+    carried values and the rest.
+    """
+    carried = list(initial)
+    end = conditions + len(carried)
+    while True:
+        found = subgraph_types(title, body, [*before, *carried, *after])
+        if len(found) < end:
+            raise TypeMismatch(
+                f"{title}: the body must give {conditions} conditions and {len(carried)} carried values",
+                given=f"{len(found)} outputs",
+            )
+        wider = [_widened(a, b) for a, b in zip(carried, found[conditions:end], strict=True)]
+        if wider == carried:
+            return carried, found[end:]
+        carried = wider
+
+
+def _inserted(kind: Type | None, axis: int, length: Any) -> TensorType | None:
+    """The type of what a loop stacks along a new axis."""
+    if not isinstance(kind, TensorType):
+        return None
+    if kind.shape is None:
+        return TensorType(kind.dtype)
+    dims = list(kind.shape)
+    dims.insert(axis % (len(dims) + 1), length)
+    return TensorType(kind.dtype, tuple(dims))
+
+
+def _widened(a: Type | None, b: Type | None) -> Type | None:
+    if a is None or b is None:
+        return a
+    joined = join_types(a, b)
+    if joined is None and isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype != b.dtype:
+        raise TypeMismatch("a value that a loop carries must keep its dtype", given=f"{a} before, {b} after")
+    if isinstance(a, SequenceType) and joined is None:
+        return a if a.element is not None else b
+    return joined if joined is not None else a
+
+
+def _loop_type(
+    M: Value | None, cond: Value | None, *v_initial: Value, body: Graph, _outputs: int | None
+) -> tuple[Type | None, ...]:
+    before: list[Type | None] = [TensorType(DType.int64, ()), TensorType(DType.bool, ())]
+    carried, rest = _carried_types("Loop", body, before, [v.type for v in v_initial], conditions=1)
+    count, limit = None, static(M)
+    if limit is not None and cond is None and _always_goes_on(body):
+        count = max(int(np.reshape(limit, -1)[0]), 0)
+    return (*carried, *(_inserted(kind, 0, count) for kind in rest))
+
+
+def _always_goes_on(body: Graph) -> bool:
+    going_on = body.outputs[0]
+    known = static(going_on)
+    return known is not None and bool(known)
+
+
+@primitive("Loop", since=1, type=_loop_type)
+def loop(M=None, cond=None, *v_initial, body, _outputs=None):
+    """Run ``body`` at most ``M`` times and while its first output holds; what it gives beyond carried values is stacked."""
+
+
+@loop.numpy
+def _(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | None) -> tuple[Any, ...]:
+    carried = list(v_initial)
+    scanned: list[list[Any]] = [[] for _ in range(len(body.graph.outputs) - 1 - len(carried))]
+    limit = None if M is None else int(np.reshape(M, -1)[0])
+    going_on = cond is None or bool(np.reshape(cond, -1)[0])
+    iteration = 0
+    while going_on and (limit is None or iteration < limit):
+        found = body(np.asarray(iteration, np.int64), np.asarray(going_on), *carried)
+        going_on = bool(np.reshape(found[0], -1)[0])
+        carried = list(found[1 : 1 + len(carried)])
+        for held, each in zip(scanned, found[1 + len(carried) :], strict=True):
+            held.append(each)
+        iteration += 1
+    kinds = [value.type for value in body.graph.outputs[1 + len(carried) :]]
+    return (*carried, *(_stack(held, kind) for held, kind in zip(scanned, kinds, strict=True)))
+
+
+def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
+    """The arrays along a new axis; without any, an empty array of the type that they would have had."""
+    if arrays:
+        return np.stack(arrays, axis=axis)
+    if not isinstance(kind, TensorType):
+        return np.zeros((0,), np.float32)
+    dims = [dim if isinstance(dim, int) else 0 for dim in kind.shape or ()]
+    dims.insert(axis % (len(dims) + 1), 0)
+    return np.zeros(dims, kind.dtype.numpy)
+
+
+# ----- Scan -----------------------------------------------------------------------------------------------------------
+
+
+def _axes(given: Sequence[int] | None, count: int) -> list[int]:
+    return [0] * count if given is None else list(given)
+
+
+def _without(kind: Type | None, axis: int) -> TensorType | None:
+    if not isinstance(kind, TensorType):
+        return None
+    if kind.shape is None:
+        return TensorType(kind.dtype)
+    position = axis % len(kind.shape)
+    return TensorType(kind.dtype, (*kind.shape[:position], *kind.shape[position + 1 :]))
+
+
+def _scan_type(
+    *initial_state_and_scan_inputs: Value, body: Graph, num_scan_inputs: int, **axes: Any
+) -> tuple[Any, ...]:
+    states = len(initial_state_and_scan_inputs) - num_scan_inputs
+    if states < 0:
+        raise TypeMismatch("Scan: num_scan_inputs is larger than the number of inputs", given=str(num_scan_inputs))
+    scanned = initial_state_and_scan_inputs[states:]
+    where = _axes(axes["scan_input_axes"], num_scan_inputs)
+    elements = [_without(v.type, axis) for v, axis in zip(scanned, where, strict=True)]
+    initial = [v.type for v in initial_state_and_scan_inputs[:states]]
+    carried, rest = _carried_types("Scan", body, [], initial, elements)
+    length = next((v.shape[a] for v, a in zip(scanned, where, strict=True) if v.rank is not None), None)
+    outputs = _axes(axes["scan_output_axes"], len(rest))
+    return (*carried, *(_inserted(kind, axis, length) for kind, axis in zip(rest, outputs, strict=True)))
+
+
+@primitive("Scan", since=8, type=_scan_type)
+def scan(
+    *initial_state_and_scan_inputs,
+    body,
+    num_scan_inputs,
+    scan_input_axes: list[int] | None = None,
+    scan_input_directions: list[int] | None = None,
+    scan_output_axes: list[int] | None = None,
+    scan_output_directions: list[int] | None = None,
+):
+    """Run ``body`` over slices of the last ``num_scan_inputs`` inputs, carrying the first ones as state."""
+
+
+@scan.numpy
+def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> tuple[Any, ...]:
+    states = len(inputs) - num_scan_inputs
+    where = _axes(attributes["scan_input_axes"], num_scan_inputs)
+    backward = _axes(attributes["scan_input_directions"], num_scan_inputs)
+    slices = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[states:], where, strict=True)]
+    slices = [x[::-1] if reverse else x for x, reverse in zip(slices, backward, strict=True)]
+    carried, scanned = list(inputs[:states]), [[] for _ in range(len(body.graph.outputs) - states)]
+    for step in range(len(slices[0])):
+        found = body(*carried, *(x[step] for x in slices))
+        carried = list(found[:states])
+        for held, each in zip(scanned, found[states:], strict=True):
+            held.append(each)
+    kinds = [value.type for value in body.graph.outputs[states:]]
+    axes = _axes(attributes["scan_output_axes"], len(scanned))
+    reverses = _axes(attributes["scan_output_directions"], len(scanned))
+    stacked = [
+        _stack(held[::-1] if reverse else held, kind, axis)
+        for held, kind, axis, reverse in zip(scanned, kinds, axes, reverses, strict=True)
+    ]
+    return (*carried, *stacked)
+
+
+def _batch_type(
+    sequence_lens: Value | None, *inputs: Value, body: Graph, num_scan_inputs: int, **_: Any
+) -> tuple[Type | None, ...]:
+    states = len(inputs) - num_scan_inputs
+    plain = [_without(v.type, 0) for v in inputs]
+    elements = [_without(kind, 0) for kind in plain[states:]]
+    carried, rest = _carried_types("Scan", body, [], plain[:states], elements)
+    batch, length = inputs[-1].shape[:2]
+    return (*(_inserted(k, 0, batch) for k in carried), *(_inserted(_inserted(k, 0, length), 0, batch) for k in rest))
+
+
+@scan.until(9)
+def scan_in_batches(
+    sequence_lens=None, *initial_state_and_scan_inputs, body, num_scan_inputs, directions: list[int] | None = None
+):
+    """Scan for each entry of a batch, over as many steps as its sequence is long; what lies behind is zero."""
+
+
+scan_in_batches.primitive = True
+scan_in_batches.type(_batch_type)
+
+
+@scan_in_batches.numpy
+def _(
+    sequence_lens: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: list[int] | None
+) -> tuple[Any, ...]:
+    states = len(inputs) - num_scan_inputs
+    batch, length = inputs[-1].shape[:2]
+    lengths = [length] * batch if sequence_lens is None else [int(n) for n in sequence_lens]
+    plain = dict.fromkeys(("scan_input_axes", "scan_output_axes", "scan_output_directions"))
+    rows = []
+    for entry, steps in enumerate(lengths):
+        given = [x[entry] for x in inputs[:states]] + [x[entry][:steps] for x in inputs[states:]]
+        found = _scan(*given, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions, **plain)
+        padded = [np.concatenate([y, np.zeros((length - steps, *y.shape[1:]), y.dtype)]) for y in found[states:]]
+        rows.append((*found[:states], *padded))
+    return tuple(np.stack(column) for column in zip(*rows, strict=True))

@@ -1,0 +1,314 @@
+"""Images: sampling at any positions, affine grids, and decoding of image files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, elements, op, primitive
+from tenonnx.graph import dims as dim
+
+from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.constants import range_
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.logic import and_, or_, where
+from tenonnx_standard.math import absolute, floor, maximum, minimum, round_
+from tenonnx_standard.shape import concat, expand, reshape, transpose, unsqueeze
+from tenonnx_standard.slicing import gather
+from tenonnx_standard.windows import Array
+
+MODES = ("linear", "nearest", "cubic")
+PADDINGS = ("zeros", "border", "reflection")
+#: Channels from which on it is faster to gather pixels than to gather within each channel.
+MANY_CHANNELS = 16
+
+
+class _Arrays:
+    """What sampling needs beyond operators, on numpy arrays."""
+
+    floor, absolute, where, both, either = np.floor, np.abs, np.where, np.logical_and, np.logical_or
+    round = np.rint
+
+    @staticmethod
+    def between(x: Array, low: Any, high: Any) -> Array:
+        return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
+
+
+class _Values:
+    """The same on values."""
+
+    floor, absolute, where, both, either, round = floor, absolute, where, and_, or_, round_
+
+    @staticmethod
+    def between(x: Value, low: Any, high: Any) -> Value:
+        return minimum(maximum(x, low), high)
+
+
+def _located(xp: Any, n: Any, size: Any, mode: str, padding: str, align: bool) -> Any:
+    """Normalised positions as positions between pixels, with those outside moved as ``padding`` says."""
+    x = (n + 1.0) * 0.5 * (size - 1.0) if align else ((n + 1.0) * size - 1.0) * 0.5
+    if mode == "nearest":
+        x = xp.round(x)
+    if padding == "zeros" or (padding == "border" and mode == "cubic"):
+        return x  # it is the pixels around that are found to be outside
+    low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
+    moved = xp.between(x, 0.0, size - 1.0) if padding == "border" else _reflected(xp, x, low, high)
+    return xp.where(xp.either(x < low, x > high), moved, x)
+
+
+def _reflected(xp: Any, x: Any, low: Any, high: Any) -> Any:
+    """``x`` reflected at both borders until it lies between them."""
+    period = (high - low) * 2.0
+    period = xp.where(period > 0.0, period, period * 0.0 + 1.0) if isinstance(period, Value) else max(period, 1.0)
+    way = xp.absolute(x - low)
+    way = way - xp.floor(way / period) * period
+    return low + xp.where(way + way > period, period - way, way)
+
+
+def _axis_taps(xp: Any, x: Any, size: Any, mode: str, padding: str, align: bool) -> list[tuple[Any, Any]]:
+    """For each pixel along one axis that counts at ``x``: its position, and its weight (None for 1)."""
+    base = xp.floor(x)
+    if mode == "nearest":
+        weights: list[Any] = [None]
+    elif mode == "linear":
+        weights = [1.0 - (x - base), x - base]
+    else:
+        weights = [_cubic(x - base + 1.0, True), _cubic(x - base, False)]
+        weights += [_cubic(1.0 - (x - base), False), _cubic(2.0 - (x - base), True)]
+    taps = []
+    for k, weight in enumerate(weights):
+        place = base + float(k - (mode == "cubic"))
+        if padding == "zeros":
+            inside = xp.both(place >= 0.0, place <= size - 1.0)
+            weight = xp.where(inside, 1.0 if weight is None else weight, 0.0 if weight is None else weight * 0.0)
+        elif padding == "reflection":
+            place = _reflected(xp, place, *((0.0, size - 1.0) if align else (-0.5, size - 0.5)))
+        taps.append((xp.between(place, 0.0, size - 1.0), weight))
+    return taps
+
+
+def _cubic(distance: Any, far: bool) -> Any:
+    """Keys' cubic convolution with a = -0.75, for distances up to 1, or from 1 to 2."""
+    if far:
+        return ((distance * -0.75 + 3.75) * distance - 6.0) * distance + 3.0
+    return (distance * 1.25 - 2.25) * distance * distance + 1.0
+
+
+def _all_taps(xp: Any, positions: Sequence[Any], sizes: Sequence[Any], *how: Any) -> list[tuple[Any, Any]]:
+    """The taps of all axes together: flat positions and weights."""
+    taps: list[tuple[Any, Any]] = []
+    for x, size in zip(positions, sizes, strict=True):
+        along = _axis_taps(xp, x, size, *how)
+        if not taps:
+            taps = along
+            continue
+        taps = [(p * size + q, w if v is None else v if w is None else w * v) for p, w in taps for q, v in along]
+    return taps
+
+
+def sample(x: Value, positions: Sequence[Value], mode: str, padding: str, align: bool) -> Value:
+    """``x`` (batch, channels, *sizes) at ``positions`` (one (batch, points) per axis): (batch, channels, points)."""
+    batch, channels, *sizes = dims(x)
+    kind = positions[0]
+    lengths = [float(n) if isinstance(n, int) else cast_like(n, kind) for n in sizes]
+    order = [0, *range(2, x.ndim), 1]
+    rows = reshape(transpose(x, perm=order), [-1, channels])
+    count = sizes[0]
+    for n in sizes[1:]:
+        count = count * n
+    image = unsqueeze(range_(0, batch, 1) * count, [1])
+    wide = rows if x.dtype.is_float else cast(rows, to=kind.dtype)
+    total = None
+    for place, weight in _all_taps(_Values, positions, lengths, mode, padding, align):
+        pixels = gather(wide, cast(place, to=DType.int64) + image, axis=0)
+        if weight is not None:
+            pixels = pixels * (weight if kind.dtype is wide.dtype else cast(weight, to=wide.dtype))[..., None]
+        total = pixels if total is None else total + pixels
+    return transpose(total, perm=[0, 2, 1])
+
+
+def sample_array(x: Array, positions: Sequence[Array], mode: str, padding: str, align: bool) -> Array:
+    """``sample`` on arrays; the result has the dtype that it is computed in."""
+    batch, channels, *sizes = x.shape
+    taps = []
+    with np.errstate(invalid="ignore"):
+        for place, weight in _all_taps(_Arrays, positions, [float(n) for n in sizes], mode, padding, align):
+            where_to = np.clip(place.astype(np.intp), 0, max(0, int(np.prod(sizes)) - 1))
+            taps.append((where_to, weight))
+    dtype = x.dtype if x.dtype.kind not in "iub" else positions[0].dtype
+    flat = x.reshape(batch, channels, -1)
+    y = np.empty(
+        (batch, channels, positions[0].shape[1]), x.dtype if mode == "nearest" and padding != "zeros" else dtype
+    )
+    for n in range(batch):
+        rows = np.ascontiguousarray(flat[n].T) if channels >= MANY_CHANNELS else None
+        total = None
+        for place, weight in taps:
+            pixels = flat[n].take(place[n], 1) if rows is None else rows.take(place[n], 0)
+            if weight is not None:
+                scale = weight[n].astype(dtype, copy=False)
+                pixels = pixels * (scale if rows is None else scale[:, None])
+            if total is None:
+                total = pixels
+            else:
+                total += pixels
+        y[n] = total if rows is None else total.T
+    return y
+
+
+# ----- GridSample -----------------------------------------------------------------------------------------------------
+
+
+def _check(title: str, X: Any, grid: Any, mode: str, modes: Sequence[str], padding_mode: str) -> None:
+    if mode not in modes:
+        raise TypeMismatch(f"{title}: unknown mode", given=repr(mode), available=", ".join(modes))
+    if padding_mode not in PADDINGS:
+        raise TypeMismatch(f"{title}: unknown padding_mode", given=repr(padding_mode), available=", ".join(PADDINGS))
+    last = grid.shape[-1] if grid.ndim else None
+    if X.ndim < 3 or grid.ndim != X.ndim or (isinstance(last, int) and last != X.ndim - 2):
+        raise TypeMismatch(
+            f"{title}: grid must be (batch, spatial axes ..., {max(X.ndim - 2, 1)}), of the rank of X",
+            given=f"{X.shape}, {grid.shape}",
+        )
+
+
+@op("GridSample", since=16)
+def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
+    """``X`` at the positions in ``grid``, which run from -1 to 1 and name the last axis first."""
+    _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
+    align, rank = bool(align_corners), X.ndim - 2
+    batch, *outputs, _ = dims(grid)
+    points = reshape(grid, [batch, -1, rank])
+    positions = []
+    for k, size in enumerate(dims(X)[2:]):
+        length = float(size) if isinstance(size, int) else cast_like(size, grid)
+        positions.append(_located(_Values, points[..., rank - 1 - k], length, mode, padding_mode, align))
+    sampled = sample(X, positions, mode, padding_mode, align)
+    y = reshape(sampled, [batch, dims(X)[1], *outputs])
+    return y if y.dtype is X.dtype else cast(y, to=X.dtype)
+
+
+@grid_sample.type
+def _(X, grid, *, mode, padding_mode, **_):
+    if X.tensor.shape is None or grid.tensor.shape is None:
+        known = X.rank if X.rank is not None else grid.rank
+        return TensorType(X.dtype, None if known is None else (None,) * known)
+    _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
+    if not grid.dtype.is_float:
+        raise TypeMismatch(f"{grid_sample.title}: grid must hold floats", given=repr(grid))
+    return TensorType(X.dtype, (*X.shape[:2], *grid.shape[1:-1]))
+
+
+@grid_sample.numpy
+def _(X, grid, *, align_corners, mode, padding_mode):
+    _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
+    rank, align = X.ndim - 2, bool(align_corners)
+    points = grid.reshape(grid.shape[0], -1, rank).astype(np.float64 if grid.dtype == np.float64 else np.float32)
+    positions = [
+        _located(_Arrays, points[..., rank - 1 - k], float(size), mode, padding_mode, align)
+        for k, size in enumerate(X.shape[2:])
+    ]
+    wide = X.astype(np.float32) if X.dtype.kind not in "iubcO" and X.dtype.itemsize < 4 else X
+    y = sample_array(wide, positions, mode, padding_mode, align)
+    return y.reshape(*X.shape[:2], *grid.shape[1:-1]).astype(X.dtype, copy=False)
+
+
+@grid_sample.until(20)
+def grid_sample_2d(X, grid, *, align_corners=0, mode="bilinear", padding_mode="zeros"):
+    """GridSample of images of two axes, whose modes are called bilinear, nearest and bicubic."""
+    _check(grid_sample_2d.title, X, grid, mode, tuple(_NEW_MODES), padding_mode)
+    return grid_sample(X, grid, align_corners=align_corners, mode=_NEW_MODES[mode], padding_mode=padding_mode)
+
+
+_NEW_MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
+_OLD_MODES = {new: old for old, new in _NEW_MODES.items()}
+
+
+@grid_sample.lower(to=grid_sample_2d)
+def _(X, grid, *, mode, **attributes):
+    return grid_sample_2d(X, grid, mode=_OLD_MODES[mode], **attributes) if X.rank == 4 else None
+
+
+# ----- AffineGrid -----------------------------------------------------------------------------------------------------
+
+
+def _rank_of_images(theta: Value, size: Value) -> int:
+    """2 for images, 3 for volumes."""
+    shape, count = theta.shape, size.shape[0] if size.rank == 1 else None
+    facts = [shape[1], dim.subtract(shape[2], 1), dim.subtract(count, 2)] if len(shape) == 3 else []
+    known = {n for n in facts if isinstance(n, int)}
+    if len(known) != 1 or not known <= {2, 3}:
+        raise TypeMismatch(
+            f"{affine_grid.title}: theta must be (batch, 2, 3) with a size of 4 numbers, or (batch, 3, 4) with one of 5",
+            given=f"{theta!r}, {size!r}",
+        )
+    return int(known.pop())
+
+
+@op("AffineGrid", since=20)
+def affine_grid(theta, size: Index, *, align_corners=0):
+    """The positions that the affine maps ``theta`` send an even grid of ``size`` to, for use as a GridSample grid."""
+    rank = _rank_of_images(theta, size)
+    known = elements(size)
+    lengths = [
+        known[k + 2] if known is not None and isinstance(known[k + 2], int) else size[k + 2] for k in range(rank)
+    ]
+    axes = []
+    for k, length in enumerate(lengths):
+        n = cast_like(length, theta) if isinstance(length, Value) else constant(np.asarray(length), theta.dtype)
+        i = cast_like(range_(0, length, 1), theta)
+        even = i * (2.0 / maximum(n - 1.0, 1.0)) - 1.0 if align_corners else (i * 2.0 + 1.0) / n - 1.0
+        axes.append(expand(reshape(even, [-1, *(1,) * (rank - k)]), [*lengths, 1]))
+    ones = expand(constant(np.ones(1), theta.dtype), [*lengths, 1])
+    points = reshape(concat(*reversed(axes), ones, axis=-1), [-1, rank + 1])
+    mapped = matmul(points, transpose(theta, perm=[0, 2, 1]))
+    return reshape(mapped, [dims(theta)[0], *lengths, rank])
+
+
+@affine_grid.type
+def _(theta, size, **_):
+    if not theta.dtype.is_float:
+        raise TypeMismatch(f"{affine_grid.title}: theta must hold floats", given=repr(theta))
+    rank = _rank_of_images(theta, size)
+    known = elements(size)
+    lengths = (None,) * rank if known is None else tuple(known[2:])
+    return TensorType(theta.dtype, (theta.shape[0], *lengths, rank))
+
+
+# ----- ImageDecoder ---------------------------------------------------------------------------------------------------
+
+PIXEL_FORMATS = ("RGB", "BGR", "Grayscale")
+
+
+@primitive("ImageDecoder", since=20)
+def image_decoder(encoded_stream, *, pixel_format="RGB"):
+    """The pixels (height, width, channels) of an image file; an empty tensor where it cannot be decoded."""
+
+
+@image_decoder.type
+def _(encoded_stream, *, pixel_format):
+    if encoded_stream.dtype is not DType.uint8 or encoded_stream.rank not in (1, None):
+        raise TypeMismatch(f"{image_decoder.title}: encoded_stream must list uint8", given=repr(encoded_stream))
+    if pixel_format not in PIXEL_FORMATS:
+        given, known = repr(pixel_format), ", ".join(PIXEL_FORMATS)
+        raise TypeMismatch(f"{image_decoder.title}: unknown pixel_format", given=given, available=known)
+    return TensorType(DType.uint8, (None, None, 1 if pixel_format == "Grayscale" else 3))
+
+
+@image_decoder.numpy
+def _(encoded_stream, *, pixel_format):
+    import io
+
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise TypeMismatch(f"{image_decoder.title} needs Pillow on numpy", do="pip install pillow") from error
+    try:
+        with Image.open(io.BytesIO(encoded_stream.tobytes())) as image:
+            pixels = np.asarray(image.convert("L" if pixel_format == "Grayscale" else "RGB"))
+    except (OSError, ValueError, SyntaxError):
+        return np.zeros((0, 0, 1 if pixel_format == "Grayscale" else 3), np.uint8)
+    if pixel_format == "Grayscale":
+        return pixels[:, :, None]
+    return pixels[:, :, ::-1] if pixel_format == "BGR" else pixels

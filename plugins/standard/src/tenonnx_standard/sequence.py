@@ -1,0 +1,226 @@
+"""Sequences and optionals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tenonnx.extend import (
+    DType,
+    Graph,
+    Index,
+    InvalidCall,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    TypeMismatch,
+    Value,
+    primitive,
+    static,
+    subgraph_types,
+)
+from tenonnx.graph.types import join_types
+
+LENGTH = TensorType(DType.int64, ())
+
+
+def _element(title: str, sequence: Value) -> Type | None:
+    kind = sequence.type
+    if isinstance(kind, OptionalType):
+        kind = kind.element
+    if not isinstance(kind, SequenceType):
+        raise TypeMismatch(f"{title} takes a sequence", given=repr(sequence))
+    return kind.element
+
+
+def _common(kinds: list[Type | None]) -> Type | None:
+    found = kinds[0] if kinds else None
+    for kind in kinds[1:]:
+        found = join_types(found, kind)
+    return found
+
+
+def _position(title: str, position: Any, length: int, *, last: int = -1) -> int:
+    """A position in a sequence; negative ones count from the end."""
+    index = int(np.reshape(position, -1)[0])
+    if not -length <= index <= length + last:
+        raise InvalidCall(f"{title}: the position must lie in the sequence", given=f"{index} of {length} elements")
+    return index + length if index < 0 else index
+
+
+# ----- sequences ------------------------------------------------------------------------------------------------------
+
+
+@primitive("SequenceConstruct", since=11, type=lambda *inputs: SequenceType(_common([v.type for v in inputs])))
+def sequence_construct(*inputs):
+    """The inputs as a sequence."""
+
+
+sequence_construct.numpy(lambda *inputs: list(inputs))
+
+
+@primitive("SequenceEmpty", since=11, type=lambda *, dtype: SequenceType(TensorType(DType(dtype))))
+def sequence_empty(*, dtype=1):
+    """A sequence without elements."""
+
+
+sequence_empty.numpy(lambda *, dtype: [])
+
+
+def _insert_type(input_sequence: Value, tensor: Value, position: Value | None) -> Type:
+    held = _element("SequenceInsert", input_sequence)
+    return SequenceType(tensor.type if held is None else join_types(held, tensor.type))
+
+
+@primitive("SequenceInsert", since=11, type=_insert_type)
+def sequence_insert(input_sequence, tensor, position: Index = None):
+    """The sequence with ``tensor`` before ``position``, or at the end."""
+
+
+@sequence_insert.numpy
+def _(input_sequence: list[Any], tensor: Any, position: Any) -> list[Any]:
+    length = len(input_sequence)
+    place = length if position is None else _position("SequenceInsert", position, length, last=0)
+    return [*input_sequence[:place], tensor, *input_sequence[place:]]
+
+
+@primitive("SequenceErase", since=11, type=lambda input_sequence, position: input_sequence.type)
+def sequence_erase(input_sequence, position: Index = None):
+    """The sequence without the element at ``position``, or without the last."""
+
+
+@sequence_erase.numpy
+def _(input_sequence: list[Any], position: Any) -> list[Any]:
+    place = _position("SequenceErase", -1 if position is None else position, len(input_sequence))
+    return [*input_sequence[:place], *input_sequence[place + 1 :]]
+
+
+@primitive("SequenceAt", since=11, type=lambda input_sequence, position: _element("SequenceAt", input_sequence))
+def sequence_at(input_sequence, position: Index):
+    """The element at ``position``."""
+
+
+sequence_at.numpy(lambda sequence, position: sequence[_position("SequenceAt", position, len(sequence))])
+
+
+@primitive("SequenceLength", since=11, type=lambda input_sequence: LENGTH)
+def sequence_length(input_sequence):
+    """The number of elements."""
+
+
+sequence_length.numpy(lambda sequence: np.asarray(len(sequence), np.int64))
+
+
+def _split_type(input: Value, split: Value | None, *, axis: int, keepdims: int) -> Type:
+    shape = input.tensor.shape
+    if shape is None:
+        return SequenceType(input.tensor)
+    place = axis % len(shape)
+    known = static(split)
+    size = None if split is not None else 1
+    if known is not None and len(set(known.reshape(-1).tolist())) == 1 and known.ndim:
+        size = int(known.reshape(-1)[0])
+    dims = [*shape[:place], *([] if split is None and not keepdims else [size]), *shape[place + 1 :]]
+    return SequenceType(input.tensor.with_shape(tuple(dims)))
+
+
+@primitive("SplitToSequence", since=11, type=_split_type)
+def split_to_sequence(input, split: Index = None, *, axis=0, keepdims=1):
+    """Pieces of ``input`` along ``axis``: of sizes ``split``, of one size, or single slices."""
+
+
+@split_to_sequence.numpy
+def _(input: Any, split: Any, *, axis: int, keepdims: int) -> list[Any]:
+    length = input.shape[axis]
+    if split is None:
+        pieces = [np.take(input, k, axis=axis) for k in range(length)]
+        return [np.expand_dims(p, axis) for p in pieces] if keepdims else pieces
+    sizes = split.tolist() if split.ndim else [int(split)] * (length // int(split))
+    rest = length - sum(sizes)
+    if rest < 0 or (rest and split.ndim):
+        raise InvalidCall("SplitToSequence: the sizes must add up to the axis", given=f"{sizes} for {length}")
+    bounds = np.cumsum(sizes if rest else sizes[:-1])
+    return list(np.split(input, bounds, axis=axis))
+
+
+def _concat_type(input_sequence: Value, *, axis: int, new_axis: int) -> Type | None:
+    kind = _element("ConcatFromSequence", input_sequence)
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return kind
+    dims = list(kind.shape)
+    if new_axis:
+        dims.insert(axis % (len(dims) + 1), None)
+    else:
+        dims[axis] = None
+    return kind.with_shape(tuple(dims))
+
+
+@primitive("ConcatFromSequence", since=11, type=_concat_type)
+def concat_from_sequence(input_sequence, *, axis, new_axis=0):
+    """The elements joined along ``axis``, which is a new one if ``new_axis`` says so."""
+
+
+@concat_from_sequence.numpy
+def _(input_sequence: list[Any], *, axis: int, new_axis: int) -> Any:
+    if not input_sequence:
+        raise InvalidCall("ConcatFromSequence needs at least one element", given="an empty sequence")
+    return np.stack(input_sequence, axis) if new_axis else np.concatenate(input_sequence, axis)
+
+
+def _map_type(input_sequence: Value, *additional_inputs: Value, body: Graph, _outputs: int | None) -> tuple[Any, ...]:
+    kinds = [_element("SequenceMap", input_sequence)]
+    kinds += [v.type.element if isinstance(v.type, SequenceType) else v.type for v in additional_inputs]
+    return tuple(SequenceType(kind) for kind in subgraph_types("SequenceMap", body, kinds))
+
+
+@primitive("SequenceMap", since=17, type=_map_type)
+def sequence_map(input_sequence, *additional_inputs, body, _outputs=None):
+    """``body`` applied to each element; of the other inputs sequences advance alongside, tensors stay."""
+
+
+@sequence_map.numpy
+def _(input_sequence: list[Any], *additional_inputs: Any, body: Any, _outputs: int | None) -> tuple[Any, ...]:
+    rows = [
+        body(element, *(other[k] if isinstance(other, list) else other for other in additional_inputs))
+        for k, element in enumerate(input_sequence)
+    ]
+    return tuple([row[k] for row in rows] for k in range(len(body.graph.outputs)))
+
+
+# ----- optionals ------------------------------------------------------------------------------------------------------
+
+
+@primitive("Optional", since=15, type=lambda input, *, type: OptionalType(type if input is None else input.type))
+def optional(input=None, *, type=None):
+    """``input`` as an optional, or an optional of ``type`` without an element."""
+
+
+optional.numpy(lambda input, *, type: input)
+
+
+def _get_type(input: Value) -> Type | None:
+    return input.type.element if isinstance(input.type, OptionalType) else input.type
+
+
+@primitive("OptionalGetElement", since=15, type=_get_type)
+def optional_get_element(input):
+    """The element of an optional; anything else as it is."""
+
+
+@optional_get_element.numpy
+def _(input: Any) -> Any:
+    if input is None:
+        raise InvalidCall("OptionalGetElement: the optional must have an element", given="none")
+    return input
+
+
+optional_get_element.vjp(lambda g, y, input: g)
+
+
+@primitive("OptionalHasElement", since=15, type=lambda input: TensorType(DType.bool, ()))
+def optional_has_element(input=None):
+    """Whether an optional has an element."""
+
+
+optional_has_element.numpy(lambda input: np.asarray(input is not None))

@@ -1,0 +1,113 @@
+"""The command line on the example models, with the installed families and backends."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from models import EXAMPLES, example
+from tenonnx.cli import main
+
+DIGITS, INT8, DECODER = example("digits/digits"), example("digits/digits-int8"), example("decoder/decoder")
+
+
+@pytest.fixture
+def tenonnx(capfd, monkeypatch, tmp_path):
+    """Runs one command in an empty folder: its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        capfd.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def test_inspect_names_the_packages(tenonnx):
+    code, out, err = tenonnx("inspect", DECODER, "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    packages = {op["op"]: op["package"] for op in data["ops"]}
+    assert packages["MatMul"].startswith("tenonnx-standard")
+    assert packages["com.microsoft::GroupQueryAttention"].startswith("tenonnx-contrib-ms")
+    assert data["problems"] == []
+    logits = data["outputs"][0]
+    assert logits["shape"] == ["batch", "sequence", 64]
+
+
+@pytest.mark.parametrize("path", [DIGITS, INT8, DECODER], ids=lambda path: path.stem)
+def test_the_examples_are_valid(tenonnx, path):
+    assert tenonnx("check", path)[:2] == (0, f"{path}: valid\n")
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime", "auto"])
+def test_run_classifies_digits(tenonnx, backend):
+    code, out, err = tenonnx(
+        "run", DIGITS, "--inputs", EXAMPLES / "digits/samples.npz", "--backend", backend, "-o", "out.npz", "--json"
+    )
+    assert code == 0
+    assert err.endswith("labels left out, as the model has no such input\n")
+    assert json.loads(out)["written"] == "out.npz"
+    labels = np.load(EXAMPLES / "digits/samples.npz")["labels"]
+    assert (np.load("out.npz")["label"] == labels).mean() > 0.9
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 18])
+def test_convert_verifies_what_it_wrote(tenonnx, opset):
+    code, out, err = tenonnx("convert", DIGITS, "-o", "out.onnx", "--opset", opset, "--verify", "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert data["opsets"] == {"ai.onnx": opset}
+    assert {each["backend"] for each in data["verification"]["outputs"]} == {"numpy", "onnxruntime"}
+    onnx.checker.check_model("out.onnx", full_check=True)
+
+
+def test_convert_lowers_a_vendor_domain_and_tells_how(tenonnx):
+    target = ["--opset", 13, "--domains", "ai.onnx"]
+    code, out, _ = tenonnx("plan", DECODER, *target)
+    assert code == 0
+    assert "0 refused" in out
+    code, out, err = tenonnx(
+        "convert", DECODER, "-o", "out.onnx", *target, "--inputs", EXAMPLES / "decoder/samples.npz"
+    )
+    assert (code, err) == (0, "")
+    assert "com.microsoft::GroupQueryAttention@1: expanded into " in out
+    assert "largest difference: " in out
+    assert [entry.domain for entry in onnx.load("out.onnx").opset_import] == [""]
+
+
+def test_shapes_that_depend_on_each_other_can_be_said(tenonnx):
+    code, out, _ = tenonnx("run", DECODER, "--input-shapes", "attention_mask:batch,past+sequence", "--json")
+    assert code == 0
+    assert json.loads(out)["outputs"]["logits"]["shape"][-1] == 64
+
+
+def test_the_native_file_runs_as_the_model_does(tenonnx):
+    assert tenonnx("convert", DIGITS, "-o", "digits.safetensors")[0] == 0
+    assert tenonnx("run", "digits.safetensors")[1] == tenonnx("run", DIGITS)[1]
+
+
+def test_an_opset_that_nobody_knows_is_refused(tenonnx, tmp_path):
+    code, out, err = tenonnx("convert", DIGITS, "-o", "out.onnx", "--opset", 999)
+    assert (code, out) == (2, "")
+    assert "known to the onnx package" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_ops_and_plugins_name_their_packages(tenonnx):
+    meanings = json.loads(tenonnx("ops", "Softmax", "--json")[1])
+    assert [(row["since"], row["before"]) for row in meanings] == [(13, None), (1, 13)]
+    assert "from tenonnx-contrib-ms" in tenonnx("ops", "com.microsoft::FusedMatMul")[1]
+    groups = {(row["group"], row["name"], row["status"]) for row in json.loads(tenonnx("plugins", "--json")[1])}
+    assert ("tenonnx.ops", "ai.onnx", "loaded") in groups
+    assert ("tenonnx.backends", "onnxruntime", "loaded") in groups
+
+
+def test_the_installed_program_starts():
+    result = subprocess.run(
+        [sys.executable, "-m", "tenonnx", "check", DIGITS], capture_output=True, text=True, timeout=60
+    )
+    assert (result.returncode, result.stderr) == (0, "")
