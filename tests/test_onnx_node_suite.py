@@ -17,7 +17,21 @@ LIST = Path(__file__).with_name("onnx_node_cases.txt")
 NAMES = LIST.read_text().split()
 
 #: Cases that fail for reasons outside of this project. Each is expected to fail, so an entry that is out of date shows.
-EXPECTED: dict[str, Expected] = {}
+_ALIGN = "onnxruntime aligns corners by the whole number of output elements, the specification by scale times length"
+EXPECTED: dict[str, Expected] = {
+    "test_maxunpool_export_with_output_shape": Expected(
+        "onnxruntime", "onnxruntime reads the indices as places in output_shape, not in the shape that was pooled"
+    ),
+    "test_resize_downsample_scales_linear_align_corners": Expected("onnxruntime", _ALIGN),
+    "test_resize_downsample_scales_cubic_align_corners": Expected("onnxruntime", _ALIGN),
+}
+
+#: Cases whose outputs are drawn at random, by a generator that the specification leaves open.
+DRAWN = {
+    "test_bernoulli", "test_bernoulli_expanded", "test_bernoulli_double", "test_bernoulli_double_expanded",
+    "test_bernoulli_seed", "test_bernoulli_seed_expanded", "test_training_dropout", "test_training_dropout_mask",
+    "test_training_dropout_default", "test_training_dropout_default_mask",
+}  # fmt: skip
 
 
 def not_provided(graph: Graph) -> list[str]:
@@ -38,7 +52,7 @@ def run(name, backend):
     missing = not_provided(tx.load(case.model))
     if missing:
         pytest.skip(f"op {', '.join(missing)} is not provided yet")
-    onnx_suites.check(case, backend)
+    onnx_suites.check(case, backend, drawn=name in DRAWN)
 
 
 @pytest.mark.parametrize("name", parameters("numpy"))
@@ -62,7 +76,7 @@ def test_every_op_is_provided():
 
 
 def test_expected_failures_name_cases():
-    assert set(NAMES) >= EXPECTED.keys()
+    assert set(NAMES) >= EXPECTED.keys() | DRAWN
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import tenonnx as tx
 from onnx import helper, numpy_helper
-from tenonnx_onnxruntime import backend
+from tenonnx_onnxruntime import backend, rescue
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 
@@ -209,12 +209,46 @@ def test_a_feed_of_another_dtype_is_cast_where_that_is_exact():
     np.testing.assert_array_equal(program({"x": np.asfortranarray(X)})["y"], Y)
 
 
+def reshape():
+    return single("Reshape", [("float32", ["N"]), ("int64", ["K"])], ("float32", None))
+
+
 def test_what_the_runtime_refuses_names_the_inputs(capfd):
-    reshape = single("Reshape", [("float32", ["N"]), ("int64", ["K"])], ("float32", None))
-    with pytest.raises(tx.InvalidCall, match="cannot compute the graph") as caught:
-        reshape.compile("onnxruntime")({"x0": np.ones(3, np.float32), "x1": np.array([2])})
+    with pytest.raises(tx.InvalidCall, match="onnxruntime cannot compute the graph") as caught:
+        reshape().compile("onnxruntime", strict=True)({"x0": np.ones(3, np.float32), "x1": np.array([2])})
     assert "x0: float32[3]" in caught.value.given
     assert capfd.readouterr().err == ""
+
+
+def test_what_numpy_refuses_too_names_the_node():
+    with pytest.raises(tx.InvalidCall, match=r"ai\.onnx::Reshape"):
+        reshape().compile("onnxruntime")({"x0": np.ones(3, np.float32), "x1": np.array([2])})
+
+
+EMPTY = (
+    HEAD.replace("18", "20")
+    + """
+    g (bool[N] x, float[1] count) => (bool y, float[1] next) <float[1] count = {{1}}>
+    {{ y = ReduceMax<keepdims = 0>(x)  next = Add(count, count) }}"""
+)
+
+
+@pytest.mark.parametrize("state", [None, {"count": "next"}])
+def test_a_call_that_the_runtime_refuses_goes_to_numpy(state):
+    """The largest of no booleans is False by the specification."""
+    program = graph(EMPTY).compile("onnxruntime", state=state)
+    assert program({"x": np.array([True, False])})["y"]
+    with pytest.warns(tx.FallbackWarning, match="numpy computes what onnxruntime refuses") as caught:
+        results = [program({"x": np.zeros(0, bool)}) for _ in range(2)]
+    assert len(caught) == 1
+    assert not any(r["y"] for r in results)
+    assert program({"x": np.array([True, False])})["next"].item() == (16 if state else 2)
+
+
+def test_large_graphs_are_not_computed_twice(monkeypatch):
+    monkeypatch.setattr(rescue, "LARGEST_RESCUED", 3)
+    with pytest.raises(tx.InvalidCall, match="onnxruntime cannot compute the graph"):
+        graph(EMPTY).compile("onnxruntime")({"x": np.zeros(0, bool)})
 
 
 # ----- options and sizes ----------------------------------------------------------------------------------------------

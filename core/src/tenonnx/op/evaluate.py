@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Concrete(Value):
-    """A value with contents that need not be a tensor: a list for a sequence, a dict for a map, None for no optional."""
+    """A value whose contents need not be a tensor: a list for a sequence, a dict for a map, None for no optional."""
 
     __slots__ = ("contents",)
 

@@ -71,7 +71,7 @@ class Registry:
         add_rule(op, consumer, rule)
 
     def add_dtypes(self, domain: str, load: Callable[[], Dtypes]) -> None:
-        """Say where the types that a domain's ops take by version are found; ``load`` is called when they are needed."""
+        """Say where the types that a domain's ops take are found; ``load`` is called when they are needed."""
         self._dtypes.setdefault(domain, []).append(load)
         self._tables.pop(domain, None)
 

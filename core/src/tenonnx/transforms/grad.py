@@ -123,9 +123,9 @@ class _Sweep:
         """Carry the cotangents back to ``wrt``. Raises ``NotDifferentiable`` with all the nodes that cannot."""
         wanted = self._dependents(wrt)
         for node in list(reversed(self.graph.nodes)):
-            if any(v in self.cotangents for v in node.outputs if v is not None):
-                if any(v in wanted for v in node.uses):
-                    self._carry(node, wanted)
+            reached = any(v in self.cotangents for v in node.outputs if v is not None)
+            if reached and any(v in wanted for v in node.uses):
+                self._carry(node, wanted)
         if self.broken:
             raise NotDifferentiable("the path must have a gradient all along", given="\n".join(self.broken))
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenonnx.errors import NotRepresentable, TenonnxError
+from tenonnx.errors import InvalidCall, NotRepresentable, TenonnxError
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
@@ -45,6 +45,10 @@ LISTED_REFUSALS = 50
 
 #: Lowerings of one op within each other beyond this number go in circles.
 MAXIMUM_NESTING = 3
+
+
+#: Domains whose versions the onnx package knows for certain.
+_SPECIFIED = ("ai.onnx", "ai.onnx.ml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ def target_for(
 ) -> Target:
     """The target of an opset (an int for ``ai.onnx``, or versions by domain) and a whitelist of domains.
 
-    Domains that are not named keep the version of the graph.
+    Domains that are not named keep the version of the graph. Raises ``InvalidCall`` for an opset that there is not.
     """
     opsets = dict(graph.opsets)
     for node in graph.walk():
@@ -109,11 +113,26 @@ def target_for(
             opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
     opsets.setdefault("ai.onnx", max((n.op.version for n in graph.walk() if isinstance(n.op, Op)), default=1))
     wanted = {"ai.onnx": opset} if isinstance(opset, int) else dict(opset or {})
-    opsets.update({canonical_domain(domain): version for domain, version in wanted.items()})
+    for domain, version in wanted.items():
+        _check_version(canonical_domain(domain), version, graph)
+        opsets[canonical_domain(domain)] = version
     if domains is not None:
         allowed = {canonical_domain(domain) for domain in domains}
         opsets = {domain: version for domain, version in opsets.items() if domain in allowed}
     return Target(opsets)
+
+
+def _check_version(domain: str, version: int, graph: Graph) -> None:
+    """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
+    import onnx
+
+    known = [held for owner, held in onnx.helper.OP_SET_ID_VERSION_MAP if owner == domain and domain in _SPECIFIED]
+    if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
+        raise InvalidCall(
+            "the target must be an opset that there is",
+            given=f"{domain} {version}",
+            available=f"{domain} 1 to {max(known)}",
+        )
 
 
 def retarget(

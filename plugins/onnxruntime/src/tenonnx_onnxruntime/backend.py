@@ -19,6 +19,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.transforms.retarget import Target, retarget_to, target_for
 
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, newest, newest_ir
+from tenonnx_onnxruntime.rescue import RescuedProgram
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeStatefulProgram, shortened
 from tenonnx_onnxruntime.values import to_runtime
 
@@ -44,7 +45,7 @@ _LEVELS = {
 Provider = str | tuple[str, Mapping[str, Any]]
 
 
-def compile(  # noqa: A001
+def compile(
     graph: Graph,
     *,
     state: Mapping[str, str] | None = None,
@@ -59,7 +60,8 @@ def compile(  # noqa: A001
     ``providers`` are the runtime's execution providers, the CPU if None; ``session_options`` a ``SessionOptions`` (to
     which large initializers are added) or its fields by name; ``optimization`` one of "none", "basic", "extended" and
     "all", which is the default unless the graph is huge. A graph that the runtime cannot run goes to numpy with a
-    ``FallbackWarning``. Raises ``UnsupportedOp`` in that case when ``strict``, ``InvalidCall`` for wrong options.
+    ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise ``UnsupportedOp`` and
+    ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
     """
     if options:
         raise InvalidCall(
@@ -73,13 +75,16 @@ def compile(  # noqa: A001
     _fields(session_options)
     try:
         make = functools.partial(_session, providers=wanted, session_options=session_options, optimization=optimization)
+        program: Program
         if state:
-            return RuntimeStatefulProgram(graph, state, make)
-        return DefaultsProgram(graph, lambda each: RuntimeProgram(each, make(each)))
+            program = RuntimeStatefulProgram(graph, state, make)
+        else:
+            program = DefaultsProgram(graph, lambda each: RuntimeProgram(each, make(each)))
     except UnsupportedOp as error:
         if strict:
             raise
         return fall_back(graph, error, state)
+    return program if strict else RescuedProgram(program, graph, state)
 
 
 def _session(

@@ -267,15 +267,16 @@ def shortened(error: Exception) -> str:
     return text if len(text) <= 500 else text[:500] + " ..."
 
 
-def run_failure(error: Exception, given: Mapping[str, Any]) -> InvalidCall:
+class RunFailure(InvalidCall):
+    """The runtime refused a call."""
+
+
+def run_failure(error: Exception, given: Mapping[str, Any]) -> RunFailure:
     """The error of a call that the runtime refused."""
-    shown = [
-        f"{n}: {a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else f"{n}: {type(a)}" for n, a in given.items()
-    ]
-    return InvalidCall(
+    return RunFailure(
         f"onnxruntime cannot compute the graph from these inputs: {shortened(error)}",
-        given=", ".join(shown) or "no feeds",
-        do='run it with backend="numpy" to see which node it is',
+        given=", ".join(f"{name}: {_described(contents)}" for name, contents in given.items()) or "no feeds",
+        do='run it with backend="numpy" to see whether the inputs or onnxruntime are to blame',
     )
 
 

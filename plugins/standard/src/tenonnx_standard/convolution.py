@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FEW_CHANNELS = 8
 
 
-def _kernel(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
+def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
     """The kernel's size, which the weights and the attribute must agree on."""
     known = tuple(W.shape[2:])
     if kernel_shape is None or not len(kernel_shape):
@@ -53,7 +53,7 @@ def _kernel(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) ->
     return tuple(kernel_shape)
 
 
-def _check_channels(title: str, X: Value, W: Value, B: Value | None, group: int, per_group: int, results: Any) -> None:
+def check_channels(title: str, X: Value, W: Value, B: Value | None, group: int, per_group: int, results: Any) -> None:
     """``W`` must fit ``X`` channel by channel and group by group, and ``B`` the ``results`` channels of the output."""
     if W.ndim != X.ndim:
         raise TypeMismatch(f"{title}: X and W must have one rank", given=f"{X!r}, {W!r}")
@@ -88,7 +88,7 @@ def conv(
     """Cross-correlate the images ``X`` with the kernels ``W``, group by group of channels, and add ``B``."""
     window = windows(
         conv.title,
-        _kernel(conv.title, W, kernel_shape),
+        kernel_of(conv.title, W, kernel_shape),
         strides=strides,
         dilations=dilations,
         pads=pads,
@@ -125,16 +125,16 @@ def _(X, W, B=None, *, group, kernel_shape, **attributes):
     if shape is None or weights is None:
         rank = len(shape or weights or ())
         return TensorType(dtype, (None,) * rank if rank else None)
-    _check_channels(title, X, W, B, group, dim.multiply(weights[1], group), weights[0])
+    check_channels(title, X, W, B, group, dim.multiply(weights[1], group), weights[0])
     if kernel_shape is None and not all(isinstance(k, int) for k in weights[2:]):
         return TensorType(dtype, (shape[0], weights[0], *(None,) * len(sizes)))
-    window = windows(title, _kernel(title, W, kernel_shape), **attributes)
+    window = windows(title, kernel_of(title, W, kernel_shape), **attributes)
     return TensorType(dtype, (shape[0], weights[0], *window.outputs(sizes)))
 
 
 @conv.numpy
 def _(X, W, B=None, *, group, kernel_shape, **attributes):
-    window = windows(conv.title, _kernel(conv.title, W, kernel_shape), **attributes)
+    window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
     x, w, b = widened(X, W, B)
     return _add_bias(convolve(x, w, window, group), b).astype(X.dtype, copy=False)
 
@@ -168,7 +168,7 @@ def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
 
 @conv.vjp
 def _(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
-    window = windows(conv.title, _kernel(conv.title, W, kernel_shape), **attributes)
+    window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
     window = window.explicit(X.shape[2:]) or window
     weights = conv_weight_gradient(X, g, group=group, **window.attributes)
     bias = None if B is None else reduce_sum(g, [0, *range(2, X.ndim)], keepdims=0)
@@ -261,7 +261,7 @@ def conv_transpose(
     Zeros between the elements of ``X`` stand for the strides; the rest is a convolution with the kernels turned round.
     """
     window = windows(
-        conv_transpose.title, _kernel(conv_transpose.title, W, kernel_shape), strides=strides, dilations=dilations,
+        conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), strides=strides, dilations=dilations,
         pads=pads, auto_pad=auto_pad,
     )  # fmt: skip
     sizes = dims(X)[2:]
@@ -326,16 +326,16 @@ def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attr
         rank = len(shape or weights or ())
         return TensorType(dtype, (None,) * rank if rank else None)
     results = dim.multiply(weights[1], group)
-    _check_channels(title, X, W, B, group, weights[0], results)
+    check_channels(title, X, W, B, group, weights[0], results)
     if kernel_shape is None and not all(isinstance(k, int) for k in weights[2:]):
         return TensorType(dtype, (shape[0], results, *(None,) * len(sizes)))
-    window = windows(title, _kernel(title, W, kernel_shape), **attributes)
+    window = windows(title, kernel_of(title, W, kernel_shape), **attributes)
     return TensorType(dtype, (shape[0], results, *_cropping(window, sizes, output_padding, output_shape)[1]))
 
 
 @conv_transpose.numpy
 def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
-    window = windows(conv_transpose.title, _kernel(conv_transpose.title, W, kernel_shape), **attributes)
+    window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
     begins, outputs = _cropping(window, X.shape[2:], output_padding, output_shape)
     x, w, b = widened(X, W, B)
     return _add_bias(convolve_transposed(x, w, window, begins, outputs, group), b).astype(X.dtype, copy=False)
@@ -399,7 +399,7 @@ def _contributions(x: Array, w: Array, window: Windows, group: int) -> Iterator[
 
 @conv_transpose.vjp
 def _(g, y, X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
-    window = windows(conv_transpose.title, _kernel(conv_transpose.title, W, kernel_shape), **attributes)
+    window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
     sizes = dims(X)[2:]
     begins, outputs = _cropping(window, sizes, output_padding, output_shape)
     ends = [

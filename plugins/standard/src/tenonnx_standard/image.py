@@ -233,23 +233,27 @@ def _(X, grid, *, mode, **attributes):
 # ----- AffineGrid -----------------------------------------------------------------------------------------------------
 
 
-def _rank_of_images(theta: Value, size: Value) -> int:
-    """2 for images, 3 for volumes."""
+def _rank_of_images(theta: Value, size: Value) -> int | None:
+    """2 for images, 3 for volumes, None where nothing tells."""
     shape, count = theta.shape, size.shape[0] if size.rank == 1 else None
-    facts = [shape[1], dim.subtract(shape[2], 1), dim.subtract(count, 2)] if len(shape) == 3 else []
+    facts = [shape[1], dim.subtract(shape[2], 1), dim.subtract(count, 2)] if len(shape) == 3 else [0]
     known = {n for n in facts if isinstance(n, int)}
-    if len(known) != 1 or not known <= {2, 3}:
+    if len(known) > 1 or not known <= {2, 3}:
         raise TypeMismatch(
-            f"{affine_grid.title}: theta must be (batch, 2, 3) with a size of 4 numbers, or (batch, 3, 4) with one of 5",
+            f"{affine_grid.title}: theta must be (batch, 2, 3) with a size of 4 numbers, or (batch, 3, 4) with 5",
             given=f"{theta!r}, {size!r}",
         )
-    return int(known.pop())
+    return known.pop() if known else None
 
 
 @op("AffineGrid", since=20)
 def affine_grid(theta, size: Index, *, align_corners=0):
     """The positions that the affine maps ``theta`` send an even grid of ``size`` to, for use as a GridSample grid."""
     rank = _rank_of_images(theta, size)
+    if rank is None:
+        raise TypeMismatch(
+            f"{affine_grid.title}: the shape of theta or size must be known", given=f"{theta!r}, {size!r}"
+        )
     known = elements(size)
     lengths = [
         known[k + 2] if known is not None and isinstance(known[k + 2], int) else size[k + 2] for k in range(rank)
@@ -271,6 +275,8 @@ def _(theta, size, **_):
     if not theta.dtype.is_float:
         raise TypeMismatch(f"{affine_grid.title}: theta must hold floats", given=repr(theta))
     rank = _rank_of_images(theta, size)
+    if rank is None:
+        return TensorType(theta.dtype)
     known = elements(size)
     lengths = (None,) * rank if known is None else tuple(known[2:])
     return TensorType(theta.dtype, (theta.shape[0], *lengths, rank))

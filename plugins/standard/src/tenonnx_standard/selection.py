@@ -261,8 +261,11 @@ def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
 
 @one_hot.lower(to=one_hot_unsigned)
 def _(indices, depth, values, *, axis):
+    """What is out of range goes behind the end: runtimes differ in what a negative index means there."""
     from tenonnx_standard.casting import cast
+    from tenonnx_standard.logic import where
     from tenonnx_standard.shape import reshape
 
     count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
-    return one_hot_unsigned(from_front(cast(indices, to=DType.int64), count), depth, values, axis=axis)
+    places = from_front(cast(indices, to=DType.int64), count)
+    return one_hot_unsigned(where(places < 0, count, places), depth, values, axis=axis)

@@ -13,6 +13,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import decompose
+from tenonnx.transforms.fold import fold
 
 #: The floor of all backends: anything else that can run a graph is faster.
 speed = 0
@@ -30,7 +31,7 @@ class NumpyProgram:
         self.outputs = [value.name for value in graph.outputs]
         self.state: MutableMapping[str, Any] = {}
         ready = decompose(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
-        self.plan = Plan(ready)
+        self.plan = Plan(fold(ready, largest=sys.maxsize))
         self._check = FeedCheck(graph.inputs)
         self._contents = [None if v.data is None else v.data.array() for v in graph.formals]
         self._fed = [k for k, contents in enumerate(self._contents) if contents is None]

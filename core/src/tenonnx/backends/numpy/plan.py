@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.errors import InvalidCall, TenonnxError
+from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
@@ -46,6 +47,7 @@ class Plan:
     def __init__(self, graph: Graph) -> None:
         self.slots: dict[Value, int] = {}
         self.contents: list[Any] = []
+        self.dtypes: list[DType | None] = []
         self.formals = [self._slot(value) for value in (*graph.formals, *graph.captures)]
         self.steps = [self._step(node) for node in graph.nodes if not self._is_static(node)]
         self.outputs = [self._slot(value) for value in graph.outputs]
@@ -91,6 +93,7 @@ class Plan:
         if slot is None:
             slot = self.slots[value] = len(self.contents)
             self.contents.append(None if value.data is None else value.data.array())
+            self.dtypes.append(value.type.dtype if isinstance(value.type, TensorType) else None)
         return slot
 
     def _is_static(self, node: Node) -> bool:
@@ -113,19 +116,7 @@ class Plan:
         else:
             kernel = partial(rule, **attributes) if attributes else rule
         slots = tuple(self._slot(v) for v in (*inputs, *node.captures))
-        step = Step(node, kernel, slots, tuple(self._slot(v) for v in node.outputs))
-        if isinstance(kernel, np.ufunc) and len(step.outputs) == 1:
-            step.reuse = self._reusable(node, inputs)
-        return step
-
-    def _reusable(self, node: Node, inputs: Sequence[Value | None]) -> int:
-        output = node.outputs[0]
-        assert output is not None
-        for position, value in enumerate(inputs):
-            if value is not None and value.producer is not None and isinstance(value.type, TensorType):
-                if isinstance(output.type, TensorType) and value.type.dtype is output.type.dtype:
-                    return position
-        return -1
+        return Step(node, kernel, slots, tuple(self._slot(v) for v in node.outputs))
 
     def _mark_dead(self) -> None:
         kept = {*self.outputs, *self.formals, -1}
@@ -138,16 +129,10 @@ class Plan:
             if slot not in kept:
                 step.dead += (slot,) if slot not in step.outputs else ()
         for step in self.steps:
-            if step.reuse >= 0 and step.inputs[step.reuse] not in step.dead:
-                candidates = [k for k, slot in enumerate(step.inputs) if slot in step.dead]
-                step.reuse = candidates[0] if candidates and self._same_dtype(step, candidates[0]) else -1
-
-    def _same_dtype(self, step: Step, position: int) -> bool:
-        by_slot = {
-            slot: value for value, slot in self.slots.items() if slot in (step.inputs[position], step.outputs[0])
-        }
-        kinds = [value.type for value in by_slot.values()]
-        return len({k.dtype for k in kinds if isinstance(k, TensorType)}) == 1 and len(kinds) == 2
+            if isinstance(step.kernel, np.ufunc) and len(step.outputs) == 1:
+                dtype = self.dtypes[step.outputs[0]]
+                fitting = (k for k, slot in enumerate(step.inputs) if slot in step.dead and self.dtypes[slot] is dtype)
+                step.reuse = next(fitting, -1)
 
 
 class _Controlling:

@@ -63,19 +63,14 @@ def _copy_fields(source: Any, target: Any, without: Sequence[str]) -> None:
 
 def _write_opsets(graph: Graph, model: onnx.ModelProto, tidy: bool) -> None:
     written = {o.domain or "ai.onnx": o.version for o in graph.origin.opset_import} if graph.origin is not None else {}
-    if graph.origin is not None and not tidy and all(graph.opsets.get(d) == v for d, v in written.items()):
-        if set(graph.opsets) - set(written) <= _assumed(graph):
-            model.opset_import.extend(graph.origin.opset_import)
-            return
+    added = {node.domain for node in graph.walk() if node.origin is None} - written.keys()
+    holds = all(graph.opsets.get(domain) == version for domain, version in written.items())
+    if graph.origin is not None and holds and not added and not tidy:
+        model.opset_import.extend(graph.origin.opset_import)
+        return
     spelled = {o.domain or "ai.onnx": o.domain for o in graph.origin.opset_import} if graph.origin is not None else {}
     for domain, version in graph.opsets.items():
         model.opset_import.add(domain=spelled.get(domain, "" if domain == "ai.onnx" else domain), version=version)
-
-
-def _assumed(graph: Graph) -> set[str]:
-    """Domains that the file used without importing them."""
-    imported = {o.domain or "ai.onnx" for o in graph.origin.opset_import}
-    return {domain for domain in graph.opsets if domain not in imported}
 
 
 class GraphWriter:
@@ -184,7 +179,7 @@ class GraphWriter:
         return self.tidy and value.type is not None and read_type(declared.type) != value.type
 
     def _write_value_info(self) -> None:
-        """The declared types of inner values, but for values that an edit took out; ``tidy`` writes what is inferred."""
+        """The declared types of inner values that are still there; with ``tidy`` those that are inferred."""
         shown = {v.name for v in (*self.graph.formals, *self.graph.outputs)}
         made = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
         if self.tidy:

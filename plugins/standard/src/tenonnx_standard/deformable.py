@@ -1,0 +1,223 @@
+"""Deformable convolution, and Col2Im, which adds up what a convolution unfolds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, op
+from tenonnx.graph import dims as dim
+
+from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import range_
+from tenonnx_standard.convolution import check_channels, conv, conv_transpose, kernel_of
+from tenonnx_standard.image import sample, sample_array
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.padding import pad
+from tenonnx_standard.shape import reshape, unsqueeze
+from tenonnx_standard.windows import (
+    Length,
+    Windows,
+    one_float_dtype,
+    spatial,
+    tap_slices,
+    widened,
+    windows,
+)
+
+# ----- DeformConv -----------------------------------------------------------------------------------------------------
+
+
+@op("DeformConv", since=19)
+def deform_conv(
+    X, W, offset, B=None, mask=None, *, dilations=None, group=1, kernel_shape=None, offset_group=1, pads=None,
+    strides=None,
+):  # fmt: skip
+    """A convolution that reads between the pixels, moved by ``offset`` and scaled by ``mask`` (Dai et al., 2017)."""
+    title = deform_conv.title
+    window = windows(title, kernel_of(title, W, kernel_shape), strides=strides, dilations=dilations, pads=pads)
+    rank, places = window.rank, int(np.prod(window.kernel))
+    batch, channels, *sizes = dims(X)
+    outputs = dims(offset)[2:]
+    moved = reshape(offset, [batch * offset_group, places, rank, *outputs])
+    positions = []
+    for k in range(rank):
+        start = cast(range_(0, outputs[k], 1) * window.strides[k] - window.pads[k], to=X.dtype)
+        place = np.asarray([o[k] * window.dilations[k] for o in window.offsets]).reshape(1, -1, *(1,) * rank)
+        grid = constant(place, X.dtype) + reshape(start, [-1, *(1,) * (rank - 1 - k)])
+        positions.append(reshape(moved[:, :, k] + grid, [batch * offset_group, -1]))
+    images = reshape(X, [batch * offset_group, channels // offset_group, *sizes])
+    columns = reshape(sample(images, positions, "linear", "zeros", True), [batch, channels, places, -1])
+    if mask is not None:
+        scales = reshape(mask, [batch, offset_group, 1, places, -1])
+        columns = reshape(columns, [batch, offset_group, channels // offset_group, places, -1]) * scales
+    results, depth, *_ = dims(W)
+    columns = reshape(columns, [batch, group, depth * places, -1])
+    product = matmul(reshape(W, [group, results // group, depth * places]), columns)
+    y = reshape(product, [batch, results, *outputs])
+    return y if B is None else y + reshape(B, [-1, *(1,) * rank])
+
+
+@deform_conv.type
+def _(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **attributes):
+    title = deform_conv.title
+    dtype = one_float_dtype(title, X, W, offset, B, mask)
+    sizes = spatial(title, X)
+    if sizes is None or W.rank is None:
+        return TensorType(dtype, (None,) * X.ndim if sizes is not None else None)
+    check_channels(title, X, W, B, group, dim.multiply(W.shape[1], group), W.shape[0])
+    window = windows(title, kernel_of(title, W, kernel_shape), **attributes)
+    outputs = tuple(window.outputs(sizes))
+    count = offset_group * int(np.prod(window.kernel))
+    for name, value, wanted in (("offset", offset, count * window.rank), ("mask", mask, count)):
+        if value is None or value.rank is None:
+            continue
+        lengths = value.shape
+        expected = (X.shape[0], wanted, *outputs)
+        if len(lengths) != len(expected) or any(
+            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(lengths, expected, strict=True)
+        ):
+            shown = ", ".join("?" if n is None else str(n) for n in expected)
+            raise TypeMismatch(f"{title}: {name} must have the shape ({shown})", given=repr(value))
+    return TensorType(dtype, (X.shape[0], W.shape[0], *outputs))
+
+
+@deform_conv.numpy
+def _(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **attributes):
+    window = windows(deform_conv.title, kernel_of(deform_conv.title, W, kernel_shape), **attributes)
+    x, w, moved, b, scales = widened(X, W, offset, B, mask)
+    rank, places = window.rank, int(np.prod(window.kernel))
+    batch, channels, *sizes = x.shape
+    outputs = offset.shape[2:]
+    moved = moved.reshape(batch * offset_group, places, rank, *outputs)
+    positions = []
+    for k in range(rank):
+        start = (np.arange(outputs[k]) * window.strides[k] - window.pads[k]).astype(x.dtype)
+        place = np.asarray([o[k] * window.dilations[k] for o in window.offsets], x.dtype).reshape(-1, *(1,) * rank)
+        grid = place + start.reshape(-1, *(1,) * (rank - 1 - k))
+        positions.append((moved[:, :, k] + grid).reshape(batch * offset_group, -1))
+    images = x.reshape(batch * offset_group, channels // offset_group, *sizes)
+    columns = sample_array(images, positions, "linear", "zeros", True)
+    if scales is not None:
+        columns = columns.reshape(batch, offset_group, channels // offset_group, -1)
+        columns *= scales.reshape(batch, offset_group, 1, -1)
+    weights = w.reshape(group, w.shape[0] // group, -1)
+    y = np.matmul(weights, columns.reshape(batch, group, weights.shape[2], -1))
+    y = y.reshape(batch, w.shape[0], *outputs)
+    if b is not None:
+        y += b.reshape(-1, *(1,) * rank)
+    return y.astype(X.dtype, copy=False)
+
+
+# ----- Col2Im ---------------------------------------------------------------------------------------------------------
+
+
+@op("Col2Im", since=18)
+def col2im(input, image_shape: Index, block_shape: Index, *, dilations=None, pads=None, strides=None):
+    """Images as the sums of overlapping blocks; each column of ``input`` holds one block of every channel."""
+    window = _blocks(block_shape, strides=strides, dilations=dilations, pads=pads)
+    image = _image(image_shape, window.rank)
+    batch, depth, _ = dims(input)
+    counts = window.outputs(image)
+    places = int(np.prod(window.kernel))
+    if input.dtype.is_float:
+        eye = constant(np.eye(places).reshape(places, 1, *window.kernel), input.dtype)
+        blocks = reshape(input, [-1, places, *counts])
+        begins, _ends = window.padding(image)
+        whole = conv_transpose(blocks, eye, strides=list(window.strides), dilations=list(window.dilations))
+        return reshape(_cut(whole, window, begins, image), [batch, depth // places, *image])
+    blocks = reshape(input, [batch, depth // places, places, *counts])
+    lengths = [n + b + e for n, b, e in zip(image, *window.padding(image), strict=True)]
+    total = None
+    for place, offset in enumerate(window.offsets):
+        part = _spread(blocks[:, :, place], window, offset, counts, lengths)
+        total = part if total is None else total + part
+    return _cut(total, window, window.padding(image)[0], image)
+
+
+def _blocks(block_shape: Any, **attributes: Any) -> Windows:
+    known = elements(block_shape) if isinstance(block_shape, Value) else [int(n) for n in block_shape]
+    if known is None or not all(isinstance(n, int) for n in known):
+        raise TypeMismatch(
+            f"{col2im.title}: block_shape must be known", given=repr(block_shape), do="make it a constant"
+        )
+    return windows(col2im.title, known, **attributes)
+
+
+def _image(image_shape: Value, rank: int) -> list[Length]:
+    known = elements(image_shape)
+    return [known[k] if known is not None and isinstance(known[k], int) else image_shape[k] for k in range(rank)]
+
+
+def _cut(x: Value, window: Windows, begins: Sequence[int], image: Sequence[Length]) -> Value:
+    """The part of the sums that lies in the image, which may end beyond the last block."""
+    missing = [b + n - m for b, n, m in zip(begins, image, dims(x)[2:], strict=True)]
+    return pad(x, [0, 0, *(-b for b in begins), 0, 0, *missing])
+
+
+def _spread(
+    x: Value, window: Windows, offset: Sequence[int], counts: Sequence[Length], lengths: Sequence[Length]
+) -> Value:
+    """What one place of every block adds to the padded image."""
+    before, after = [], []
+    for k, stride in enumerate(window.strides):
+        if stride > 1:
+            apart = np.zeros((2, x.ndim + 1), np.int64)
+            apart[1, k + 3] = stride - 1
+            x = pad(unsqueeze(x, [k + 3]), constant(apart.reshape(-1)))
+            x = reshape(x, [*dims(x)[: k + 2], counts[k] * stride, *dims(x)[k + 4 :]])
+        before.append(offset[k] * window.dilations[k])
+        after.append(lengths[k] - before[k] - counts[k] * stride)
+    return pad(x, [0, 0, *before, 0, 0, *after])
+
+
+@col2im.type
+def _(input, image_shape, block_shape, **attributes):
+    title = col2im.title
+    if elements(block_shape) is None:
+        rank = block_shape.shape[0] if block_shape.rank == 1 else None
+        return TensorType(input.dtype, (None,) * (rank + 2) if isinstance(rank, int) else None)
+    window = _blocks(block_shape, **attributes)
+    known = elements(image_shape)
+    lengths = (None,) * window.rank if known is None else tuple(known)
+    if len(lengths) != window.rank:
+        raise TypeMismatch(
+            f"{title}: image_shape and block_shape must be equally long", given=f"{lengths}, {window.kernel}"
+        )
+    if input.tensor.shape is None:
+        return TensorType(input.dtype, (None, None, *lengths))
+    if input.ndim != 3:
+        raise TypeMismatch(f"{title}: input must be (batch, channels times block, blocks)", given=repr(input))
+    places = int(np.prod(window.kernel))
+    batch, depth, count = input.shape
+    if isinstance(depth, int) and depth % places:
+        raise TypeMismatch(f"{title}: the block size {places} must divide the second axis", given=repr(input))
+    expected = dim.product(window.outputs(lengths))
+    if isinstance(count, int) and isinstance(expected, int) and count != expected:
+        raise TypeMismatch(f"{title}: {expected} blocks fit into the image", given=repr(input))
+    return TensorType(input.dtype, (batch, dim.floor_div(depth, places), *lengths))
+
+
+@col2im.numpy
+def _(input, image_shape, block_shape, **attributes):
+    window = _blocks(block_shape, **attributes)
+    image = [int(n) for n in image_shape]
+    counts, (begins, ends) = window.outputs(image), window.padding(image)
+    blocks = input.reshape(*input.shape[:1], -1, *window.kernel, *counts)
+    (wide,) = widened(blocks[:1, :1]) if input.dtype.kind not in "iubOSU" else (blocks,)
+    sums = np.zeros((*blocks.shape[:2], *(n + b + e for n, b, e in zip(image, begins, ends, strict=True))), wide.dtype)
+    for offset in window.offsets:
+        sums[(..., *tap_slices(window, offset, counts))] += blocks[(slice(None), slice(None), *offset)]
+    inside = tuple(slice(b, b + n) for b, n in zip(begins, image, strict=True))
+    return np.ascontiguousarray(sums[(..., *inside)]).astype(input.dtype, copy=False)
+
+
+@col2im.vjp
+def _(g, y, input, image_shape, block_shape, **attributes):
+    window = _blocks(block_shape, **attributes)
+    places = int(np.prod(window.kernel))
+    eye = constant(np.eye(places).reshape(places, 1, *window.kernel), input.dtype)
+    images = reshape(g, [-1, 1, *dims(g)[2:]])
+    columns = conv(images, eye, **window.attributes)
+    return reshape(columns, [dims(g)[0], dims(g)[1] * places, -1]), None, None
