@@ -76,10 +76,11 @@ def command(
     feeds = read_feeds(graph, inputs, archive) or None
     options = {"feeds": feeds, "input_shapes": input_shapes, "seed": seed, "absolute": atol, "relative": rtol}
     verified: list[Verification] = []
+    notes: list[str] = []
 
     def verify(written: Graph) -> None:
-        with working("verifying"):
-            verified.extend(_verified(graph, written, options, required=wanted is True))
+        found = _verified(graph, written, options, notes, required=wanted is True)
+        verified.extend([found] if found is not None else [])
 
     config = ExportConfig(
         opset_version=opset,
@@ -88,8 +89,10 @@ def command(
         tidy=tidy,
         verify=None if wanted is False else verify,
     )
-    with working(f"writing {output}"):
+    with working(f"converting {model}"):
         report = _write(graph, output, config)
+    for note in notes:
+        complain(note)
     if as_json:
         found = verified[0].to_json() if verified else None
         say_json({"file": model, "output": output, **report.to_json(), "verification": found})
@@ -109,18 +112,22 @@ def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
     return report
 
 
-def _verified(graph: Graph, written: Graph, options: Mapping[str, Any], *, required: bool) -> list[Verification]:
-    """The verification, which has to succeed; none where a graph cannot run, unless it is ``required``."""
+def _verified(
+    graph: Graph, written: Graph, options: Mapping[str, Any], notes: list[str], *, required: bool
+) -> Verification | None:
+    """The verification, which has to succeed; None where a graph cannot run, unless it is ``required``."""
     from tenonnx.checks.verify import verify
     from tenonnx.errors import InvalidFeed, UnsupportedOp
 
     try:
-        return [verify(graph, written, **options).raise_if_failed()]
+        found = verify(graph, written, **options).raise_if_failed()
     except (UnsupportedOp, InvalidFeed) as error:
         if required or options["feeds"] is not None:
             raise
-        complain(f"not verified: {error}")
-        return []
+        notes.append(f"not verified: {error}")
+        return None
+    notes += [f"note: {note}" for note in found.notes]
+    return found
 
 
 def _say_report(output: str, report: Report, verified: Sequence[Verification]) -> None:
@@ -132,8 +139,6 @@ def _say_report(output: str, report: Report, verified: Sequence[Verification]) -
     say(f"{plural(kept, 'node')} kept, {plural(len(report.rewritten), 'node')} rewritten")
     say_changes(report.changes)
     for verification in verified:
-        for note in verification.notes:
-            complain(f"note: {note}")
         backends = ", ".join(dict.fromkeys(each.backend for each in verification.outputs))
         if verification.largest is not None:
             say(f"verified on {backends}, against the original on {verification.reference}")

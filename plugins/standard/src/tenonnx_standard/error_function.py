@@ -15,7 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 #: Elements computed at a time, so that all intermediates stay in the cache.
-_BLOCK = 1 << 13
+_BLOCK = 1 << 14
 
 _SINGLE = (
     [1.12837922573089600, 0.27980682253837585, 0.04264654964208603, 0.0021782810799777508],
@@ -55,7 +55,7 @@ def _in_blocks(x: Array, compute: Callable[[Array, Array, Array, Array], None]) 
 
 
 def _single(x: Array, out: Array, square: Array, denominator: Array) -> None:
-    bounded = np.clip(x, np.float32(-4), np.float32(4))
+    bounded = np.clip(x, np.float32(-6), np.float32(6))
     _quotient(_SINGLE, bounded, out, square, denominator)
     np.tanh(out, out=out)
 

@@ -90,23 +90,45 @@ def _sliced(size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
         return None
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         return len(range(*_bounds(size, start, end, step)))
-    top = size if step > 0 else dim.subtract(size, 1)
-    first = _position(size, start, 0, top)
-    last = _position(size, end, 0 if step > 0 else -1, top)
-    span = dim.subtract(last, first) if step > 0 else dim.subtract(first, last)
+    span = _forward(size, start, end) if step > 0 else _backward(size, start, end)
     return dim.maximum(dim.ceil_div(span, abs(step)), 0)
 
 
-def _position(size: Dim, place: Dim, low: int, high: Dim) -> Dim:
-    """A position counted from the front and held within bounds."""
-    if isinstance(place, int) and abs(place) >= _FAR:
-        return high if place > 0 else low
-    lowest = dim.known_lower_bound(place)
-    if lowest is None or (lowest < 0 and not isinstance(place, int)):
+def _forward(size: Dim, start: Dim, end: Dim) -> Dim:
+    """How many positions a slice runs through, not more than 0 if none."""
+    if not _is_telling(start) or not _is_telling(end):
         return None
-    if lowest < 0:
-        place = dim.add(size, place)
-    return dim.maximum(dim.minimum(place, high), low)
+    last = dim.add(size, end) if _is_negative(end) else size if _is_far(end) else dim.minimum(end, size)
+    if not _is_negative(start):
+        return dim.subtract(last, start)
+    return size if _is_far(start) and last == size else dim.minimum(dim.subtract(last, dim.add(size, start)), last)
+
+
+def _backward(size: Dim, start: Dim, end: Dim) -> Dim:
+    if not _is_telling(start) or not _is_telling(end):
+        return None
+    top = dim.subtract(size, 1)
+    last = -1 if _is_far(end) else dim.maximum(dim.add(size, end), -1) if _is_negative(end) else dim.minimum(end, top)
+    if _is_far(start) or start == -1:
+        first = top
+    elif not _is_negative(start):
+        first = dim.minimum(start, top)
+    else:
+        first = dim.maximum(dim.add(size, start), 0) if dim.is_known_positive(size) else None
+    return dim.subtract(first, last)
+
+
+def _is_telling(place: Dim) -> bool:
+    """Whether it is known from which end a position counts."""
+    return isinstance(place, int) or (dim.known_lower_bound(place) or -1) >= 0
+
+
+def _is_negative(place: Dim) -> bool:
+    return isinstance(place, int) and place < 0
+
+
+def _is_far(place: Dim) -> bool:
+    return isinstance(place, int) and abs(place) >= _FAR
 
 
 def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
