@@ -1,5 +1,6 @@
 """The program as a process: what it imports, how it ends, and the commands of plugins."""
 
+import json
 import os
 import signal
 import subprocess
@@ -166,3 +167,18 @@ def test_a_plugin_without_a_command_is_refused(plugged):
     result = plugged(("greet", "tenonnx-acme", lambda group: None))("greet")
     assert result.code == 2
     assert "must give a click command" in result.err
+
+
+# ----- terminals --------------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_gets_tables_and_what_takes_long(tenonnx, model, monkeypatch):
+    monkeypatch.setattr("tenonnx.cli.output.PATIENCE", 0.0)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    result = tenonnx("inspect", model)
+    assert result.code == 0
+    assert "Double" in result.out
+    assert "provided by" in result.out
+    assert json.loads(tenonnx("inspect", model, "--json").out)["file"] == str(model)

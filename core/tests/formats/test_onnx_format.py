@@ -78,10 +78,13 @@ def untidy_models():
     other = subgraph("else", [node("Abs", ["a"], ["b"])], ["b"])
     shadow = [node(outputs=["a"]), node("If", ["c"], ["y"], then_branch=shadowing, else_branch=other)]
     yield "a subgraph that shadows", model_of(shadow, inputs=[X, condition])
-    yield "nested captures", model_of(
-        [node("If", ["c"], ["y"], then_branch=nested(5), else_branch=nested(1))], inputs=[X, condition]
+    yield (
+        "nested captures",
+        model_of([node("If", ["c"], ["y"], then_branch=nested(5), else_branch=nested(1))], inputs=[X, condition]),
     )
-    function = helper.make_function("local", "F", ["a"], ["b"], [node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)])
+    function = helper.make_function(
+        "local", "F", ["a"], ["b"], [node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)]
+    )
     called = model_of([node("F", domain="local")], opsets=[("", 17), ("local", 1)])
     called.functions.append(function)
     yield "a local function", called
@@ -154,7 +157,10 @@ BAD = {
     "truncated": (model_of([node()]).SerializeToString()[:-7], "must be an ONNX model"),
     "empty": (b"", "must hold a graph"),
     "a cycle": (model_of([node(inputs=["a"], outputs=["b"]), node(inputs=["b"], outputs=["a"])]), "no cycle|no value"),
-    "a name computed twice": (model_of([node(outputs=["a"]), node(outputs=["a"]), node(inputs=["a"])]), "one value only"),
+    "a name computed twice": (
+        model_of([node(outputs=["a"]), node(outputs=["a"]), node(inputs=["a"])]),
+        "one value only",
+    ),
     "an input listed twice": (model_of([node()], inputs=[X, X]), "name each input once"),
     "an initializer listed twice": (model_of([node()], initializer=[tensor("w", 1)] * 2), "name each initializer once"),
     "an unknown name": (model_of([node(inputs=["nowhere"])]), '"nowhere"'),
@@ -322,3 +328,62 @@ def test_a_killed_export_leaves_the_source(folder):
     assert done.returncode == -signal.SIGKILL
     assert path.read_bytes() == before
     assert load(path).variables[0].data.array()[3] == 3
+
+
+def test_packed_elements_are_written_packed(tmp_path):
+    import ml_dtypes
+
+    graph = tx.Graph("nibbles", opsets={"ai.onnx": 21})
+    graph.variable("w", np.array([1, -2, 3], ml_dtypes.int4))
+    graph.variable("v", np.arange(5.0))
+    graph.outputs.append(graph.input("x", "float32", (2,)))
+    for threshold in (None, 0):
+        tx.export(graph, tmp_path / "m.onnx", external_data_threshold=threshold)
+        w, v = (variable.data.array() for variable in load(tmp_path / "m.onnx").variables)
+        assert w.tolist() == [1, -2, 3]
+        assert v.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_external_tensors_of_subgraphs_come_along(tmp_path):
+    inner = subgraph("inner", [node("Use", ["v"], ["z"], domain="acme")], ["z"], initializer=[tensor("v", 3)])
+    model = model_of([helper.make_node("Call", ["x"], ["y"], domain="acme", body=inner)])
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="m.data")
+    (tmp_path / "elsewhere").mkdir()
+    tx.export(load(tmp_path / "m.onnx"), tmp_path / "elsewhere" / "m.onnx")
+    (moved,) = load(tmp_path / "elsewhere" / "m.onnx").nodes[0].subgraphs[0].variables
+    assert moved.data.array().tolist() == [0, 1, 2]
+
+
+def test_what_documents_a_tensor_follows_it_in_and_out(tmp_path):
+    weight = tensor("w", 4)
+    weight.doc_string = "what it is for"
+    weight.metadata_props.add(key="origin", value="layer 1")
+    model = model_of([node("Add", ["x", "w"])], initializer=[weight, tensor("v", 4)])
+    tx.export(load(model), tmp_path / "m.onnx", external_data_threshold=0)
+    assert not onnx.load(tmp_path / "m.onnx", load_external_data=False).graph.initializer[1].HasField("doc_string")
+    tx.export(load(tmp_path / "m.onnx"), tmp_path / "m.onnx", external_data_threshold=1 << 20)
+    assert onnx.load(tmp_path / "m.onnx") == model
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("producer_name",), ("doc_string",), ("graph", "name"), ("graph", "node", 0, "name"),
+        ("graph", "node", 0, "op_type"), ("graph", "node", 0, "input", 0), ("metadata_props", 0, "value"),
+        ("graph", "input", 0, "type", "tensor_type", "shape", "dim", 0, "dim_param"),
+    ],
+    ids=lambda path: ".".join(map(str, path)),
+)  # fmt: skip
+def test_text_that_is_no_utf_8_is_refused(path):
+    """Protobuf does not check it, and gives it as bytes."""
+    model = model_of([node("Relu", name="first")])
+    model.metadata_props.add(key="license", value="none")
+    holder = model
+    for step in path[:-1]:
+        holder = holder[step] if isinstance(step, int) else getattr(holder, step)
+    if isinstance(path[-1], int):
+        holder[path[-1]] = "MARKER!"
+    else:
+        setattr(holder, path[-1], "MARKER!")
+    with pytest.raises(InvalidModel):
+        load(model.SerializeToString().replace(b"MARKER!", b"\xff" * 7))

@@ -13,6 +13,7 @@ from tenonnx.registry.registry import Registry
 from tenonnx.testing import Gap, axis_of, broadcastable, call, check_case, shapes, signature_problems, tensors
 from tenonnx.testing.cases import CHECKS, Case
 from tenonnx.testing.collecting import items_of_cases
+from tenonnx.testing.gradients import differences
 from tenonnx.testing.run import Failure
 from tenonnx.testing.signatures import uncovered, versions_without_meaning
 
@@ -182,6 +183,28 @@ def test_a_case_that_draws_kinks_is_told_from_a_wrong_gradient():
     )
     check_case(case_of(absolute, off_kinks), "gradient")
     fails(case_of(absolute, kinks), "gradient", "finite differences do not converge .* the case draws kinks")
+
+
+@pytest.mark.parametrize(
+    ("function", "slope", "error"),
+    [
+        (lambda h: np.sin(1 + h), np.cos(1), 1e-10),
+        (lambda h: float(np.float32(np.sin(np.float32(1 + h)))), np.cos(1), 1e-4),
+        (lambda h: 1e6 + 5 * h, 5, 1e-5),
+        (lambda h: 3.0, 0, 0),
+        (lambda h: abs(h + 1e-3), 1, 1e-10),
+    ],
+)
+def test_differences_know_how_uncertain_they_are(function, slope, error):
+    found, uncertainty = differences(function)
+    assert abs(found - slope) <= error
+    assert abs(found - slope) <= 4 * uncertainty + 1e-10
+    assert uncertainty <= 10 * error + 1e-9
+
+
+def test_differences_over_a_kink_are_uncertain():
+    assert differences(lambda h: abs(h + 1e-5))[1] > 0.01
+    assert differences(lambda h: float("nan") if h < 0 else h)[1] == float("inf")
 
 
 def test_a_primitive_that_nothing_else_computes_fails():

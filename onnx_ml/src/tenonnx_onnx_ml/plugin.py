@@ -6,8 +6,9 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-import tenonnx_onnx_ml
 from tenonnx.extend import hookimpl, load_dtypes
+
+import tenonnx_onnx_ml
 
 if TYPE_CHECKING:
     from tenonnx.registry.registry import Registry

@@ -7,7 +7,7 @@ import tenonnx as tx
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotThere
 from tenonnx import DType, SequenceType, TensorType
-from tenonnx_onnxruntime.kernels import has_kernel, has_schema, newest, newest_ir
+from tenonnx_onnxruntime.kernels import has_kernel, has_schema, left_behind, newest, newest_ir
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32",
           "uint64", "bool", "string")  # fmt: skip
@@ -84,6 +84,16 @@ def test_a_kernel_without_a_last_version_serves_no_newer_schema():
     assert kernel("Add", "float32", "float32", version=14)
     assert kernel("Add", "float32", "float32", version=newest("ai.onnx"))
     assert not kernel("Add", "float32", "float32", version=6)
+
+
+def test_ops_that_kernels_left_behind_are_run_where_they_have_some():
+    """RandomNormal has a kernel up to opset 21, in the versions of the runtime that we know."""
+    for version in left_behind():
+        assert version < newest("ai.onnx")
+    if 21 in left_behind():
+        text = '<ir_version: 10, opset_import: ["" : 22]> g () => (float[N] y) { y = RandomNormal<shape = [5]>() }'
+        drawn = tx.load(onnx.parser.parse_model(text)).compile("onnxruntime", strict=True)({})["y"]
+        assert drawn.shape == (5,)
 
 
 def test_constants_need_no_kernel_and_unknown_ops_have_none():

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from tenonnx.backends.base import Program
 from tenonnx.graph.graph import Graph
+from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import copy_graph
 
 Made = TypeVar("Made")
@@ -28,6 +29,7 @@ def opened(graph: Graph, names: Collection[str]) -> Graph:
         for output in node.outputs:
             if output is not None:
                 output.type, output.data, output.elements = None, None, None
+    infer(copy, strict=False)
     return copy
 
 

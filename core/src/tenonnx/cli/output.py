@@ -11,6 +11,9 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+#: Seconds after which work is long.
+PATIENCE = 1.0
+
 #: Names in a file may hold anything: what would steer a terminal is printed as an escape.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -60,14 +63,32 @@ def _say_rich(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> None:
 
 @contextmanager
 def working(on: str) -> Iterator[None]:
-    """Show on a terminal's stderr that something is being worked on."""
+    """Show on a terminal's stderr what is being worked on, once it takes long."""
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
+    from threading import Timer
 
-    with Console(stderr=True).status(printable(on)):
+    shown: list[Any] = []
+    timer = Timer(PATIENCE, lambda: shown.append(_show_status(on)))
+    timer.daemon = True
+    timer.start()
+    try:
         yield
+    finally:
+        timer.cancel()
+        timer.join()
+        for status in shown:
+            status.stop()
+
+
+def _show_status(text: str) -> Any:
+    from rich.console import Console
+    from rich.markup import escape
+
+    status = Console(stderr=True).status(escape(printable(text)))
+    status.start()
+    return status
 
 
 def plural(count: int, noun: str) -> str:

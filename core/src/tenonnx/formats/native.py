@@ -17,7 +17,14 @@ from onnx import TensorProto
 from tenonnx.errors import InvalidModel
 from tenonnx.formats.onnx.reader import parse_model, read_parts
 from tenonnx.formats.onnx.streaming import packed_source
-from tenonnx.formats.onnx.tensors import TensorContents, from_raw, packed_bytes, static_dims, tensor_type, to_proto
+from tenonnx.formats.onnx.tensors import (
+    MappedContents,
+    TensorContents,
+    packed_bytes,
+    static_dims,
+    tensor_type,
+    to_proto,
+)
 from tenonnx.formats.onnx.writer import model_and_initializers
 from tenonnx.formats.safetensors import ELEMENT_BYTES, Entry, Tensor, read_tensors, write_tensors
 from tenonnx.graph.dtypes import DType
@@ -45,28 +52,6 @@ _FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 
 #: Notes in a message whose contents lie among the tensors: under which name, and which field held them.
 _TENSOR, _FIELD = "tensor", "field"
-
-
-class MappedContents:
-    """Contents that lie in a native file, mapped on first use."""
-
-    __slots__ = ("_array", "region", "type")
-
-    def __init__(self, kind: TensorType, region: Region) -> None:
-        self.type = kind
-        self.region = region
-        self._array: np.ndarray[Any, Any] | None = None
-
-    @property
-    def nbytes(self) -> int:
-        return self.region.length
-
-    def array(self) -> np.ndarray[Any, Any]:
-        if self._array is None:
-            view = from_raw(self.region.view(), self.type).view()
-            view.flags.writeable = False
-            self._array = view
-        return self._array
 
 
 def write(graph: Graph, path: str | os.PathLike[str]) -> None:

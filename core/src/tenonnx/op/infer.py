@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenonnx.graph.dims import Expr
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Value
@@ -92,7 +93,7 @@ def _propagate(
         if (
             entry is not None
             and isinstance(entry.type, TensorType)
-            and isinstance(result, np.ndarray | np.generic | int)
+            and isinstance(result, np.ndarray | np.generic | int | Expr)
         ):
             _record(entry, entry.type, np.asarray(result, dtype=object if symbolic else None), symbolic)
 

@@ -130,7 +130,7 @@ CHECKS: dict[str, Check] = {
         Check(
             "gradient", gradients.equals_differences, applies=gradients.applies, missing="there are no floats to derive"
         ),
-        Check("export", exports.keeps_numbers, applies=exports.applies, versions=exports.versions, stride=6),
+        Check("export", exports.keeps_numbers, versions=exports.versions, stride=6),
         Check("oracle", some_oracle, applies=lambda case: case.op.primitive),
     )
 }

@@ -22,11 +22,6 @@ from tenonnx.transforms.retarget import retarget
 OLDEST = 7
 
 
-def applies(case: Case) -> bool:
-    """Random ops, too; ops of the domain tenonnx are never written as they are, but their bodies are."""
-    return True
-
-
 def versions(case: Case) -> Sequence[int]:
     """The versions of ``ai.onnx`` to export to."""
     return range(OLDEST, oracles.newest_of_onnx() + 1)
@@ -61,9 +56,8 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
     with blaming(what):
         actual = run_graph(moved, feeds)
     expect(case, drawn, what, actual, present(expected))
-    _agrees_in_onnxruntime(
-        case, drawn, Trial(model, dict(zip((v.name for v in moved.formals), feeds, strict=True)), expected), what
-    )
+    named = {value.name: contents for value, contents in zip(moved.formals, feeds, strict=True)}
+    _agrees_in_onnxruntime(case, drawn, Trial(model, named, expected), what)
     return True
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     """The oracle has no such kernel."""
 
 

@@ -17,6 +17,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Value
+from tenonnx.op.binding import invoke, pad
 from tenonnx.op.build import Builder
 from tenonnx.op.call import as_inputs, interpreting
 from tenonnx.op.evaluate import Evaluator, evaluate_graph, type_of
@@ -27,7 +28,7 @@ from tenonnx.testing.cases import Call, Case
 Outputs: TypeAlias = tuple[Any, ...]
 
 
-class Failure(AssertionError):  # noqa: N818
+class Failure(AssertionError):
     """A check does not hold."""
 
 
@@ -72,8 +73,6 @@ def present(outputs: Outputs) -> list[Any]:
 
 def completed(op: Op, drawn: Call) -> Call:
     """The call with contents for every input and with all attributes, as ``op(*inputs, **attributes)`` has them."""
-    from tenonnx.op.binding import pad
-
     inputs, attributes = op.signature.arrange(op.title, list(drawn.inputs), dict(drawn.attributes))
     evaluator = Evaluator()
     plain = [_plain(op, position, item) for position, item in enumerate(inputs)]
@@ -200,8 +199,6 @@ def is_random(op: Op, drawn: Call) -> bool:
         return True
 
     def body(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
-        from tenonnx.op.binding import invoke
-
         return invoke(op, op.function, values, drawn.attributes, drawn.outputs)
 
     try:

@@ -18,7 +18,7 @@ from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.graph.dtypes import DType
 from tenonnx.transforms.retarget import Target, retarget_to, target_for
 
-from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, newest, newest_ir
+from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.rescue import RescuedProgram
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeStatefulProgram, shortened
 from tenonnx_onnxruntime.values import to_runtime
@@ -107,25 +107,23 @@ def _session(
 
 
 def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iterator[Graph]:
-    """The graph as it is, then rewritten for what the runtime has: at its own versions, then at the newest.
+    """The graph as it is, then rewritten for what the runtime has.
 
-    Why one of them cannot be made is added to ``problems``.
+    The first try is at the graph's own versions, then at the newest, at last at those where ops had kernels that have
+    none at the newest. Why one of them cannot be made is added to ``problems``.
     """
     own = target_for(graph).opsets
     possible = {domain: min(version, newest(domain)) for domain, version in own.items() if newest(domain)}
     if possible == own:
         yield graph
     accepts = has_kernel if providers == [CPU] else has_schema
-    for opsets in (possible, possible | {"ai.onnx": newest("ai.onnx")}):
-        if opsets.get("ai.onnx", 0) > 1:
-            try:
-                moved = retarget_to(graph, Target(opsets, accepts)).graph
-            except NotRepresentable as error:
-                problems.append(error.given or error.what)
-            else:
-                yield moved
-        if opsets["ai.onnx"] == newest("ai.onnx"):
-            return
+    for version in dict.fromkeys([possible["ai.onnx"], newest("ai.onnx"), *left_behind()]):
+        try:
+            moved = retarget_to(graph, Target(possible | {"ai.onnx": version}, accepts)).graph
+        except NotRepresentable as error:
+            problems.append(error.given or error.what)
+        else:
+            yield moved
 
 
 def _open(

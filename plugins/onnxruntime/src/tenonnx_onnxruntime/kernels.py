@@ -83,12 +83,11 @@ def has_kernel(op: Op, version: int, inputs: Sequence[Type | None], outputs: Seq
         return False
     if (op.domain, op.name) in _BUILT_IN:
         return True
-    kernels = _kernels().get((op.domain, op.name), ())
-    for first, last, constraints in kernels:
-        if first == schema.since_version or first < schema.since_version <= last != _OPEN_END:
-            given = [*_typed(schema.inputs, inputs), *_typed(schema.outputs, outputs)]
-            if all(_is_allowed(constraints, formal, name) for formal, name in given):
-                return True
+    given = [*_typed(schema.inputs, inputs), *_typed(schema.outputs, outputs)]
+    for constraints in _kernels_of(op.domain, op.name, schema.since_version):
+        if all(_is_allowed(constraints, formal, name) for formal, name in given):
+            return True
+    kernels = _kernels().get((op.domain, op.name))
     return not kernels and op.primitive and _has_body(op.domain, op.name, schema.since_version)
 
 
@@ -123,6 +122,25 @@ def _type_name(kind: Type | None) -> str | None:
             inner = _type_name(kind.value)
             return None if inner is None else f"map({_NAMES.get(kind.key, kind.key.name)},{inner})"
     return None
+
+
+def _kernels_of(domain: str, name: str, since: int) -> Iterator[dict[str, frozenset[str]]]:
+    """What the kernels allow that serve the schema of an op that exists since a version."""
+    for first, last, constraints in _kernels().get((domain, name), ()):
+        if first == since or first < since <= last != _OPEN_END:
+            yield constraints
+
+
+@functools.cache
+def left_behind() -> list[int]:
+    """The versions of ``ai.onnx`` after which some op got a schema that its kernels do not serve, newest first."""
+    found = set()
+    for name, versions in _schemas()["ai.onnx"].items():
+        served = [any(True for _ in _kernels_of("ai.onnx", name, schema.since_version)) for schema in versions]
+        for newer, has_newer, has_older in zip(versions, served, served[1:], strict=False):
+            if has_older and not has_newer and not newer.deprecated and newer.since_version <= newest("ai.onnx"):
+                found.add(newer.since_version - 1)
+    return sorted(found, reverse=True)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from tenonnx_standard.checking import axis_within
 from tenonnx_standard.constants import range_
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import equal, greater, where
-from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum, minimum
+from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum
 from tenonnx_standard.reduction import extremum, reduce_max, reduce_sum, total, widened
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shape import flatten, reshape, shape, transpose
@@ -69,6 +69,16 @@ def _masked(x: Array, mask: Array) -> Array:
     return bits.view(x.dtype)
 
 
+def _above(x: Array) -> Array:
+    """Floats with the negative ones replaced by 0; numpy has a faster loop for it than that of ``np.maximum``."""
+    return np.clip(x, 0, np.inf)
+
+
+def _below(x: Array) -> Array:
+    """Floats with the positive ones replaced by 0."""
+    return np.clip(x, -np.inf, 0)
+
+
 # ----- rectifiers -----------------------------------------------------------------------------------------------------
 
 
@@ -79,7 +89,7 @@ def relu(X):
 
 
 relu.until(6, ignored=["consumed_inputs"])
-relu.numpy(lambda x: np.asarray(np.maximum(x, x.dtype.type(0))))
+relu.numpy(lambda x: _above(x) if x.dtype.kind == "f" else np.asarray(np.maximum(x, x.dtype.type(0))))
 relu.vjp(lambda g, y, X: where(X > 0, g, 0.0))
 
 
@@ -131,7 +141,9 @@ def _(X, slope):
 @prelu.numpy
 @np.errstate(all="ignore")
 def _(x, slope):
-    return np.asarray(np.where(x < 0, x * slope, x))
+    if x.dtype.kind != "f" or not np.isfinite(slope).all():  # an infinity times 0 must not reach the result
+        return np.asarray(np.where(x < 0, x * slope, x))
+    return np.asarray(_below(x) * slope + _above(x))
 
 
 @prelu.vjp
@@ -142,7 +154,7 @@ def _(g, y, X, slope):
 
 @prelu.until(7)
 def prelu_by_channel(X, slope):
-    """``X`` with its negative elements scaled by ``slope``: one number for all, for each channel, or for each element."""
+    """``X`` with its negative elements scaled by ``slope``: one for all, for each channel, or for each element."""
     if slope.ndim == 1 and X.ndim > 2:
         slope = reshape(slope, [-1] + [1] * (X.ndim - 2))
     return prelu(X, slope)
@@ -153,9 +165,13 @@ prelu_by_channel.until(6, ignored=["consumed_inputs"])
 
 @prelu.lower(to=prelu_by_channel)
 def _(X, slope):
-    if slope.rank == 0 or slope.tensor.shape == (1,):
-        return prelu_by_channel(X, slope)
-    return prelu_by_channel(X, slope) if slope.shape == X.shape and None not in X.shape else None
+    sides = slope.tensor.shape
+    if sides is None or X.rank is None:
+        return None
+    if len(sides) == X.ndim - 1 and all(side == 1 for side in sides[1:]):
+        return prelu_by_channel(X, reshape(slope, [-1]))
+    one = sides in ((), (1,))
+    return prelu_by_channel(X, slope) if one or (sides == X.shape and None not in sides) else None
 
 
 @_activation("Shrink", since=9, integers=True)
@@ -170,10 +186,15 @@ def shrink(input, *, bias=0.0, lambd=0.5):
 # ----- exponential units ----------------------------------------------------------------------------------------------
 
 
+def _below_zero(X: Value) -> Value:
+    """``X`` with its positive elements replaced by 0; every opset has Relu, not every one has Min as it is today."""
+    return -relu(-X)
+
+
 @_activation("Elu")
 def elu(X, *, alpha=1.0):
     """The exponential linear unit: ``alpha * (exp(x) - 1)`` below 0 and ``x`` above."""
-    return maximum(X, 0.0) + (exp(minimum(X, 0.0)) - 1.0) * alpha
+    return relu(X) + (exp(_below_zero(X)) - 1.0) * alpha
 
 
 elu.until(6, ignored=["consumed_inputs"])
@@ -194,7 +215,7 @@ _numpy(selu)(lambda x, *, alpha, gamma: _exponential_unit(x, 1.0, alpha) * gamma
 @_activation("Celu", since=12)
 def celu(X, *, alpha=1.0):
     """The continuously differentiable exponential unit: ``alpha * (exp(x / alpha) - 1)`` below 0 and ``x`` above."""
-    return maximum(X, 0.0) + (exp(minimum(X, 0.0) / alpha) - 1.0) * alpha
+    return relu(X) + (exp(_below_zero(X) / alpha) - 1.0) * alpha
 
 
 celu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * (y / alpha + 1.0), g))
@@ -202,13 +223,13 @@ _numpy(celu)(lambda x, *, alpha: _exponential_unit(x, alpha, alpha))
 
 
 def _exponential_unit(x: Array, divisor: float, factor: float) -> Array:
-    y = np.minimum(x, 0)
+    y = _below(x)
     if divisor != 1:
         y /= divisor
     np.expm1(y, out=y)
     if factor != 1:
         y *= factor
-    y += np.maximum(x, 0)
+    y += _above(x)
     return y
 
 
@@ -244,9 +265,7 @@ hard_sigmoid.until(6, ignored=["consumed_inputs"])
 
 @_numpy(hard_sigmoid)
 def _hard_sigmoid(x, *, alpha, beta):
-    y = x * alpha
-    y += beta
-    return np.clip(y, 0, 1, out=y)
+    return np.clip(x * alpha + beta, 0, 1)
 
 
 #: The slope of HardSwish as an attribute of HardSigmoid holds it.
@@ -259,11 +278,7 @@ def hard_swish(X):
     return X * hard_sigmoid(X, alpha=_SIXTH, beta=0.5)
 
 
-@_numpy(hard_swish)
-def _(x):
-    y = _hard_sigmoid(x, alpha=_SIXTH, beta=0.5)
-    y *= x
-    return y
+_numpy(hard_swish)(lambda x: x * _hard_sigmoid(x, alpha=_SIXTH, beta=0.5))
 
 
 @_activation("Swish", since=24)
@@ -272,11 +287,7 @@ def swish(X, *, alpha=1.0):
     return X * sigmoid(X * alpha)
 
 
-@_numpy(swish)
-def _(x, *, alpha):
-    y = _sigmoid(x, alpha=-alpha)
-    y *= x
-    return y
+_numpy(swish)(lambda x, *, alpha: x * _sigmoid(x, alpha=-alpha))
 
 
 # ----- smooth rectifiers ----------------------------------------------------------------------------------------------
@@ -285,7 +296,7 @@ def _(x, *, alpha):
 @_activation("Softplus")
 def softplus(X):
     """``log(1 + exp(x))``, in a form that does not overflow."""
-    return maximum(X, 0.0) + log(exp(-absolute(X)) + 1.0)
+    return relu(X) + log(exp(-absolute(X)) + 1.0)
 
 
 softplus.vjp(lambda g, y, X: g * sigmoid(X))
@@ -297,7 +308,7 @@ def _softplus(x):
     np.negative(y, out=y)
     np.exp(y, out=y)
     np.log1p(y, out=y)
-    y += np.maximum(x, 0)
+    y += _above(x)
     return y
 
 
@@ -307,11 +318,7 @@ def softsign(input):
     return input / (absolute(input) + 1.0)
 
 
-@_numpy(softsign)
-def _(x):
-    y = np.abs(x)
-    y += 1
-    return np.divide(x, y, out=y)
+_numpy(softsign)(lambda x: x / (np.abs(x) + 1))
 
 
 @_activation("Mish", since=18)
@@ -320,12 +327,7 @@ def mish(X):
     return X * tanh(softplus(X))
 
 
-@_numpy(mish)
-def _(x):
-    y = _softplus(x)
-    np.tanh(y, out=y)
-    y *= x
-    return y
+_numpy(mish)(lambda x: x * np.tanh(_softplus(x)))
 
 
 @op("Gelu", since=20)

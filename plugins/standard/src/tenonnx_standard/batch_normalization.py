@@ -167,7 +167,7 @@ def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, traini
         parameters = [
             reshape(expand(per_channel(v, X) if v.ndim == 1 else v, positions), [-1]) for v in (scale, B, mean, var)
         ]
-        found = _normalised_batch(reshape(X, [dims(X)[0], -1]), *parameters, axes, epsilon, momentum, training=training)
+        found = _normalised_batch(reshape(X, [0, -1]), *parameters, axes, epsilon, momentum, training=training)
         whole = (shape(X), *(shape(v) for v in (mean, var, mean, var)))
         if not training:
             return reshape(found, whole[0])
@@ -218,5 +218,3 @@ def _(*inputs, epsilon, is_test, momentum, spatial, _outputs=None):
         *inputs, consumed_inputs=[0, 0, 0, 1, 1], epsilon=epsilon, is_test=is_test, momentum=momentum, spatial=spatial,
         _outputs=_outputs,
     )  # fmt: skip
-
-

@@ -1,4 +1,4 @@
-"""Broadcasting as it was before opset 7: off by default, and of the second input alone."""
+"""What ops on elements share: their types, and broadcasting as it was before opset 7, off by default and one-way."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def range_(start, limit, delta, *, stash_type=1):
         wide = DType(stash_type)
         return cast(range_(*(cast(v, to=wide) for v in (start, limit, delta))), to=dtype)
     steps = cast(limit, to=DType.float64) - cast(start, to=DType.float64)
-    count = maximum(cast(ceil(steps / cast(delta, to=DType.float64)), to=DType.int64), 0)
+    count = cast(maximum(ceil(steps / cast(delta, to=DType.float64)), 0), to=DType.int64)
     places = reshape(non_zero(constant_of_shape(reshape(count, [1]), value=ArrayConstant(np.ones(1, np.int64)))), [-1])
     return cast(places, to=dtype) * delta + start
 

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, elements, op, primitive
+from tenonnx.extend import (
+    DType,
+    Index,
+    InvalidCall,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    op,
+    primitive,
+)
 from tenonnx.graph import dims as dim
 
 from tenonnx_standard.casting import cast, cast_like
@@ -309,7 +321,7 @@ def _(encoded_stream, *, pixel_format):
     try:
         from PIL import Image
     except ImportError as error:
-        raise TypeMismatch(f"{image_decoder.title} needs Pillow on numpy", do="pip install pillow") from error
+        raise InvalidCall(f"{image_decoder.title} needs Pillow", do="pip install pillow") from error
     try:
         with Image.open(io.BytesIO(encoded_stream.tobytes())) as image:
             pixels = np.asarray(image.convert("L" if pixel_format == "Grayscale" else "RGB"))

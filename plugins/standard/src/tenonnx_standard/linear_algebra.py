@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive, subgraph
 from tenonnx.graph.dims import broadcast_shapes
 
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.logic import equal
+from tenonnx_standard.math import neg
 
 Array = np.ndarray[Any, Any]
 
@@ -203,38 +205,62 @@ def _(A: Value, B: Value, C: Value, **attributes: Any) -> Value:
 def det(X):
     """The determinant of square matrices.
 
-    The body is the Faddeev-LeVerrier recurrence, a polynomial in the elements, which needs the size to be known and
-    suits small matrices.
+    The body is the Faddeev-LeVerrier recurrence, a polynomial in the elements, which suits small matrices.
     """
     from tenonnx_standard.shape import squeeze
 
-    _, determinant = _adjugate(cast(X, to=_computed_in(X.dtype)))
+    _, determinant = _adjugate(cast(X, to=DType.float64 if X.dtype is DType.float64 else DType.float32))
     return cast(squeeze(determinant, [X.ndim - 2, X.ndim - 1]), to=X.dtype)
-
-
-def _computed_in(dtype: DType) -> DType:
-    return dtype if dtype is DType.float64 else DType.float32
 
 
 def _adjugate(x: Value) -> tuple[Value, Value]:
     """The adjugate of square matrices, and their determinants as matrices of one element."""
+    length = next((dim for dim in x.shape[-2:] if isinstance(dim, int)), None)
+    if length is None:
+        return _looped_adjugate(x)
+    unit = constant(np.eye(length), x.dtype)
+    factor, coefficient = unit, constant(np.ones((1, 1)), x.dtype)
+    for number in range(1, length + 1):
+        if number > 1:
+            factor = matmul(x, factor) + coefficient * unit
+        coefficient = _trace(matmul(x, factor), unit) / -number
+    return (factor, neg(coefficient)) if length % 2 else (neg(factor), coefficient)
+
+
+def _looped_adjugate(x: Value) -> tuple[Value, Value]:
+    """The same for matrices whose size is known at run time alone."""
+    from tenonnx_standard.constants import range_
+    from tenonnx_standard.control_flow import loop
+    from tenonnx_standard.operators import zeros_like
+    from tenonnx_standard.shape import identity, reshape
+
+    length = dims(x)[-1]
+    numbers = range_(0, length, 1)
+    unit = cast(equal(reshape(numbers, [-1, 1]), numbers), to=x.dtype)
+
+    def step(iteration: Value, goes_on: Value, factor: Value, coefficient: Value) -> tuple[Value, Value, Value]:
+        factor = matmul(x, factor) + coefficient * unit
+        coefficient = _trace(matmul(x, factor), unit) / -cast(iteration + 1, to=x.dtype)
+        return identity(goes_on), factor, coefficient
+
+    nothing = zeros_like(x)
+    one = _trace(nothing, unit) + 1
+    scalar = TensorType(DType.int64, ())
+    formals = [
+        ("iteration", scalar),
+        ("goes_on", scalar.with_dtype(DType.bool)),
+        ("factor", x.type),
+        ("coefficient", one.type),
+    ]
+    factor, coefficient = loop(length, None, nothing, one, body=subgraph(step, formals))
+    sign = cast(1 - length % 2 * 2, to=x.dtype)
+    return neg(sign * factor), sign * coefficient
+
+
+def _trace(x: Value, unit: Value) -> Value:
     from tenonnx_standard.reduction import reduce_sum
 
-    size = x.shape[-1]
-    if not isinstance(size, int):
-        raise TypeMismatch(
-            f"{det.title}: the size of the matrices must be known to write it in other ops",
-            given=repr(x),
-            do="give the shapes of the graph inputs (--input-shapes)",
-        )
-    unit = constant(np.eye(size), x.dtype)
-    factor, coefficient = unit, constant(np.ones((1, 1)), x.dtype)
-    for step in range(1, size + 1):
-        if step > 1:
-            factor = matmul(x, factor) + coefficient * unit
-        trace = reduce_sum(matmul(x, factor) * unit, [x.ndim - 2, x.ndim - 1], keepdims=1)
-        coefficient = trace / -step
-    return (factor, -coefficient) if size % 2 else (-factor, coefficient)
+    return reduce_sum(x * unit, [x.ndim - 2, x.ndim - 1], keepdims=1)  # type: ignore[no-any-return]
 
 
 @det.type

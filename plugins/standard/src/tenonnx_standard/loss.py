@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
+from typing import TYPE_CHECKING
+
+from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, dims, op
+
 from tenonnx_standard.activation import log_softmax
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_
@@ -10,6 +13,9 @@ from tenonnx_standard.logic import equal, not_, where
 from tenonnx_standard.reduction import over_count, reduce_mean, reduce_sum
 from tenonnx_standard.shape import reshape, size, squeeze, unsqueeze
 from tenonnx_standard.slicing import gather, gather_elements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _REDUCTIONS = ("none", "sum", "mean")
 
@@ -26,17 +32,28 @@ def _loss_type(
         raise TypeMismatch(f"{made.title}: scores and weights must hold floats of one dtype", given=given)
     if not labels.dtype.is_integer:
         raise TypeMismatch(f"{made.title}: labels must be integers", given=repr(labels))
-    if scores.rank is not None and labels.rank is not None and (scores.ndim < 2 or labels.ndim != scores.ndim - 1):
-        raise TypeMismatch(f"{made.title}: labels must have the shape of scores without axis 1", given=f"{scores!r}, {labels!r}")
-    if weights is not None and weights.rank not in (None, 1):
-        raise TypeMismatch(f"{made.title}: there must be one weight for each class", given=repr(weights))
+    given = f"{scores!r}, {labels!r}"
+    if scores.rank is not None and labels.rank is not None:
+        wanted = [d for axis, d in enumerate(scores.shape) if axis != 1]
+        if scores.ndim < 2 or not _may_equal(wanted, labels.shape):
+            raise TypeMismatch(f"{made.title}: labels must have the shape of scores without axis 1", given=given)
+    if weights is not None and weights.rank is not None:
+        classes = [None] if scores.rank is None else scores.shape[1:2]
+        if not _may_equal(classes, weights.shape):
+            given = f"{scores!r}, {weights!r}"
+            raise TypeMismatch(f"{made.title}: there must be one weight for each class", given=given)
     return kind.with_shape(labels.tensor.shape if reduction == "none" else ())
+
+
+def _may_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    known = [(m, n) for m, n in zip(a, b, strict=False) if isinstance(m, int) and isinstance(n, int)]
+    return len(a) == len(b) and all(m == n for m, n in known)
 
 
 def _sample_weights(
     like: Value, target: Value, weight: Value | None, ignore_index: int | None
 ) -> tuple[Value, Value | None]:
-    """The target with the ignored ones replaced by a class that exists, and the weight of each, None where all are 1."""
+    """The target, the ignored ones replaced by a class that exists, and the weights, None where all are 1."""
     if ignore_index is None:
         return target, None if weight is None else gather(weight, target)
     ignored = equal(target, ignore_index)
@@ -97,7 +114,7 @@ def _(g, y, input, target, weight, *, ignore_index, reduction):
 
 @op("SoftmaxCrossEntropyLoss", since=12)
 def softmax_cross_entropy_loss(scores, labels, weights=None, *, ignore_index=None, reduction="mean"):
-    """The negative log-likelihood of ``labels`` under the softmax of ``scores`` along axis 1, and the softmax's logarithm."""
+    """The negative log-likelihood of ``labels`` by the softmax of ``scores`` along axis 1; the logarithm of that."""
     log_prob = log_softmax(scores, axis=1)
     loss = negative_log_likelihood_loss(log_prob, labels, weights, ignore_index=ignore_index, reduction=reduction)
     return loss, log_prob

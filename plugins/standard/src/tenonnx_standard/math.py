@@ -72,7 +72,7 @@ def _(A: Array, B: Array) -> Array:
 
 def _fits_float64(x: Array) -> bool:
     """Whether float64 holds these integers, and thereby their quotients to the integer below."""
-    return -(1 << 53) < int(x.min(initial=0)) and int(x.max(initial=0)) < 1 << 53
+    return int(x.min(initial=0)) > -(1 << 53) and int(x.max(initial=0)) < 1 << 53
 
 
 @div.vjp

@@ -149,9 +149,7 @@ def instance_normalization(input, scale, B, *, epsilon=1e-5):
 
 
 instance_normalization.until(6, ignored=["consumed_inputs"])
-instance_normalization.type(
-    lambda x, scale, B, **_: channels_type(instance_normalization, x, scale, B, minimum_rank=3)
-)
+instance_normalization.type(lambda x, scale, B, **_: channels_type(instance_normalization, x, scale, B, minimum_rank=3))
 
 
 @instance_normalization.numpy
@@ -178,7 +176,7 @@ def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=
     """Each group of channels of each instance standardised in ``stash_type``; then channels are scaled and shifted."""
     x = to_dtype(X, _stash(group_normalization, stash_type))
     ones, zeros = (constant(np.full(num_groups, number), x.dtype) for number in (1, 0))
-    grouped = instance_normalization(reshape(x, [dims(X)[0], num_groups, -1]), ones, zeros, epsilon=epsilon)
+    grouped = instance_normalization(reshape(x, [0, num_groups, -1]), ones, zeros, epsilon=epsilon)
     standard = to_dtype(reshape(grouped, shape(X)), X.dtype)
     return standard * per_channel(scale, X) + per_channel(bias, X)
 

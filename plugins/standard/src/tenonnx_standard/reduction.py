@@ -66,7 +66,7 @@ def _without_noop(op: Op) -> Callable[..., Any]:
     def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
         if not noop_with_empty_axes:
             return None
-        count = 0 if axes is None else axes.shape[0]
+        count = 0 if axes is None else axes.shape[0] if axes.rank else None
         if count == 0:
             return identity(data) if op.primitive else None
         return op(data, axes, keepdims=keepdims) if dim.is_known_positive(count) else None
@@ -91,8 +91,8 @@ def _reduction(
 
 # ----- numpy ----------------------------------------------------------------------------------------------------------
 
-#: Rows up to this long are summed by the matrix product, which is faster; longer ones pairwise, which is more exact.
-_PRODUCT_ROW = 4096
+#: Rows up to this long are summed by einsum, which is faster; longer ones pairwise, which is more exact.
+_PLAIN_ROW = 4096
 #: Rows up to this long are reduced as columns, as numpy spends more on starting a row than on its elements.
 _SHORT_ROW = 32
 
@@ -109,14 +109,27 @@ def widened(x: Array) -> Array:
 
 def total(x: Array, axes: tuple[int, ...], dtype: Any = None) -> Array:
     """The sum over ``axes``, which stay as dims of 1."""
-    rank, count = x.ndim, len(axes)
-    trailing = count > 0 and axes == tuple(range(rank - count, rank))
-    if trailing and dtype is None and x.dtype in (np.float32, np.float64) and x.flags.c_contiguous:
-        inner = math.prod(x.shape[rank - count :])
-        if 0 < inner <= _PRODUCT_ROW and x.size >= 4 * inner:
-            kept = (*x.shape[: rank - count], *(1,) * count)
-            return (x.reshape(-1, inner) @ np.ones(inner, x.dtype)).reshape(kept)
-    return np.add.reduce(x, axis=axes, dtype=dtype, keepdims=True)
+    rows = _plain_rows(x, axes) if dtype is None else None
+    if rows is None:
+        return np.add.reduce(x, axis=axes, dtype=dtype, keepdims=True)
+    return np.einsum("ij->i", rows).reshape(*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
+
+
+def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum of squares over ``axes``, which stay as dims of 1."""
+    rows = _plain_rows(x, axes)
+    if rows is None:
+        return total(x * x, axes, x.dtype if x.dtype.kind in "iu" else None)
+    return np.einsum("ij,ij->i", rows, rows).reshape(*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
+
+
+def _plain_rows(x: Array, axes: tuple[int, ...]) -> Array | None:
+    """``x`` as a matrix with a row for each sum over ``axes``, where these are the last ones and a row is not long."""
+    count = len(axes)
+    if not axes or axes[0] != x.ndim - count or x.dtype not in (np.float32, np.float64) or not x.flags.c_contiguous:
+        return None
+    inner = math.prod(x.shape[x.ndim - count :])
+    return x.reshape(-1, inner) if 0 < inner <= _PLAIN_ROW else None
 
 
 def mean_array(x: Array, axes: tuple[int, ...]) -> Array:
@@ -362,17 +375,6 @@ def reduce_log_sum_exp(data, axes: Index = None, *, keepdims=1, noop_with_empty_
 @reduce_log_sum_exp.vjp
 def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     return _restored(g, axes, keepdims) * exp(data - _restored(y, axes, keepdims)), None
-
-
-def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum of squares over ``axes``, which stay as dims of 1."""
-    count = len(axes)
-    if axes and axes == tuple(range(x.ndim - count, x.ndim)) and x.dtype.kind == "f" and x.flags.c_contiguous:
-        inner = math.prod(x.shape[x.ndim - count :])
-        if 0 < inner <= _PRODUCT_ROW:
-            rows = x.reshape(-1, inner)
-            return np.einsum("ij,ij->i", rows, rows).reshape(*x.shape[: x.ndim - count], *(1,) * count)
-    return total(x * x, axes, x.dtype if x.dtype.kind in "iu" else None) if axes else x * x
 
 
 _numpy(reduce_sum_square)(lambda x, axes: sum_of_squares(widened(x), axes))

@@ -224,3 +224,18 @@ def optional_has_element(input=None):
 
 
 optional_has_element.numpy(lambda input: np.asarray(input is not None))
+
+
+@optional_has_element.until(18)
+def optional_has_element_of(input):
+    """The same of an input that must be there, though it may be empty."""
+    return optional_has_element(input)
+
+
+optional_has_element_of.type(lambda input: TensorType(DType.bool, ()))
+optional_has_element_of.numpy(lambda input: np.asarray(input is not None))
+
+
+@optional_has_element.lower(to=optional_has_element_of)
+def _(input):
+    return None if input is None else optional_has_element_of(input)

@@ -90,45 +90,38 @@ def _sliced(size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
         return None
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         return len(range(*_bounds(size, start, end, step)))
+    if not all(isinstance(place, int) or dim.is_known_positive(dim.add(place, 1)) for place in (start, end)):
+        return None  # it may count from either end
     span = _forward(size, start, end) if step > 0 else _backward(size, start, end)
     return dim.maximum(dim.ceil_div(span, abs(step)), 0)
 
 
 def _forward(size: Dim, start: Dim, end: Dim) -> Dim:
     """How many positions a slice runs through, not more than 0 if none."""
-    if not _is_telling(start) or not _is_telling(end):
-        return None
-    last = dim.add(size, end) if _is_negative(end) else size if _is_far(end) else dim.minimum(end, size)
-    if not _is_negative(start):
-        return dim.subtract(last, start)
-    return size if _is_far(start) and last == size else dim.minimum(dim.subtract(last, dim.add(size, start)), last)
+    if (isinstance(start, int) and start >= _FAR) or (isinstance(end, int) and end <= -_FAR):
+        return 0
+    counts_back = isinstance(start, int) and -_FAR < start < 0
+    ends_back = isinstance(end, int) and not 0 <= end < _FAR
+    last = dim.add(size, min(end, 0)) if ends_back else dim.minimum(end, size)
+    if counts_back:
+        return dim.minimum(dim.subtract(last, dim.add(size, start)), last)
+    return last if isinstance(start, int) and start < 0 else dim.subtract(last, start)
 
 
 def _backward(size: Dim, start: Dim, end: Dim) -> Dim:
-    if not _is_telling(start) or not _is_telling(end):
-        return None
-    top = dim.subtract(size, 1)
-    last = -1 if _is_far(end) else dim.maximum(dim.add(size, end), -1) if _is_negative(end) else dim.minimum(end, top)
-    if _is_far(start) or start == -1:
-        first = top
-    elif not _is_negative(start):
+    if isinstance(end, int) and end >= _FAR:
+        return 0
+    first = last = top = dim.subtract(size, 1)
+    if isinstance(start, int) and start < -1:
+        nearest = dim.maximum(dim.add(size, start), 0) if start > -_FAR else 0
+        first = nearest if dim.is_known_positive(size) else None
+    elif not isinstance(start, int) or -1 < start < _FAR:
         first = dim.minimum(start, top)
+    if isinstance(end, int) and end < 0:
+        last = dim.maximum(dim.add(size, end), -1) if end > -_FAR else -1
     else:
-        first = dim.maximum(dim.add(size, start), 0) if dim.is_known_positive(size) else None
+        last = dim.minimum(end, top)
     return dim.subtract(first, last)
-
-
-def _is_telling(place: Dim) -> bool:
-    """Whether it is known from which end a position counts."""
-    return isinstance(place, int) or (dim.known_lower_bound(place) or -1) >= 0
-
-
-def _is_negative(place: Dim) -> bool:
-    return isinstance(place, int) and place < 0
-
-
-def _is_far(place: Dim) -> bool:
-    return isinstance(place, int) and abs(place) >= _FAR
 
 
 def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:

@@ -11,7 +11,14 @@ from onnx import TensorProto
 
 from tenonnx.formats.external import ExternalDataWriter, Region
 from tenonnx.formats.files import AtomicWriter, available_name
-from tenonnx.formats.onnx.tensors import TensorContents, array_to_proto, static_dims, to_proto
+from tenonnx.formats.onnx.tensors import (
+    MappedContents,
+    TensorContents,
+    array_to_proto,
+    packed_bytes,
+    static_dims,
+    to_proto,
+)
 from tenonnx.formats.onnx.writer import Initializers
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.values import Constant
@@ -73,20 +80,17 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
     with ExternalDataWriter(file) as writer:
         for name, contents in tensors:
             offset, length = writer.append(packed_source(contents, name))
-            entry = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
+            entry = _without_contents(name, contents)
             entry.data_location = TensorProto.EXTERNAL
             for key, value in (("location", location), ("offset", offset), ("length", length)):
                 entry.external_data.add(key=key, value=str(value))
-            if isinstance(contents, TensorContents):
-                entry.doc_string = contents.proto.doc_string
-                entry.metadata_props.extend(contents.proto.metadata_props)
             entries[name] = entry
     return entries
 
 
 def packed_source(contents: Constant, name: str) -> Region | Any:
     """Where the packed bytes of a tensor lie: in an external file, or in memory."""
-    region = contents.region if isinstance(contents, TensorContents) else None
+    region = contents.region if isinstance(contents, TensorContents | MappedContents) else None
     return _raw(contents, name) if region is None else region
 
 
@@ -134,7 +138,8 @@ def _copy(message: onnx.ModelProto, name: str, value: Any) -> None:
 def _size(name: str, contents: Constant, entries: Mapping[str, TensorProto], inline: set[str]) -> int:
     size = _message_of(name, contents, entries, inline).ByteSize()
     if _is_streamed(name, contents, inline):
-        size += 1 + len(_varint(contents.nbytes)) + contents.nbytes
+        packed = packed_bytes(contents.type)
+        size += 1 + len(_varint(packed)) + packed
     return int(size)
 
 
@@ -149,8 +154,18 @@ def _message_of(name: str, contents: Constant, entries: Mapping[str, TensorProto
     if name not in inline:
         return entries[name]
     if _is_streamed(name, contents, inline):
-        return TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
+        return _without_contents(name, contents)
     return to_proto(contents, name)
+
+
+def _without_contents(name: str, contents: Constant) -> TensorProto:
+    """A tensor's message as far as it does not hold or place the contents."""
+    message = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
+    if isinstance(contents, TensorContents):
+        if contents.proto.HasField("doc_string"):
+            message.doc_string = contents.proto.doc_string
+        message.metadata_props.extend(contents.proto.metadata_props)
+    return message
 
 
 def _chunks(
@@ -158,9 +173,9 @@ def _chunks(
 ) -> Iterator[bytes | memoryview]:
     yield _message_of(name, contents, entries, inline).SerializeToString()
     if _is_streamed(name, contents, inline):
-        yield b"\x4a" + _varint(contents.nbytes)
-        region = contents.region if isinstance(contents, TensorContents) else None
-        yield region.view() if region is not None else memoryview(_raw(contents, name))
+        yield b"\x4a" + _varint(packed_bytes(contents.type))
+        source = packed_source(contents, name)
+        yield source.view() if isinstance(source, Region) else memoryview(source)
 
 
 def _varint(number: int) -> bytes:

@@ -66,6 +66,28 @@ class TensorContents:
         return self._array
 
 
+class MappedContents:
+    """The packed contents of a tensor in a range of a file, mapped on first use."""
+
+    __slots__ = ("_array", "region", "type")
+
+    def __init__(self, kind: TensorType, region: Region) -> None:
+        self.type = kind
+        self.region = region
+        self._array: np.ndarray[Any, Any] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.region.length
+
+    def array(self) -> np.ndarray[Any, Any]:
+        if self._array is None:
+            view = from_raw(self.region.view(), self.type).view()
+            view.flags.writeable = False
+            self._array = view
+        return self._array
+
+
 class SparseContents:
     """The contents of a ``SparseTensorProto``, dense on first use."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-
 from tenonnx.testing import Gap, call, cases, shapes, tensors
+
 from tenonnx_standard.batch_normalization import (
     batch_normalization,
     batch_normalization_by_outputs,
@@ -12,7 +12,6 @@ from tenonnx_standard.batch_normalization import (
     batch_normalization_is_test,
     batch_normalization_spatial,
 )
-
 from tenonnx_standard.cases.normalization import spread
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]

@@ -24,7 +24,7 @@ SHORT = ["int4", "uint4", "int2", "uint2", "float4e2m1"]
 def number(draw, dtypes, targets):
     """Numbers that every target can hold, where it is one of integers."""
     to = DType[draw(st.sampled_from(targets))]
-    low = 0 if to.is_integer and not to.is_signed or to is DType.float8e8m0 else -2
+    low = 0 if (to.is_integer and not to.is_signed) or to is DType.float8e8m0 else -2
     x = draw(tensors(dtypes, min_value=low, max_value=1 if to.bits == 2 else 6))
     return x, to
 
@@ -44,7 +44,11 @@ def _(draw):
 
 
 ROUNDS = [
-    Gap(check, "onnxruntime rounds floats to integers of 4 bits and fewer, and cuts them for all others", when=lambda c: _is_cut(c))
+    Gap(
+        check,
+        "onnxruntime rounds floats to integers of 4 bits and fewer, and cuts them for all others",
+        when=lambda c: _is_cut(c),
+    )
     for check in ("onnxruntime", "export")
 ]
 
@@ -159,4 +163,3 @@ def _(draw):
     bits = DType.of(x.dtype).bits
     same = [d for d in DType if d.bits == bits and d is not DType.bool]
     return call(x, to=draw(st.sampled_from(same)))
-

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-
 from tenonnx.testing import Gap, call, cases, tensors
+
 from tenonnx_standard.dropout import dropout, dropout_off, dropout_off_masked_by_number, dropout_unless_test
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -18,7 +18,9 @@ MASK_OF_ZEROS = [
     )
     for check in ("onnxruntime", "export")
 ]
-BOOLEAN_MASK = Gap("reference", "the mask is of bools, not of the dtype of the data", when=lambda call: call.outputs == 2)
+BOOLEAN_MASK = Gap(
+    "reference", "the mask is of bools, not of the dtype of the data", when=lambda call: call.outputs == 2
+)
 
 
 @cases(dropout)

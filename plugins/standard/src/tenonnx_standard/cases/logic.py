@@ -41,7 +41,6 @@ def _(draw):
 # ----- bits -----------------------------------------------------------------------------------------------------------
 
 
-
 def bits(draw, count):
     """Integers all of whose bits vary."""
     arrays = draw(broadcastable(count, [*SIGNED, *UNSIGNED], min_value=0, max_value=127))

@@ -225,4 +225,3 @@ def _(draw):
 def _(draw):
     negative, positive = draw(st.sampled_from([(1, 1), (0, 1), (1, 0), (0, 0)]))
     return call(special(draw, TESTED), detect_negative=negative, detect_positive=positive)
-

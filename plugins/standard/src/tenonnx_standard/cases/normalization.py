@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-
 from tenonnx.testing import Gap, axis_of, call, cases, shapes, tensors
+
 from tenonnx_standard.normalization import (
     group_normalization,
     group_normalization_by_group,
@@ -23,7 +23,7 @@ epsilons = st.sampled_from([1e-5, 1e-2])
 
 
 def spread(draw, dtypes, shape):
-    """An array of some variance along every axis, where taking the variance as a difference of means is exact enough."""
+    """An array that varies along every axis, so that the variance as a difference of means is exact enough."""
     x = draw(tensors(dtypes, shape=shape, min_value=-2, max_value=2))
     sign = 1 - 2 * (np.indices(x.shape).sum(axis=0) % 2)
     return x + (4 * sign).astype(x.dtype)
@@ -62,7 +62,9 @@ def _(draw):
     return normalised_groups(draw, "float64", 11)
 
 
-@cases(group_normalization_by_group, gaps=[Gap("export", "onnx.checker takes this meaning for deprecated from the start")])
+@cases(
+    group_normalization_by_group, gaps=[Gap("export", "onnx.checker takes this meaning for deprecated from the start")]
+)
 def _(draw):
     x, groups = grouped(draw, ["float32", "float64"])
     return call(x, *parameters(draw, x, 2, groups), num_groups=groups, epsilon=draw(epsilons))
@@ -78,7 +80,9 @@ def trailing(draw, dtypes, stash, *, scales=None):
 
 
 STATISTICS_AS_DATA = Gap(
-    "reference", "Mean and InvStdDev have the dtype of X, not of stash_type", when=lambda call: call.inputs[0].dtype != np.float32
+    "reference",
+    "Mean and InvStdDev have the dtype of X, not of stash_type",
+    when=lambda call: call.inputs[0].dtype != np.float32,
 )
 
 
@@ -133,7 +137,11 @@ def _(draw):
     return call(spread(draw, "float32", shapes(4, 4, 2)))
 
 
-SIGNED_SUM = Gap("reference", "with p=1 it divides by the sum, not by that of magnitudes", when=lambda call: call.attributes["p"] == 1)
+SIGNED_SUM = Gap(
+    "reference",
+    "with p=1 it divides by the sum, not by that of magnitudes",
+    when=lambda call: call.attributes["p"] == 1,
+)
 
 
 @cases(lp_normalization, gaps=[SIGNED_SUM])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-
 from tenonnx.testing import Gap, call, cases, tensors
+
 from tenonnx_standard.reduction import (
     reduce_l1,
     reduce_l2,
@@ -78,7 +78,9 @@ def _(draw):
 
 
 AS_INT64 = Gap(
-    "reference", "it gives 64-bit integers for 32-bit ones", when=lambda call: call.inputs[0].dtype.name in ("int32", "uint32")
+    "reference",
+    "it gives 64-bit integers for 32-bit ones",
+    when=lambda call: call.inputs[0].dtype.name in ("int32", "uint32"),
 )
 
 

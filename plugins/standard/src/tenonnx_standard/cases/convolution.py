@@ -1,0 +1,119 @@
+"""Cases of convolutions, their transposes and their gradients, and of what is unfolded into blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from tenonnx.testing import Gap, call, cases, tensors
+
+from tenonnx_standard.convolution import conv, conv_transpose, conv_weight_gradient
+from tenonnx_standard.deformable import col2im, deform_conv
+
+FLOATS = ["float32", "float32", "float64", "float16", "bfloat16"]
+
+
+def numbers(draw, count, low, high):
+    return [draw(st.integers(low, high)) for _ in range(count)]
+
+
+def window(draw, *, pads=2, same=True):
+    """The attributes of a window over one to three axes, and sizes of an input that it fits into."""
+    rank = draw(st.integers(1, 3))
+    kernel, strides = numbers(draw, rank, 1, 3), numbers(draw, rank, 1, 3)
+    dilations = numbers(draw, rank, 1, 2)
+    sizes = [(k - 1) * d + 1 + draw(st.integers(0, 3)) for k, d in zip(kernel, dilations, strict=True)]
+    attributes = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+    auto_pad = draw(st.sampled_from(["NOTSET", "NOTSET", "VALID", *(["SAME_UPPER", "SAME_LOWER"] if same else [])]))
+    if auto_pad == "NOTSET":
+        attributes["pads"] = numbers(draw, 2 * rank, 0, pads)
+    else:
+        attributes["auto_pad"] = auto_pad
+    return attributes, sizes
+
+
+def same_and_dilated(call):
+    return call.attributes.get("auto_pad", "").startswith("SAME") and max(call.attributes["dilations"]) > 1
+
+
+def covered(sizes, attributes):
+    """The number of windows along each axis."""
+    if attributes.get("auto_pad", "").startswith("SAME"):
+        return [-(-n // s) for n, s in zip(sizes, attributes["strides"], strict=True)]
+    pads = attributes.get("pads") or [0] * (2 * len(sizes))
+    keys = ("kernel_shape", "strides", "dilations")
+    axes = zip(sizes, pads[: len(sizes)], pads[len(sizes) :], *(attributes[k] for k in keys), strict=True)
+    return [(n + b + e - (k - 1) * d - 1) // s + 1 for n, b, e, k, s, d in axes]
+
+
+@cases(conv)
+def _(draw):
+    attributes, sizes = window(draw)
+    group, depth, results = draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    dtype = draw(st.sampled_from(FLOATS))
+    x = draw(tensors(dtype, shape=(draw(st.integers(1, 2)), group * depth, *sizes), min_value=-2, max_value=2))
+    w = draw(tensors(dtype, shape=(group * results, depth, *attributes["kernel_shape"]), min_value=-1, max_value=1))
+    b = draw(st.none() | tensors(dtype, shape=(group * results,)))
+    return call(x, w, b, group=group, **attributes)
+
+
+@cases(conv_weight_gradient)
+def _(draw):
+    attributes, sizes = window(draw)
+    group, depth, results = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    batch = draw(st.integers(1, 2))
+    x = draw(tensors(shape=(batch, group * depth, *sizes), min_value=-2, max_value=2))
+    g = draw(tensors(shape=(batch, group * results, *covered(sizes, attributes)), min_value=-1, max_value=1))
+    return call(x, g, group=group, **attributes)
+
+
+@cases(conv_transpose)
+def _(draw):
+    attributes, _ = window(draw, pads=1)
+    rank = len(attributes["kernel_shape"])
+    sizes = numbers(draw, rank, 2, 4)
+    strides, dilations = attributes["strides"], attributes["dilations"]
+    if draw(st.booleans()):
+        limits = [max(s, d) - 1 for s, d in zip(strides, dilations, strict=True)]
+        attributes["output_padding"] = [draw(st.integers(0, limit)) for limit in limits]
+    if draw(st.integers(0, 3)) == 0:
+        attributes.pop("pads", None)
+        attributes["output_shape"] = [n * s for n, s in zip(sizes, strides, strict=True)]
+    group, depth, results = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    dtype = draw(st.sampled_from(FLOATS))
+    x = draw(tensors(dtype, shape=(draw(st.integers(1, 2)), group * depth, *sizes), min_value=-2, max_value=2))
+    w = draw(tensors(dtype, shape=(group * depth, results, *attributes["kernel_shape"]), min_value=-1, max_value=1))
+    b = draw(st.none() | tensors(dtype, shape=(group * results,)))
+    return call(x, w, b, group=group, **attributes)
+
+
+@cases(deform_conv)
+def _(draw):
+    attributes, sizes = window(draw, same=False)
+    attributes.pop("auto_pad", None)
+    group, offset_group = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 2]))
+    rank, places = len(sizes), int(np.prod(attributes["kernel_shape"]))
+    outputs = covered(sizes, attributes)
+    x = draw(tensors(shape=(1, 4, *sizes), min_value=-2, max_value=2))
+    w = draw(tensors(shape=(2 * group, 4 // group, *attributes["kernel_shape"]), min_value=-1, max_value=1))
+    offset = draw(tensors(shape=(1, offset_group * places * rank, *outputs), min_value=-1, max_value=1))
+    whole = np.round(offset)
+    offset = whole + np.clip(offset - whole, -0.4, 0.4) + np.where(offset < whole, -0.05, 0.05).astype(np.float32)
+    mask = draw(st.none() | tensors(shape=(1, offset_group * places, *outputs), min_value=0, max_value=1))
+    b = draw(st.none() | tensors(shape=(2 * group,)))
+    return call(x, w, offset, b, mask, group=group, offset_group=offset_group, **attributes)
+
+
+@cases(col2im)
+def _(draw):
+    attributes, image = window(draw, same=False)
+    attributes.pop("auto_pad", None)
+    if len(image) == 1:
+        image.append(1)
+        for name, value in (("kernel_shape", 1), ("strides", 1), ("dilations", 1)):
+            attributes[name] = [*attributes[name], value]
+        if "pads" in attributes:
+            attributes["pads"] = [attributes["pads"][0], 0, attributes["pads"][1], 0]
+    counts, block = int(np.prod(covered(image, attributes))), attributes.pop("kernel_shape")
+    dtype = draw(st.sampled_from([*FLOATS, "int32", "int64", "uint8"]))
+    x = draw(tensors(dtype, shape=(draw(st.integers(1, 2)), draw(st.integers(1, 2)) * int(np.prod(block)), counts)))
+    return call(x, np.asarray(image, np.int64), np.asarray(block, np.int64), **attributes)

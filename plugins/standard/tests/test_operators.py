@@ -1,0 +1,139 @@
+"""Python's operators on values, and the helpers that transforms ask for by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tenonnx.extend import Graph, TypeMismatch
+from tenonnx.op.build import Builder
+from tenonnx.op.call import dims, interpreting
+from tenonnx.op.evaluate import evaluate_graph
+from tenonnx_standard.operators import ones_like, sum_to, vector, zeros_like
+
+KEYS = [
+    0, -1, slice(1, None), slice(None, None, -1), slice(3, 0, -2), slice(-2, None), None, Ellipsis,
+    (0, 1), (slice(None), -1), (Ellipsis, 0), (None, 1, Ellipsis, None), (slice(None), None, slice(0, 2), -1),
+    (0, 1, 2), (Ellipsis, slice(1, 2)),
+]  # fmt: skip
+
+
+def run(build, *arrays, shapes=None):
+    """What ``build`` computes in a graph, for arrays of the given shapes (by default their own)."""
+    graph = Graph()
+    values = []
+    for k, array in enumerate(arrays):
+        shape = array.shape if shapes is None else shapes[k]
+        values.append(graph.input(f"x{k}", array.dtype.name, shape))
+    with interpreting(Builder(graph)):
+        result = build(*values)
+        graph.outputs.append(Builder(graph).as_output(result))
+    return evaluate_graph(graph, list(arrays))[0], graph
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+@pytest.mark.parametrize("shape", [None, ("a", "b", "c")])
+def test_indexing_is_that_of_numpy(key, shape):
+    x = np.arange(60.0).reshape(3, 4, 5)
+    found, graph = run(lambda v: v[key], x, shapes=None if shape is None else [shape])
+    np.testing.assert_array_equal(found, x[key])
+    assert graph.outputs[0].ndim == x[key].ndim
+
+
+def test_an_integer_value_picks_along_its_axis():
+    x = np.arange(60.0).reshape(3, 4, 5)
+    found, _ = run(lambda v, i: v[1:, i, 0], x, np.array([[0, 2]]))
+    np.testing.assert_array_equal(found, x[1:, [[0, 2]], 0])
+
+
+@pytest.mark.parametrize("key", [(0, 0, 0, 0), (Ellipsis, Ellipsis), "a", (slice(None), 1.5)], ids=str)
+def test_what_is_no_index_is_refused(key):
+    with pytest.raises(TypeMismatch):
+        run(lambda v: v[key], np.zeros((2, 3)))
+
+
+def test_bounds_may_be_computed():
+    x = np.arange(12.0).reshape(3, 4)
+    found, _ = run(lambda v: v[:, dims(v)[0] - 1 :], x, shapes=[("rows", 4)])
+    np.testing.assert_array_equal(found, x[:, 2:])
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [((2, 3), (3,)), ((2, 3), (1,)), ((2, 3), (2, 1)), ((2, 3), ()), ((4, 2, 3), (1, 3)), ((2,), (2,))],
+)
+@pytest.mark.parametrize("known", ["static", "symbolic", "unknown", "no rank"])
+def test_sum_to_undoes_broadcasting(wide, narrow, known):
+    g, like = np.random.default_rng(0).random(wide), np.zeros(narrow)
+    shapes = {
+        "static": None,
+        "symbolic": [tuple(f"g{k}" for k in range(len(wide))), tuple(f"x{k}" for k in range(len(narrow)))],
+        "unknown": [(None,) * len(wide), (None,) * len(narrow)],
+        "no rank": [None, None],
+    }[known]
+    found, graph = run(sum_to, g, like, shapes=shapes)
+    lead = tuple(range(len(wide) - len(narrow)))
+    expected = g.sum(axis=lead)
+    expected = expected.sum(axis=tuple(k for k, d in enumerate(narrow) if d == 1), keepdims=True)
+    np.testing.assert_allclose(found, expected)
+    if known == "symbolic":
+        assert graph.outputs[0].shape == graph.inputs[1].shape
+
+
+def test_sum_to_adds_nothing_where_shapes_are_known_to_be_equal():
+    _, graph = run(sum_to, np.ones((2, 3)), np.ones((2, 3)), shapes=[("n", 3), ("n", 3)])
+    assert [node.op_type for node in graph.nodes] == ["Identity"]
+
+
+def test_lists_of_ints_and_values_are_one_vector():
+    def build(v):
+        n, m = dims(v)
+        return vector([1, 2, n, -1, m])
+
+    found, graph = run(build, np.zeros((4, 5)), shapes=[("n", "m")])
+    np.testing.assert_array_equal(found, [1, 2, 4, -1, 5])
+    assert [str(e) for e in graph.outputs[0].elements] == ["1", "2", "n", "-1", "m"]
+
+
+def test_computed_lengths_stay_known():
+    _, graph = run(lambda v: (dims(v)[0] + 1) * 2 // 3, np.zeros((4, 5)), shapes=[("n", 5)])
+    assert str(graph.outputs[0].elements) == "(2*n + 2)//3"
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda a, b: a / b, [-3, 3, -3]),
+        (lambda a, b: a % b, [1, 1, -1]),
+        (lambda a, b: a & b, [0, 2, 6]),
+        (lambda a, b: ~a | b, [6, -6, -2]),
+        (lambda a, b: 2 - a + b, [11, -3, -7]),
+        (lambda a, b: -a * b, [14, -14, 14]),
+    ],
+)
+def test_integers(build, expected):
+    found, _ = run(build, np.array([-7, 7, 7]), np.array([2, 2, -2]))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_floats():
+    a, b = np.array([-7.5, 7.5]), np.array([2.0, -2.0])
+    np.testing.assert_array_equal(run(lambda a, b: a % b, a, b)[0], a % b)
+    np.testing.assert_array_equal(run(lambda a, b: a // b, a, b)[0], a // b)
+
+
+def test_bools_are_combined_by_logic():
+    a, b = np.array([True, True, False]), np.array([True, False, False])
+    np.testing.assert_array_equal(run(lambda a, b: ~(a & b) | b, a, b)[0], ~(a & b) | b)
+
+
+def test_two_dtypes_are_never_mixed():
+    with pytest.raises(TypeMismatch, match="one dtype"):
+        run(lambda a, b: a + b, np.zeros(2, np.float32), np.zeros(2, np.float64))
+
+
+@pytest.mark.parametrize(("filled", "number"), [(zeros_like, 0), (ones_like, 1)])
+@pytest.mark.parametrize("shape", [None, ("n", 3), (None, None)])
+def test_filled_tensors_have_the_shape_of_another(filled, number, shape):
+    found, _ = run(filled, np.zeros((2, 3), np.float32), shapes=None if shape is None else [shape])
+    np.testing.assert_array_equal(found, np.full((2, 3), number, np.float32))
+    assert found.dtype == np.float32
