@@ -1,4 +1,4 @@
-"""The example classifiers of iris flowers: what onnxruntime gives, by numpy and, for the tensors, in plain ``ai.onnx``."""
+"""The example classifiers of iris flowers: what onnxruntime gives, by numpy and, tensors alone, in plain ``ai.onnx``."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def test_plain_operators(model, samples, opset):
 
 @pytest.mark.parametrize(("model", "samples"), MODELS)
 def test_maps_have_no_tensor_form(model, samples):
-    with pytest.raises(tx.TenonnxError, match="ai.onnx.ml::ZipMap"):
+    with pytest.raises(tx.TenonnxError, match=r"ai\.onnx\.ml::ZipMap"):
         tx.retarget(tx.load(IRIS / model), 21, domains=["ai.onnx"])

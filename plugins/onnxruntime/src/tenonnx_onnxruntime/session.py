@@ -81,7 +81,6 @@ class RuntimeStatefulProgram:
 
     def __init__(self, graph: Graph, state: Mapping[str, str], make: Callable[[Graph], InferenceSession]) -> None:
         check_state(graph, state)
-        self._names = dict(state)
         self._turns = Defaults(opened(graph, state), lambda each: _Turns(each, state, make(each)))
         self.state = State(graph, state, hold=_held, show=_shown)
 
@@ -91,7 +90,7 @@ class RuntimeStatefulProgram:
             results = self._turns.open(self.state.held, self._turns.complete(feeds))
         else:
             results = self._turns.closed(self.state.held, feeds)
-        self.state.held.update({name: results.kept[output] for name, output in self._names.items()})
+        self.state.held.update(results.replaced)
         return results
 
 
@@ -109,9 +108,9 @@ class _Turns:
         self._check = FeedCheck([v for v in graph.inputs if v.name not in state])
         self._state = frozenset(state)
         self._outputs = [o.name for o in session.get_outputs()]
-        self._kept = list(dict.fromkeys(state.values()))
-        self._others = [name for name in self._outputs if name not in self._kept]
-        self._sides = [_Side(graph, session, self._others, self._kept) for _ in range(2)]
+        kept = list(dict.fromkeys(state.values()))
+        others = [name for name in self._outputs if name not in kept]
+        self._sides = [_Side(graph, session, others, kept, state) for _ in range(2)]
         self._turn = 0
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
@@ -124,69 +123,91 @@ class _Turns:
         side.bind(held)
         for value, array in zip(inputs, arrays, strict=True):
             side.feed(value.name, to_runtime(array, value.tensor.dtype))
+        results = Results(self._outputs)
         try:
-            found = side.run(self._session)
+            side.run(self._session, results)
         except _RUN_ERRORS as error:
             raise run_failure(error, {v.name: a for v, a in zip(inputs, arrays, strict=True)}) from error
         self._turn = 1 - self._turn
-        results = Results(self._outputs, dict(zip(self._kept, found[len(self._others) :], strict=True)))
-        results.update(zip(self._others, map(from_runtime, found), strict=False))
-        side.shown = weakref.ref(results)
         return results
 
 
 class _Side:
-    """One of the two sets of bindings. ``shown`` refers to the results that may still be read from its buffers."""
+    """One of the two sets of bindings."""
 
-    def __init__(self, graph: Graph, session: InferenceSession, others: list[str], kept: list[str]) -> None:
-        self.shown: weakref.ref[Results] | None = None
+    def __init__(
+        self, graph: Graph, session: InferenceSession, others: list[str], kept: list[str], state: Mapping[str, str]
+    ) -> None:
+        self._state = dict(state)
+        self._others = others
         self._binding = session.io_binding()
-        self._bound: dict[str, Any] = {}
-        self._buffers: dict[str, Any] = {}
+        self._bound: dict[str, Any] | None = None
+        self._shown: weakref.ref[Results] | None = None
         types = {v.name: v.type for v in graph.outputs}
-        for name in kept:
-            kind = types[name]
-            if isinstance(kind, TensorType) and kind.shape is not None and all(isinstance(d, int) for d in kind.shape):
-                shape = [d for d in kind.shape if isinstance(d, int)]
-                self._buffers[name] = onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, int(kind.dtype))
-        self._order = [*others, *kept]
-        self._loose = [name for name in self._order if name not in self._buffers]
-        for name in self._order:
-            if name in self._buffers:
-                self._binding.bind_ortvalue_output(name, self._buffers[name])
-            else:
-                self._binding.bind_output(name)
+        self._buffers = {name: buffer for name in kept if (buffer := _buffer(types[name])) is not None}
+        self._loose = [name for name in kept if name not in self._buffers]
+        for name in (*others, *self._loose):
+            self._binding.bind_output(name)
+        for name, buffer in self._buffers.items():
+            self._binding.bind_ortvalue_output(name, buffer)
+        self._replaced = {name: self._buffers.get(output) for name, output in state.items()}
 
     def bind(self, held: Mapping[str, Any]) -> None:
         """Let the inputs read the state where they do not read it already."""
-        for name, value in held.items():
-            if self._bound.get(name) is not value:
-                self.feed(name, value)
+        if held != self._bound:
+            bound = self._bound or {}
+            for name, value in held.items():
+                if bound.get(name) is not value:
+                    self._binding.bind_ortvalue_input(name, value)
+            self._bound = dict(held)
 
     def feed(self, name: str, value: Any) -> None:
         self._binding.bind_ortvalue_input(name, value)
-        self._bound[name] = value
+        if name in self._state:
+            self._bound = None
 
-    def run(self, session: InferenceSession) -> list[Any]:
-        """The outputs, first those that are not kept. Nobody else may read the buffers of this side from now on."""
-        if self.shown is not None and (results := self.shown()) is not None:
-            results.take()
-        for name in self._loose:
+    def run(self, session: InferenceSession, results: Results) -> None:
+        """Fill ``results``. Earlier ones that still refer to the buffers of this side take copies first."""
+        if self._shown is not None and (earlier := self._shown()) is not None:
+            earlier.take()
+        for name in (*self._others, *self._loose):
             self._binding.bind_output(name)  # else the runtime would write into what it gave the last time
         session.run_with_iobinding(self._binding)
+        kept, replaced = self._buffers, self._replaced
         found = self._binding.get_outputs_as_ortvaluevector()
-        return [
-            self._buffers[name] if name in self._buffers else onnxruntime.OrtValue(found[position])
-            for position, name in enumerate(self._order)
-        ]
+        for position, name in enumerate(self._others):
+            results[name] = from_runtime(found[position])
+        if self._loose:
+            first = len(self._others)
+            kept = kept | {name: onnxruntime.OrtValue(found[first + k]) for k, name in enumerate(self._loose)}
+            replaced = {name: kept[output] for name, output in self._state.items()}
+        results.keep(kept, replaced)
+        self._shown = weakref.ref(results)
+
+
+def _buffer(kind: Type | None) -> Any:
+    """A tensor of the runtime of a static type, else None."""
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return None
+    shape = [dim for dim in kind.shape if isinstance(dim, int)]
+    if len(shape) < len(kind.shape):
+        return None
+    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, int(kind.dtype))
 
 
 class Results(dict[str, Any]):
-    """The outputs by name. Those that the program keeps as state are copied out of the runtime when they are read."""
+    """The outputs by name. Those that the program keeps as state are copied out of the runtime when they are read.
 
-    def __init__(self, names: Sequence[str], kept: Mapping[str, Any]) -> None:
+    ``replaced`` has the new state by input.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
         super().__init__(dict.fromkeys(names))
-        self.kept = kept
+        self.replaced: Mapping[str, Any] = {}
+        self._unread: dict[str, Any] = {}
+
+    def keep(self, kept: Mapping[str, Any], replaced: Mapping[str, Any]) -> None:
+        self.replaced = replaced
         self._unread = dict(kept)
 
     def take(self) -> None:

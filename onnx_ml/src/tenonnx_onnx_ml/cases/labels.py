@@ -1,0 +1,85 @@
+"""Cases of LabelEncoder and ZipMap."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from tenonnx.testing import Gap, call, cases, tensors
+
+from tenonnx_onnx_ml.labels import label_encoder, label_encoder_by_classes, zip_map
+
+WORDS = ["", "a", "b", "ab", "zwölf"]
+
+
+def keys_of(draw, dtype):
+    """Some keys, and a tensor of keys and others."""
+    if dtype == "string":
+        keys = draw(st.permutations(WORDS))[: draw(st.integers(1, 4))]
+        return np.asarray(keys, dtype=object), draw(tensors("string"))
+    size = draw(st.integers(1, 5))
+    keys = draw(tensors(dtype, shape=(size,), min_value=-3, max_value=3, distinct=True))
+    x = draw(tensors(dtype, min_value=-3, max_value=3))
+    if draw(st.booleans()):
+        x = np.where(draw(tensors("bool", shape=x.shape)), keys[0], x)
+    if keys.dtype.kind == "f" and draw(st.booleans()):
+        keys[-1] = np.nan
+        x = np.where(draw(tensors("bool", shape=x.shape)), np.asarray(np.nan, keys.dtype), x)
+    return keys, np.asarray(x, keys.dtype)
+
+
+def values_of(draw, dtype, size):
+    if dtype == "string":
+        return np.asarray([draw(st.sampled_from(WORDS)) for _ in range(size)], dtype=object)
+    return draw(tensors(dtype, shape=(size,)))
+
+
+KINDS = {"string": "strings", "int64": "int64s", "float32": "floats"}
+
+MISSES = Gap("reference", "onnx.reference finds no NaN, and no key in a tensor", when=lambda c: has_nan(c))
+
+
+def has_nan(c):
+    return c.attributes["keys_tensor"] is not None or any(k != k for k in c.attributes["keys_floats"] or ())
+
+
+@cases(label_encoder, gradient=False, gaps=[MISSES])
+def _(draw):
+    """Lists."""
+    given, wanted = draw(st.sampled_from(list(KINDS))), draw(st.sampled_from(list(KINDS)))
+    keys, x = keys_of(draw, given)
+    values = values_of(draw, wanted, len(keys))
+    attributes = {f"keys_{KINDS[given]}": keys.tolist(), f"values_{KINDS[wanted]}": values.tolist()}
+    default = {"string": "?", "int64": 7, "float32": 0.5}[wanted]
+    if draw(st.booleans()):
+        attributes[f"default_{KINDS[wanted].removesuffix('s')}"] = default
+    return call(x, **attributes)
+
+
+@cases(label_encoder, gradient=False, gaps=[MISSES])
+def _(draw):
+    """Tensors."""
+    dtypes = ["string", "int64", "float32", "int32", "int16", "float64"]
+    keys, x = keys_of(draw, draw(st.sampled_from(dtypes)))
+    values = values_of(draw, draw(st.sampled_from(dtypes)), len(keys))
+    default = (
+        values[:1]
+        if draw(st.booleans())
+        else values_of(draw, "string" if values.dtype == object else values.dtype.name, 1)
+    )
+    return call(x, keys_tensor=keys, values_tensor=values, default_tensor=default)
+
+
+@cases(label_encoder_by_classes, gradient=False)
+def _(draw):
+    classes = draw(st.permutations(WORDS))[: draw(st.integers(1, 4))]
+    x = draw(tensors(["string", "int64"], min_value=-1, max_value=4))
+    return call(x, classes_strings=classes, default_int64=draw(st.sampled_from([-1, 5])), default_string="?")
+
+
+@cases(zip_map, gradient=False)
+def _(draw):
+    x = draw(tensors("float32", min_rank=1, max_rank=2, max_side=4))
+    labels = draw(st.permutations(range(x.shape[-1])))
+    if draw(st.booleans()):
+        return call(x, classlabels_int64s=labels)
+    return call(x, classlabels_strings=[WORDS[k] for k in labels])

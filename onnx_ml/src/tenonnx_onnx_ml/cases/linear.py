@@ -1,0 +1,90 @@
+"""Cases of LinearClassifier."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from tenonnx.testing import Gap, call, cases, tensors
+
+from tenonnx_onnx_ml.linear import linear_classifier
+
+NUMBERS = ["float32", "float64", "int64", "int32"]
+TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"]
+
+
+def labels_of(draw, count, integers="classlabels_ints", strings="classlabels_strings"):
+    """So many labels, as integers or strings."""
+    if draw(st.booleans()):
+        return {integers: draw(st.permutations(range(3, 3 + count)))}
+    return {strings: draw(st.permutations(["a", "b", "c", "d"]))[:count]}
+
+
+def rows(draw, dtypes=NUMBERS):
+    return draw(tensors(dtypes, min_rank=2, max_rank=2))
+
+
+def coefficients_of(draw, scores, features):
+    weights = draw(tensors("float32", shape=(scores, features), exclude_near=(0.0,)))
+    return weights.reshape(-1).tolist(), draw(tensors("float32", shape=(scores,))).tolist()
+
+
+@cases(linear_classifier, gradient=False)
+def _(draw):
+    """A score for each label."""
+    x = rows(draw)
+    count = draw(st.integers(2, 4))
+    coefficients, intercepts = coefficients_of(draw, count, x.shape[1])
+    return call(
+        x,
+        coefficients=coefficients,
+        intercepts=intercepts,
+        post_transform=draw(st.sampled_from(TRANSFORMS)),
+        multi_class=draw(st.integers(0, 1)),
+        **labels_of(draw, count),
+    )
+
+
+@cases(
+    linear_classifier,
+    gradient=False,
+    gaps=[
+        Gap(
+            "reference",
+            "onnx.reference gives minus the score to the first class, onnxruntime its complement to 1",
+            when=lambda c: c.attributes["post_transform"] != "LOGISTIC",
+        ),
+    ],
+)
+def _(draw):
+    """One score for two labels."""
+    x = rows(draw)
+    coefficients, intercepts = coefficients_of(draw, 1, x.shape[1])
+    transform = draw(st.sampled_from(TRANSFORMS))
+    return call(x, coefficients=coefficients, intercepts=intercepts, post_transform=transform, **labels_of(draw, 2))
+
+
+@cases(
+    linear_classifier,
+    gradient=False,
+    gaps=[
+        Gap("onnxruntime", "onnxruntime overwrites scores while it transforms them", when=lambda c: is_single(c)),
+        Gap("reference", "onnx.reference takes the label from the transformed scores", when=lambda c: is_single(c)),
+    ],
+)
+def _(draw):
+    """Scores that are probabilities."""
+    x = draw(tensors("float32", min_rank=2, max_rank=2, min_value=0.1, max_value=0.4))
+    count = draw(st.integers(1, 3))
+    intercepts = draw(tensors("float32", shape=(count,), min_value=0.1, max_value=0.5)).tolist()
+    coefficients = draw(tensors("float32", shape=(count * x.shape[1],), min_value=0.01, max_value=0.2)).tolist()
+    return call(
+        x,
+        coefficients=coefficients,
+        intercepts=intercepts,
+        post_transform="PROBIT",
+        **labels_of(draw, max(count, 2)),
+    )
+
+
+def is_single(c):
+    """Whether one score is for two labels."""
+    return len(c.attributes["intercepts"]) == 1
