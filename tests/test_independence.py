@@ -69,7 +69,7 @@ class Environment:
         return done.stdout
 
     def tenonnx(self, *arguments, code_expected=0):
-        code = f"import sys; sys.argv = ['tenonnx', *{list(map(str, arguments))!r}]; from tenonnx.cli import main; main()"
+        code = f"import sys; sys.argv = ['tenonnx', *{list(map(str, arguments))!r}]; from tenonnx.cli import main; sys.exit(main())"
         return self.run(code, code_expected=code_expected)
 
 

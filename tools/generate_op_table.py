@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tenonnx.op.op import Op
+from tenonnx.registry.discovery import plugins
 from tenonnx.registry.registry import default_registry
 from tenonnx.testing.cases import collected, load
 
@@ -49,7 +50,9 @@ def table() -> str:
     registry.load_all()
     if registry.failures:
         raise SystemExit("\n".join(map(str, registry.failures.values())))
-    load_cases()
+    broken = [f"{name}: {error}" for name, error in load(plugins("tenonnx.conformance")).items() if error is not None]
+    if broken:
+        raise SystemExit("\n".join(broken))
     parts = [INTRODUCTION]
     for domain in registry.domains():
         if domain in ("com.acme", "tenonnx") or not list(registry.ops(domain)):

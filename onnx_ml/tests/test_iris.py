@@ -1,4 +1,4 @@
-"""The example classifiers of iris flowers: what onnxruntime gives, by numpy and, tensors alone, in plain ``ai.onnx``."""
+"""The example classifiers of iris flowers: what onnxruntime gives, by numpy and in plain ``ai.onnx``."""
 
 from __future__ import annotations
 

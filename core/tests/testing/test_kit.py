@@ -7,6 +7,8 @@ import warnings
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tenonnx import DType
+from tenonnx.checks.compare import compare
 from tenonnx.errors import InvalidCall
 from tenonnx.extend import TensorType, elementwise, op, operator_table, primitive
 from tenonnx.registry.registry import Registry
@@ -14,6 +16,7 @@ from tenonnx.testing import Gap, axis_of, broadcastable, call, check_case, shape
 from tenonnx.testing.cases import CHECKS, Case
 from tenonnx.testing.collecting import items_of_cases
 from tenonnx.testing.gradients import differences
+from tenonnx.testing.repro import one_line
 from tenonnx.testing.run import Failure
 from tenonnx.testing.signatures import uncovered, versions_without_meaning
 
@@ -140,7 +143,7 @@ def test_a_rule_that_warns_fails():
 @pytest.mark.parametrize(
     ("rule", "match"),
     [
-        (lambda x: TensorType(np_int64(), x.tensor.shape), "the dtypes differ"),
+        (lambda x: TensorType(DType.int64, x.tensor.shape), "the dtypes differ"),
         (lambda x: x.tensor.with_shape((*x.shape, 1)), "the ranks differ"),
         (lambda x: x.tensor.with_shape(tuple(7 for _ in x.shape)), "dim 0 would be 7"),
         (lambda x: x.tensor.with_shape(tuple(d if isinstance(d, int) else d + 1 for d in x.shape)), "for d0_0="),
@@ -151,12 +154,6 @@ def test_a_rule_that_warns_fails():
 def test_a_wrong_type_rule_fails(rule, match):
     case = case_of(unary("Sin", 7, np.sin, type_rule=rule), lambda draw: call(draw(tensors(min_rank=1))))
     fails(case, "types", match)
-
-
-def np_int64():
-    from tenonnx import DType
-
-    return DType.int64
 
 
 def test_a_wrong_gradient_fails():
@@ -370,3 +367,32 @@ def test_axes_are_counted_from_both_ends():
         axis_of(np.float32(1))
     assert all(isinstance(s, tuple) for s in drawn(shapes(2, 3)))
     assert isinstance(tensors(), st.SearchStrategy)
+
+
+# ----- repros -------------------------------------------------------------------------------------------------------
+
+
+def test_a_repro_can_be_pasted(capsys):
+    arrays = [
+        np.array([1.5, np.nan, -np.inf], np.float32),
+        np.array([[1, 2]], np.int64),
+        np.array(["a", "b"], object),
+        np.zeros((0, 2), np.float32),
+        np.array([1.5], DType.bfloat16.numpy),
+        np.array([-3], DType.int4.numpy),
+        None,
+        [np.float32(1)],
+    ]
+    drawn = call(*arrays, to=DType.int4, alpha=float("nan"), names=["x"], value=np.array(True), _outputs=2)
+    text = one_line(shown, drawn)
+    assert text.startswith("import numpy as np; from tenonnx import DType; from ")
+    statements = text.split("; ")
+    exec("; ".join([*statements[:2], statements[-1].replace("print(", "found = (")]), scope := {"shown": call})
+    assert compare(list(scope["found"].inputs), arrays).equal
+    assert scope["found"].attributes["to"] is DType.int4
+    assert np.isnan(scope["found"].attributes["alpha"])
+
+
+@op("Shown")
+def shown(*inputs):
+    return inputs

@@ -126,7 +126,7 @@ def _(X, **attributes):
     if keys.dtype == object:
         places = {key: place for place, key in enumerate(keys.tolist())}
         positions = np.asarray([places.get(text, len(keys)) for text in X.reshape(-1).tolist()], dtype=np.intp)
-        return values[positions.reshape(X.shape)]
+        return values[positions].reshape(X.shape)
     order = np.argsort(keys)  # NaN comes last
     ranks = np.minimum(np.searchsorted(keys, X, sorter=order), len(keys) - 1)
     positions = order[ranks]
@@ -134,7 +134,7 @@ def _(X, **attributes):
     hit = found == X
     if X.dtype.kind == "f":
         hit |= np.isnan(found) & np.isnan(X)
-    return values[np.where(hit, positions, len(keys))]
+    return values[np.where(hit, positions, len(keys)).reshape(-1)].reshape(X.shape)
 
 
 @label_encoder.until(2)

@@ -178,7 +178,7 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
         try:
             with np.errstate(all="ignore"):
                 cast = array.astype(kind.dtype.numpy)
-                same = cast.astype(array.dtype) == array
+                same = (cast if kind.dtype.is_complex else cast.astype(array.dtype)) == array
                 exact = bool(np.all(same | (array != array) if kind.dtype.is_float else same))
         except (TypeError, ValueError):
             exact = False

@@ -34,7 +34,7 @@ def command(name: str | None, domain: str | None, as_json: bool) -> None:
     found = [_row(op, registry) for op in held if not wanted or op.name == wanted]
     for failure in registry.failures.values():
         complain(f"left out: {failure}")
-    if not found:
+    if not found and (name or domain):
         _refuse(registry, wanted, own_domain or domain, {op.name for op in held})
     if as_json:
         say_json(found)

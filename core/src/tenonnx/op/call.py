@@ -74,10 +74,12 @@ def call(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None) -> Any:
     """The outermost call on arrays: wrap, evaluate, unwrap."""
     from tenonnx.op.evaluate import Evaluator
+    from tenonnx.op.infer import infer_call
 
     evaluator = Evaluator()
     with interpreting(evaluator):
         values = [_wrap(evaluator, v) for v in as_inputs(op, inputs)]
+        infer_call(op, values, attributes, outputs)
         results = evaluator.call(op, values, attributes, outputs)
     arrays = tuple(None if r is None else evaluator.contents(r) for r in results)
     return arrays[0] if len(arrays) == 1 else arrays

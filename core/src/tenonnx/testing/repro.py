@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,10 @@ def one_line(op: Op, drawn: Call) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, Graph):
         return f"<{value!r}>"
+    if isinstance(value, DType):
+        return f"DType.{value}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     if isinstance(value, np.ndarray | np.generic):
         return _array(np.asarray(value))
     if isinstance(value, list | tuple):

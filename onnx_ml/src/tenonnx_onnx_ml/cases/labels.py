@@ -39,10 +39,19 @@ MISSES = Gap("reference", "onnx.reference finds no NaN, and no key in a tensor",
 
 
 def has_nan(c):
-    return c.attributes["keys_tensor"] is not None or any(k != k for k in c.attributes["keys_floats"] or ())
+    return c.attributes["keys_tensor"] is not None or has_nan_key(c)
 
 
-@cases(label_encoder, gradient=False, gaps=[MISSES])
+def has_nan_key(c):
+    return any(k != k for k in c.attributes["keys_floats"] or ())
+
+
+MISSES_TOO = Gap(
+    "onnxruntime", "before version 4 onnxruntime finds no NaN", when=lambda c: has_nan_key(c) and c.version < 4
+)
+
+
+@cases(label_encoder, gradient=False, gaps=[MISSES, MISSES_TOO])
 def _(draw):
     """Lists."""
     given, wanted = draw(st.sampled_from(list(KINDS))), draw(st.sampled_from(list(KINDS)))

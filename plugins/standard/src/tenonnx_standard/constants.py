@@ -59,10 +59,8 @@ def _contents(**attributes: Any) -> Any:
             available=", ".join(attributes),
         )  # fmt: skip
     name, value = next(iter(given.items()))
-    if name == "value":
+    if name in ("value", "sparse_value"):
         return value
-    if name == "sparse_value":
-        return value.dense() if hasattr(value, "dense") else value
     dtype = _DTYPES[name.removeprefix("value_").removesuffix("s")]
     return ArrayConstant(np.array(value, dtype=dtype.numpy), dtype)
 
@@ -75,6 +73,14 @@ def _(**attributes):
 
 constant.numpy(lambda **attributes: _contents(**attributes).array())
 constant.vjp(lambda g, y, **attributes: ())
+
+
+@constant.lower()
+def _(*, value, **others):
+    if value is not None:
+        return None
+    found = _contents(**others)
+    return constant(value=ArrayConstant(found.array(), found.type.dtype))
 
 
 @op("ConstantOfShape", since=9)

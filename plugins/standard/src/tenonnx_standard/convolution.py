@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx.graph import dims as dim
-
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, op
 from tenonnx.graph import dims as dim
-
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import check_channels, conv, conv_transpose, kernel_of

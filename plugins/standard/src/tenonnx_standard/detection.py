@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, op, primitive
 
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, op, primitive
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import and_, where

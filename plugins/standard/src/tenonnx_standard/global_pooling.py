@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from tenonnx.extend import TensorType, Value, op
 
+from tenonnx.extend import TensorType, Value, op
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, pow_, sign, sqrt
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_sum

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import (
     DType,
     Index,
@@ -20,7 +21,6 @@ from tenonnx.extend import (
     primitive,
 )
 from tenonnx.graph import dims as dim
-
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul

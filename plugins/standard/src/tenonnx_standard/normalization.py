@@ -370,7 +370,7 @@ def _(X, *, axes):
 @np.errstate(all="ignore")
 def _(X, *, axes):
     x = widened(X)
-    reduced = axes_within(mean_variance_normalization, axes, X.ndim) or tuple(range(X.ndim))
+    reduced = tuple(sorted(axes_within(mean_variance_normalization, axes, X.ndim))) or tuple(range(X.ndim))
     deviation = x - mean_array(x, reduced)
     deviation /= np.sqrt(_mean_square(deviation, reduced)) + x.dtype.type(1e-9)
     return deviation.astype(X.dtype, copy=False)

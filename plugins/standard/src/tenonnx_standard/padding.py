@@ -272,12 +272,12 @@ def _places(size: int, before: int, after: int, mode: str) -> Array:
 def center_crop_pad(input_data, shape: Index, *, axes=None):
     """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
     from tenonnx_standard.math import maximum
-    from tenonnx_standard.slicing import slice_
+    from tenonnx_standard.slicing import as_int64, slice_
 
     rank, known = input_data.ndim, elements(shape)
     places = range(rank) if axes is None else axes_within(center_crop_pad, axes, rank)
     fixed = known is not None and all(isinstance(size, int) for size in known)
-    wanted: Any = known if fixed else [shape[k] for k in range(len(places))]
+    wanted: Any = known if fixed else [as_int64(shape[k]) for k in range(len(places))]
     starts, ends, pads = [], [], [0] * (2 * rank)
     for axis, size in zip(places, wanted, strict=True):
         whole = dims(input_data)[axis]

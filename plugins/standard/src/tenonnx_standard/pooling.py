@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op
 
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import transposed_to
 from tenonnx_standard.global_pooling import global_lp_pool_float, power, root

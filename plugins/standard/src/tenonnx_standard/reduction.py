@@ -125,10 +125,11 @@ def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
 
 def _plain_rows(x: Array, axes: tuple[int, ...]) -> Array | None:
     """``x`` as a matrix with a row for each sum over ``axes``, where these are the last ones and a row is not long."""
-    count = len(axes)
-    if not axes or axes[0] != x.ndim - count or x.dtype not in (np.float32, np.float64) or not x.flags.c_contiguous:
+    first = x.ndim - len(axes)
+    trailing = bool(axes) and axes == tuple(range(first, x.ndim))
+    if not trailing or x.dtype not in (np.float32, np.float64) or not x.flags.c_contiguous:
         return None
-    inner = math.prod(x.shape[x.ndim - count :])
+    inner = math.prod(x.shape[first:])
     return x.reshape(-1, inner) if 0 < inner <= _PLAIN_ROW else None
 
 

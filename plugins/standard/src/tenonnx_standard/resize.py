@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import (
     REQUIRED,
     DType,
@@ -22,7 +23,6 @@ from tenonnx.extend import (
     vector,
 )
 from tenonnx.graph import dims as dim
-
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.errors import UnknownType
 from tenonnx.extend import (
     REQUIRED,
     Dim,
@@ -176,7 +177,7 @@ def _first(size: Any, start: Any) -> Any:
             return _bounds(size, start, _LAST, 1)[0]
         return start if start == 0 else minimum(size, start) if start > 0 else maximum(size + start, 0)
     if start.dtype is not DType.int64:
-        start = _as_int64(start)
+        start = as_int64(start)
     return maximum(minimum(where(start < 0, start + size, start), size), 0)
 
 
@@ -191,7 +192,7 @@ def _scattered_slice(g: Value, data: Value, *arguments: Value | None) -> Value:
     return reshape(scatter_elements(zeros, reshape(places, [-1]), reshape(g, [-1])), shape(data))
 
 
-def _as_int64(value: Value) -> Value:
+def as_int64(value: Value) -> Value:
     from tenonnx_standard.casting import cast
 
     return value if value.dtype is DType.int64 else cast(value, to=DType.int64)
@@ -266,7 +267,7 @@ def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
     from tenonnx_standard.scatter import scatter_nd
     from tenonnx_standard.shape import expand, transpose, unsqueeze
 
-    places = unsqueeze(_as_int64(indices), [-1])
+    places = unsqueeze(as_int64(indices), [-1])
     if axis == 0:
         return scatter_nd(operator("zeros_like", data), places, g, reduction="add")
     axis, rank, count = axis % data.ndim, data.ndim, indices.ndim
@@ -308,7 +309,7 @@ def from_front(indices: Value, size: Any) -> Value:
     """``indices`` counted from the front, as int64."""
     from tenonnx_standard.logic import where
 
-    indices = _as_int64(indices)
+    indices = as_int64(indices)
     return where(indices < 0, indices + size, indices)
 
 
@@ -358,13 +359,14 @@ gather_nd.until(12, lacks=["batch_dims"])
 
 
 def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
-    """The length of the index tuples, which must be known."""
-    depth = indices.shape[-1] if indices.ndim else None
-    if not isinstance(depth, int) or not 0 < depth <= data.ndim - batch_dims or batch_dims >= indices.ndim:
-        raise TypeMismatch(
-            f"{op.title}: the last axis of indices must hold tuples of indices, of known length",
-            given=f"{data!r}, {indices!r}, batch_dims {batch_dims}",
-        )
+    """The length of the index tuples. Raises ``UnknownType`` where it is not known."""
+    depth = indices.shape[-1] if indices.ndim > batch_dims else 0
+    given = f"{data!r}, {indices!r}, batch_dims {batch_dims}"
+    if not isinstance(depth, int):
+        raise UnknownType(f"{op.title}: the last dim of indices must be known here", given=given)
+    if not 0 < depth <= data.ndim - batch_dims:
+        what = f"{op.title}: the last axis of indices must hold indices for some of the axes of data"
+        raise TypeMismatch(what, given=given)
     return depth
 
 

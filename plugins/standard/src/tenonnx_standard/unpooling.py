@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, op
 
+from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, op
 from tenonnx_standard.padding import pad
 from tenonnx_standard.scatter import scatter_elements
 from tenonnx_standard.shape import concat, expand, reshape, shape

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+
 from tenonnx.extend import DType, TypeMismatch, Value, constant
 from tenonnx.graph import dims as dim
-
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
 
