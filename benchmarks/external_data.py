@@ -18,7 +18,7 @@ def write_model(folder: Path) -> Path:
     """64 layers of MatMul and LayerNormalization at opset 21; each weight has 16 MiB of external data."""
     nodes, weights, last = [], [], "x"
     scale = onnx.numpy_helper.from_array(np.ones(SIDE, np.float32), "scale")
-    with open(folder / "weights.bin", "wb") as data:
+    with (folder / "weights.bin").open("wb") as data:
         for k in range(LAYERS):
             weight = TensorProto(name=f"w{k}", data_type=1, dims=[SIDE, SIDE], data_location=TensorProto.EXTERNAL)
             entries = {"location": "weights.bin", "offset": data.tell(), "length": SIDE * SIDE * 4}
@@ -42,7 +42,8 @@ def main() -> None:
         path = write_model(folder)
         prepare = "import onnx, tenonnx as tx; tx.default_registry().load('ai.onnx')"
         move = f"{prepare}; tx.export(tx.load({str(path)!r}), {str(folder / 'moved.onnx')!r}, opset_version=13)"
-        clean = f"rm -f {folder}/moved.onnx* {folder}/copy; sync"  # so that neither pays for writing back the other's file
+        # Neither is to pay for writing back the other's file.
+        clean = f"rm -f {folder}/moved.onnx* {folder}/copy; sync"
         copy = f"cp {folder}/weights.bin {folder}/copy"
         found = processes({
             "clean": ["sh", "-c", clean],
@@ -53,7 +54,8 @@ def main() -> None:
         }, count=5)  # fmt: skip
     seconds = found["tenonnx"][0] - found["start-up"][0]
     extra = found["tenonnx"][1] - found["start-up"][1]
-    rows = [["cp", found["cp"][0], 1.0, "-"], ["tenonnx, opset 21 to 13", seconds, seconds / found["cp"][0], f"{extra:.0f}"]]
+    copying = found["cp"][0]
+    rows = [["cp", copying, 1.0, "-"], ["tenonnx, opset 21 to 13", seconds, seconds / copying, f"{extra:.0f}"]]
     table("1 GB of external data", ["", "seconds", "times cp", "extra MiB at the peak"], rows)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import tenonnx as tx
 from tenonnx.checks.generate import generate_feeds
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-LIGHT = Path(os.path.dirname(onnx.backend.test.__file__), "data", "light")
+LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 
 
 def models() -> dict[str, tuple[Path, dict[str, Any]]]:
@@ -59,7 +58,7 @@ def main() -> None:
         if found["onnxruntime"] > 1e-3:
             costs.append(cost)
         rows.append([name, times["numpy"], times.get("reference", math.nan), times["onnxruntime"], gain, cost])
-    columns = ["model", "numpy ms", "onnx.reference ms", "onnxruntime ms", "reference / numpy", "our onnxruntime / bare"]
+    columns = ["model", "numpy ms", "onnx.reference ms", "onnxruntime ms", "reference / numpy", "our onnxruntime / its"]
     table("Inference", columns, rows)
     print(f"\nnumpy against onnx.reference, geometric mean {_geometric(gains):.1f}")
     print(f"onnxruntime backend against onnxruntime, models over 1 ms, geometric mean {_geometric(costs):.3f}")

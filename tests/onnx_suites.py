@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import onnx.backend.test
-import tenonnx.backend
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
+
+import tenonnx.backend
 from tenonnx import FallbackWarning
 
 PACKAGE = Path(onnx.__file__).parent.parent

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from models import EXAMPLES, example
+
 from tenonnx.cli import main
 
 DIGITS, INT8, DECODER = example("digits/digits"), example("digits/digits-int8"), example("decoder/decoder")

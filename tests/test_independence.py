@@ -20,6 +20,8 @@ FOLDERS = {
     "tenonnx-acme": "examples/third_party_plugin",
 }
 
+VENDOR_OPS = ("FusedMatMul", "Gelu", "GroupQueryAttention", "RotaryEmbedding", "SkipSimplifiedLayerNormalization")
+
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
@@ -27,9 +29,11 @@ def wheels(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     for source in FOLDERS.values():
         subprocess.run(
-            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT / source, check=True,
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+            cwd=ROOT / source,
+            check=True,
             capture_output=True,
-        )  # fmt: skip
+        )
     return {path.name.split("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
 
 
@@ -69,7 +73,8 @@ class Environment:
         return done.stdout
 
     def tenonnx(self, *arguments, code_expected=0):
-        code = f"import sys; sys.argv = ['tenonnx', *{list(map(str, arguments))!r}]; from tenonnx.cli import main; sys.exit(main())"
+        argv = ["tenonnx", *map(str, arguments)]
+        code = f"import sys; sys.argv = {argv!r}; from tenonnx.cli import main; sys.exit(main())"
         return self.run(code, code_expected=code_expected)
 
 
@@ -78,9 +83,9 @@ def environment(tmp_path, wheels):
     return Environment(tmp_path / "env", wheels)
 
 
-def conformance(environment, name, folder):
-    code = f"import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-x', '--tenonnx-examples=2', {str(folder)!r}]))"
-    environment.run(code)
+def run_tests(environment, path):
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", "--tenonnx-examples=2", str(path)]
+    environment.run(f"import pytest, sys; sys.exit(pytest.main({options!r}))")
 
 
 def test_core_alone_starts_and_lists_no_ops(environment):
@@ -108,7 +113,7 @@ def test_an_op_without_its_package_is_named_until_the_package_is_there(environme
             f"import tenonnx as tx\ngraph = tx.load({decoder!r})\n"
             f"try: graph.{action}\nexcept tx.UnsupportedOp as error: print(error)"
         )
-        for name in ("FusedMatMul", "Gelu", "GroupQueryAttention", "RotaryEmbedding", "SkipSimplifiedLayerNormalization"):
+        for name in VENDOR_OPS:
             assert f"com.microsoft::{name}@1" in said
         assert "pip install tenonnx-contrib-ms" in said
     said = environment.run(
@@ -129,13 +134,13 @@ def test_a_third_partys_package_is_found_by_itself(environment):
     environment.install("tenonnx", "tenonnx-standard", "tenonnx-acme")
     listed = json.loads(environment.tenonnx("ops", "--domain", "com.acme", "--json"))
     assert [op["name"] for op in listed] == ["Squareplus"]
-    conformance(environment, "tenonnx-acme", ROOT / "examples/third_party_plugin/tests")
+    run_tests(environment, ROOT / "examples/third_party_plugin/tests")
 
 
 @pytest.mark.parametrize("name", ["tenonnx-onnx-ml", "tenonnx-quantized", "tenonnx-contrib-ms"])
 def test_each_family_stands_on_core_and_standard_alone(environment, name):
     environment.install("tenonnx", "tenonnx-standard", name)
-    conformance(environment, name, ROOT / FOLDERS[name] / "tests" / "test_conformance.py")
+    run_tests(environment, ROOT / FOLDERS[name] / "tests" / "test_conformance.py")
 
 
 def test_wheels_declare_no_other_vendor_family(wheels):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import onnx_suites
 import pytest
-import tenonnx as tx
 from onnx_suites import Expected
+
+import tenonnx as tx
 from tenonnx.graph.graph import Graph
 from tenonnx.op.op import Opaque
 

@@ -17,7 +17,15 @@ ROOT = Path(__file__).parent.parent
 
 #: Ops of ai.onnx that the quantized package owns.
 QUANTIZED = frozenset(
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger QLinearMatMul QLinearConv".split()
+    [
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "MatMulInteger",
+        "ConvInteger",
+        "QLinearMatMul",
+        "QLinearConv",
+    ]
 )
 
 #: For each data file the domain it describes, and whether it holds the quantised ops or the others.
@@ -62,7 +70,8 @@ def table(domain: str, quantized: bool) -> str:
             for parameters in (schema.inputs, schema.outputs)
         ]
         ops.setdefault(schema.name, {})[str(schema.since_version)] = rows
-    lines = [f'    "{name}": {json.dumps(dict(sorted(v.items(), key=lambda e: int(e[0]))))}' for name, v in sorted(ops.items())]
+    ordered = {name: dict(sorted(ops[name].items(), key=lambda entry: int(entry[0]))) for name in sorted(ops)}
+    lines = [f'    "{name}": {json.dumps(versions)}' for name, versions in ordered.items()]
     codes = [None if s is None else list(s) for s in sets]
     listed = ",\n".join(f"    {json.dumps(c)}" for c in codes)
     return '{\n  "sets": [\n' + listed + '\n  ],\n  "ops": {\n' + ",\n".join(lines) + "\n  }\n}\n"

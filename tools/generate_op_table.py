@@ -11,6 +11,7 @@ from tenonnx.op.op import Op
 from tenonnx.registry.discovery import plugins
 from tenonnx.registry.registry import default_registry
 from tenonnx.testing.cases import collected, load
+from tenonnx.testing.kit import known_gaps
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "docs" / "ops.md"
@@ -30,7 +31,7 @@ def rows(domain: str) -> Iterator[str]:
     for op in registry.ops(domain):
         by_name.setdefault(op.name, []).append(op)
     for name, meanings in sorted(by_name.items()):
-        ranges = ", ".join(f"{m.since}-{'' if m.before is None else m.before - 1}" for m in meanings[::-1])
+        ranges = ", ".join(_range(m) for m in meanings[::-1])
         newest = meanings[0]
         gradient = "rule" if "vjp" in newest.rules else "-" if newest.primitive else "body"
         cells = [
@@ -43,6 +44,19 @@ def rows(domain: str) -> Iterator[str]:
             registry.source(newest).split()[0],
         ]
         yield "| " + " | ".join(cells) + " |"
+
+
+def _range(op: Op) -> str:
+    """The versions of one meaning: ``7-12``, ``6``, or ``13-`` for all from 13 on."""
+    if op.before is None:
+        return f"{op.since}-"
+    return str(op.since) if op.before == op.since + 1 else f"{op.since}-{op.before - 1}"
+
+
+def gaps() -> str:
+    """The known gaps of the conformance cases: each is a strict expected failure with its reason."""
+    lines = sorted({f"| {case.op.domain}::{case.op.name} | {gap.check} | {gap.reason} |" for case, gap in known_gaps()})
+    return "## Known gaps\n\n| op | check | reason |\n| --- | --- | --- |\n" + "\n".join(lines) + "\n"
 
 
 def table() -> str:
@@ -58,8 +72,10 @@ def table() -> str:
         if domain in ("com.acme", "tenonnx") or not list(registry.ops(domain)):
             continue
         parts.append(f"## {domain}\n")
-        parts.append("| op | meanings | body | numpy | gradient | cases | package |\n| --- | --- | --- | --- | --- | --- | --- |")
+        parts.append("| op | meanings | body | numpy | gradient | cases | package |")
+        parts.append("| --- | --- | --- | --- | --- | --- | --- |")
         parts.append("\n".join(rows(domain)) + "\n")
+    parts.append(gaps())
     return "\n".join(parts)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+
 import tenonnx as tx
 from tenonnx.formats.onnx.writer import to_model
 

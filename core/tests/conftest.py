@@ -11,10 +11,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(autouse=True)
 def tiny_operators(monkeypatch):
     import tiny
+
     from tenonnx.graph.values import operator_table
 
     def sum_to(gradient, like):
-        return gradient if gradient.shape == like.shape else tiny.multiply(tiny.sum_(gradient, keep=0), tiny.ones_like(like))
+        return (
+            gradient
+            if gradient.shape == like.shape
+            else tiny.multiply(tiny.sum_(gradient, keep=0), tiny.ones_like(like))
+        )
 
     for name, function in {**tiny.OPERATORS, "sum_to": sum_to}.items():
         monkeypatch.setitem(operator_table, name, function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx.extend import Index, Known, TensorType, constant, elementwise, elements, op, primitive, same_type
+from tenonnx.extend import Index, Known, TensorType, constant, elements, elementwise, op, primitive, same_type
 from tenonnx.graph.dtypes import DType
 from tenonnx.registry.registry import Registry
 
@@ -69,7 +69,9 @@ def _sum_type(x, axes=None, *, keep=1):
 def sum_(x, axes: Index = None, *, keep=1): ...
 
 
-sum_.numpy(lambda x, axes, keep: np.sum(x, axis=None if axes is None else tuple(axes), keepdims=bool(keep), dtype=x.dtype))
+sum_.numpy(
+    lambda x, axes, keep: np.sum(x, axis=None if axes is None else tuple(axes), keepdims=bool(keep), dtype=x.dtype)
+)
 sum_.vjp(lambda g, y, x, axes, keep: (multiply(g, ones_like(x)), None))
 sum_.until(5, attributes=["axes"])
 sum_.until(4, renamed={"keep": "keepdims"}, ignored=["hint"])
@@ -146,7 +148,13 @@ OPS = (
     newest_primitive,
 )  # fmt: skip
 
-OPERATORS = {"add": add, "multiply": multiply, "identity": identity, "ones_like": ones_like, "zeros_like": lambda x: multiply(x, 0.0)}
+OPERATORS = {
+    "add": add,
+    "multiply": multiply,
+    "identity": identity,
+    "ones_like": ones_like,
+    "zeros_like": lambda x: multiply(x, 0.0),
+}
 
 
 def registry() -> Registry:

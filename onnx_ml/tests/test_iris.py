@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+
 import tenonnx as tx
 from tenonnx.formats.onnx.writer import to_model
 

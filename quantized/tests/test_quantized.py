@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+
 import tenonnx as tx
 from tenonnx_quantized.matrix import exact_product, matmul_integer
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear

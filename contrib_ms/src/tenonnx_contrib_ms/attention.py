@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value, constant, dims, elements, op
 from tenonnx.graph import dims as dim
+from tenonnx_contrib_ms.attention_arrays import attend
 from tenonnx_standard import attention
 from tenonnx_standard.activation import softmax
 from tenonnx_standard.casting import cast
@@ -20,8 +22,6 @@ from tenonnx_standard.normalization import rms_normalization
 from tenonnx_standard.shape import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.trigonometry import tanh
-
-from tenonnx_contrib_ms.attention_arrays import attend
 
 
 @op("GroupQueryAttention", domain="com.microsoft")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import Op, Value, op
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul

@@ -6,9 +6,8 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-from tenonnx.extend import hookimpl
-
 import tenonnx_contrib_ms
+from tenonnx.extend import hookimpl
 
 if TYPE_CHECKING:
     from tenonnx.registry.registry import Registry

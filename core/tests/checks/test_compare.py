@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+
 from tenonnx.checks.compare import compare
 from tenonnx.checks.tolerance import EXACT, Tolerance, tolerance_for
 from tenonnx.errors import InvalidCall

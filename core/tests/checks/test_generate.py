@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+
 from tenonnx.checks.generate import generate_feeds
 from tenonnx.errors import InvalidFeed, InvalidModel
 from tenonnx.graph.dims import parse

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 import tiny
+
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.verify import Verification, accumulation, verify
 from tenonnx.errors import InvalidFeed, TypeMismatch, UnsupportedOp, VerificationFailed

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 import tiny
+
 from tenonnx.cli import main
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph

@@ -8,6 +8,7 @@ import sys
 
 import click
 import pytest
+
 from tenonnx.cli.program import COMMANDS
 from tenonnx.errors import VerificationFailed
 from tenonnx.registry.discovery import Plugin

@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 import onnx.external_data_helper
 import pytest
+
 from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
 from tenonnx.formats import external
 from tenonnx.formats import files as files_module

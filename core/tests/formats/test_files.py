@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tenonnx.errors import InvalidCall, TenonnxError, UnsafePath
 from tenonnx.formats.files import AtomicWriter, available_name, check_file_name, write_bytes
 

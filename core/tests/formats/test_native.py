@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable
 from tenonnx.formats import native, safetensors
 from tenonnx.formats.export import export

@@ -10,6 +10,7 @@ import time
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
 from tenonnx.graph import dims
 from tenonnx.graph.dims import Dim, Expr, parse, symbol
 

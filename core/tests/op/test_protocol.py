@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tiny
+
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TypeMismatch
 from tenonnx.extend import op
 from tenonnx.graph.dtypes import DType

@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 import tiny
+
 from tenonnx.errors import PluginError
 from tenonnx.extend import op
 from tenonnx.op.op import Opaque

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+
 from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.op.op import op
 from tenonnx.registry.discovery import Plugin

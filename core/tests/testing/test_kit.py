@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+
 from tenonnx import DType
 from tenonnx.checks.compare import compare
 from tenonnx.errors import InvalidCall

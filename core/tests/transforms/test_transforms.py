@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import tiny
+
 from tenonnx.errors import InvalidCall, NotDifferentiable, NotRepresentable, UnsupportedOp
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.evaluate import evaluate_graph
 from tenonnx.op.op import Opaque
-from tenonnx.graph.values import Node, Value
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.extract import extract
 from tenonnx.transforms.fold import fold

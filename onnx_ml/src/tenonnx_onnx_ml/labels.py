@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, MapType, SequenceType, TensorType, TypeMismatch, constant, op, primitive
+from tenonnx_onnx_ml.scores import labels_problem
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import equal, or_, where
 from tenonnx_standard.math import isnan
@@ -13,8 +15,6 @@ from tenonnx_standard.reduction import reduce_max
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shape import unsqueeze
 from tenonnx_standard.slicing import gather
-
-from tenonnx_onnx_ml.scores import labels_problem
 
 Array = np.ndarray[Any, Any]
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tenonnx.extend import DType, TensorType, TypeMismatch, constant, op
-from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import numpy_rule
-from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import reshape
 
+from tenonnx.extend import DType, TensorType, TypeMismatch, constant, op
 from tenonnx_onnx_ml.scores import (
     check_numbers,
     label_dtype,
@@ -24,6 +19,11 @@ from tenonnx_onnx_ml.scores import (
     with_second,
     with_second_array,
 )
+from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import reshape
 
 Array = np.ndarray[Any, Any]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, TypeMismatch, Value, constant, op
+from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, sqrt
 from tenonnx_standard.reduction import reduce_max, reduce_sum
-
-from tenonnx_onnx_ml.scores import check_numbers
 
 Array = np.ndarray[Any, Any]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, TypeMismatch, Value, constant
 from tenonnx_standard.activation import sigmoid, softmax
 from tenonnx_standard.joining import concat

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op
-from tenonnx_standard.casting import cast
-from tenonnx_standard.logic import where
-from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_sum
-from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import reshape
-from tenonnx_standard.slicing import gather
 
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.scores import (
     check_numbers,
@@ -29,6 +23,12 @@ from tenonnx_onnx_ml.scores import (
     with_second_array,
 )
 from tenonnx_onnx_ml.trees import Trees, leaves, leaves_of_array, numbers, parse, place_votes
+from tenonnx_standard.casting import cast
+from tenonnx_standard.logic import where
+from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_sum
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import reshape
+from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
 

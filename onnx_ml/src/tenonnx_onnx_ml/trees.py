@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, Value, constant, dims
+from tenonnx_onnx_ml.cache import remembered
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import (
@@ -24,8 +26,6 @@ from tenonnx_standard.logic import (
 from tenonnx_standard.math import isnan
 from tenonnx_standard.shape import expand, reshape, unsqueeze
 from tenonnx_standard.slicing import gather
-
-from tenonnx_onnx_ml.cache import remembered
 
 Array = np.ndarray[Any, Any]
 

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
+from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.shape import reshape
-
-from tenonnx_quantized.granularity import is_single, scalar
-from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 
 Array = np.ndarray[Any, Any]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import Op, TypeMismatch, Value, dims
 from tenonnx.graph import dims as dim
 from tenonnx_standard.checking import axis_within

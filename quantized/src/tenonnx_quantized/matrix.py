@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
+from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.shape import reshape
-
-from tenonnx_quantized.granularity import is_single, scalar
-from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 
 Array = np.ndarray[Any, Any]
 

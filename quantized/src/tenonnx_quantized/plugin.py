@@ -6,9 +6,8 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-from tenonnx.extend import hookimpl, load_dtypes
-
 import tenonnx_quantized
+from tenonnx.extend import hookimpl, load_dtypes
 
 if TYPE_CHECKING:
     from tenonnx.registry.registry import Registry

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op, static
+from tenonnx_quantized.granularity import check_granularity, collected, is_single, scalar, spread, spread_array
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import and_, greater_or_equal, less_or_equal, where
 from tenonnx_standard.math import clip, maximum, minimum, round_
 from tenonnx_standard.reduction import reduce_max, reduce_min
 from tenonnx_standard.shape import expand, shape
-
-from tenonnx_quantized.granularity import check_granularity, collected, is_single, scalar, spread, spread_array
 
 Array = np.ndarray[Any, Any]
 

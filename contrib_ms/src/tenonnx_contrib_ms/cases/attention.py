@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import call, cases, tensors
 
+from tenonnx.testing import call, cases, tensors
 from tenonnx_contrib_ms.attention import group_query_attention
 
 FLOATS = ["float32", "float16"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, call, cases, tensors
 
+from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_contrib_ms.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]

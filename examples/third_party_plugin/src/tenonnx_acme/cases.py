@@ -1,6 +1,7 @@
 """How the inputs and attributes of Acme's operators are drawn."""
 
 from hypothesis import strategies as st
+
 from tenonnx.testing import call, cases, tensors
 from tenonnx_acme import squareplus
 

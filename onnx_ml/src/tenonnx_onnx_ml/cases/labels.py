@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, call, cases, tensors
 
+from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.labels import label_encoder, label_encoder_by_classes, zip_map
 
 WORDS = ["", "a", "b", "ab", "zwölf"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, call, cases, tensors
 
+from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.linear import linear_classifier
 
 NUMBERS = ["float32", "float64", "int64", "int32"]
@@ -20,12 +20,14 @@ def labels_of(draw, count, integers="classlabels_ints", strings="classlabels_str
 
 
 def rows(draw, dtypes=NUMBERS):
-    return draw(tensors(dtypes, min_rank=2, max_rank=2))
+    return draw(tensors(dtypes, min_rank=2, max_rank=2, max_side=3))
 
 
 def coefficients_of(draw, scores, features):
-    weights = draw(tensors("float32", shape=(scores, features), exclude_near=(0.0,)))
-    return weights.reshape(-1).tolist(), draw(tensors("float32", shape=(scores,), min_value=4.5, max_value=9)).tolist()
+    weights = draw(tensors("float32", shape=(scores, features), min_value=-1, max_value=1, exclude_near=(0.0,)))
+    return weights.reshape(-1).tolist(), draw(
+        tensors("float32", shape=(scores,), min_value=0.25, max_value=0.95)
+    ).tolist()
 
 
 WIDE = Gap("reference", "onnx.reference gives float64 for float64", when=lambda c: c.inputs[0].dtype == np.float64)

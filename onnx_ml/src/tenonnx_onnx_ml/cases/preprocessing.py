@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, call, cases, tensors
 
+from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.preprocessing import normalizer, scaler
 
 NUMBERS = ["float32", "float64", "int64", "int32"]

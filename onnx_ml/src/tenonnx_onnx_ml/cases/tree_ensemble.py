@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, call, cases, tensors
 
+from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.tree_ensemble import tree_ensemble_classifier, tree_ensemble_regressor
 
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
 
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dims, op
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.constants import range_

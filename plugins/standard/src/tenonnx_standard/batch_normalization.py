@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from tenonnx.extend import TypeMismatch, Value, dims, op
 
+from tenonnx.extend import TypeMismatch, Value, dims, op
 from tenonnx_standard.math import reciprocal, sqrt
 from tenonnx_standard.normalization import (
     but_channels,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Dim, DType, Expr, Known, Op, TensorType, TypeMismatch, Value, elements
-from tenonnx.graph.values import ArrayConstant
+from tenonnx.graph.values import ArrayConstant, operator
 
 Array = np.ndarray[Any, Any]
 
@@ -74,6 +74,17 @@ def length(value: Value) -> int | None:
         return None
     size = shape[0] if shape else 1
     return size if isinstance(size, int) else None
+
+
+def dim_of(value: Value, axis: int) -> Any:
+    """The length of one axis: an int where known, a scalar int64 value where not."""
+    size = value.shape[axis]
+    return size if isinstance(size, int) else operator("dimension", value, axis)
+
+
+def dims_of(value: Value, axes: Iterable[int]) -> list[Any]:
+    """The lengths of some axes: an int where known, a scalar int64 value where not."""
+    return [dim_of(value, axis) for axis in axes]
 
 
 def same_dtypes(op: Op, *values: Value | None) -> DType:

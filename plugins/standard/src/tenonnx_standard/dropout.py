@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tenonnx.extend import DType, TypeMismatch, Value, constant, op, static
-
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.logic import not_, or_, where
 from tenonnx_standard.random import random_uniform_like

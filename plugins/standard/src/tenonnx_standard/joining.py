@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, elements, op, primitive
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, elements, op, primitive
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import (
     axis_within,
+    dim_of,
     integer_vector,
     known_contents,
     length,
@@ -88,7 +89,7 @@ def _(g, y, *inputs, axis):
         return g
     gradients, start = [], 0
     for value in inputs:
-        end = start + dims(value)[axis]
+        end = start + dim_of(value, axis)
         gradients.append(slice_(g, [start], [end], [axis]))
         start = end
     return tuple(gradients)
@@ -109,7 +110,7 @@ def split(input, split: Index = None, *, axis=0, num_outputs=None, _outputs=None
     from tenonnx_standard.slicing import slice_
 
     pieces, start = [], 0
-    for size in _pieces(split, dims(input)[axis], num_outputs, _outputs):
+    for size in _pieces(split, dim_of(input, axis), num_outputs, _outputs):
         end = start + size
         pieces.append(slice_(input, [start], [end], [axis]))
         start = end

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, dims, op
-
 from tenonnx_standard.activation import log_softmax
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_

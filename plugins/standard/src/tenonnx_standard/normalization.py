@@ -8,8 +8,8 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
 
+from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within, axis_within
 from tenonnx_standard.logic import equal, where

@@ -22,7 +22,7 @@ from tenonnx.extend import (
     vector,
 )
 from tenonnx.graph import dims as dim
-from tenonnx_standard.checking import Array, axes_within, integer_vector, length, numbers, numpy_rule, positions
+from tenonnx_standard.checking import Array, axes_within, dim_of, integer_vector, length, numbers, numpy_rule, positions
 
 MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -136,7 +136,7 @@ def _cut(x: Value, axis: int, before: Any, after: Any) -> Value:
     from tenonnx_standard.slicing import slice_
 
     start = maximum(-before, 0) if isinstance(before, Value) else max(-before, 0)
-    end = dims(x)[axis] + minimum(after, 0) if isinstance(after, Value) else after if after < 0 else _LAST
+    end = dim_of(x, axis) + minimum(after, 0) if isinstance(after, Value) else after if after < 0 else _LAST
     return x if isinstance(start, int) and start == 0 and end is _LAST else slice_(x, [start], [end], [axis])
 
 
@@ -165,7 +165,7 @@ def _taken(x: Value, axis: int, before: Any, after: Any, mode: str) -> Value:
     from tenonnx_standard.math import maximum, minimum
     from tenonnx_standard.slicing import gather
 
-    size = dims(x)[axis]
+    size = dim_of(x, axis)
     places = range_(-before, size + after, 1)
     if mode == "edge":
         places = maximum(minimum(places, size - 1), 0)
@@ -280,7 +280,7 @@ def center_crop_pad(input_data, shape: Index, *, axes=None):
     wanted: Any = known if fixed else [as_int64(shape[k]) for k in range(len(places))]
     starts, ends, pads = [], [], [0] * (2 * rank)
     for axis, size in zip(places, wanted, strict=True):
-        whole = dims(input_data)[axis]
+        whole = dim_of(input_data, axis)
         static = isinstance(whole, int) and isinstance(size, int)
         more, less = whole - size, size - whole
         more, less = (max(more, 0), max(less, 0)) if static else (maximum(more, 0), maximum(less, 0))

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive
 from tenonnx.graph import dims as dim
-
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, dims, op, primitive
+from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, primitive
+from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
-from tenonnx_standard.checking import Array, axis_within, numpy_rule, positions, same_dtypes
+from tenonnx_standard.checking import Array, axis_within, dim_of, dims_of, numpy_rule, positions, same_dtypes
 from tenonnx_standard.slicing import flat_tuples, from_front, gather_elements, gather_nd, tuple_length
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -164,19 +165,21 @@ def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: st
     combine, reduce = {
         "add": (add, reduce_sum), "mul": (mul, reduce_prod), "max": (maximum, reduce_max), "min": (minimum, reduce_min)
     }[reduction]  # fmt: skip
-    axis, sizes, counts = axis_within(scatter_elements, axis, data.ndim), dims(data), dims(indices)
-    neutral = constant(_neutral(reduction, data.dtype), data.dtype)
-    grid = reshape(range_(0, sizes[axis], 1), [-1] + [1] * (data.ndim - axis))
-    hit = equal(unsqueeze(from_front(indices, sizes[axis]), [axis]), grid)
+    axis = axis_within(scatter_elements, axis, data.ndim)
+    size, neutral = dim_of(data, axis), constant(_neutral(reduction, data.dtype), data.dtype)
+    grid = reshape(range_(0, size, 1), [-1] + [1] * (data.ndim - axis))
+    hit = equal(unsqueeze(from_front(indices, size), [axis]), grid)
     found = reduce(where(hit, unsqueeze(updates, [axis]), neutral), [axis + 1], keepdims=0)
-    missing = [0 if k == axis else _difference(sizes[k], counts[k]) for k in range(data.ndim)]
+    missing = [0 if k == axis else _missing(data, indices, k) for k in range(data.ndim)]
     if any(not isinstance(number, int) or number for number in missing):
         found = pad(found, [0] * data.ndim + missing, neutral)
     return combine(data, found)
 
 
-def _difference(a: Any, b: Any) -> Any:
-    return 0 if a is b else a - b
+def _missing(data: Value, indices: Value, axis: int) -> Any:
+    """How much longer an axis of ``data`` is than that of ``indices``, an int or a value."""
+    known = dim.subtract(data.shape[axis], indices.shape[axis])
+    return known if isinstance(known, int) else dim_of(data, axis) - dim_of(indices, axis)
 
 
 def _neutral(reduction: str, dtype: DType) -> Any:
@@ -203,10 +206,11 @@ def scatter_nd(data, indices: Index, updates, *, reduction="none"):
     depth = tuple_length(scatter_nd, data, indices, 0)
     flat, count = flat_tuples(data, indices, depth)
     inner = data.ndim - depth
-    rows = as_shape(updates, [_total(dims(indices)[:-1]), *dims(data)[depth:]])
+    rest = dims_of(data, range(depth, data.ndim))
+    rows = as_shape(updates, [_total(dims_of(indices, range(indices.ndim - 1))), *rest])
     places = reshape(flat, [-1] + [1] * inner)
     places = expand(places, shape(rows)) if inner else places
-    whole = as_shape(data, [count, *dims(data)[depth:]])
+    whole = as_shape(data, [count, *rest])
     return reshape_like(scatter_elements(whole, places, rows, axis=0, reduction=reduction), data)
 
 
@@ -286,9 +290,11 @@ def _(data, indices, updates, *, reduction):
 
     if reduction != "add" or not data.dtype.is_float:
         return None
-    flat, count = flat_tuples(data, indices, tuple_length(scatter_nd, data, indices, 0))
+    depth = tuple_length(scatter_nd, data, indices, 0)
+    flat, count = flat_tuples(data, indices, depth)
     hits = cast(equal(reshape(range_(0, count, 1), [-1, 1]), reshape(flat, [-1])), to=data.dtype)
-    rows = as_shape(updates, [_total(dims(indices)[:-1]), _total(dims(data)[indices.shape[-1] :])])
+    counts = dims_of(indices, range(indices.ndim - 1)), dims_of(data, range(depth, data.ndim))
+    rows = as_shape(updates, [_total(part) for part in counts])
     return data + reshape_like(matmul(hits, rows), data)
 
 
@@ -306,11 +312,11 @@ def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="lin
 
     _check_cache(past_cache, axis, mode)
     axis, rank = axis % past_cache.ndim, past_cache.ndim
-    places = reshape(range_(0, dims(update)[axis], 1), [-1] + [1] * (rank - 1 - axis))
+    places = reshape(range_(0, dim_of(update, axis), 1), [-1] + [1] * (rank - 1 - axis))
     if write_indices is not None:
         places = places + reshape(write_indices, [-1] + [1] * (rank - 1))
     if mode == "circular":
-        places = places % dims(past_cache)[axis]
+        places = places % dim_of(past_cache, axis)
     return scatter_elements(past_cache, expand(places, shape(update)), update, axis=axis)
 
 

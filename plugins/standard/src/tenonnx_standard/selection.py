@@ -15,7 +15,6 @@ from tenonnx.extend import (
     TypeMismatch,
     Value,
     constant,
-    dims,
     elements,
     op,
     primitive,
@@ -23,7 +22,7 @@ from tenonnx.extend import (
 )
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
-from tenonnx_standard.checking import Array, axis_within, length, numpy_rule
+from tenonnx_standard.checking import Array, axis_within, dim_of, length, numpy_rule
 from tenonnx_standard.slicing import from_front, put_back
 
 # ----- extreme positions ----------------------------------------------------------------------------------------------
@@ -69,7 +68,7 @@ def _position(made: Op, find: str) -> None:
             return None
         low = np.iinfo(np.int64)
         back = slice_(data, [low.max], [low.min], [axis], [-1])
-        return dims(data)[axis] - 1 - made(back, axis=axis, keepdims=keepdims)
+        return dim_of(data, axis) - 1 - made(back, axis=axis, keepdims=keepdims)
 
 
 _position(argmax, "argmax")

@@ -29,6 +29,8 @@ from tenonnx_standard.checking import (
     Array,
     axes_within,
     axis_within,
+    dim_of,
+    dims_of,
     integer_vector,
     length,
     numbers,
@@ -157,13 +159,12 @@ def _(g, y, data, starts, ends, axes, steps):
     strides = [1] if steps is None else elements(steps)
     if data.rank is None or places is None or strides is None or any(step != 1 for step in strides):
         return _scattered_slice(g, data, starts, ends, axes, steps), None, None, None, None
-    whole, kept = dims(data), dims(g)
     known, rank = elements(starts), data.ndim
     pads: list[Any] = [0] * (2 * rank)
     for k, axis in enumerate(axes_within(slice_, places, rank)):
         start = known[k] if known is not None and isinstance(known[k], int) else starts[k]
-        pads[axis] = _first(whole[axis], start)
-        pads[axis + rank] = whole[axis] - kept[axis] - pads[axis]
+        pads[axis] = _first(dim_of(data, axis), start)
+        pads[axis + rank] = dim_of(data, axis) - dim_of(g, axis) - pads[axis]
     return pad(g, pads), None, None, None, None
 
 
@@ -291,17 +292,17 @@ def flat_positions(data: Value, indices: Value, axis: int) -> Value:
     from tenonnx_standard.constants import range_
     from tenonnx_standard.shape import reshape
 
-    sizes, counts = dims(data), dims(indices)
     flat: Any = None
     stride: Any = 1
     for place in reversed(range(data.ndim)):
+        if place < data.ndim - 1:
+            stride = dim_of(data, place + 1) * stride
         if place == axis:
-            step = from_front(indices, sizes[place])
+            step = from_front(indices, dim_of(data, place))
         else:
-            step = reshape(range_(0, counts[place], 1), [-1] + [1] * (data.ndim - 1 - place))
+            step = reshape(range_(0, dim_of(indices, place), 1), [-1] + [1] * (data.ndim - 1 - place))
         step = step if isinstance(stride, int) and stride == 1 else step * stride
         flat = step if flat is None else flat + step
-        stride = sizes[place] * stride
     return flat
 
 
@@ -352,7 +353,7 @@ def gather_nd(data, indices: Index, *, batch_dims=0):
 
     depth = tuple_length(gather_nd, data, indices, batch_dims)
     flat, count = flat_tuples(data, indices, depth, batch_dims)
-    return gather(as_shape(data, [count, *dims(data)[batch_dims + depth :]]), flat)
+    return gather(as_shape(data, [count, *dims_of(data, range(batch_dims + depth, data.ndim))]), flat)
 
 
 gather_nd.until(12, lacks=["batch_dims"])
@@ -375,17 +376,17 @@ def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) ->
     from tenonnx_standard.constants import range_
     from tenonnx_standard.shape import reshape
 
-    sizes, last = dims(data), indices.ndim - 1
     flat: Any = None
     stride: Any = 1
     for place in reversed(range(batch_dims + depth)):
+        size = dim_of(data, place)
         if place >= batch_dims:
-            step = from_front(indices[..., place - batch_dims], sizes[place])
+            step = from_front(indices[..., place - batch_dims], size)
         else:
-            step = reshape(range_(0, sizes[place], 1), [-1] + [1] * (last - 1 - place))
+            step = reshape(range_(0, size, 1), [-1] + [1] * (indices.ndim - 2 - place))
         step = step if isinstance(stride, int) and stride == 1 else step * stride
         flat = step if flat is None else flat + step
-        stride = sizes[place] * stride
+        stride = size * stride
     return flat, stride
 
 
@@ -419,7 +420,7 @@ def _(g, y, data, indices, *, batch_dims):
         return scatter_nd(operator("zeros_like", data), indices, g, reduction="add"), None
     depth = tuple_length(gather_nd, data, indices, batch_dims)
     flat, count = flat_tuples(data, indices, depth, batch_dims)
-    zeros = as_shape(operator("zeros_like", data), [count, *dims(data)[batch_dims + depth :]])
+    zeros = as_shape(operator("zeros_like", data), [count, *dims_of(data, range(batch_dims + depth, data.ndim))])
     return reshape_like(scatter_nd(zeros, unsqueeze(flat, [-1]), g, reduction="add"), data), None
 
 

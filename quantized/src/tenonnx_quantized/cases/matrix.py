@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, call, cases, shapes, tensors
 
+from tenonnx.testing import Gap, call, cases, shapes, tensors
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 
 EIGHT_BITS = ["uint8", "int8"]

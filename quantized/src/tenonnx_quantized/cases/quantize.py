@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
 from tenonnx.extend import DType
 from tenonnx.testing import call, cases, tensors
-
 from tenonnx_quantized.quantize import (
     dequantize_linear,
     dequantize_linear_by_number,

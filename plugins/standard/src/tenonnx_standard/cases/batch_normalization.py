@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, call, cases, shapes, tensors
 
+from tenonnx.testing import Gap, call, cases, shapes, tensors
 from tenonnx_standard.batch_normalization import (
     batch_normalization,
     batch_normalization_by_outputs,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, axis_of, call, cases, shapes, tensors
 
+from tenonnx.testing import Gap, axis_of, call, cases, shapes, tensors
 from tenonnx_standard.normalization import (
     group_normalization,
     group_normalization_by_group,

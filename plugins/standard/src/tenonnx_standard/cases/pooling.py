@@ -1,0 +1,140 @@
+"""Cases of pooling over windows and over whole images, and of unpooling."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import Gap, call, cases, tensors
+from tenonnx_standard.global_pooling import (
+    global_average_pool,
+    global_lp_pool,
+    global_lp_pool_float,
+    global_max_pool,
+)
+from tenonnx_standard.pooling import average_pool, lp_pool, lp_pool_float, max_pool, max_pool_gradient
+from tenonnx_standard.unpooling import max_unpool
+
+FLOATS = ["float32", "float32", "float64", "float16", "bfloat16"]
+
+
+def numbers(draw, count, low, high):
+    return [draw(st.integers(low, high)) for _ in range(count)]
+
+
+def pooling(draw, **also):
+    """The attributes of a pooling over one to three axes, and the shape of an input that it fits into."""
+    rank = draw(st.integers(1, 3))
+    kernel, strides = numbers(draw, rank, 1, 3), numbers(draw, rank, 1, 3)
+    dilations = numbers(draw, rank, 1, 2) if draw(st.booleans()) else [1] * rank
+    sizes = [(k - 1) * d + 1 + draw(st.integers(0, 3)) for k, d in zip(kernel, dilations, strict=True)]
+    attributes = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+    auto_pad = draw(st.sampled_from(["NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]))
+    if auto_pad == "NOTSET":
+        attributes["pads"] = [draw(st.integers(0, min(1, k - 1))) for k in kernel * 2]
+    else:
+        attributes["auto_pad"] = auto_pad
+    attributes["ceil_mode"] = draw(st.integers(0, 1))
+    return {**attributes, **also}, (draw(st.integers(1, 2)), draw(st.integers(1, 2)), *sizes)
+
+
+def same(call):
+    return call.attributes["auto_pad"].startswith("SAME")
+
+
+def same_beyond_kernel(call):
+    """Whether auto_pad SAME meets a dilation, or a stride that is wider than the kernel."""
+    a = call.attributes
+    wide = any(k < s for k, s in zip(a["kernel_shape"], a["strides"] or [1], strict=False))
+    return same(call) and (wide or max(a.get("dilations") or [1]) > 1)
+
+
+NEGATIVE = "onnxruntime forgets dilations under auto_pad SAME, and pads less than nothing where strides are wide"
+GAPS = [Gap("onnxruntime", NEGATIVE, same_beyond_kernel), Gap("export", NEGATIVE, same_beyond_kernel)]
+
+
+@cases(max_pool, gaps=GAPS)
+def _(draw):
+    attributes, shape = pooling(draw)
+    return call(draw(tensors([*FLOATS, "int8", "uint8"], shape=shape, distinct=True)), **attributes)
+
+
+@cases(max_pool, gaps=GAPS)
+def _(draw):
+    attributes, shape = pooling(draw, storage_order=draw(st.integers(0, 1)))
+    return call(draw(tensors([*FLOATS, "uint8"], shape=shape, distinct=True)), _outputs=2, **attributes)
+
+
+@cases(max_pool_gradient, gradient=("dY",))
+def _(draw):
+    attributes, shape = pooling(draw)
+    x = draw(tensors(shape=shape, distinct=True))
+    return call(x, draw(tensors(shape=max_pool(x, **attributes).shape)), **attributes)
+
+
+@cases(average_pool, gaps=GAPS)
+def _(draw):
+    attributes, shape = pooling(draw, count_include_pad=draw(st.integers(0, 1)))
+    return call(draw(tensors(FLOATS, shape=shape)), **attributes)
+
+
+@cases(lp_pool, gaps=GAPS)
+def _(draw):
+    attributes, shape = pooling(draw, p=draw(st.integers(1, 3)))
+    return call(draw(tensors(FLOATS, shape=shape, min_value=-2, max_value=2, exclude_near=(0.0,))), **attributes)
+
+
+@cases(lp_pool_float)
+def _(draw):
+    attributes, shape = pooling(draw, p=draw(st.sampled_from([1.0, 1.5, 2.0, 3.0])))
+    del attributes["ceil_mode"], attributes["dilations"]
+    if draw(st.booleans()):
+        attributes = {"p": attributes["p"]}
+    return call(draw(tensors(["float32", "float64"], shape=shape, max_value=2, exclude_near=(0.0,))), **attributes)
+
+
+def images(draw, dtypes=FLOATS, **keywords):
+    return draw(tensors(dtypes, min_rank=3, max_rank=5, max_side=4, **keywords))
+
+
+@cases(global_average_pool)
+def _(draw):
+    return call(images(draw))
+
+
+@cases(global_max_pool)
+def _(draw):
+    return call(images(draw, distinct=True))
+
+
+@cases(global_lp_pool)
+def _(draw):
+    return call(images(draw, min_value=-2, max_value=2, exclude_near=(0.0,)), p=draw(st.integers(1, 3)))
+
+
+@cases(global_lp_pool_float)
+def _(draw):
+    x = images(draw, ["float32", "float64"], min_value=-2, max_value=2, exclude_near=(0.0,))
+    return call(x, p=draw(st.sampled_from([1.0, 1.5, 2.0, 3.0])))
+
+
+@cases(
+    max_unpool,
+    gradient=("X",),
+    gaps=[
+        Gap(
+            check,
+            "it takes places to count in the tensor of output_shape, against the example of ONNX",
+            lambda c: c.inputs[2] is not None,
+        )
+        for check in ("onnxruntime", "export")
+    ],
+)
+def _(draw):
+    rank = draw(st.integers(1, 3))
+    kernel = numbers(draw, rank, 1, 3)
+    shape = (1, draw(st.integers(1, 2)), *(k * draw(st.integers(1, 2)) for k in kernel))
+    attributes = {"kernel_shape": kernel, "strides": kernel}
+    pooled, places = max_pool(draw(tensors(shape=shape, distinct=True)), _outputs=2, **attributes)
+    size = [*np.asarray(shape), 0, 0, *(draw(st.integers(0, 1)) for _ in kernel)] if draw(st.booleans()) else None
+    return call(pooled, places, size, **attributes)
