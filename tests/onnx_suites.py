@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import onnx.backend.test
+import pytest
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
+import tenonnx as tx
 import tenonnx.backend
 from tenonnx import FallbackWarning
+from tenonnx.op.op import Opaque
 
 PACKAGE = Path(onnx.__file__).parent.parent
 
@@ -39,6 +42,17 @@ def load(case):
         for data in sorted(folder.glob("test_data_set_*"))
     ]
     return model, stored
+
+
+def not_provided(model):
+    """The ops of a model that no installed package provides."""
+    return sorted({f"{n.domain}::{n.op_type}" for n in tx.load(model).walk() if isinstance(n.op, Opaque)})
+
+
+def skip_if_not_provided(case):
+    missing = not_provided(load(case)[0])
+    if missing:
+        pytest.skip(f"{', '.join(missing)} is not provided yet")
 
 
 def _light(path):

@@ -10,16 +10,15 @@ import onnx_suites
 import pytest
 from onnx_suites import Expected
 
-import tenonnx as tx
-from tenonnx.graph.graph import Graph
-from tenonnx.op.op import Opaque
-
 LIST = Path(__file__).with_name("onnx_node_cases.txt")
 NAMES = LIST.read_text().split()
 
 #: Cases that fail for reasons outside of this project. Each is expected to fail, so an entry that is out of date shows.
 _ALIGN = "onnxruntime aligns corners by the whole number of output elements, the specification by scale times length"
 EXPECTED: dict[str, Expected] = {
+    "test_attention_4d_causal_fp16_expanded": Expected(
+        "numpy", "the stored outputs round Softmax of float16 after each step, ours rounds once: 2 of 192 differ by 1 ulp"
+    ),
     "test_maxunpool_export_with_output_shape": Expected(
         "onnxruntime", "onnxruntime reads the indices as places in output_shape, not in the shape that was pooled"
     ),
@@ -35,26 +34,21 @@ DRAWN = {
 }  # fmt: skip
 
 
-def not_provided(graph: Graph) -> list[str]:
-    return sorted({f"{n.domain}::{n.op_type}" for n in graph.walk() if isinstance(n.op, Opaque)})
-
-
 def parameters(backend):
-    for name in NAMES:
-        expected = EXPECTED.get(name)
-        marks = []
-        if expected is not None and expected.backend in (backend, "every"):
-            marks = [pytest.mark.xfail(reason=expected.reason, strict=True)]
-        yield pytest.param(name, id=name, marks=marks)
+    return [pytest.param(name, id=name, marks=marks(EXPECTED.get(name), backend)) for name in NAMES]
+
+
+def marks(expected, backend):
+    if expected is None or expected.backend != backend:
+        return ()
+    return pytest.mark.xfail(reason=expected.reason, strict=True)
 
 
 def run(name, backend):
     if name.startswith("test_image_decoder"):
         pytest.importorskip("PIL")
     case = onnx_suites.node_cases()[name]
-    missing = not_provided(tx.load(case.model))
-    if missing:
-        pytest.skip(f"op {', '.join(missing)} is not provided yet")
+    onnx_suites.skip_if_not_provided(case)
     onnx_suites.check(case, backend, drawn=name in DRAWN)
 
 
@@ -74,8 +68,7 @@ def test_the_list_is_complete():
 
 @pytest.mark.xfail(reason="not all operators are written yet", strict=True)
 def test_every_op_is_provided():
-    graphs = [tx.load(case.model) for case in onnx_suites.node_cases().values()]
-    assert not sorted({op for graph in graphs for op in not_provided(graph)})
+    assert not {op for case in onnx_suites.node_cases().values() for op in onnx_suites.not_provided(case.model)}
 
 
 def test_expected_failures_name_cases():

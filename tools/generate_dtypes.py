@@ -16,17 +16,15 @@ import onnx.defs
 ROOT = Path(__file__).parent.parent
 
 #: Ops of ai.onnx that the quantized package owns.
-QUANTIZED = frozenset(
-    [
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "MatMulInteger",
-        "ConvInteger",
-        "QLinearMatMul",
-        "QLinearConv",
-    ]
-)
+QUANTIZED = {
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "MatMulInteger",
+    "ConvInteger",
+    "QLinearMatMul",
+    "QLinearConv",
+}
 
 #: For each data file the domain it describes, and whether it holds the quantised ops or the others.
 FILES = {

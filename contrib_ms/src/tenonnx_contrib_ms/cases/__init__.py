@@ -1,1 +1,21 @@
 """Conformance cases: every module here declares, per op, how its inputs and attributes are drawn."""
+
+from tenonnx.testing import unwritten
+
+UNWRITTEN = """
+    Attention AttnLSTM BeamSearch BiasAdd BiasDropout BiasSoftmax BiasSplitGelu BifurcationDetector
+    BitmaskBiasDropout BitmaskDropout BranchwiseRMSNorm CDist CausalConvWithState ComplexMul ComplexMulConj
+    ConvTransposeWithDynamicPads CropAndResize DecoderAttention DecoderMaskedMultiHeadAttention
+    DecoderMaskedSelfAttention DynamicSparseAttention DynamicTimeWarping EPContext EmbedLayerNormalization
+    EngramGate ExpandDims FusedConv FusedGemm FusedMatMulActivation GatedAdd GatedDeltaNet GatedRMSNorm
+    GatedRelativePositionBias GatherND GemmFastGelu GemmaRotaryEmbedding GreedySearch GridSample GroupNorm
+    HyperConnectionPostMix HyperConnectionPreMix Inverse Irfft IsAllFinite LinearAttention LinearAttentionGate
+    LongformerAttention MRotaryEmbedding MaxpoolWithMask MoE MultiHeadAttention MurmurHash3 NGramHashMapping
+    NGramRepeatBlock NhwcConv NhwcFusedConv NhwcMaxPool PackedAttention PackedMultiHeadAttention
+    PackedSparseAttentionIndexer Pad PagedAttention Range RelativePositionBias RemovePadding RestorePadding Rfft
+    SampleOp Sampling ScaledSiLU SkipGroupNorm Snpe SparseAttention SparseAttentionIndexer SparsePagedAttention
+    SparseToDenseMatMul Tokenizer TorchEmbedding Trilu UnfoldTensor Unique VarlenCausalConvWithState
+    VarlenNGramHashMapping WhisperBeamSearch WordConvEmbedding
+"""
+
+unwritten("com.microsoft", UNWRITTEN.split(), reason="not written yet: the ops of the example models came first")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.testing.cases import Call, Case, Gap, call, cases
+from tenonnx.testing.cases import Call, Case, Gap, call, cases, unwritten
 
 if TYPE_CHECKING:
     from tenonnx.testing.kit import check_case, conformance, known_gaps
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Call", "Case", "Gap", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance", "known_gaps",
-    "shapes", "signature_problems", "tensors",
+    "shapes", "signature_problems", "tensors", "unwritten",
 ]  # fmt: skip
 
 #: Imported on first use: every pytest run loads this package, for the sake of its plugin.

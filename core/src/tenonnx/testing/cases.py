@@ -127,6 +127,22 @@ def cases(
     return declare
 
 
+#: Ops that a package owns and has not written yet, with the reason.
+_unwritten: dict[tuple[str, str], str] = {}
+
+
+def unwritten(domain: str, names: Iterable[str], *, reason: str) -> None:
+    """Declare ops of ``domain`` that the package owns and does not provide yet. It is strict: written ops must go."""
+    if not reason:
+        raise InvalidCall("unwritten ops need a reason")
+    _unwritten.update({(domain, name): reason for name in names})
+
+
+def unwritten_ops(domain: str) -> dict[str, str]:
+    """The ops of a domain that are declared as not written yet, with the reasons."""
+    return {name: reason for (owner, name), reason in _unwritten.items() if owner == domain}
+
+
 def collected(op: Op | None = None) -> Iterator[Case]:
     """The cases declared so far, of one op or of all, in the order of their declaration."""
     if op is not None:

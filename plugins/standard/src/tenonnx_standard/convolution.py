@@ -26,6 +26,7 @@ from tenonnx_standard.windows import (
     spatial,
     tap,
     tap_slices,
+    through_float32,
     widened,
     windows,
 )
@@ -114,6 +115,9 @@ def conv(
     product = matmul(reshape(weights, [group, results // group, depth * len(taps)]), columns)
     y = reshape(product, [batch, results, *outputs])
     return y if B is None else y + reshape(B, [-1, *(1,) * window.rank])
+
+
+through_float32(conv)
 
 
 @conv.type
@@ -314,6 +318,9 @@ def _cropping(
             if isinstance(outputs[-1], int) and outputs[-1] < 1:
                 raise TypeMismatch(f"{window.title}: pads cut off all there is", given=f"{begin} + {end} of {full}")
     return begins, outputs
+
+
+through_float32(conv_transpose)
 
 
 @conv_transpose.type

@@ -36,6 +36,7 @@ from tenonnx_standard.windows import (
     sum_taps,
     tap,
     taps_inside,
+    through_float32,
     widened,
     windows,
 )
@@ -194,11 +195,12 @@ def max_pool_gradient(
     The places are those that MaxPool tells, so it takes opset 8; where windows overlap it takes the additions of
     ScatterElements, opset 16.
     """
-    window = windows(max_pool.title, kernel_shape, strides=strides, dilations=dilations)
-    _, places = max_pool(
-        X, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape, pads=pads,
-        strides=strides, _outputs=2,
+    window = windows(
+        max_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
     )  # fmt: skip
+    window = plainly(window, X.shape[2:]) or window
+    _, places = max_pool(X, ceil_mode=int(window.ceil_mode), **window.attributes, _outputs=2)
     count = reduce_prod(shape(X), keepdims=1)
     zeros = expand(constant(np.zeros(1), X.dtype), count)
     apart = all(k <= s for k, s in zip(window.extents, window.strides, strict=True))
@@ -283,6 +285,9 @@ def _divisors(X: Value, window: Windows, count_include_pad: int) -> list[Value |
 average_pool.until(19, lacks=["dilations"])
 average_pool.until(10, lacks=["ceil_mode"])
 average_pool.until(7, lacks=["count_include_pad"])
+
+
+through_float32(average_pool)
 
 
 @average_pool.type
@@ -383,6 +388,9 @@ def _(X, *, ceil_mode, dilations, p, **attributes):
     if not ceil_mode and all(d == 1 for d in dilations or ()):
         return lp_pool_float(X, p=float(p), **attributes)
     return None
+
+
+through_float32(lp_pool)
 
 
 @lp_pool.type

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx.extend import DType, TypeMismatch, Value, constant
+from tenonnx.extend import DType, Op, TypeMismatch, Value, constant
 from tenonnx.graph import dims as dim
+from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
 
@@ -248,6 +249,17 @@ def one_float_dtype(title: str, *values: Value | None) -> DType:
     if not dtype.is_float or any(v.dtype is not dtype for v in present):
         raise TypeMismatch(f"{title}: the inputs must have one float dtype", given=", ".join(map(repr, present)))
     return dtype
+
+
+def through_float32(op: Op) -> None:
+    """Where a target has an op in float32 but not in half floats, let it stay one op between casts."""
+
+    @op.lower()
+    def _(x: Value, *others: Value | None, **attributes: Any) -> Any:
+        if x.dtype not in (DType.float16, DType.bfloat16):
+            return None
+        wide = [v if v is None or v.dtype is not x.dtype else cast(v, to=DType.float32) for v in (x, *others)]
+        return cast(op(*wide, **attributes), to=x.dtype)
 
 
 # ----- on arrays ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,498 @@
+"""Recurrent layers: RNN, GRU and LSTM, over padded batches of sequences, in one or both directions.
+
+The step of each layer is written once, for values of a graph and for arrays; what runs it over time is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, subgraph
+from tenonnx_standard.activation import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    relu,
+    sigmoid,
+    softplus,
+    softsign,
+    thresholded_relu,
+)
+from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import numpy_rule, same_dtypes
+from tenonnx_standard.constants import range_
+from tenonnx_standard.control_flow import scan
+from tenonnx_standard.joining import concat, split
+from tenonnx_standard.logic import less, where
+from tenonnx_standard.math import clip as clipped
+from tenonnx_standard.reduction import widened
+from tenonnx_standard.shape import expand, transpose, unsqueeze
+from tenonnx_standard.trigonometry import tanh
+
+Array = np.ndarray[Any, Any]
+
+#: What a step takes: the share of the input in the gates, then the states; and gives: the new states.
+Step = Callable[..., tuple[Any, ...]]
+
+
+# ----- activations ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """How a step computes, on values or on arrays: applying an op, cutting the last axis evenly, and clipping."""
+
+    apply: Callable[..., Any]
+    split: Callable[[Any, int], Sequence[Any]]
+    clip: Callable[[Any, float], Any]
+
+
+def _cut(x: Array, count: int) -> list[Array]:
+    size = x.shape[-1] // count
+    return [x[..., k * size : (k + 1) * size] for k in range(count)]
+
+
+ON_VALUES = Kit(
+    lambda made, x, **attributes: made(x, **attributes),
+    lambda x, count: split(x, axis=-1, num_outputs=count),  # type: ignore[no-any-return]
+    lambda x, limit: clipped(x, -limit, limit),
+)
+ON_ARRAYS = Kit(
+    lambda made, x, **attributes: made.rules["numpy"](x, **attributes),
+    _cut,
+    lambda x, limit: np.clip(x, -limit, limit),
+)
+
+#: For each activation the defaults of its parameters (none, alpha, or alpha and beta), and how it is computed.
+ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
+    "relu": ((), lambda kit, x: kit.apply(relu, x)),
+    "tanh": ((), lambda kit, x: kit.apply(tanh, x)),
+    "sigmoid": ((), lambda kit, x: kit.apply(sigmoid, x)),
+    "softsign": ((), lambda kit, x: kit.apply(softsign, x)),
+    "softplus": ((), lambda kit, x: kit.apply(softplus, x)),
+    "elu": ((1.0,), lambda kit, x, alpha: kit.apply(elu, x, alpha=alpha)),
+    "leakyrelu": ((0.01,), lambda kit, x, alpha: kit.apply(leaky_relu, x, alpha=alpha)),
+    "thresholdedrelu": ((1.0,), lambda kit, x, alpha: kit.apply(thresholded_relu, x, alpha=alpha)),
+    "hardsigmoid": ((0.2, 0.5), lambda kit, x, alpha, beta: kit.apply(hard_sigmoid, x, alpha=alpha, beta=beta)),
+    "affine": ((1.0, 0.0), lambda kit, x, alpha, beta: x * alpha + beta),
+    "scaledtanh": ((1.0, 1.0), lambda kit, x, alpha, beta: kit.apply(tanh, x * beta) * alpha),
+}
+
+
+def _functions(
+    layer: Layer, kit: Kit, *, activations: Any, activation_alpha: Any, activation_beta: Any, clip: Any, direction: str
+) -> list[list[Callable[[Any], Any]]]:
+    """The activation functions of each direction, with clipping before them.
+
+    ``activation_alpha`` and ``activation_beta`` are taken in order by the functions that have such a parameter.
+    """
+    wanted = len(layer.activations)
+    count = wanted * len(_backwards(layer.made, direction))
+    names = list(activations or layer.activations * 2)
+    if len(names) < count:
+        raise TypeMismatch(f"{layer.made.title}: {count} activations are needed", given=repr(names))
+    alphas, betas = iter(activation_alpha or ()), iter(activation_beta or ())
+    found = [_function(layer.made, kit, name, alphas, betas, clip) for name in names[:count]]
+    return [found[start : start + wanted] for start in range(0, count, wanted)]
+
+
+def _function(
+    made: Op, kit: Kit, name: str, alphas: Iterator[float], betas: Iterator[float], limit: float | None
+) -> Callable[[Any], Any]:
+    if name.lower() not in ACTIVATIONS:
+        raise TypeMismatch(f"{made.title}: unknown activation", given=repr(name), available=", ".join(ACTIVATIONS))
+    defaults, compute = ACTIVATIONS[name.lower()]
+    parameters = [next(given, default) for given, default in zip((alphas, betas), defaults, strict=False)]
+    return lambda x: compute(kit, x if limit is None else kit.clip(x, limit), *parameters)
+
+
+# ----- layers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What tells the layers apart: the number of gates and of states, the usual activations, and how to make a step.
+
+    ``step(kit, functions, recurrence, bias, peepholes, **attributes)`` gives the step of one direction; ``bias`` is
+    added to what comes from the hidden state, when ``separate_bias`` says of the attributes that it has to be.
+    """
+
+    made: Op
+    gates: int
+    states: int
+    activations: tuple[str, ...]
+    step: Callable[..., Step]
+    separate_bias: Callable[..., bool] = lambda **_: False
+
+
+def _backwards(made: Op, direction: str) -> list[bool]:
+    """For each direction whether it runs from the end."""
+    known = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+    if direction not in known:
+        raise TypeMismatch(f"{made.title}: unknown direction", given=repr(direction), available=", ".join(known))
+    return known[direction]
+
+
+def _attributes(
+    layer: Layer,
+    kit: Kit,
+    *,
+    activation_alpha: Any,
+    activation_beta: Any,
+    activations: Any,
+    clip: Any,
+    direction: str,
+    hidden_size: Any,
+    layout: int,
+    **own: Any,
+) -> tuple[list[bool], list[Any], dict[str, Any]]:
+    """Of the attributes: the directions, their activations, and those that only this layer has."""
+    functions = _functions(
+        layer,
+        kit,
+        activations=activations,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        clip=clip,
+        direction=direction,
+    )
+    return _backwards(layer.made, direction), functions, own
+
+
+def _biases(kit: Kit, bias: Any, separate: bool) -> tuple[Any, Any]:
+    """The bias of the input's share, and that of the hidden state's share where it is kept apart."""
+    if bias is None:
+        return None, None
+    of_input, of_state = kit.split(bias, 2)
+    return (of_input, of_state) if separate else (of_input + of_state, None)
+
+
+def _body(
+    layer: Layer, X: Value, W: Value, R: Value, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
+) -> tuple[Value, ...]:
+    """The layer in other ops: step after step where the number of steps is known, else by Scan."""
+    backwards, functions, own = _attributes(layer, ON_VALUES, **given)
+    narrow = X.dtype
+    dtype = narrow if narrow.bits >= 32 else DType.float32
+    x, w, r, b, p, *initial = (
+        v if v is None or v.dtype is dtype else cast(v, to=dtype) for v in (X, W, R, B, P, *initial)
+    )
+    if given["layout"]:
+        x, *initial = (v if v is None else transpose(v, perm=[1, 0, 2]) for v in (x, *initial))
+    batch, hidden = dims(x)[1], dims(r)[2]
+    columns = []
+    for place, backward in enumerate(backwards):
+        of_input, of_state = _biases(ON_VALUES, None if b is None else b[place], layer.separate_bias(**own))
+        shares = x @ transpose(w[place], perm=[1, 0])
+        shares = shares if of_input is None else shares + of_input
+        recurrence = transpose(r[place], perm=[1, 0])
+        step = layer.step(ON_VALUES, functions[place], recurrence, of_state, None if p is None else p[place], **own)
+        zero = expand(constant(np.zeros((1, 1)), dtype), [batch, hidden])
+        states = [zero if v is None else v[place] for v in initial]
+        columns.append(_over_time(step, shares, states, lengths, backward))
+    axes = (1, *(0 for _ in initial))
+    y, *finals = (_stacked(values, axis) for axis, values in zip(axes, zip(*columns, strict=True), strict=True))
+    if given["layout"]:
+        y, finals = transpose(y, perm=[2, 0, 1, 3]), [transpose(v, perm=[1, 0, 2]) for v in finals]
+    return tuple(v if v.dtype is narrow else cast(v, to=narrow) for v in (y, *finals))
+
+
+def _stacked(values: Sequence[Value], axis: int) -> Value:
+    return concat(*(unsqueeze(v, [axis]) for v in values), axis=axis)  # type: ignore[no-any-return]
+
+
+def _over_time(
+    step: Step, shares: Value, states: Sequence[Value], lengths: Value | None, backward: bool
+) -> tuple[Value, ...]:
+    """The hidden states of all steps, and the last states. Behind the end of a sequence the states stay and give 0."""
+    length = shares.shape[0]
+
+    def one(time: Any, share: Value, *old: Value) -> list[Value]:
+        new = step(share, *old)
+        if lengths is None:
+            return [*new, new[0]]
+        alive = unsqueeze(less(time, lengths), [1])
+        return [*(where(alive, a, b) for a, b in zip(new, old, strict=True)), where(alive, new[0], 0.0)]
+
+    if isinstance(length, int) and length > 0:
+        found = []
+        for time in range(length)[:: -1 if backward else 1]:
+            *states, y = one(constant(np.asarray(time, np.int32)), shares[time], *states)
+            found.append(y)
+        return _stacked(found[:: -1 if backward else 1], 0), *states
+
+    times = range_(constant(np.asarray(0, np.int32)), cast(dims(shares)[0], to=DType.int32), 1)
+    kinds = [
+        *(state.tensor for state in states),
+        TensorType(DType.int32, ()),
+        TensorType(shares.dtype, shares.shape[1:]),
+    ]
+    formals = [(f"step_{place}", kind) for place, kind in enumerate(kinds)]
+    body = subgraph(lambda *values: one(values[-2], values[-1], *values[:-2]), formals)
+    *finals, y = scan(
+        *states, times, shares,
+        body=body, num_scan_inputs=2, scan_input_directions=[int(backward)] * 2, scan_output_directions=[int(backward)],
+    )  # fmt: skip
+    return y, *finals
+
+
+def _computed(
+    layer: Layer, X: Array, W: Array, R: Array, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
+) -> tuple[Array, ...]:
+    """The layer on arrays: the share of the input in all steps is one product."""
+    backwards, functions, own = _attributes(layer, ON_ARRAYS, **given)
+    narrow = X.dtype
+    x, w, r, b, p, *initial = (None if v is None else widened(v) for v in (X, W, R, B, P, *initial))
+    if given["layout"]:
+        x, *initial = (None if v is None else v.swapaxes(0, 1) for v in (x, *initial))
+    length, batch, _ = x.shape
+    hidden, directions = r.shape[2], len(backwards)
+    if lengths is not None and (lengths >= length).all():
+        lengths = None
+    y = np.empty((length, directions, batch, hidden), x.dtype)
+    finals = [np.empty((directions, batch, hidden), x.dtype) for _ in initial]
+    rows = x.reshape(length * batch, -1)
+    for place, backward in enumerate(backwards):
+        of_input, of_state = _biases(ON_ARRAYS, None if b is None else b[place], layer.separate_bias(**own))
+        shares = rows @ w[place].T
+        if of_input is not None:
+            shares += of_input
+        shares = shares.reshape(length, batch, -1)
+        step = layer.step(ON_ARRAYS, functions[place], r[place].T, of_state, None if p is None else p[place], **own)
+        states = [np.zeros((batch, hidden), x.dtype) if v is None else v[place] for v in initial]
+        for time in range(length)[:: -1 if backward else 1]:
+            new = step(shares[time], *states)
+            if lengths is None:
+                y[time, place] = new[0]
+                states = list(new)
+            else:
+                alive = (lengths > time)[:, None]
+                y[time, place] = np.where(alive, new[0], x.dtype.type(0))
+                states = [np.where(alive, a, b) for a, b in zip(new, states, strict=True)]
+        for final, state in zip(finals, states, strict=True):
+            final[place] = state
+    if given["layout"]:
+        y, finals = y.transpose(2, 0, 1, 3), [v.swapaxes(0, 1) for v in finals]
+    return tuple(v.astype(narrow, copy=False) for v in (y, *finals))
+
+
+def _types(
+    layer: Layer, X: Value, W: Value, R: Value, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
+) -> tuple[TensorType, ...]:
+    """The types of the outputs, when all inputs fit together."""
+    _attributes(layer, ON_VALUES, **given)
+    made, gates, size = layer.made, layer.gates, given["hidden_size"]
+    dtype = same_dtypes(made, X, W, R, B, *initial, P)
+    if not dtype.is_float:
+        raise TypeMismatch(f"{made.title}: X must hold floats", given=repr(X), do="cast it")
+    if lengths is not None and not lengths.dtype.is_integer:
+        raise TypeMismatch(f"{made.title}: sequence_lens must hold int32", given=repr(lengths), do="cast it")
+    if size is None:
+        size = _dim(R, 3, 2)
+        if size is None and isinstance(_dim(W, 3, 1), int):
+            size = W.shape[1] // gates
+    length, batch = (_dim(X, 3, axis) for axis in ((1, 0) if given["layout"] else (0, 1)))
+    count = len(_backwards(made, given["direction"]))
+
+    def times(number: int) -> Dim:
+        return number * size if isinstance(size, int) else None
+
+    held = [batch, count, size] if given["layout"] else [count, batch, size]
+    fitting = [
+        ("W", W, [count, times(gates), _dim(X, 3, 2)]),
+        ("R", R, [count, times(gates), size]),
+        ("B", B, [count, times(2 * gates)]),
+        ("sequence_lens", lengths, [batch]),
+        ("P", P, [count, times(3)]),
+        *((f"initial_{name}", value, held) for name, value in zip("hc", initial, strict=False)),
+        ("X", X, [None] * 3),
+    ]
+    for name, value, wanted in fitting:
+        known = None if value is None else value.tensor.shape
+        if known is None:
+            continue
+        pairs = zip(known, wanted, strict=False)
+        if len(known) != len(wanted) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+            shape = ", ".join("?" if each is None else str(each) for each in wanted)
+            raise TypeMismatch(f"{made.title}: {name} must have the shape [{shape}]", given=repr(value))
+    sides = (batch, length, count, size) if given["layout"] else (length, count, batch, size)
+    return (TensorType(dtype, sides), *(TensorType(dtype, tuple(held)) for _ in initial))
+
+
+def _dim(value: Value, rank: int, axis: int) -> Dim:
+    return value.shape[axis] if value.rank == rank else None
+
+
+# ----- RNN ------------------------------------------------------------------------------------------------------------
+
+
+def _simple_step(kit, functions, recurrence, bias, peepholes):
+    (f,) = functions
+
+    def step(share, hidden):
+        return (f(share + hidden @ recurrence),)
+
+    return step
+
+
+@op("RNN")
+def rnn(
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations=("Tanh", "Tanh"),
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    layout=0,
+):
+    """The state is an activation of the input and the state before, each multiplied with weights (Elman 1990)."""
+    given = {name: value for name, value in locals().items() if name in rnn.signature.attributes}
+    return _body(RNN, X, W, R, B, sequence_lens, [initial_h], None, **given)
+
+
+RNN = Layer(rnn, 1, 1, ("Tanh",), _simple_step)
+
+
+# ----- GRU ------------------------------------------------------------------------------------------------------------
+
+
+def _gated_step(kit, functions, recurrence, bias, peepholes, *, linear_before_reset):
+    f, g = functions
+    if linear_before_reset:
+
+        def step(share, hidden):
+            update, reset, candidate = kit.split(share, 3)
+            turned = hidden @ recurrence
+            update_turned, reset_turned, turned = kit.split(turned if bias is None else turned + bias, 3)
+            update, reset = f(update + update_turned), f(reset + reset_turned)
+            candidate = g(candidate + reset * turned)
+            return ((1.0 - update) * candidate + update * hidden,)
+
+        return step
+
+    *of_gates, of_candidate = kit.split(recurrence, 3)
+
+    def step(share, hidden):
+        update, reset, candidate = kit.split(share, 3)
+        update, reset = (f(each + hidden @ turned) for each, turned in zip((update, reset), of_gates, strict=True))
+        candidate = g(candidate + (reset * hidden) @ of_candidate)
+        return ((1.0 - update) * candidate + update * hidden,)
+
+    return step
+
+
+@op("GRU")
+def gru(
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    layout=0,
+    linear_before_reset=0,
+):
+    """The gated recurrent unit (Cho et al. 2014); gates are in the order update, reset, hidden."""
+    given = {name: value for name, value in locals().items() if name in gru.signature.attributes}
+    return _body(GRU, X, W, R, B, sequence_lens, [initial_h], None, **given)
+
+
+GRU = Layer(
+    gru, 3, 1, ("Sigmoid", "Tanh"), _gated_step, lambda *, linear_before_reset: bool(linear_before_reset)
+)  # fmt: skip
+
+
+# ----- LSTM -----------------------------------------------------------------------------------------------------------
+
+
+def _memory_step(kit, functions, recurrence, bias, peepholes, *, input_forget):
+    f, g, h = functions
+    peeps = None if peepholes is None else kit.split(peepholes, 3)
+
+    def step(share, hidden, cell):
+        i, o, forget, candidate = kit.split(share + hidden @ recurrence, 4)
+        if peeps is not None:
+            i, forget = i + peeps[0] * cell, forget + peeps[2] * cell
+        i = f(i)
+        forget = 1.0 - i if input_forget else f(forget)
+        cell = forget * cell + i * g(candidate)
+        o = f(o if peeps is None else o + peeps[1] * cell)
+        return o * h(cell), cell
+
+    return step
+
+
+@op("LSTM")
+def lstm(
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    initial_c=None,
+    P=None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    input_forget=0,
+    layout=0,
+):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997), with peepholes ``P`` (Gers and Schmidhuber 2000).
+
+    Gates are in the order input, output, forget, cell.
+    """
+    given = {name: value for name, value in locals().items() if name in lstm.signature.attributes}
+    return _body(LSTM, X, W, R, B, sequence_lens, [initial_h, initial_c], P, **given)
+
+
+LSTM = Layer(lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"), _memory_step)
+
+
+# ----- rules ----------------------------------------------------------------------------------------------------------
+
+
+def _arranged(layer: Layer, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The inputs as all layers have them: the initial states in a list, then the peepholes."""
+    states = 5 + layer.states
+    return (*inputs[:5], inputs[5:states], inputs[states] if len(inputs) > states else None)
+
+
+def _rules(layer: Layer) -> None:
+    made = layer.made
+    made.until(14, lacks=["layout"])
+    made.until(7, ignored=["output_sequence"])
+    made.type(lambda *inputs, **given: _types(layer, *_arranged(layer, inputs), **given))
+
+    @numpy_rule(made)
+    @np.errstate(all="ignore")
+    def _(*inputs: Any, **given: Any) -> tuple[Array, ...]:
+        return _computed(layer, *_arranged(layer, inputs), **given)
+
+
+for _layer in (RNN, GRU, LSTM):
+    _rules(_layer)
+
+gru.until(3, lacks=["linear_before_reset"])
