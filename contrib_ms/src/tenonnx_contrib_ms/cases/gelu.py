@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
+from tenonnx.testing import call, cases, tensors
 from tenonnx_contrib_ms.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -22,14 +21,10 @@ def _(draw):
     return call(x, draw(tensors(x.dtype.name, shape=x.shape[-1:])))
 
 
-ROUNDED = Gap(
-    "onnxruntime", "the constants of onnxruntime have six digits", when=lambda c: c.inputs[0].dtype == np.float64
-)
-
-
-@cases(fast_gelu, gaps=[ROUNDED])
+@cases(fast_gelu)
 def _(draw):
-    x = draw(tensors(FLOATS, min_rank=1))
+    """Not in float64, where the constants of onnxruntime have too few digits."""
+    x = draw(tensors(["float32", "float16", "bfloat16"], min_rank=1))
     return call(x, draw(tensors(x.dtype.name, shape=x.shape[-1:])) if draw(st.booleans()) else None)
 
 

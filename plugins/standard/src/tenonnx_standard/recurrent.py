@@ -96,7 +96,8 @@ def _functions(
     if len(names) < count:
         raise TypeMismatch(f"{layer.made.title}: {count} activations are needed", given=repr(names))
     alphas, betas = iter(activation_alpha or ()), iter(activation_beta or ())
-    found = [_function(layer.made, kit, name, alphas, betas, clip) for name in names[:count]]
+    clips = (clip, clip, None)  # of the three functions of LSTM the last one takes no gate
+    found = [_function(layer.made, kit, n, alphas, betas, clips[k % wanted]) for k, n in enumerate(names[:count])]
     return [found[start : start + wanted] for start in range(0, count, wanted)]
 
 

@@ -1,0 +1,193 @@
+"""Attention with a state in place of a cache, and the short convolution that goes before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, constant, dims, subgraph
+from tenonnx.extend import op as define
+from tenonnx_standard.activation import sigmoid
+from tenonnx_standard.casting import cast
+from tenonnx_standard.control_flow import scan
+from tenonnx_standard.convolution import conv
+from tenonnx_standard.math import exp, reciprocal, sqrt
+from tenonnx_standard.shape import concat, expand, reshape, transpose
+
+Array = np.ndarray[Any, Any]
+
+#: Which rules let the state decay, and which write only what the state does not give already.
+DECAYING, CORRECTING = ("gated", "gated_delta"), ("delta", "gated_delta")
+
+
+# ----- LinearAttention ------------------------------------------------------------------------------------------------
+
+
+@define("LinearAttention", since=27)
+def linear_attention(
+    query, key, value, past_state=None, decay=None, beta=None, *,
+    chunk_size=64, kv_num_heads: int, q_num_heads: int, scale=0.0, update_rule="gated_delta",
+):  # fmt: skip
+    """Attention by a matrix from keys to values that every position updates and reads (Yang et al., arXiv:2412.06464).
+
+    The state decays by ``exp(decay)``, gets the outer product of key and value, and answers the query. Delta rules
+    write the value less what the state gives for the key, times ``beta``. All of it is computed in float32.
+    """
+    _check(query, key, value, decay, beta, kv_num_heads, q_num_heads, update_rule)
+    batch, length, width = dims(query)
+    groups = q_num_heads // kv_num_heads
+    key_size, value_size = width // q_num_heads, dims(value)[2] // kv_num_heads
+
+    steps = [
+        _by_step(query, [batch, length, kv_num_heads, groups, key_size]),
+        _by_step(key, [batch, length, kv_num_heads, 1, key_size]),
+        _by_step(value, [batch, length, kv_num_heads, 1, value_size]),
+    ]
+    if decay is not None:
+        steps.append(exp(_by_step(decay, [batch, length, kv_num_heads, -1, 1])))
+    if beta is not None:
+        steps.append(_by_step(beta, [batch, length, -1, 1, 1]))
+    if past_state is None:
+        state = expand(constant(0.0, DType.float32), [batch, kv_num_heads, key_size, value_size])
+    else:
+        state = cast(past_state, to=DType.float32)
+
+    def step(state: Value, q: Value, k: Value, v: Value, *gates: Value) -> tuple[Value, Value]:
+        if decay is not None:
+            state = state * gates[0]
+        if beta is not None:
+            v = (v - k @ state) * gates[-1]
+        state = state + transpose(k, perm=[0, 1, 3, 2]) @ v
+        return state, q @ state
+
+    names = ["q", "k", "v", *["decay"] * (decay is not None), *["beta"] * (beta is not None)]
+    formals = [(name, TensorType(DType.float32, x.shape[1:])) for name, x in zip(names, steps, strict=True)]
+    body = subgraph(step, [("state", state.type), *formals], name="step")
+    state, found = scan(state, *steps, body=body, num_scan_inputs=len(steps))
+
+    output = transpose(found * _read_scale(scale, key_size), perm=[1, 0, 2, 3, 4])
+    output = reshape(output, [batch, length, value_size * q_num_heads])
+    return cast(output, to=query.dtype), cast(state, to=(query if past_state is None else past_state).dtype)
+
+
+def _by_step(x: Value, sizes: list[Any]) -> Value:
+    """``x`` in float32, with its heads apart and the sequence first."""
+    return transpose(cast(reshape(x, sizes), to=DType.float32), perm=[1, 0, 2, 3, 4])
+
+
+def _read_scale(scale: float, size: Any) -> Any:
+    if scale:
+        return scale
+    return reciprocal(sqrt(cast(size, to=DType.float32))) if isinstance(size, Value) else (size or 1) ** -0.5
+
+
+@linear_attention.numpy
+def _(
+    query, key, value, past_state, decay, beta, *, chunk_size, kv_num_heads, q_num_heads, scale, update_rule
+):  # fmt: skip
+    batch, length, width = query.shape
+    size, groups = width // q_num_heads, q_num_heads // kv_num_heads
+    q, k, v = (
+        x.reshape(batch, length, kv_num_heads, rows, -1).transpose(1, 0, 2, 3, 4).astype(np.float32)
+        for x, rows in ((query, groups), (key, 1), (value, 1))
+    )
+    if decay is not None:
+        decay = np.exp(decay.reshape(batch, length, kv_num_heads, -1, 1).astype(np.float32))
+    if beta is not None:
+        beta = beta.reshape(batch, length, -1, 1, 1).astype(np.float32)
+    if past_state is None:
+        state = np.zeros((batch, kv_num_heads, size, v.shape[-1]), np.float32)
+    else:
+        state = past_state.astype(np.float32)
+    found = np.empty((batch, length, kv_num_heads, groups, v.shape[-1]), np.float32)
+    columns = k.swapaxes(-1, -2)
+    for t in range(length):
+        written = v[t]
+        if decay is not None:
+            state *= decay[:, t]
+        if beta is not None:
+            written = (written - np.matmul(k[t], state)) * beta[:, t]
+        state += columns[t] * written
+        found[:, t] = np.matmul(q[t], state)
+    found *= np.float32(scale or (size or 1) ** -0.5)
+    output = found.reshape(batch, length, q_num_heads * v.shape[-1]).astype(query.dtype)
+    return output, state.astype((query if past_state is None else past_state).dtype)
+
+
+def _check(
+    query: Value, key: Value, value: Value, decay: Value | None, beta: Value | None,
+    kv_num_heads: int, q_num_heads: int, rule: str,
+) -> None:  # fmt: skip
+    title = linear_attention.title
+    if rule not in ("linear", *DECAYING, "delta"):
+        available = "linear, gated, delta, gated_delta"
+        raise InvalidCall(f"{title}: update_rule is unknown", given=f"update_rule={rule!r}", available=available)
+    for name, given, wanted in (("decay", decay, rule in DECAYING), ("beta", beta, rule in CORRECTING)):
+        if (given is not None) != wanted:
+            raise InvalidCall(f'{title}: update_rule "{rule}" {"needs" if wanted else "does not take"} {name}')
+    if kv_num_heads < 1 or q_num_heads < 1 or q_num_heads % kv_num_heads:
+        raise InvalidCall(
+            f"{title}: q_num_heads must be a positive multiple of kv_num_heads",
+            given=f"q_num_heads={q_num_heads}, kv_num_heads={kv_num_heads}",
+        )
+    for x, heads in ((query, q_num_heads), (key, kv_num_heads), (value, kv_num_heads), (decay, kv_num_heads)):
+        if x is None:
+            continue
+        if x.ndim != 3:
+            raise TypeMismatch(f"{title}: inputs must be (batch, sequence, heads * size)", given=repr(x))
+        width = x.shape[2]
+        if isinstance(width, int) and width % heads:
+            raise TypeMismatch(f"{title}: the last axis must be divisible by the {heads} heads", given=repr(x))
+
+
+# ----- CausalConvWithState --------------------------------------------------------------------------------------------
+
+
+@define("CausalConvWithState", since=27)
+def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activation="none"):
+    """Convolve each channel with its own kernel over current and past positions.
+
+    ``past_state`` is what came before the input (else zeros), and the second output what the next call takes as such.
+    """
+    title = causal_conv_with_state.title
+    if activation not in ("none", "silu", "swish"):
+        available = "none, silu, swish"
+        raise InvalidCall(f"{title}: activation is unknown", given=f"activation={activation!r}", available=available)
+    if input.ndim != 3 or weight.ndim != 3:
+        given = f"{input!r}, {weight!r}"
+        raise TypeMismatch(f"{title}: input must be (batch, channels, length), weight (channels, 1, size)", given=given)
+    channels, _, size = weight.shape
+    channels = channels if isinstance(channels, int) else input.shape[1]
+    if not isinstance(channels, int) or not isinstance(size, int):
+        raise TypeMismatch(
+            f"{title}: the number of channels and the size of the kernels must be known", given=repr(weight)
+        )
+    batch, _, length = dims(input)
+    before = past_state
+    if before is None:
+        before = expand(constant(0.0, input.dtype), [batch, channels, size - 1])
+    padded = concat(before, input, axis=2)
+    y = conv(padded, weight, bias, group=channels)
+    if activation != "none":
+        wide = cast(y, to=DType.float32)
+        y = cast(wide * sigmoid(wide), to=input.dtype)
+    return y, padded[:, :, length:]
+
+
+@causal_conv_with_state.numpy
+def _(input, weight, bias, past_state, *, activation):
+    batch, channels, length = input.shape
+    size = weight.shape[2]
+    before = np.zeros((batch, channels, size - 1), input.dtype) if past_state is None else past_state
+    padded = np.concatenate([before, input], axis=2)
+    x, taps = padded.astype(np.float32, copy=False), weight.astype(np.float32, copy=False)
+    y = x[:, :, :length] * taps[:, :, 0]
+    for offset in range(1, size):
+        y += x[:, :, offset : offset + length] * taps[:, :, offset]
+    if bias is not None:
+        y += bias.astype(np.float32, copy=False)[:, None]
+    if activation != "none":
+        y = y.astype(input.dtype, copy=False).astype(np.float32, copy=False)
+        y = y / (1 + np.exp(-y))
+    return y.astype(input.dtype, copy=False), padded[:, :, length:]
