@@ -17,7 +17,7 @@ NAMES = LIST.read_text().split()
 _ALIGN = "onnxruntime aligns corners by the whole number of output elements, the specification by scale times length"
 EXPECTED: dict[str, Expected] = {
     "test_attention_4d_causal_fp16_expanded": Expected(
-        "numpy", "the stored outputs round Softmax of float16 after each step, ours rounds once: 2 of 192 differ by 1 ulp"
+        "numpy", "the stored outputs round Softmax of float16 after each step, ours once: 2 of 192 differ by 1 ulp"
     ),
     "test_maxunpool_export_with_output_shape": Expected(
         "onnxruntime", "onnxruntime reads the indices as places in output_shape, not in the shape that was pooled"

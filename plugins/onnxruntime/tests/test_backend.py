@@ -7,8 +7,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import tenonnx as tx
 from onnx import helper, numpy_helper
+
+import tenonnx as tx
 from tenonnx_onnxruntime import backend, rescue
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -366,6 +367,8 @@ def test_several_threads_may_call_one_program():
 
 
 def test_compiling_is_quiet(capfd):
+    with pytest.raises(tx.UnsupportedOp):
+        no_kernel().compile("onnxruntime", strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         graph(AFFINE, opset=28, ir=14).compile("onnxruntime", strict=True)

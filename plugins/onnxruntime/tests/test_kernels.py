@@ -3,9 +3,10 @@
 import onnx
 import onnxruntime
 import pytest
-import tenonnx as tx
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotThere
+
+import tenonnx as tx
 from tenonnx import DType, SequenceType, TensorType
 from tenonnx_onnxruntime.kernels import has_kernel, has_schema, left_behind, newest, newest_ir
 

@@ -5,6 +5,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+
 import tenonnx as tx
 
 COUNTER = """

@@ -25,7 +25,8 @@ class State(MutableMapping[str, Any]):
         hold: Callable[[Any], Any] = deepcopy,
         show: Callable[[Any], Any] = deepcopy,
     ) -> None:
-        self.inputs = {v.name: v for v in graph.formals if v.name in set(names)}
+        wanted = set(names)
+        self.inputs = {v.name: v for v in graph.formals if v.name in wanted}
         self.held: dict[str, Any] = {}
         self._hold, self._show = hold, show
         for name, value in self.inputs.items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 from onnxruntime import GraphOptimizationLevel
+
 from tenonnx.backends.base import Program, fall_back
 from tenonnx.backends.defaults import DefaultsProgram
 from tenonnx.errors import InvalidCall, NotRepresentable, UnsupportedOp
@@ -17,7 +18,6 @@ from tenonnx.formats.onnx.reader import OPTIONAL_INPUTS_IR
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.graph.dtypes import DType
 from tenonnx.transforms.retarget import Target, retarget_to, target_for
-
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.rescue import RescuedProgram
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeStatefulProgram, shortened
@@ -116,7 +116,8 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
     possible = {domain: min(version, newest(domain)) for domain, version in own.items() if newest(domain)}
     if possible == own:
         yield graph
-    accepts = has_kernel if providers == [CPU] else has_schema
+    cpu_alone = all((p if isinstance(p, str) else p[0]) == CPU for p in providers)
+    accepts = has_kernel if cpu_alone else has_schema
     for version in dict.fromkeys([possible["ai.onnx"], newest("ai.onnx"), *left_behind()]):
         try:
             moved = retarget_to(graph, Target(possible | {"ai.onnx": version}, accepts)).graph

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
 
@@ -39,8 +40,8 @@ def newest(domain: str) -> int:
     newest is found by loading models.
     """
     known = max((s.since_version for s in _schemas().get(domain, {}).values() for s in s), default=0)
-    if domain in ("ai.onnx", "ai.onnx.ml"):
-        known = max(known, onnx.defs.onnx_opset_version() if domain == "ai.onnx" else 1)
+    if domain == "ai.onnx":
+        known = max(known, onnx.defs.onnx_opset_version())
     return next((version for version in range(known, 0, -1) if _loads(domain, version, 4)), 0)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.backends.numpy import backend as numpy_backend
 from tenonnx.errors import FallbackWarning, TenonnxError
-
 from tenonnx_onnxruntime.session import RunFailure
 
 if TYPE_CHECKING:
@@ -43,15 +42,14 @@ class RescuedProgram:
     def _rescue(self, feeds: Mapping[str, Any], failure: RunFailure) -> dict[str, Any]:
         if sum(v.data.nbytes for v in self._graph.variables if v.data is not None) > LARGEST_RESCUED:
             raise failure
-        first = self._numpy is None
         try:
             numpy = self._numpy or numpy_backend.compile(self._graph, state=self._names)
             numpy.state.update(self.state)
             results = numpy(feeds)
         except TenonnxError as error:
             raise error from failure
+        if self._numpy is None:  # before anything changes, as a warning may be made an error
+            warnings.warn(FallbackWarning(f"numpy computes what onnxruntime refuses: {failure}"), stacklevel=3)
         self._numpy = numpy
         self.state.update(numpy.state)
-        if first:
-            warnings.warn(FallbackWarning(f"numpy computes what onnxruntime refuses: {failure}"), stacklevel=3)
         return results

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnxruntime import OrtValue
+
 from tenonnx.formats.onnx.tensors import array_to_proto
 from tenonnx.graph.dtypes import DType
 

@@ -53,25 +53,29 @@ def same_beyond_kernel(call):
     return wide_stride(call) or (same(call) and max(call.attributes["dilations"]) > 1)
 
 
-def padded(call):
-    return same(call) or any(call.attributes["pads"] or ())
+def unusual(call):
+    a = call.attributes
+    return same(call) or any(a["pads"] or ()) or max(a["dilations"]) > 1 or a["ceil_mode"] or call.inputs[0].ndim != 4
 
 
 NEGATIVE = "onnxruntime forgets dilations under auto_pad SAME, and pads less than nothing where strides are wide"
-GAPS = [Gap("onnxruntime", NEGATIVE, same_beyond_kernel), Gap("export", NEGATIVE, same_beyond_kernel)]
+GAPS = [
+    Gap("onnxruntime", NEGATIVE, same_beyond_kernel),
+    Gap("export", NEGATIVE, same_beyond_kernel),
+    Gap(
+        "reference", "it rounds, pads and dilates in ways of its own, differently for images and other inputs", unusual
+    ),
+]
 
 
-MAX_GAPS = [*GAPS, Gap("reference", "it pads less than nothing where strides are wide", wide_stride)]
-
-
-@cases(max_pool, gaps=MAX_GAPS)
+@cases(max_pool, gaps=GAPS)
 def _(draw):
     attributes, shape = pooling(draw)
     dtype = draw(st.sampled_from([*FLOATS, "int8", "uint8"]))
     return call(draw(tensors(dtype, shape=shape, distinct="float" in dtype)), **attributes)
 
 
-@cases(max_pool, gaps=MAX_GAPS)
+@cases(max_pool, gaps=[*GAPS, Gap("reference", "it counts places in every image anew")])
 def _(draw):
     attributes, shape = pooling(draw, storage_order=draw(st.integers(0, 1)))
     return call(draw(tensors(FLOATS, shape=shape, distinct=True)), _outputs=2, **attributes)
@@ -90,9 +94,7 @@ def _(draw):
     return call(draw(tensors(FLOATS, shape=shape)), **attributes)
 
 
-@cases(
-    lp_pool, gaps=[*GAPS, Gap("reference", "it takes the mean of what lies in the input for the mean of all", padded)]
-)
+@cases(lp_pool, gaps=GAPS)
 def _(draw):
     attributes, shape = pooling(draw, p=draw(st.integers(1, 3)))
     return call(draw(tensors(FLOATS, shape=shape, min_value=-2, max_value=2, exclude_near=(0.0,))), **attributes)
@@ -104,7 +106,7 @@ def _(draw):
     del attributes["ceil_mode"], attributes["dilations"]
     if draw(st.booleans()):
         attributes = {"p": attributes["p"]}
-    return call(draw(tensors(["float32", "float64"], shape=shape, max_value=2, exclude_near=(0.0,))), **attributes)
+    return call(draw(tensors(shape=shape, max_value=2, exclude_near=(0.0,))), **attributes)
 
 
 def images(draw, dtypes=FLOATS, **keywords):
@@ -128,7 +130,7 @@ def _(draw):
 
 @cases(global_lp_pool_float)
 def _(draw):
-    x = images(draw, ["float32", "float64"], min_value=-2, max_value=2, exclude_near=(0.0,))
+    x = images(draw, ["float32"], min_value=-2, max_value=2, exclude_near=(0.0,))
     return call(x, p=draw(st.sampled_from([1.0, 1.5, 2.0, 3.0])))
 
 

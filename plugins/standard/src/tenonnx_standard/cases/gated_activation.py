@@ -1,0 +1,15 @@
+"""Cases of activations of one input that let another through."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx.testing import call, cases, shapes, tensors
+from tenonnx_standard.gated_activation import swiglu
+
+
+@cases(swiglu)
+def _(draw):
+    dtype, shape = draw(st.sampled_from(["float32", "float64", "float16", "bfloat16"])), draw(shapes())
+    alpha = draw(st.sampled_from([1.0, 0.5, 1.7]))
+    return call(draw(tensors(dtype, shape=shape)), draw(tensors(dtype, shape=shape)), alpha=alpha)

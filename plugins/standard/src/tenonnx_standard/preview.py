@@ -1,0 +1,79 @@
+"""The domain ai.onnx.preview: operators that may still change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Graph, InvalidCall, TypeMismatch, Value
+from tenonnx.extend import op as define
+from tenonnx.op.inline import inline
+from tenonnx_standard.activation import softmax
+from tenonnx_standard.casting import cast
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.scaled_attention import grouped_product, grouped_scores
+
+Array = np.ndarray[Any, Any]
+
+
+@define("FlexAttention", domain="ai.onnx.preview", since=1)
+def flex_attention(
+    Q, K, V, *,
+    prob_mod: Graph | None = None, scale: float | None = None, score_mod: Graph | None = None,
+    softmax_precision: int | None = None,
+):  # fmt: skip
+    """Attention whose scores and probabilities each pass through a function of their own.
+
+    Everything is (batch, heads, sequence, size); heads of ``Q`` may share those of ``K`` and ``V``. The functions see
+    (batch, heads, queries, keys) in the dtype that the softmax is taken in.
+    """
+    if any(x.ndim != 4 for x in (Q, K, V)):
+        given = f"{Q!r}, {K!r}, {V!r}"
+        raise TypeMismatch(f"{flex_attention.title}: Q, K and V must be (batch, heads, sequence, size)", given=given)
+    dtype = _precision(Q.dtype, softmax_precision)
+    scores = _modified(cast(grouped_scores(Q, K, scale), to=dtype), score_mod, "score_mod")
+    probabilities = _modified(softmax(scores), prob_mod, "prob_mod")
+    return cast(grouped_product(probabilities, V), to=V.dtype)
+
+
+def _precision(dtype: DType, softmax_precision: int | None) -> DType:
+    if softmax_precision is None:
+        return DType.float64 if dtype is DType.float64 else DType.float32
+    if softmax_precision not in iter(DType) or not DType(softmax_precision).is_float:
+        raise InvalidCall(
+            f"{flex_attention.title}: softmax_precision must be the number of a float type",
+            given=f"softmax_precision={softmax_precision}",
+        )
+    return DType(softmax_precision)
+
+
+def _modified(x: Value, function: Graph | None, name: str) -> Value:
+    if function is None:
+        return x
+    if len(function.formals) != 1 or len(function.outputs) != 1:
+        given = f"{len(function.formals)} inputs and {len(function.outputs)} outputs"
+        raise TypeMismatch(f"{flex_attention.title}: {name} must have one input and one output", given=given)
+    (y,) = inline(function, [x], captures=list(function.pending or function.captures))
+    if y is None or y.type != x.type:
+        raise TypeMismatch(f"{flex_attention.title}: {name} must keep the type", given=f"{x!r} became {y!r}")
+    return y
+
+
+@flex_attention.numpy
+def _(Q, K, V, *, prob_mod, scale, score_mod, softmax_precision):
+    multiply, normalise = matmul.rules["numpy"], softmax.rules["numpy"]
+    dtype = _precision(DType.of(Q.dtype), softmax_precision).numpy
+    batch, heads, queries, size = Q.shape
+    groups, keys = K.shape[1:3]
+    factor = np.asarray((size or 1) ** -0.25 if scale is None else np.sqrt(scale)).astype(Q.dtype)
+    rows = (Q * factor).reshape(batch, groups, heads // groups * queries, size)
+    scores = multiply(rows, (K * factor).swapaxes(2, 3)).reshape(batch, heads, queries, keys)
+    scores = scores.astype(dtype, copy=False)
+    if score_mod is not None:
+        (scores,) = score_mod(scores)
+    probabilities = normalise(scores, axis=-1)
+    if prob_mod is not None:
+        (probabilities,) = prob_mod(probabilities)
+    y = multiply(probabilities.reshape(batch, groups, -1, keys), V.astype(dtype, copy=False))
+    return y.reshape(batch, heads, queries, V.shape[3]).astype(V.dtype, copy=False)
