@@ -47,6 +47,8 @@ def _turn(x, cos, sin, size, interleaved):
         a, b = split(x, axis=-1, num_outputs=2)
         return concat(a * cos - b * sin, a * sin + b * cos, axis=-1)
     batch, sequence, heads, _ = dims(x)
-    a, b = (squeeze(part, [4]) for part in split(reshape(x, [batch, sequence, heads, size // 2, 2]), axis=4, num_outputs=2))
+    a, b = (
+        squeeze(part, [4]) for part in split(reshape(x, [batch, sequence, heads, size // 2, 2]), axis=4, num_outputs=2)
+    )
     turned = concat(unsqueeze(a * cos - b * sin, [4]), unsqueeze(a * sin + b * cos, [4]), axis=4)
     return reshape(turned, [batch, sequence, heads, size])

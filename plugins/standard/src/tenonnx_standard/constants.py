@@ -242,4 +242,6 @@ def _(input, k, *, upper):
 def _(x, k, *, upper):
     diagonal = 0 if k is None else int(k.reshape(()))
     inside = np.tri(*x.shape[-2:], diagonal - 1 if upper else diagonal, dtype=bool)
-    return np.where(inside, x.dtype.type(0), x) if upper else np.where(inside, x, x.dtype.type(0))
+    y = np.array(x)
+    np.copyto(y, x.dtype.type(0), where=inside if upper else ~inside)
+    return y

@@ -230,32 +230,39 @@ def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[i
         raise ValueError(f"pads {list(pads)} leave less than nothing of {x.shape}")
     kept = x[tuple(slice(max(-b, 0), d + min(a, 0)) for b, d, a in zip(befores, x.shape, afters, strict=True))]
     befores, afters = [max(b, 0) for b in befores], [max(a, 0) for a in afters]
-    if mode == "constant":
-        shape = [b + d + a for b, d, a in zip(befores, kept.shape, afters, strict=True)]
-        y = (
-            np.zeros(shape, x.dtype)
-            if fill is None and x.dtype != object
-            else np.full(shape, _fill_of(x, fill), x.dtype)
-        )
-        y[tuple(slice(b, b + d) for b, d in zip(befores, kept.shape, strict=True))] = kept
-        return y
-    for axis, (before, after) in enumerate(zip(befores, afters, strict=True)):
-        if before or after:
-            kept = kept.take(_places(kept.shape[axis], before, after, mode), axis)
-    return kept
+    shape = [b + d + a for b, d, a in zip(befores, kept.shape, afters, strict=True)]
+    y = _full(shape, x, fill) if mode == "constant" else np.empty(shape, x.dtype)
+    key = [slice(b, b + d) for b, d in zip(befores, kept.shape, strict=True)]
+    y[tuple(key)] = kept
+    if mode != "constant":
+        for axis, (before, after) in enumerate(zip(befores, afters, strict=True)):
+            if before or after:
+                _mirror(y[(*[slice(None)] * (axis + 1), *key[axis + 1 :])], axis, before, after, mode)
+    return y
 
 
-def _fill_of(x: Array, fill: Any) -> Any:
-    """The element to pad with; object arrays hold strings, or else symbolic dims."""
+def _full(shape: list[int], x: Array, fill: Any) -> Array:
+    """An array of one element, 0 by default, or "" among strings; object arrays without strings hold symbolic dims."""
     if fill is not None:
-        return fill.reshape(-1)[0]
-    return "" if not x.size or isinstance(x.flat[0], str) else 0
+        return np.full(shape, fill.reshape(-1)[0], x.dtype)
+    if x.dtype == object:
+        return np.full(shape, "" if not x.size or isinstance(x.flat[0], str) else 0, object)
+    return np.zeros(shape, x.dtype)
 
 
-def _places(size: int, before: int, after: int, mode: str) -> Array:
+def _mirror(y: Array, axis: int, before: int, after: int, mode: str) -> None:
+    """Fill both ends of an axis from what lies between them."""
+    size = y.shape[axis] - before - after
     if size == 0:
         raise ValueError(f"mode {mode} has nothing to take from an empty axis")
-    places = np.arange(-before, size + after)
+    lead = (slice(None),) * axis
+    middle = y[(*lead, slice(before, before + size))]
+    y[(*lead, slice(before))] = middle[(*lead, _places(np.arange(-before, 0), size, mode))]
+    y[(*lead, slice(before + size, None))] = middle[(*lead, _places(np.arange(size, size + after), size, mode))]
+
+
+def _places(places: Array, size: int, mode: str) -> Array:
+    """The positions on an axis that stand for those before and behind it."""
     if mode == "edge":
         return places.clip(0, size - 1)
     if mode == "wrap":

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, InvalidCall, TypeMismatch, Value
+from tenonnx.extend import DType, Graph, TypeMismatch, Value
 from tenonnx.extend import op as define
 from tenonnx.op.inline import inline
 from tenonnx_standard.activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.scaled_attention import grouped_product, grouped_scores
+from tenonnx_standard.scaled_attention import float_dtype, grouped_product, grouped_scores
 
 Array = np.ndarray[Any, Any]
 
@@ -38,14 +38,9 @@ def flex_attention(
 
 
 def _precision(dtype: DType, softmax_precision: int | None) -> DType:
-    if softmax_precision is None:
-        return DType.float64 if dtype is DType.float64 else DType.float32
-    if softmax_precision not in iter(DType) or not DType(softmax_precision).is_float:
-        raise InvalidCall(
-            f"{flex_attention.title}: softmax_precision must be the number of a float type",
-            given=f"softmax_precision={softmax_precision}",
-        )
-    return DType(softmax_precision)
+    if softmax_precision is not None:
+        return float_dtype(flex_attention.title, softmax_precision)
+    return DType.float64 if dtype is DType.float64 else DType.float32
 
 
 def _modified(x: Value, function: Graph | None, name: str) -> Value:
@@ -55,7 +50,7 @@ def _modified(x: Value, function: Graph | None, name: str) -> Value:
         given = f"{len(function.formals)} inputs and {len(function.outputs)} outputs"
         raise TypeMismatch(f"{flex_attention.title}: {name} must have one input and one output", given=given)
     (y,) = inline(function, [x], captures=list(function.pending or function.captures))
-    if y is None or y.type != x.type:
+    if y is None or y.dtype is not x.dtype or y.rank not in (None, 4):
         raise TypeMismatch(f"{flex_attention.title}: {name} must keep the type", given=f"{x!r} became {y!r}")
     return y
 
@@ -75,5 +70,5 @@ def _(Q, K, V, *, prob_mod, scale, score_mod, softmax_precision):
     probabilities = normalise(scores, axis=-1)
     if prob_mod is not None:
         (probabilities,) = prob_mod(probabilities)
-    y = multiply(probabilities.reshape(batch, groups, -1, keys), V.astype(dtype, copy=False))
+    y = multiply(probabilities.reshape(*rows.shape[:3], keys), V.astype(dtype, copy=False))
     return y.reshape(batch, heads, queries, V.shape[3]).astype(V.dtype, copy=False)

@@ -157,11 +157,10 @@ def _(input, sequence_lens, *, batch_axis, time_axis):
 @numpy_rule(reverse_sequence)
 def _(x, lengths, *, batch_axis, time_axis):
     _check_axes(batch_axis, time_axis)
-    batch_first = x if batch_axis == 0 else x.swapaxes(0, 1)
-    steps, ends = np.arange(batch_first.shape[1]), lengths.reshape(-1, 1)
+    steps, ends = np.arange(x.shape[time_axis]), lengths.reshape(-1, 1)
     places = np.where(steps < ends, ends - 1 - steps, steps)
-    y = batch_first[np.arange(len(places)).reshape(-1, 1), places]
-    return y if batch_axis == 0 else y.swapaxes(0, 1)
+    samples = np.arange(x.shape[batch_axis])
+    return x[samples[:, None], places] if batch_axis == 0 else x[places.T, samples]
 
 
 reverse_sequence.vjp(lambda g, y, x, lengths, **axes: (reverse_sequence(g, lengths, **axes), None))

@@ -58,7 +58,8 @@ def attention(
     empty = None
     if attn_mask is not None or nonpad_kv_seqlen is not None or left_window_size >= 0:
         empty = equal(reduce_max(bias, [-1]), constant(-math.inf, dtype))
-    probabilities = _probabilities(biased, empty, DType(softmax_precision) if softmax_precision else dtype)
+    precision = float_dtype("Attention", softmax_precision) if softmax_precision else dtype
+    probabilities = _probabilities(biased, empty, precision)
     y = grouped_product(probabilities, v)
     shown = {RAW: raw, CAPPED: capped, BIASED: biased, PROBABILITIES: probabilities}
     if qk_matmul_output_mode not in shown:
@@ -216,6 +217,14 @@ def _probabilities(biased: Value, empty: Value | None, dtype: DType) -> Value:
         biased = where(empty, constant(0.0, back), biased)
     found = softmax(biased) if dtype is back else cast(softmax(cast(biased, to=dtype)), to=back)
     return found if empty is None else where(empty, constant(0.0, back), found)
+
+
+def float_dtype(title: str, softmax_precision: int) -> DType:
+    dtype = DType(softmax_precision) if softmax_precision in iter(DType) else DType.undefined
+    if not dtype.is_float:
+        given = f"softmax_precision={softmax_precision}"
+        raise InvalidCall(f"{title}: softmax_precision must be the number of a float type", given=given)
+    return dtype
 
 
 # ----- checks ---------------------------------------------------------------------------------------------------------

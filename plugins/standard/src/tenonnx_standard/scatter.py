@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,15 @@ from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, 
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import Array, axis_within, dim_of, dims_of, numpy_rule, positions, same_dtypes
-from tenonnx_standard.slicing import flat_tuples, from_front, gather_elements, gather_nd, tuple_length
+from tenonnx_standard.slicing import (
+    flat_places,
+    flat_tuples,
+    from_front,
+    gather_elements,
+    gather_nd,
+    tuple_length,
+    wrapped,
+)
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -31,26 +40,15 @@ def _check_indices(made: Op, indices: Value) -> None:
 # ----- numpy ----------------------------------------------------------------------------------------------------------
 
 
-def _reduce_rows(y: Array, rows: Array, updates: Array, reduction: str) -> None:
-    """Combine each of ``updates`` with the row of ``y`` that it belongs to; rows may come several times."""
-    ufunc = _UFUNCS[reduction]
-    order = np.argsort(rows, kind="stable")
-    found = rows[order]
-    first = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]])) if found.size else order
-    if first.size == found.size:
-        y[rows] = ufunc(y[rows], updates)
-    else:
-        wide = np.float32 if y.dtype.itemsize < 4 and y.dtype.kind not in "biu" else y.dtype
-        combined = ufunc.reduceat(updates[order].astype(wide, copy=False), first, axis=0, dtype=wide)
-        y[found[first]] = ufunc(y[found[first]], combined).astype(y.dtype, copy=False)
-
-
-def _wrapped(indices: Array, size: int) -> Array:
-    """Indices counted from the front. Raises ``IndexError`` for one out of range."""
-    found = np.where(indices < 0, indices + size, indices)
-    if found.size and (found.min() < 0 or found.max() >= size):
-        raise IndexError(f"an index is out of range for an axis of length {size}")
-    return found
+@np.errstate(all="ignore")
+def _combined(y: Array, flat: Array, updates: Array, reduction: str) -> Array:
+    """``y`` with each of ``updates`` combined into the element at a flat place; places may come several times."""
+    if y.dtype.itemsize > 2 or y.dtype.kind in "biu":
+        _UFUNCS[reduction].at(y.reshape(-1), flat, updates)
+        return y
+    wide = y.astype(np.float32)  # narrow floats would lose what they add up
+    _UFUNCS[reduction].at(wide.reshape(-1), flat, updates.astype(np.float32))
+    return wide.astype(y.dtype)
 
 
 # ----- by element -----------------------------------------------------------------------------------------------------
@@ -85,18 +83,13 @@ def _(x, indices, updates, *, axis, reduction):
     axis = axis_within(scatter_elements, axis, x.ndim)
     if indices.shape != updates.shape:
         raise ValueError("indices and updates must have one shape")
-    y = np.array(x, order="C")
-    places = _wrapped(positions(indices), x.shape[axis])
+    if any(n > x.shape[k] for k, n in enumerate(indices.shape) if k != axis):
+        raise IndexError("indices are longer than data along another axis")
+    y, flat = np.array(x, order="C"), flat_places(x.shape, positions(indices), axis)
     if reduction == "none":
-        grid = np.ogrid[tuple(slice(n) for n in indices.shape)]
-        y[tuple(places if k == axis else grid[k] for k in range(x.ndim))] = updates
+        y.reshape(-1)[flat] = updates
         return y
-    flat, stride = np.zeros((), np.int64), 1
-    for k in reversed(range(x.ndim)):
-        step = places if k == axis else np.arange(indices.shape[k]).reshape([-1] + [1] * (x.ndim - 1 - k))
-        flat, stride = flat + step * stride, stride * x.shape[k]
-    _reduce_rows(y.reshape(-1), flat.reshape(-1), updates.reshape(-1), reduction)
-    return y
+    return _combined(y, flat.reshape(-1), updates.reshape(-1), reduction)
 
 
 def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, write: Any, read: Any) -> Any:
@@ -243,14 +236,13 @@ def _(x, indices, updates, *, reduction):
         raise ValueError("updates must hold a slice of data for every tuple")
     flat, count = np.zeros((), np.int64), 1
     for k in reversed(range(depth)):
-        flat, count = flat + _wrapped(places[..., k], x.shape[k]) * count, count * x.shape[k]
-    rows, flat = y.reshape(count, *rest), flat.reshape(-1)
-    values = updates.reshape(flat.size, *rest)
+        flat, count = flat + wrapped(places[..., k], x.shape[k]) * count, count * x.shape[k]
     if reduction == "none":
-        rows[flat] = values
-    else:
-        _reduce_rows(rows, flat, values, reduction)
-    return y
+        y.reshape(count, *rest)[flat] = updates
+        return y
+    inner = math.prod(rest)
+    elements = flat.reshape(-1, 1) * inner + np.arange(inner)
+    return _combined(y, elements.reshape(-1), updates.reshape(-1), reduction)
 
 
 @scatter_nd.vjp

@@ -109,19 +109,50 @@ def _(x, k, *, axis, largest, sorted):
     axis, count = axis_within(top_k, axis, x.ndim), int(k.reshape(()))
     if not 0 <= count <= x.shape[axis]:
         raise ValueError(f"there are no {count} elements along axis {axis}")
-    keys = np.moveaxis(x, axis, -1)
-    order = (_greatest if largest else _least)(keys)[..., :count]
-    order = np.moveaxis(order, -1, axis)
-    return np.take_along_axis(x, order, axis), np.ascontiguousarray(order, dtype=np.int64)
+    narrow = x.dtype.itemsize < 4 and x.dtype.kind not in "biu"
+    keys = np.moveaxis(x.astype(np.float32) if narrow else x, axis, -1)
+    order = _best(keys.reshape(-1, keys.shape[-1]), count, bool(largest)).reshape(*keys.shape[:-1], count)
+    order = np.ascontiguousarray(np.moveaxis(order, -1, axis))
+    return np.take_along_axis(x, order, axis), order
 
 
-def _least(keys: Array) -> Array:
-    return np.argsort(keys, axis=-1, kind="stable")
+#: How many elements the search for the best first stands for by their extreme.
+_BLOCK = 16
 
 
-def _greatest(keys: Array) -> Array:
-    back = np.argsort(keys[..., ::-1], axis=-1, kind="stable")
-    return keys.shape[-1] - 1 - back[..., ::-1]
+def _best(keys: Array, count: int, largest: bool) -> Array:
+    """The positions of the best in each row, in order."""
+    if 0 < 4 * count <= keys.shape[1] // _BLOCK and keys.size:
+        found = _best_of_few(keys, count, largest)
+        if found is not None:
+            return found
+    return np.argsort(_reversed(keys) if largest else keys, axis=1, kind="stable")[:, :count]
+
+
+def _best_of_few(keys: Array, count: int, largest: bool) -> Array | None:
+    """The same by way of a bound: no element worse than the ``count``-th of the extremes of blocks can be among them.
+
+    None where NaNs make this fail.
+    """
+    rows, blocks = len(keys), keys.shape[1] // _BLOCK
+    parts = keys[:, : blocks * _BLOCK].reshape(rows, blocks, _BLOCK)
+    extremes = parts.max(2) if largest else parts.min(2)
+    place = blocks - count if largest else count - 1
+    bound = np.partition(extremes, place, axis=1)[:, place : place + 1]
+    row, column = np.nonzero(keys >= bound if largest else keys <= bound)
+    counts = np.bincount(row, minlength=rows)
+    if counts.min() < count:
+        return None
+    values = keys[row, column]
+    order = np.argsort(_reversed(values) if largest else values, kind="stable")
+    order = order[np.argsort(row[order], kind="stable")]
+    first = np.cumsum(counts) - counts
+    return np.asarray(column[order[first[:, None] + np.arange(count)]])
+
+
+def _reversed(keys: Array) -> Array:
+    """Numbers in the opposite order."""
+    return ~keys if keys.dtype.kind in "iu" else -keys
 
 
 @top_k.vjp

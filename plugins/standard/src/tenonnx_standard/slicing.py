@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -334,9 +335,26 @@ def _(data, indices, *, axis):
 @numpy_rule(gather_elements)
 def _(x, indices, *, axis):
     axis = axis_within(gather_elements, axis, x.ndim)
-    if x.shape != indices.shape:
-        x = x[tuple(slice(None if k == axis else n) for k, n in enumerate(indices.shape))]
-    return np.take_along_axis(x, positions(indices), axis)
+    if any(n > x.shape[k] for k, n in enumerate(indices.shape) if k != axis):
+        raise IndexError("indices are longer than data along another axis")
+    return x.reshape(-1).take(flat_places(x.shape, positions(indices), axis))
+
+
+def flat_places(shape: tuple[int, ...], indices: Array, axis: int) -> Array:
+    """Where each element lies in a flattened array of ``shape``: at its own place, but along ``axis`` at its index."""
+    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    flat = wrapped(indices, shape[axis]) * strides[axis]
+    for k, (count, stride) in enumerate(zip(indices.shape, strides, strict=True)):
+        if k != axis and count > 1:
+            flat += np.arange(0, count * stride, stride).reshape([-1] + [1] * (len(shape) - 1 - k))
+    return flat
+
+
+def wrapped(indices: Array, size: int) -> Array:
+    """Indices counted from the front. Raises ``IndexError`` for one out of range."""
+    if indices.size and (indices.min() < -size or indices.max() >= size):
+        raise IndexError(f"an index is out of range for an axis of length {size}")
+    return np.where(indices < 0, indices + size, indices) if indices.size and indices.min() < 0 else indices
 
 
 @gather_elements.vjp

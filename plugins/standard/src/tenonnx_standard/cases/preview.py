@@ -1,0 +1,27 @@
+"""Cases of the operators that may still change."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx.extend import DType, TensorType, subgraph
+from tenonnx.testing import call, cases, tensors
+from tenonnx_standard.preview import flex_attention
+from tenonnx_standard.trigonometry import tanh
+
+
+@cases(flex_attention)
+def _(draw):
+    dtype = draw(st.sampled_from(["float32", "float16", "float64"]))
+    batch, groups, repeats = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    queries, keys, size = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    q = draw(tensors(dtype, shape=(batch, groups * repeats, queries, size), min_value=-2, max_value=2))
+    k = draw(tensors(dtype, shape=(batch, groups, keys, size), min_value=-2, max_value=2))
+    v = draw(tensors(dtype, shape=(batch, groups, keys, 2)))
+    seen = TensorType(DType.float64 if dtype == "float64" else DType.float32, (batch, groups * repeats, queries, keys))
+    attributes = {"scale": draw(st.sampled_from([None, 0.25]))}
+    if draw(st.booleans()):
+        attributes["score_mod"] = subgraph(tanh, [("scores", seen)], name="score_mod")
+    if draw(st.booleans()):
+        attributes["prob_mod"] = subgraph(lambda p: p * p, [("probabilities", seen)], name="prob_mod")
+    return call(q, k, v, **attributes)

@@ -1,0 +1,78 @@
+"""Cases of signals."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.extend import DType
+from tenonnx.testing import call, cases, tensors
+from tenonnx_standard.signal import (
+    blackman_window,
+    dft,
+    dft_along,
+    hamming_window,
+    hann_window,
+    mel_weight_matrix,
+    stft,
+)
+
+FLOATS = ["float32", "float64"]
+
+
+def number(draw, value):
+    return np.asarray(value, draw(st.sampled_from([np.int32, np.int64])))
+
+
+def windowed(draw):
+    periodic = draw(st.integers(0, 1))
+    output = draw(st.sampled_from([DType.float32, DType.float64, DType.float16]))
+    size = number(draw, draw(st.integers(2 - periodic, 12)))
+    return call(size, periodic=periodic, output_datatype=int(output))
+
+
+for _made in (hann_window, hamming_window, blackman_window):
+    cases(_made, gradient=False)(windowed)
+
+
+@cases(mel_weight_matrix, gradient=False)
+def _(draw):
+    sizes = draw(st.integers(1, 8)), draw(st.sampled_from([16, 33, 64])), draw(st.sampled_from([8000, 16000]))
+    low = draw(st.floats(0, 500, width=32))
+    high = low + draw(st.floats(500, 3000, width=32))
+    kind = draw(st.sampled_from([np.int32, np.int64]))
+    return call(*(np.asarray(size, kind) for size in sizes), *(np.asarray(edge, np.float32) for edge in (low, high)))
+
+
+def transform(draw):
+    """A signal, an axis of it, a length or none, and attributes."""
+    kind = draw(st.sampled_from(["real", "complex", "onesided", "inverse", "onesided inverse"]))
+    inverse, onesided = int("inverse" in kind), int("onesided" in kind)
+    last = 1 if kind in ("real", "onesided") else 2
+    sides = draw(st.lists(st.integers(2, 5), min_size=2, max_size=3))
+    x = draw(tensors(FLOATS, shape=(*sides, last)))
+    axis = draw(st.sampled_from([k for k in range(-len(sides) - 1, len(sides)) if k != -1]))
+    length = draw(st.sampled_from([None, number(draw, draw(st.integers(2, 6)))]))
+    return x, length, axis, {"inverse": inverse, "onesided": onesided}
+
+
+@cases(dft)
+def _(draw):
+    x, length, axis, attributes = transform(draw)
+    return call(x, length, draw(st.sampled_from([None, np.asarray(axis, np.int64)])), **attributes)
+
+
+@cases(dft_along)
+def _(draw):
+    x, length, axis, attributes = transform(draw)
+    return call(x, length, axis=axis, **attributes)
+
+
+@cases(stft)
+def _(draw):
+    x = draw(tensors(FLOATS, shape=(draw(st.integers(1, 2)), draw(st.integers(6, 12)), 1)))
+    size = draw(st.integers(2, 6))
+    window = draw(st.sampled_from([None, draw(tensors(x.dtype.name, shape=(size,)))]))
+    kind = draw(st.sampled_from([np.int32, np.int64]))
+    length = np.asarray(size, kind) if window is None or draw(st.booleans()) else None
+    return call(x, np.asarray(draw(st.integers(1, 4)), kind), window, length, onesided=draw(st.integers(0, 1)))
