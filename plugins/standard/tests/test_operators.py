@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from tenonnx.extend import Graph, TypeMismatch
 from tenonnx.op.build import Builder
 from tenonnx.op.call import dims, interpreting

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, constant
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
 
+from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
 from tenonnx_standard.checking import axis_within, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import greater, greater_or_equal, where

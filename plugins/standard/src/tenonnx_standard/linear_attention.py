@@ -10,10 +10,12 @@ from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, 
 from tenonnx.extend import op as define
 from tenonnx_standard.activation import sigmoid
 from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import scan
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.math import exp, reciprocal, sqrt
-from tenonnx_standard.shape import concat, expand, reshape, transpose
+from tenonnx_standard.shape import concat, expand, reshape, squeeze, transpose
+from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
 
@@ -157,22 +159,27 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activat
     if input.ndim != 3 or weight.ndim != 3:
         given = f"{input!r}, {weight!r}"
         raise TypeMismatch(f"{title}: input must be (batch, channels, length), weight (channels, 1, size)", given=given)
-    channels, _, size = weight.shape
-    channels = channels if isinstance(channels, int) else input.shape[1]
-    if not isinstance(channels, int) or not isinstance(size, int):
-        raise TypeMismatch(
-            f"{title}: the number of channels and the size of the kernels must be known", given=repr(weight)
-        )
-    batch, _, length = dims(input)
+    batch, channels, length = dims(input)
+    size = dims(weight)[2]
     before = past_state
     if before is None:
         before = expand(constant(0.0, input.dtype), [batch, channels, size - 1])
     padded = concat(before, input, axis=2)
-    y = conv(padded, weight, bias, group=channels)
+    if isinstance(channels, int) and isinstance(size, int):
+        y = conv(padded, weight, bias, group=channels)
+    else:
+        y = _convolved(padded, weight, length, size)
+        y = y if bias is None else y + reshape(bias, [-1, 1])
     if activation != "none":
         wide = cast(y, to=DType.float32)
         y = cast(wide * sigmoid(wide), to=input.dtype)
     return y, padded[:, :, length:]
+
+
+def _convolved(padded: Value, weight: Value, length: Any, size: Any) -> Value:
+    """The convolution as one product for each channel: windows of ``padded`` by the kernel."""
+    windows = gather(padded, reshape(range_(0, length, 1), [-1, 1]) + range_(0, size, 1), axis=2)
+    return squeeze(windows @ transpose(weight, perm=[0, 2, 1]), [3])
 
 
 @causal_conv_with_state.numpy

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from tenonnx.extend import Dim, DType, TypeMismatch, Value, constant, operator_table, static
 from tenonnx.graph.dims import known_lower_bound
-
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import (

@@ -169,7 +169,8 @@ def _root_of_scale(q: Value, scale: float | None) -> Any:
     size = dims(q)[3]
     if isinstance(size, int):
         return (size or 1) ** -0.25
-    return cast(1.0 / sqrt(sqrt(cast(size, to=DType.float32))), to=q.dtype)
+    wide = DType.float64 if q.dtype is DType.float64 else DType.float32
+    return cast(1.0 / sqrt(sqrt(cast(size, to=wide))), to=q.dtype)
 
 
 # ----- masks ----------------------------------------------------------------------------------------------------------

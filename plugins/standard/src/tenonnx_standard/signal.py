@@ -152,7 +152,7 @@ def _(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz,
 # ----- Fourier transforms ---------------------------------------------------------------------------------------------
 
 
-@op("DFT", since=20)
+@op("DFT", since=17)
 def dft(input, dft_length: Index = None, axis: Index = None, *, inverse=0, onesided=0):
     """The discrete Fourier transform along ``axis`` of the first ``dft_length`` numbers, or as many with zeros added.
 
@@ -288,9 +288,6 @@ def _paired(x: Array) -> Array:
 def dft_along(input, dft_length: Index = None, *, axis=1, inverse=0, onesided=0):
     """The discrete Fourier transform along an axis that an attribute gives."""
     return dft(input, dft_length, axis, inverse=inverse, onesided=onesided)
-
-
-dft_along.since = 17
 
 
 @dft.lower(to=dft_along)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from tenonnx.extend import elementwise
 
+from tenonnx.extend import elementwise
 from tenonnx_standard.math import neg, sqrt
 
 

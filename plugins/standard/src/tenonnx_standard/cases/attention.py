@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import call, cases, tensors
 
+from tenonnx.testing import call, cases, tensors
 from tenonnx_standard.attention import rotary_embedding
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
+
 from tenonnx.extend import DType
 from tenonnx.testing import Gap, call, cases, tensors
-
 from tenonnx_standard.cases.math import FLOATS, NUMBERS
 from tenonnx_standard.casting import (
     bitcast,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from tenonnx.testing import call, cases, tensors
 
+from tenonnx.testing import call, cases, tensors
 from tenonnx_standard.einsum import einsum
 
 EQUATIONS = [

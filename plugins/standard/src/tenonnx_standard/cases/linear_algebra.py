@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, broadcastable, call, cases, tensors
 
+from tenonnx.testing import Gap, broadcastable, call, cases, tensors
 from tenonnx_standard.cases.math import FLOATS
 from tenonnx_standard.linear_algebra import det, gemm, gemm_one_way, gemm_with_c, matmul
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import broadcastable, call, cases, tensors
 
+from tenonnx.testing import broadcastable, call, cases, tensors
 from tenonnx_standard import logic as ops
 from tenonnx_standard.cases.math import NUMBERS, SIGNED, UNSIGNED, binary, one_way, unary
 

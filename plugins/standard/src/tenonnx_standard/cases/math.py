@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import Gap, broadcastable, call, cases, shapes, tensors
 
+from tenonnx.testing import Gap, broadcastable, call, cases, shapes, tensors
 from tenonnx_standard import math as ops
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]

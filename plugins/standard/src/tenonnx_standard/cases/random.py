@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tenonnx.testing import call, cases, shapes, tensors
 
+from tenonnx.testing import call, cases, shapes, tensors
 from tenonnx_standard.random import (
     bernoulli,
     multinomial,

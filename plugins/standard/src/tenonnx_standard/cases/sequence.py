@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
+
 from tenonnx.extend import DType, SequenceType, TensorType, subgraph
 from tenonnx.testing import Gap, axis_of, call, cases, tensors
-
 from tenonnx_standard.sequence import (
     concat_from_sequence,
     optional,
