@@ -107,6 +107,7 @@ class Op:
         defaults: Mapping[str, Any] | None = None,
         ignored: Iterable[str] = (),
         vectors: Iterable[str] = (),
+        positive: Iterable[str] = (),
     ) -> Op: ...
 
     def until(self, version: int, **spelling: Any) -> Any:
@@ -114,7 +115,8 @@ class Op:
 
         With keywords only the spelling changed: ``attributes`` names inputs that were attributes, ``lacks`` what did
         not exist, ``renamed`` maps today's names to old ones, ``defaults`` gives other defaults (``REQUIRED`` for
-        none), ``ignored`` attributes had no effect, and ``vectors`` were a number where today's input has one element.
+        none), ``ignored`` attributes had no effect, ``vectors`` were a number where today's input has one element, and
+        ``positive`` are axes of the first input that could not be negative.
         Without keywords it decorates the function of the old meaning, and gives its ``Op``.
         """
         if spelling:
@@ -172,13 +174,12 @@ class Op:
 
 def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
     known = {*op.signature.attributes, *(p.name for p in op.signature.inputs)}
-    for key in ("attributes", "lacks", "vectors", "renamed", "defaults"):
+    for key in ("attributes", "lacks", "vectors", "positive", "renamed", "defaults"):
         unknown = sorted(set(spelling.get(key) or ()) - known)
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
-    fields: dict[str, Any] = {
-        k: tuple(spelling[k]) for k in ("attributes", "lacks", "ignored", "vectors") if k in spelling
-    }
+    lists = ("attributes", "lacks", "ignored", "vectors", "positive")
+    fields: dict[str, Any] = {k: tuple(spelling[k]) for k in lists if k in spelling}
     fields |= {k: dict(spelling[k]) for k in ("renamed", "defaults") if spelling.get(k)}
     return Respelling(version, **fields)
 

@@ -41,24 +41,29 @@ class Input:
 class Signature:
     """Inputs in order and attributes with their defaults (``REQUIRED`` for none; None for an optional one).
 
-    ``counts_outputs`` tells that the function takes ``_outputs``, the number of outputs that the node declares.
+    ``floats`` are the attributes that hold floats, by their default or annotation. ``counts_outputs`` tells that the
+    function takes ``_outputs``, the number of outputs that the node declares.
     """
 
     inputs: tuple[Input, ...]
     attributes: Mapping[str, Any]
     counts_outputs: bool = False
+    floats: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
         inputs: list[Input] = []
         attributes: dict[str, Any] = {}
         counts_outputs = False
+        floats: set[str] = set()
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind is parameter.KEYWORD_ONLY:
                 if name == "_outputs":
                     counts_outputs = True
                 else:
                     attributes[name] = parameter.default
+                    if _holds_floats(parameter):
+                        floats.add(name)
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 inputs.append(Input(name, optional=True, variadic=True, index="Index" in str(parameter.annotation)))
             elif parameter.kind is parameter.VAR_KEYWORD:
@@ -66,7 +71,7 @@ class Signature:
             else:
                 optional = parameter.default is not REQUIRED
                 inputs.append(Input(name, optional=optional, index="Index" in str(parameter.annotation)))
-        return cls(tuple(inputs), attributes, counts_outputs)
+        return cls(tuple(inputs), attributes, counts_outputs, frozenset(floats))
 
     @property
     def variadic(self) -> bool:
@@ -123,3 +128,9 @@ class Signature:
         inputs = ", ".join(("*" if p.variadic else "") + p.name + ("?" if p.optional else "") for p in self.inputs)
         attributes = ", ".join(n if d is REQUIRED else f"{n}={d!r}" for n, d in self.attributes.items())
         return f"inputs ({inputs}); attributes ({attributes})"
+
+
+def _holds_floats(parameter: inspect.Parameter) -> bool:
+    default = parameter.default
+    sample = default[0] if isinstance(default, list | tuple) and default else default
+    return isinstance(sample, float) or "float" in str(parameter.annotation)

@@ -24,7 +24,8 @@ class Respelling:
     """Below version ``before``: these inputs were ``attributes``, the op ``lacks`` those, and so on.
 
     ``vectors`` are inputs of one element that were a single number; ``renamed`` maps today's name to the old one;
-    ``defaults`` are other defaults; ``ignored`` attributes existed without any effect.
+    ``defaults`` are other defaults; ``ignored`` attributes existed without any effect; ``positive`` ones are axes that
+    could not be counted from the back.
     """
 
     before: int
@@ -34,6 +35,7 @@ class Respelling:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     vectors: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Form:
     lacks: frozenset[str]
     ignored: frozenset[str]
     vectors: frozenset[str]
+    positive: frozenset[str] = frozenset()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -60,6 +63,7 @@ def form_at(op: Op, version: int) -> Form:
     lacks: set[str] = set()
     ignored: set[str] = set()
     vectors: set[str] = set()
+    positive: set[str] = set()
     renamed: dict[str, str] = {}
     defaults: dict[str, Any] = dict(op.signature.attributes)
     for step in sorted(op.respellings, key=lambda s: -s.before):
@@ -68,6 +72,7 @@ def form_at(op: Op, version: int) -> Form:
             lacks.update(step.lacks)
             ignored.update(step.ignored)
             vectors.update(step.vectors)
+            positive.update(step.positive)
             renamed.update(step.renamed)
             defaults.update(step.defaults)
     for name in moved:
@@ -77,8 +82,9 @@ def form_at(op: Op, version: int) -> Form:
     names = [n for n in (*op.signature.attributes, *sorted(moved)) if n not in lacks]
     attributes = {renamed.get(n, n): n for n in names}
     return Form(
-        inputs, attributes, defaults, frozenset(moved), frozenset(lacks), frozenset(ignored), frozenset(vectors)
-    )
+        inputs, attributes, defaults, frozenset(moved), frozenset(lacks), frozenset(ignored), frozenset(vectors),
+        frozenset(positive - lacks),
+    )  # fmt: skip
 
 
 def bind_attributes(form: Form, written: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,10 +92,12 @@ def bind_attributes(form: Form, written: Mapping[str, Any]) -> dict[str, Any]:
     return {name: written.get(old, form.defaults[name]) for old, name in form.attributes.items()}
 
 
-def spell_attributes(op: Op, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any]) -> dict[str, Any]:
+def spell_attributes(
+    op: Op, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any], rank: int | None = None
+) -> dict[str, Any]:
     """Today's complete ``attributes``, and the ``static`` contents of inputs that were attributes, as written there.
 
-    Raises ``NotRepresentable`` when the version has no way to say a value.
+    ``rank`` is that of the first input, for axes that must be counted from the front. Raises ``NotRepresentable`` when the version has no way to say a value.
     """
     form = form_at(op, version)
     for name in form.lacks & set(attributes):
@@ -116,8 +124,22 @@ def spell_attributes(op: Op, version: int, attributes: Mapping[str, Any], static
                 raise NotRepresentable(f'{op.title}: attribute "{old}" cannot be absent at version {version}')
             continue
         if default is REQUIRED or not same_attribute(value, default):
-            spelled[old] = value
+            spelled[old] = _from_front(op, version, old, value, rank) if name in form.positive else value
     return spelled
+
+
+def _from_front(op: Op, version: int, name: str, value: Any, rank: int | None) -> Any:
+    """Axes counted from the front."""
+    axes = value if isinstance(value, list | tuple) else [value]
+    if all(axis >= 0 for axis in axes):
+        return value
+    if rank is None:
+        raise NotRepresentable(
+            f'{op.title}: attribute "{name}" cannot be negative at version {version}, and the rank is not known',
+            given=f"{name}={value!r}",
+        )
+    counted = [axis + rank if axis < 0 else axis for axis in axes]
+    return counted if isinstance(value, list | tuple) else counted[0]
 
 
 def same_attribute(a: Any, b: Any) -> bool:

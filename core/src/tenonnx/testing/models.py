@@ -61,7 +61,8 @@ def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], ne
         if not schema.accepts([_type(c) for c, _ in given]) or (not schema.gives(types) and version < op.version):
             return None
     try:
-        written = spell_attributes(op, version, drawn.attributes, static)
+        rank = getattr(drawn.inputs[0], "ndim", None) if drawn.inputs else None
+        written = spell_attributes(op, version, drawn.attributes, static, rank)
     except NotRepresentable:
         return None
     graph = Graph("conformance", opsets={"ai.onnx": newest} | {op.domain: version})

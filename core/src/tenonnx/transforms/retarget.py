@@ -470,7 +470,9 @@ def _written(op: Op, call: Call, version: int) -> tuple[list[Value | None], dict
     node = call.node
     if node is not None and _same_form(op, node.version, version):
         return inputs, dict(node.attributes)
-    return inputs, spell_attributes(op, version, call.attributes, static)
+    first = next((v for v in call.inputs if v is not None), None)
+    rank = first.rank if first is not None and isinstance(first.type, TensorType) else None
+    return inputs, spell_attributes(op, version, call.attributes, static, rank)
 
 
 def _as_attribute(op: Op, name: str, value: Value, version: int, is_number: bool) -> Any:

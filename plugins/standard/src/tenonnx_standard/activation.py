@@ -454,6 +454,7 @@ def softmax_2d(input, *, axis=1):
 
 _along_axis(softmax_2d)
 _as_matrix(softmax, softmax_2d)
+softmax_2d.until(11, positive=["axis"])
 
 
 @op("LogSoftmax")
@@ -487,6 +488,7 @@ def log_softmax_2d(input, *, axis=1):
 
 _along_axis(log_softmax_2d)
 _as_matrix(log_softmax, log_softmax_2d)
+log_softmax_2d.until(11, positive=["axis"])
 
 
 @op("Hardmax")
@@ -516,3 +518,4 @@ def hardmax_2d(input, *, axis=1):
 
 _along_axis(hardmax_2d)
 _as_matrix(hardmax, hardmax_2d)
+hardmax_2d.until(11, positive=["axis"])

@@ -95,6 +95,9 @@ def _(g, y, *inputs, axis):
     return tuple(gradients)
 
 
+concat.until(11, positive=["axis"])
+
+
 @concat.until(4)
 def concat_by_default(*inputs, axis=None):
     """The inputs, one after the other along ``axis``, which is 1 by default."""
@@ -196,6 +199,7 @@ def split_exactly(input, split: Index = None, *, axis=0, _outputs=None):
 
 
 split_exactly.until(13, attributes=["split"])
+split_exactly.until(11, positive=["axis"])
 
 
 def _cut(input: Value, lengths: Value | None, axis: int, outputs: int | None) -> Any:

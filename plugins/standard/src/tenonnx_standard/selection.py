@@ -41,6 +41,7 @@ def argmin(data, *, axis=0, keepdims=1, select_last_index=0):
 def _position(made: Op, find: str) -> None:
     """All that is known of ArgMax or ArgMin."""
     made.until(12, lacks=["select_last_index"])
+    made.until(11, positive=["axis"])
     made.vjp(lambda g, y, data, **_: None)
 
     @made.type
@@ -85,7 +86,7 @@ def top_k(X, K: Index, *, axis=-1, largest=1, sorted=1):
     """
 
 
-top_k.until(11, lacks=["largest", "sorted"])
+top_k.until(11, lacks=["largest", "sorted"], positive=["axis"])
 top_k.until(10, attributes=["K"], renamed={"K": "k"}, vectors=["K"], defaults={"K": REQUIRED})
 
 
@@ -117,12 +118,12 @@ def _(x, k, *, axis, largest, sorted):
 
 
 #: How many elements the search for the best first stands for by their extreme.
-_BLOCK = 16
+_GROUP = 16
 
 
 def _best(keys: Array, count: int, largest: bool) -> Array:
     """The positions of the best in each row, in order."""
-    if 0 < 4 * count <= keys.shape[1] // _BLOCK and keys.size:
+    if 0 < 4 * count <= keys.shape[1] // _GROUP and keys.size:
         found = _best_of_few(keys, count, largest)
         if found is not None:
             return found
@@ -130,14 +131,14 @@ def _best(keys: Array, count: int, largest: bool) -> Array:
 
 
 def _best_of_few(keys: Array, count: int, largest: bool) -> Array | None:
-    """The same by way of a bound: no element worse than the ``count``-th of the extremes of blocks can be among them.
+    """The same by way of a bound: no element worse than the ``count``-th of the extremes of groups is among them.
 
     None where NaNs make this fail.
     """
-    rows, blocks = len(keys), keys.shape[1] // _BLOCK
-    parts = keys[:, : blocks * _BLOCK].reshape(rows, blocks, _BLOCK)
-    extremes = parts.max(2) if largest else parts.min(2)
-    place = blocks - count if largest else count - 1
+    rows, groups = len(keys), keys.shape[1] // _GROUP
+    parts = keys[:, : groups * _GROUP].reshape(rows, _GROUP, groups)
+    extremes = parts.max(1) if largest else parts.min(1)
+    place = groups - count if largest else count - 1
     bound = np.partition(extremes, place, axis=1)[:, place : place + 1]
     row, column = np.nonzero(keys >= bound if largest else keys <= bound)
     counts = np.bincount(row, minlength=rows)
@@ -298,4 +299,5 @@ def _(indices, depth, values, *, axis):
 
     count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
     places = from_front(cast(indices, to=DType.int64), count)
+    axis += indices.ndim + 1 if axis < -1 else 0
     return one_hot_unsigned(where(places < 0, count, places), depth, values, axis=axis)

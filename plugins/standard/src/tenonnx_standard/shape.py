@@ -214,6 +214,9 @@ def _product(items: list[Any]) -> Any:
     return whole
 
 
+flatten.until(11, positive=["axis"])
+
+
 @flatten.type
 def _(input, *, axis):
     kind = input.tensor

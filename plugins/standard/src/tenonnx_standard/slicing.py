@@ -477,6 +477,9 @@ def compress(input, condition, *, axis=None):
     return gather(data, reshape(non_zero(condition), [-1]), axis=axis or 0)
 
 
+compress.until(11, positive=["axis"])
+
+
 @compress.type
 def _(input, condition, *, axis):
     kind = input.tensor

@@ -212,14 +212,10 @@ class GraphWriter:
 
 
 def _is_float(node: Node, name: str) -> bool:
-    """Whether whole numbers in this attribute are floats, by the default that the op declares."""
+    """Whether whole numbers in this attribute are floats, as the op declares it."""
     if not isinstance(node.op, Op):
         return False
-    form = form_at(node.op, node.version)
-    default = form.defaults.get(form.attributes.get(name, name))
-    if isinstance(default, float):
-        return True
-    return isinstance(default, list | tuple) and bool(default) and isinstance(default[0], float)
+    return form_at(node.op, node.version).attributes.get(name, name) in node.op.signature.floats
 
 
 def lowest_ir_version(graph: Graph) -> int:

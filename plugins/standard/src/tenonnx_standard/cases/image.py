@@ -1,0 +1,187 @@
+"""Cases of resampling, sampling and decoding images."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import Gap, call, cases, tensors
+from tenonnx_standard.image import affine_grid, grid_sample, grid_sample_2d
+from tenonnx_standard.resampling import COORDINATES
+from tenonnx_standard.resize import (
+    resize,
+    resize_asymmetric,
+    resize_before_symmetric,
+    resize_with_roi,
+    upsample,
+    upsample_2d,
+)
+
+#: Scales whose multiples by small whole numbers are exact, or far from the next whole number.
+SCALES = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0]
+
+
+def method(draw, coordinates, **also):
+    """The attributes of Resize that say how an axis is resampled."""
+    mode = draw(st.sampled_from(["nearest", "linear", "cubic"]))
+    found = {"mode": mode, "coordinate_transformation_mode": draw(st.sampled_from(coordinates)), **also}
+    if mode == "nearest":
+        found["nearest_mode"] = draw(st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]))
+    if mode == "cubic":
+        found["cubic_coeff_a"] = draw(st.sampled_from([-0.75, -0.5]))
+        found["exclude_outside"] = draw(st.integers(0, 1))
+    if found["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        found["extrapolation_value"] = 2.5
+    return found
+
+
+def image(draw, mode, **keywords):
+    dtype = ["float32", "float32", "float64", "float16", "bfloat16", "uint8", "int32"]
+    if mode == "nearest":
+        dtype += ["bool", "int64"]
+    lengths = (1, draw(st.integers(1, 2)), draw(st.integers(2, 5)), draw(st.integers(2, 5)))
+    return draw(tensors(dtype, shape=lengths, **keywords))
+
+
+def lengths(draw, x, attributes, axes=None):
+    """A region, scales and sizes for some axes of ``x``; all but scales or sizes may be None."""
+    axes = range(x.ndim) if axes is None else axes
+    roi = scales = sizes = None
+    if attributes["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        inner = [a % x.ndim > 1 for a in axes]
+        roi = np.asarray([0.125 * i for i in inner] + [1 - 0.25 * i for i in inner], np.float32)
+    if draw(st.booleans()) and roi is None:
+        scales = np.asarray([draw(st.sampled_from(SCALES)) if a % x.ndim > 1 else 1 for a in axes], np.float32)
+    else:
+        sizes = np.asarray([draw(st.integers(1, 7)) if a % x.ndim > 1 else x.shape[a] for a in axes], np.int64)
+    return roi, scales, sizes
+
+
+def rounds(call):
+    """Whether the nearest element depends on how halves and thirds are rounded."""
+    return call.attributes["mode"] == "nearest"
+
+
+def fractional(call):
+    """Whether align_corners meets lengths that are no whole numbers before they are rounded."""
+    scales = call.inputs[2] if len(call.inputs) > 2 else None
+    if scales is None or not scales.size or call.attributes["coordinate_transformation_mode"] != "align_corners":
+        return False
+    axes = call.attributes.get("axes") or range(call.inputs[0].ndim)
+    lengths = [call.inputs[0].shape[a] * float(s) for a, s in zip(axes, scales, strict=True)]
+    return any(length != int(length) for length in lengths)
+
+
+def truncated(call):
+    return call.inputs[0].dtype.kind in "iu" and call.attributes["mode"] != "nearest"
+
+
+FRACTIONAL = "onnxruntime takes the rounded length for align_corners, against the examples of ONNX"
+TRUNCATED = "onnxruntime cuts off the fractions of integers, and wraps them around"
+ROUNDING = "positions that are whole numbers or halves but for a rounding error are taken to either side"
+GAPS = [
+    Gap(check, reason, when)
+    for check in ("onnxruntime", "export")
+    for reason, when in ((FRACTIONAL, fractional), (TRUNCATED, truncated), (ROUNDING, rounds))
+]
+
+
+@cases(resize, gradient=("X",), gaps=GAPS)
+def _(draw):
+    attributes = method(draw, COORDINATES)
+    if attributes["mode"] != "nearest":
+        attributes["antialias"] = draw(st.integers(0, 1))
+    x = image(draw, attributes["mode"])
+    if draw(st.booleans()):
+        axes = draw(st.sampled_from([[2, 3], [3, 2], [-1], [2]]))
+        attributes["axes"] = axes
+        attributes["keep_aspect_ratio_policy"] = draw(st.sampled_from(["stretch", "not_larger", "not_smaller"]))
+        return call(x, *lengths(draw, x, attributes, axes), **attributes)
+    return call(x, *lengths(draw, x, attributes), **attributes)
+
+
+@cases(resize_before_symmetric, gradient=("X",), gaps=GAPS)
+def _(draw):
+    attributes = method(draw, COORDINATES[1:])
+    x = image(draw, attributes["mode"])
+    return call(x, *lengths(draw, x, attributes), **attributes)
+
+
+@cases(resize_with_roi, gradient=("X",), gaps=GAPS)
+def _(draw):
+    attributes = method(draw, [*COORDINATES[1:], "tf_half_pixel_for_nn"])
+    x = image(draw, attributes["mode"])
+    roi, scales, sizes = lengths(draw, x, attributes)
+    empty = np.zeros(0, np.float32)
+    return call(x, empty if roi is None else roi, empty if scales is None else scales, sizes, **attributes)
+
+
+@cases(resize_asymmetric, gradient=("X",))
+def _(draw):
+    x = draw(tensors(["float32", "uint8", "int32"], shape=(1, 2, draw(st.integers(2, 5)), draw(st.integers(2, 5)))))
+    mode = "linear" if x.dtype == np.float32 and draw(st.booleans()) else "nearest"
+    scales = [1, 1, draw(st.sampled_from(SCALES)), draw(st.sampled_from(SCALES))]
+    return call(x, np.asarray(scales, np.float32), mode=mode)
+
+
+@cases(upsample, gradient=("X",))
+def _(draw):
+    x = draw(tensors(["float32", "int32"], shape=(1, 2, draw(st.integers(2, 4)), draw(st.integers(2, 4)))))
+    mode = "linear" if x.dtype == np.float32 and draw(st.booleans()) else "nearest"
+    scales = [1, 1, draw(st.sampled_from(SCALES[2:])), draw(st.sampled_from(SCALES[2:]))]
+    return call(x, np.asarray(scales, np.float32), mode=mode)
+
+
+@cases(upsample_2d)
+def _(draw):
+    x = draw(tensors(shape=(1, 2, draw(st.integers(2, 4)), draw(st.integers(2, 4)))))
+    height, width = draw(st.sampled_from(SCALES[2:])), draw(st.sampled_from(SCALES[2:]))
+    return call(x, height_scale=height, width_scale=width, mode=draw(st.sampled_from(["nearest", "bilinear"])))
+
+
+# ----- sampling -------------------------------------------------------------------------------------------------------
+
+
+def grid(draw, sizes, outputs, align):
+    """Positions in and around an image, off its pixels and off the middles between them, where sampling has kinks."""
+    places = draw(tensors(shape=(1, *outputs, len(sizes)), min_value=-1.6, max_value=1.6)).astype(np.float64)
+    for k, n in enumerate(reversed(sizes)):
+        scale = (n - 1 if align else n) / 2
+        x = places[..., k] * scale
+        quarters = (np.floor(x * 2) + 0.5) / 2 + 0.1 * np.sign(x)
+        places[..., k] = (quarters + (0 if align or n % 2 else 0)) / max(scale, 0.5)
+    return places.astype(np.float32)
+
+
+def sampled(draw, rank, modes):
+    sizes = [draw(st.integers(2, 4)) for _ in range(rank)]
+    align = draw(st.integers(0, 1))
+    x = draw(tensors(shape=(1, draw(st.integers(1, 2)), *sizes)))
+    positions = grid(draw, sizes, [draw(st.integers(1, 3)) for _ in range(rank)], align)
+    padding = draw(st.sampled_from(["zeros", "border", "reflection"]))
+    return call(x, positions, align_corners=align, mode=draw(st.sampled_from(modes)), padding_mode=padding)
+
+
+def clamped(call):
+    return call.attributes["mode"] in ("cubic", "bicubic") and call.attributes["padding_mode"] == "border"
+
+
+CLAMPED = "it moves the position to the border where onnxruntime and PyTorch move the pixels around it"
+
+
+@cases(grid_sample, gaps=[Gap("reference", CLAMPED, clamped)])
+def _(draw):
+    return sampled(draw, draw(st.integers(1, 3)), ["linear", "nearest", "cubic"])
+
+
+@cases(grid_sample_2d)
+def _(draw):
+    return sampled(draw, 2, ["bilinear", "nearest", "bicubic"])
+
+
+@cases(affine_grid)
+def _(draw):
+    rank = draw(st.sampled_from([2, 3]))
+    theta = draw(tensors(["float32", "float32", "float64"], shape=(draw(st.integers(1, 2)), rank, rank + 1)))
+    size = [theta.shape[0], 2, *(draw(st.integers(2, 4)) for _ in range(rank))]
+    return call(theta, np.asarray(size, np.int64), align_corners=draw(st.integers(0, 1)))
