@@ -36,8 +36,8 @@ OUTCOMES = ("right", "no oracle", "refused", "invalid", "wrong", "failed")
 REASONS = (
     ("element type of an input or output of the graph", r"in the interface|does not exist at"),
     ("element type", r"does not (take|give)"),
-    ("negative axis of unknown rank", r"negative"),
-    ("computed where an attribute was", r"here it is computed"),
+    ("negative axis of unknown rank", r"cannot be negative"),
+    ("contents or rank not known", r"must be known|has \"[^\"]*\" as an attribute"),
     ("newer attribute or input", r"does not exist at version|has no input|cannot be absent|must be written"),
     ("newer or changed op", r"exists from version|changed at version"),
 )
@@ -128,6 +128,8 @@ def _array(value: Any) -> Any:
 
 def _compare(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
     theirs = np.asarray(theirs)
+    if theirs.dtype.isbuiltin == 2 and ours.dtype.itemsize == theirs.dtype.itemsize and ours.dtype.kind == "u":
+        ours = ours.view(theirs.dtype)  # onnxruntime gives small floats as their bits
     assert ours.shape == theirs.shape, f"shape {ours.shape} instead of {theirs.shape}"
     if theirs.dtype.kind in "OUST":
         np.testing.assert_array_equal(ours.astype(object), theirs.astype(object))

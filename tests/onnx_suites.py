@@ -23,9 +23,9 @@ PACKAGE = Path(onnx.__file__).parent.parent
 
 
 class Expected(NamedTuple):
-    """What is wrong with a case on a backend, and why that is not ours to mend. It fails, or the entry must go."""
+    """What is wrong with a case on some backends, and why that is not ours to mend. It fails, or the entry must go."""
 
-    backend: str
+    backends: tuple[str, ...]
     reason: str
 
 

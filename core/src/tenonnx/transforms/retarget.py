@@ -7,10 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenonnx.errors import InvalidCall, NotRepresentable, TenonnxError
+import numpy as np
+
+from tenonnx.errors import InvalidCall, NotRepresentable, TenonnxError, UnknownType
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import TensorType
+from tenonnx.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Node, Value, operator, operator_table
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.infer import Known, infer_call
@@ -18,6 +20,7 @@ from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.dtypes import type_code
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
+from tenonnx.transforms.fold import LARGEST_RESULT, evaluate_call
 from tenonnx.transforms.rewrite import Call, Rewriter
 
 #: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
@@ -35,6 +38,20 @@ WIDER: Mapping[DType, tuple[DType, ...]] = {
     DType.float32: (DType.float64,),
 }
 
+#: The versions of ai.onnx whose ops first knew an element type; the others were there from the start.
+FIRST_OPSET: Mapping[DType, int] = {
+    DType.bfloat16: 13,
+    DType.float8e4m3fn: 19,
+    DType.float8e4m3fnuz: 19,
+    DType.float8e5m2: 19,
+    DType.float8e5m2fnuz: 19,
+    DType.uint4: 21,
+    DType.int4: 21,
+    DType.float4e2m1: 23,
+    DType.float8e8m0: 24,
+    DType.uint2: 25,
+    DType.int2: 25,
+}
 
 #: The domain of ops that are never written to a file.
 INTERNAL_DOMAIN = "tenonnx"
@@ -67,7 +84,10 @@ class Target:
 
 @dataclass(slots=True)
 class Change:
-    """What became of one node: ``action`` is kept, respelled, lowered, expanded, cast, inlined or refused."""
+    """What became of one node: ``action`` is kept, respelled, folded, lowered, expanded, cast, inlined or refused.
+
+    An input or output of the graph that the target cannot have is refused likewise; ``op`` says what it is.
+    """
 
     node: str
     op: str
@@ -154,6 +174,7 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retarge
     rewriter.mover = mover
     moved = rewriter.run()
     mover.finish(rewriter)
+    mover.changes += _interface_refusals(graph, target)
     moved.opsets = dict(_used_opsets(moved, target, graph))
     moved.functions = {key: f for key, f in graph.functions.items() if key in mover.kept_functions}
     if moved.opsets != graph.opsets:
@@ -167,11 +188,38 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retarge
 def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
     """The error that names every refused node."""
     opsets = ", ".join(f"{domain} {version}" for domain, version in target.opsets.items())
-    lines = [f'node "{c.node}" ({c.op}): {c.reason}' for c in refused[:LISTED_REFUSALS]]
+    lines = [f"{_subject(c)}: {c.reason}" for c in refused[:LISTED_REFUSALS]]
     if len(refused) > LISTED_REFUSALS:
         lines.append(f"and {len(refused) - LISTED_REFUSALS} more")
-    count = f"{len(refused)} node{'s have' if len(refused) > 1 else ' has'}"
+    of_nodes = all("::" in change.op for change in refused)
+    singular, plural = ("node has", "nodes have") if of_nodes else ("value has", "nodes and values have")
+    count = f"{len(refused)} {plural if len(refused) > 1 else singular}"
     return NotRepresentable(f"{count} no form in the target ({opsets})", given="\n".join(lines))
+
+
+def _subject(change: Change) -> str:
+    return f'node "{change.node}" ({change.op})' if "::" in change.op else f'{change.op} "{change.node}"'
+
+
+def _interface_refusals(graph: Graph, target: Target) -> list[Change]:
+    """The inputs and outputs of a graph whose element types did not exist yet, though no node may touch them."""
+    version = target.version("ai.onnx")
+    if version is None or version >= graph.opsets.get("ai.onnx", 0):
+        return []
+    found = []
+    for what, values in (("graph input", graph.formals), ("graph output", graph.outputs)):
+        for value in values:
+            dtype = _element_type(value.type)
+            if dtype is not None and version < FIRST_OPSET.get(dtype, 1):
+                reason = f"{dtype} does not exist at version {version} of ai.onnx, but from {FIRST_OPSET[dtype]} on"
+                found.append(Change(value.name, what, "refused", reason))
+    return found
+
+
+def _element_type(kind: Type | None) -> DType | None:
+    if isinstance(kind, TensorType | SparseTensorType):
+        return kind.dtype
+    return _element_type(kind.element) if isinstance(kind, SequenceType | OptionalType) else None
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
@@ -252,11 +300,11 @@ class _Mover:
 
     def decide(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         reasons: list[str] = []
-        for attempt in (self._keep, self._lower, self._expand, self._cast):
+        for attempt in (self._keep, self._fold, self._lower, self._expand, self._cast):
             mark = _Mark(rewriter, self)
             try:
                 found = attempt(rewriter, call, reasons)
-            except NotRepresentable as error:
+            except (NotRepresentable, UnknownType) as error:
                 reasons.append(error.what)
                 found = None
             if found is _KEPT:
@@ -271,8 +319,8 @@ class _Mover:
 
     def _keep(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         op = call.op
-        if (function := self._function(rewriter, call)) is not None:
-            return function
+        if rewriter.source.root.functions.get((op.domain, op.name, "")) is op:
+            return self._keep_function(rewriter, call, reasons)
         version = self.target.version(op.domain)
         if version is None:
             reasons.append(f"domain {op.domain} is not in the target")
@@ -313,21 +361,28 @@ class _Mover:
             for name, a in written.items()
         }
 
-    def _function(self, rewriter: Rewriter, call: Call) -> Any:
+    def _keep_function(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         """A local function is kept where the target changes nothing inside it, which kernels by dtype may do."""
-        key = (call.op.domain, call.op.name, "")
-        if self.target.accepts is not None or call.node is None:
-            return None
-        if rewriter.source.root.functions.get(key) is not call.op:
-            return None
-        body = getattr(call.op, "body", None)
-        if body is None or (call.op.domain not in self.target.opsets and call.op.domain not in rewriter.source.opsets):
-            return None
-        inner = list(body.walk())
-        if all(self.target.version(n.domain) == n.version for n in inner):
-            self.kept_functions.add(key)
+        op = call.op
+        allowed = op.domain in self.target.opsets or op.domain in rewriter.source.root.opsets
+        allowed = allowed and self.target.accepts is None
+        inner = list(getattr(op, "body").walk())  # noqa: B009  core's ops have no body that is a graph
+        if call.node is not None and allowed and all(self.target.version(n.domain) == n.version for n in inner):
+            self.kept_functions.add((op.domain, op.name, ""))
             return _KEPT
+        reasons.append("what the function calls is not in the target as it is")
         return None
+
+    def _fold(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
+        """The contents of a call on static inputs, where the target has no form of the op."""
+        static = all(value is None or value.data is not None for value in call.inputs)
+        if not static or not call.op.pure or any(isinstance(a, Graph) for a in call.attributes.values()):
+            return None
+        results = evaluate_call(call)
+        if not all(isinstance(r, np.ndarray) and r.nbytes <= LARGEST_RESULT for r in results):
+            return None
+        self.actions.append(("folded", reasons[0] if reasons else ""))
+        return tuple(rewriter.intern(r, DType.of(r.dtype)) for r in results)
 
     def _lower(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         key = (call.op, call.inputs, repr(call.attributes))
@@ -356,6 +411,13 @@ class _Mover:
                 return result if isinstance(result, tuple) else (result,)
             mark.restore()
         return None
+
+    def _fold(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
+        """The results themselves, where they are known."""
+        if not call.op.pure or any(v is not None and not v.is_constant for v in call.inputs):
+            return None
+        self.actions.append(("folded", reasons[0] if reasons else ""))
+        return rewriter._folded(call.op, call.inputs, call.attributes, call.outputs)
 
     def _expand(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         if call.op.primitive:

@@ -23,6 +23,10 @@ Array = np.ndarray[Any, Any]
 DECAYING, CORRECTING = ("gated", "gated_delta"), ("delta", "gated_delta")
 
 
+def _wide(x: Value) -> DType:
+    return DType.float64 if x.dtype is DType.float64 else DType.float32
+
+
 # ----- LinearAttention ------------------------------------------------------------------------------------------------
 
 
@@ -41,19 +45,20 @@ def linear_attention(
     groups = q_num_heads // kv_num_heads
     key_size, value_size = width // q_num_heads, dims(value)[2] // kv_num_heads
 
+    dtype = _wide(query)
     steps = [
-        _by_step(query, [batch, length, kv_num_heads, groups, key_size]),
-        _by_step(key, [batch, length, kv_num_heads, 1, key_size]),
-        _by_step(value, [batch, length, kv_num_heads, 1, value_size]),
+        _by_step(query, dtype, [batch, length, kv_num_heads, groups, key_size]),
+        _by_step(key, dtype, [batch, length, kv_num_heads, 1, key_size]),
+        _by_step(value, dtype, [batch, length, kv_num_heads, 1, value_size]),
     ]
     if decay is not None:
-        steps.append(exp(_by_step(decay, [batch, length, kv_num_heads, -1, 1])))
+        steps.append(exp(_by_step(decay, dtype, [batch, length, kv_num_heads, -1, 1])))
     if beta is not None:
-        steps.append(_by_step(beta, [batch, length, -1, 1, 1]))
+        steps.append(_by_step(beta, dtype, [batch, length, -1, 1, 1]))
     if past_state is None:
-        state = expand(constant(0.0, DType.float32), [batch, kv_num_heads, key_size, value_size])
+        state = expand(constant(0.0, dtype), [batch, kv_num_heads, key_size, value_size])
     else:
-        state = cast(past_state, to=DType.float32)
+        state = cast(past_state, to=dtype)
 
     def step(state: Value, q: Value, k: Value, v: Value, *gates: Value) -> tuple[Value, Value]:
         if decay is not None:
@@ -64,24 +69,24 @@ def linear_attention(
         return state, q @ state
 
     names = ["q", "k", "v", *["decay"] * (decay is not None), *["beta"] * (beta is not None)]
-    formals = [(name, TensorType(DType.float32, x.shape[1:])) for name, x in zip(names, steps, strict=True)]
+    formals = [(name, TensorType(dtype, x.shape[1:])) for name, x in zip(names, steps, strict=True)]
     body = subgraph(step, [("state", state.type), *formals], name="step")
     state, found = scan(state, *steps, body=body, num_scan_inputs=len(steps))
 
-    output = transpose(found * _read_scale(scale, key_size), perm=[1, 0, 2, 3, 4])
+    output = transpose(found * _read_scale(scale, key_size, dtype), perm=[1, 0, 2, 3, 4])
     output = reshape(output, [batch, length, value_size * q_num_heads])
     return cast(output, to=query.dtype), cast(state, to=(query if past_state is None else past_state).dtype)
 
 
-def _by_step(x: Value, sizes: list[Any]) -> Value:
-    """``x`` in float32, with its heads apart and the sequence first."""
-    return transpose(cast(reshape(x, sizes), to=DType.float32), perm=[1, 0, 2, 3, 4])
+def _by_step(x: Value, dtype: DType, sizes: list[Any]) -> Value:
+    """``x`` in ``dtype``, with its heads apart and the sequence first."""
+    return transpose(cast(reshape(x, sizes), to=dtype), perm=[1, 0, 2, 3, 4])
 
 
-def _read_scale(scale: float, size: Any) -> Any:
+def _read_scale(scale: float, size: Any, dtype: DType) -> Any:
     if scale:
         return scale
-    return reciprocal(sqrt(cast(size, to=DType.float32))) if isinstance(size, Value) else (size or 1) ** -0.5
+    return reciprocal(sqrt(cast(size, to=dtype))) if isinstance(size, Value) else (size or 1) ** -0.5
 
 
 @linear_attention.numpy
@@ -89,20 +94,21 @@ def _(
     query, key, value, past_state, decay, beta, *, chunk_size, kv_num_heads, q_num_heads, scale, update_rule
 ):  # fmt: skip
     batch, length, width = query.shape
+    dtype = np.float64 if query.dtype == np.float64 else np.float32
     size, groups = width // q_num_heads, q_num_heads // kv_num_heads
     q, k, v = (
-        x.reshape(batch, length, kv_num_heads, rows, -1).transpose(1, 0, 2, 3, 4).astype(np.float32)
+        x.reshape(batch, length, kv_num_heads, rows, -1).transpose(1, 0, 2, 3, 4).astype(dtype)
         for x, rows in ((query, groups), (key, 1), (value, 1))
     )
     if decay is not None:
-        decay = np.exp(decay.reshape(batch, length, kv_num_heads, -1, 1).astype(np.float32))
+        decay = np.exp(decay.reshape(batch, length, kv_num_heads, -1, 1).astype(dtype))
     if beta is not None:
-        beta = beta.reshape(batch, length, -1, 1, 1).astype(np.float32)
+        beta = beta.reshape(batch, length, -1, 1, 1).astype(dtype)
     if past_state is None:
-        state = np.zeros((batch, kv_num_heads, size, v.shape[-1]), np.float32)
+        state = np.zeros((batch, kv_num_heads, size, v.shape[-1]), dtype)
     else:
-        state = past_state.astype(np.float32)
-    found = np.empty((batch, length, kv_num_heads, groups, v.shape[-1]), np.float32)
+        state = past_state.astype(dtype)
+    found = np.empty((batch, length, kv_num_heads, groups, v.shape[-1]), dtype)
     columns = k.swapaxes(-1, -2)
     for t in range(length):
         written = v[t]
@@ -112,7 +118,7 @@ def _(
             written = (written - np.matmul(k[t], state)) * beta[:, t]
         state += columns[t] * written
         found[:, t] = np.matmul(q[t], state)
-    found *= np.float32(scale or (size or 1) ** -0.5)
+    found *= dtype(scale or (size or 1) ** -0.5)
     output = found.reshape(batch, length, q_num_heads * v.shape[-1]).astype(query.dtype)
     return output, state.astype((query if past_state is None else past_state).dtype)
 
@@ -171,7 +177,7 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activat
         y = _convolved(padded, weight, length, size)
         y = y if bias is None else y + reshape(bias, [-1, 1])
     if activation != "none":
-        wide = cast(y, to=DType.float32)
+        wide = cast(y, to=_wide(y))
         y = cast(wide * sigmoid(wide), to=input.dtype)
     return y, padded[:, :, length:]
 
@@ -186,15 +192,16 @@ def _convolved(padded: Value, weight: Value, length: Any, size: Any) -> Value:
 def _(input, weight, bias, past_state, *, activation):
     batch, channels, length = input.shape
     size = weight.shape[2]
+    dtype = np.float64 if input.dtype == np.float64 else np.float32
     before = np.zeros((batch, channels, size - 1), input.dtype) if past_state is None else past_state
     padded = np.concatenate([before, input], axis=2)
-    x, taps = padded.astype(np.float32, copy=False), weight.astype(np.float32, copy=False)
+    x, taps = padded.astype(dtype, copy=False), weight.astype(dtype, copy=False)
     y = x[:, :, :length] * taps[:, :, 0]
     for offset in range(1, size):
         y += x[:, :, offset : offset + length] * taps[:, :, offset]
     if bias is not None:
-        y += bias.astype(np.float32, copy=False)[:, None]
+        y += bias.astype(dtype, copy=False)[:, None]
     if activation != "none":
-        y = y.astype(input.dtype, copy=False).astype(np.float32, copy=False)
+        y = y.astype(input.dtype, copy=False).astype(dtype, copy=False)
         y = y / (1 + np.exp(-y))
     return y.astype(input.dtype, copy=False), padded[:, :, length:]

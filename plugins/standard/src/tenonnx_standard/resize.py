@@ -396,7 +396,8 @@ def resize_with_roi(
     """Resize with ``roi`` and ``scales`` always there, ``scales`` empty where ``sizes`` are given."""
     given = COORDINATES_BEFORE_13
     _check_coordinates(resize_with_roi.title, coordinate_transformation_mode, given)
-    if sizes is not None and _length_of_value(sizes) != 0 and _length_of_value(scales) in (0, None):
+    given_scales = _length_of_value(scales)
+    if sizes is not None and _length_of_value(sizes) != 0 and (given_scales == 0 or not isinstance(given_scales, int)):
         scales = None
     attributes = {
         "coordinate_transformation_mode": coordinate_transformation_mode, "cubic_coeff_a": cubic_coeff_a,

@@ -95,14 +95,16 @@ def _(x, indices, updates, *, axis, reduction):
 def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, write: Any, read: Any) -> Any:
     """Gradients of ``data`` and ``updates``, by functions that write at the indices and read there."""
     from tenonnx_standard.casting import cast_like
-    from tenonnx_standard.logic import equal
+    from tenonnx_standard.logic import equal, where
 
     if reduction == "none":
         return write(g, operator("zeros_like", updates), "none"), None, read(g)
     if reduction == "add":
         return g, None, read(g)
     if reduction == "mul":
-        return g * write(operator("ones_like", data), updates, "mul"), None, read(g * y) / updates
+        none = equal(updates, 0.0)
+        others = where(none, read(g * data), read(g * y) / where(none, 1.0, updates))
+        return g * write(operator("ones_like", data), updates, "mul"), None, others
     kept, won = cast_like(equal(data, y), g), cast_like(equal(updates, read(y)), g)
     share = g / write(kept, won, "add")
     return share * kept, None, read(share) * won
@@ -129,9 +131,14 @@ scatter_elements_arithmetic.until(16, lacks=["reduction"])
 
 @scatter_elements.lower(to=scatter_elements_arithmetic)
 def _(data, indices, updates, *, axis, reduction):
-    if reduction in _ARITHMETIC:
-        return scatter_elements_arithmetic(data, indices, updates, axis=axis, reduction=reduction)
-    return _dense(data, indices, updates, axis, reduction)
+    if reduction not in _ARITHMETIC:
+        return None
+    return scatter_elements_arithmetic(data, indices, updates, axis=axis, reduction=reduction)
+
+
+@scatter_elements.lower()
+def _(data, indices, updates, *, axis, reduction):
+    return None if reduction in _ARITHMETIC else _dense(data, indices, updates, axis, reduction)
 
 
 @op("Scatter", since=9, before=11, selects=True)
@@ -142,9 +149,14 @@ def scatter(data, indices: Index, updates, *, axis=0):
 
 @scatter_elements_arithmetic.lower(to=scatter)
 def _(data, indices, updates, *, axis, reduction):
-    if reduction == "none":
-        return scatter(data, indices, updates, axis=axis_within(scatter, axis, data.ndim))
-    return _dense(data, indices, updates, axis, reduction)
+    if reduction != "none":
+        return None
+    return scatter(data, indices, updates, axis=axis_within(scatter, axis, data.ndim))
+
+
+@scatter_elements_arithmetic.lower()
+def _(data, indices, updates, *, axis, reduction):
+    return None if reduction == "none" else _dense(data, indices, updates, axis, reduction)
 
 
 def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: str) -> Value:

@@ -396,6 +396,25 @@ def _(x, shape):
 expand.vjp(lambda g, y, x, shape: (g, None))
 
 
+@expand.lower()
+def _(input, shape):
+    """By repeating axes of length 1, where it is known which axes these are."""
+    wanted, count = elements(shape), length(shape)
+    if input.rank is None or wanted is None or count is None:
+        return None
+    missing = max(count - input.ndim, 0)
+    sizes, wanted = [1] * missing + list(input.shape), [1] * (input.ndim - count) + wanted
+    repeats: list[Any] = []
+    for k, (size, times) in enumerate(zip(sizes, wanted, strict=True)):
+        if size == 1:
+            repeats.append(times if isinstance(times, int) else shape[k - (len(wanted) - count)])
+        elif times == 1 or (size is not None and size == times):
+            repeats.append(1)
+        else:
+            return None
+    return tile(unsqueeze(input, list(range(missing))) if missing else input, repeats)
+
+
 @op("Tile", selects=True, symbolic=True)
 def tile(input, repeats: Index):
     """``input`` repeated along every axis as often as ``repeats`` says."""

@@ -256,6 +256,8 @@ def _(x, indices, *, axis):
     axis = axis_within(gather, axis, x.ndim)
     if indices.ndim == 0:
         return x[(*(slice(None),) * axis, int(positions(indices)), ...)]
+    if not x.flags.c_contiguous:  # take would copy all of it first
+        return x[(*(slice(None),) * axis, positions(indices))]
     return x.take(positions(indices), axis)
 
 

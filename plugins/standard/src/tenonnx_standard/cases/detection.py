@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, tensors
+from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.detection import max_roi_pool, non_max_suppression, roi_align, roi_align_unshifted
 
 
@@ -47,7 +47,7 @@ def _(draw):
     return call(x, rois, images, coordinate_transformation_mode=coordinates, **attributes)
 
 
-@cases(roi_align_unshifted, gradient=("X",))
+@cases(roi_align_unshifted, gradient=("X",), gaps=[Gap("reference", "it shifts positions by half a pixel")])
 def _(draw):
     x, rois, images, attributes = aligned(draw)
     return call(x, rois, images, **attributes)

@@ -36,7 +36,7 @@ def layer(draw, gates, states, activations):
         "direction": direction,
         "layout": layout,
         "hidden_size": hidden,
-        "clip": draw(st.sampled_from([None, None, 0.5])),
+        "clip": draw(st.sampled_from([None, None, 20.0])),
     }
     if draw(st.booleans()):
         names = [draw(st.sampled_from(ACTIVATIONS)) for _ in range(activations * directions)]

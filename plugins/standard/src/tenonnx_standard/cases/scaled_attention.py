@@ -11,7 +11,7 @@ from tenonnx_standard.scaled_attention import attention, attention_of_full_masks
 
 def drawn(draw, *, external=False, windows=False, shorter=False, broadcast=False, modes=(0, 1, 3)):
     """A call: with a cache outside of the op, with windows, with masks that are too short or broadcast along keys."""
-    dtype = draw(st.sampled_from(["float32", "float32", "float16", "float64"]))
+    dtype = draw(st.sampled_from(["float32", "float32", "float16"]))
     batch, groups, repeats = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     heads, queries, keys = groups * repeats, draw(st.integers(1, 4)), draw(st.integers(1, 4))
     size, value_size, flat = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.booleans())
@@ -34,7 +34,7 @@ def drawn(draw, *, external=False, windows=False, shorter=False, broadcast=False
         )
     attributes = {
         "is_causal": draw(st.integers(0, 1)),
-        "scale": 0.25 if dtype == "float64" else draw(st.sampled_from([None, 0.25])),
+        "scale": draw(st.sampled_from([None, 0.25])),
         "softcap": draw(st.sampled_from([0.0, 2.0])),
         "qk_matmul_output_mode": draw(st.sampled_from(modes)),
         "softmax_precision": draw(st.sampled_from([None, 1])),
@@ -57,6 +57,11 @@ RAW = Gap(
     "reference", "what it shows as the raw products is capped",
     when=lambda c: c.attributes["softcap"] and c.attributes["qk_matmul_output_mode"] == 0,
 )  # fmt: skip
+LOWEST = [Gap(check, "it shows the least number where keys are masked") for check in ("onnxruntime", "export")]
+ALIGNED = Gap(
+    "onnxruntime", "its kernel of version 23 aligns the causal frontier with the last key instead of the past",
+    when=lambda c: c.attributes["is_causal"] and c.inputs[4] is not None,
+)  # fmt: skip
 PADDED = Gap("reference", "it lengthens the mask as version 24 does")
 
 
@@ -65,7 +70,7 @@ def _(draw):
     return drawn(draw, windows=draw(st.booleans()), shorter=draw(st.booleans()))
 
 
-@cases(attention, gradient=False)
+@cases(attention, gradient=False, gaps=LOWEST)
 def _(draw):
     """What is shown holds the bias, which may be minus infinity."""
     return drawn(draw, windows=draw(st.booleans()), modes=[2])
@@ -77,12 +82,12 @@ def _(draw):
     return drawn(draw, external=True, windows=draw(st.booleans()))
 
 
-@cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[RAW])
+@cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[RAW, ALIGNED])
 def _(draw):
     return drawn(draw)
 
 
-@cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[PADDED])
+@cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[PADDED, ALIGNED])
 def _(draw):
     return drawn(draw, broadcast=True, modes=[1, 3])
 
@@ -95,3 +100,11 @@ def _(draw):
     v = draw(tensors("float16", shape=(1, 1, 12, 4)))
     mask = np.where(np.arange(12) < draw(st.integers(1, 12)), 0, -np.inf).astype("float16")[None]
     return call(q, k, v, mask, softmax_precision=1, _outputs=1)
+
+
+@cases(attention)
+def _(draw):
+    """Float64, where implementations agree: by a scale whose root is exact, and without masks."""
+    shape = (2, 2, draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    q, k, v = (draw(tensors("float64", shape=shape, min_value=-2, max_value=2)) for _ in range(3))
+    return call(q, k, v, scale=0.25, softcap=draw(st.sampled_from([0.0, 2.0])), _outputs=1)

@@ -1,0 +1,132 @@
+"""Building and editing graphs by hand."""
+
+import numpy as np
+import pytest
+import tiny
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.summary import summary
+from tenonnx.graph.types import OptionalType, SequenceType, TensorType, join_types, unify_types
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.build import Builder, subgraph
+from tenonnx.op.call import interpreting
+from tenonnx.op.evaluate import evaluate_graph
+
+X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+
+
+@pytest.fixture
+def graph():
+    made = Graph("g", opsets={"tiny": 5})
+    x = made.input("x", "float32", ("n", "2*n"))
+    made.output("y", tiny.exp(tiny.double(x)))
+    return made
+
+
+def test_dims_may_be_expressions(graph):
+    assert str(graph.inputs[0].type) == "float32[n, 2*n]"
+    assert str(graph.outputs[0].type) == "float32[n, 2*n]"
+
+
+def test_names_are_given_once(graph):
+    with pytest.raises(InvalidCall, match="must be new"):
+        graph.input("x", "float32", (1,))
+    with pytest.raises(InvalidCall, match="must be new"):
+        graph.variable("y", X)
+
+
+def test_values_are_found_by_name_and_near_names_are_told(graph):
+    assert graph["x"] is graph.inputs[0]
+    with pytest.raises(KeyError, match="nearest: Double"):
+        graph["Doble"]
+
+
+def test_an_input_can_be_an_output():
+    graph = Graph(opsets={"tiny": 5})
+    graph.output("y", graph.input("x", "float32", (2,)))
+    assert [node.op for node in graph.nodes] == [tiny.identity]
+
+
+def test_outputs_belong_to_the_graph(graph):
+    with pytest.raises(InvalidCall, match="must be a value of graph"):
+        Graph().output("y", graph.inputs[0])
+
+
+def test_replace_rewires_readers_and_keeps_output_names(graph):
+    doubled = graph.nodes[0].outputs[0]
+    with interpreting(Builder(graph)):
+        squared = tiny.multiply(graph.inputs[0], graph.inputs[0])
+    node = graph.nodes.pop()
+    graph.insert(node, before=graph.nodes[0])
+    graph.replace(doubled, squared)
+    graph.remove(graph.nodes[1])
+    assert [n.op_type for n in graph.nodes] == ["Mul", "Exp"]
+    np.testing.assert_allclose(evaluate_graph(graph, [X])[0], np.exp(X * X))
+    graph.replace(graph.outputs[0], squared)
+    assert [v.name for v in graph.outputs] == ["y"]
+
+
+def test_remove_refuses_what_is_read(graph):
+    with pytest.raises(InvalidCall, match="cannot be removed") as caught:
+        graph.remove(graph.nodes[0])
+    assert "Exp" in str(caught.value)
+
+
+def test_rename(graph):
+    graph.rename(graph.inputs[0], "z")
+    assert graph["z"] is graph.inputs[0]
+    with pytest.raises(InvalidCall, match="must be new"):
+        graph.rename(graph.inputs[0], "y")
+
+
+def test_uses(graph):
+    assert graph.uses()[graph.inputs[0]] == [graph.nodes[0]]
+
+
+def test_summary_names_everything(graph):
+    text = summary(graph)
+    for part in ('graph "g"', "tiny 5", "x: float32[n, 2*n]", "tiny::Double 1", "y: float32[n, 2*n] = Exp(Double)"):
+        assert part in text
+
+
+def test_values_of_two_graphs_do_not_mix(graph):
+    other = Graph()
+    with pytest.raises(InvalidCall, match="must belong to graph"):
+        tiny.add(graph.inputs[0], other.input("x", "float32", ("n", "2*n")))
+
+
+def test_subgraphs_capture_what_they_use(graph):
+    with interpreting(Builder(graph)):
+        inner = subgraph(lambda z: tiny.add(z, graph.inputs[0]), [("z", graph.inputs[0].type)])
+    assert [v.name for v in inner.captures] == ["x"]
+    assert inner.captures[0] is not graph.inputs[0]
+    assert inner.parent is graph
+    assert inner.outputs[0].name in graph.names()
+
+
+def test_absent_inputs_stay_absent():
+    value = Value("a", TensorType(1))
+    node = Node(tiny.affine, 5, [value, None], {}, [Value("b"), None])
+    assert node.uses == (value,)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "unified", "joined"),
+    [
+        (TensorType(1, (2, None)), TensorType(1, (None, 3)), TensorType(1, (2, 3)), TensorType(1, (None, None))),
+        (TensorType(1), TensorType(1, (2,)), TensorType(1, (2,)), TensorType(1)),
+        (SequenceType(None), SequenceType(TensorType(1)), SequenceType(TensorType(1)), SequenceType(None)),
+        (None, OptionalType(None), OptionalType(None), None),
+    ],
+)
+def test_two_facts_about_a_type(a, b, unified, joined):
+    assert unify_types(a, b) == unified
+    assert join_types(a, b) == joined
+
+
+def test_facts_that_contradict_are_refused():
+    with pytest.raises(ValueError, match="differ in dtype"):
+        unify_types(TensorType(1), TensorType(7))
+    with pytest.raises(ValueError, match="ranks 1 and 2"):
+        unify_types(TensorType(1, (2,)), TensorType(1, (2, 2)))

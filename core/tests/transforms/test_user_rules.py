@@ -1,0 +1,88 @@
+"""Rules of a user for one graph, and local functions."""
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+from onnx import TensorProto, helper
+
+import tenonnx as tx
+from tenonnx.errors import InvalidCall
+from tenonnx.op.evaluate import evaluate_graph
+
+X = np.array([1.0, 2.0], np.float32)
+OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("tiny", 5), helper.make_opsetid("local", 1)]
+
+
+def model_of(nodes, functions=()):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph(list(nodes), "g", [x], [y])
+    return helper.make_model(graph, opset_imports=OPSETS, functions=list(functions), ir_version=10)
+
+
+def node(op, inputs, outputs, *, domain="tiny", name="", **attributes):
+    return helper.make_node(op, inputs, outputs, domain=domain, name=name, **attributes)
+
+
+CHAIN = [node("Double", ["x"], ["a"], name="first"), node("Double", ["a"], ["y"], name="second")]
+
+
+def load(model, **keywords):
+    return tx.load(model, registry=tiny.registry(), **keywords)
+
+
+@pytest.mark.parametrize(("key", "expected"), [("Double", 1), ("tiny::Double", 1), ("second", 2), ("unknown", 4)])
+def test_rules_go_by_op_type_or_node_name(key, expected):
+    graph = load(model_of(CHAIN), rules={key: lambda node, x: tiny.affine(x, scale=1.0)})
+    np.testing.assert_array_equal(evaluate_graph(graph, [X])[0], expected * X)
+    assert [v.name for v in graph.outputs] == ["y"]
+
+
+def test_a_rule_may_go_on():
+    graph = load(model_of(CHAIN), rules={"Double": lambda node, x: None})
+    assert [n.name for n in graph.nodes] == ["first", "second"]
+
+
+def test_rules_give_unknown_ops_a_meaning():
+    model = model_of([node("Mystery", ["x"], ["y"], factor=3.0)])
+    graph = load(model, rules={"Mystery": lambda node, x: tiny.multiply(x, node.attributes["factor"])})
+    np.testing.assert_array_equal(evaluate_graph(graph, [X])[0], 3 * X)
+
+
+def test_a_rule_must_replace_every_output():
+    model = model_of([node("Pair", ["x"], ["a", "y"])])
+    with pytest.raises(InvalidCall, match="must return 2 values"):
+        load(model, rules={"Pair": lambda node, x: tiny.double(x)})
+
+
+def local_function(*nodes, attributes=(), name="Local"):
+    return helper.make_function("local", name, ["a"], ["b"], list(nodes), OPSETS, attributes=list(attributes))
+
+
+def test_local_functions_are_ops_of_their_graph():
+    scaled = node("Affine", ["a"], ["b"])
+    scaled.attribute.append(onnx.AttributeProto(name="scale", ref_attr_name="by", type=onnx.AttributeProto.FLOAT))
+    function = local_function(scaled, attributes=["by"])
+    graph = load(model_of([node("Local", ["x"], ["y"], domain="local", by=5.0)], [function]))
+    np.testing.assert_array_equal(evaluate_graph(graph, [X])[0], 5 * X)
+    without = load(model_of([node("Local", ["x"], ["y"], domain="local")], [function]))
+    np.testing.assert_array_equal(evaluate_graph(without, [X])[0], 2 * X)
+
+
+def test_local_functions_win_over_packages_and_may_call_each_other():
+    inner = local_function(node("Exp", ["a"], ["b"]), name="Inner")
+    outer = helper.make_function("tiny", "Double", ["a"], ["b"], [node("Inner", ["a"], ["b"], domain="local")], OPSETS)
+    graph = load(model_of([node("Double", ["x"], ["y"])], [outer, inner]))
+    np.testing.assert_allclose(evaluate_graph(graph, [X])[0], np.exp(X), rtol=1e-6)
+
+
+def test_functions_are_kept_where_nothing_inside_changes_and_inlined_elsewhere():
+    function = local_function(node("Affine", ["a"], ["b"], shift=1.0))
+    graph = load(model_of([node("Local", ["x"], ["y"], domain="local", name="call")], [function]))
+    kept = tx.retarget(graph, {"ai.onnx": 18})
+    assert [n.op_type for n in kept.nodes] == ["Local"]
+    assert len(kept.functions) == 1
+    inlined = tx.retarget(graph, {"tiny": 3})
+    assert [n.op_type for n in inlined.nodes] == ["Mul", "Add"]
+    assert not inlined.functions
+    np.testing.assert_array_equal(evaluate_graph(inlined, [X])[0], 2 * X + 1)

@@ -1,0 +1,83 @@
+"""Cases of strings."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx.testing import broadcastable, call, cases, tensors
+from tenonnx_standard.text import (
+    regex_full_match,
+    string_concat,
+    string_normalizer,
+    string_split,
+    tf_idf_vectorizer,
+)
+
+TEXTS = ["", "a", "ab", "a,b", "a,,b", "x y", "one two  three", "Ab1", "user@example.org", "\u00e4 \u00f6"]
+
+
+def texts(draw, shape):
+    size = int(np.prod(shape))
+    array = np.empty(size, dtype=object)
+    array[:] = draw(st.lists(st.sampled_from(TEXTS), min_size=size, max_size=size))
+    return array.reshape(shape)
+
+
+@cases(string_concat, gradient=False)
+def _(draw):
+    return call(*draw(broadcastable(2, "string")))
+
+
+@cases(regex_full_match, gradient=False)
+def _(draw):
+    patterns = ["a|ab", "[a-z]+", r"\w+@\w+\.(com|org)", "[[:alpha:]]*[0-9]?", ".*,.*", r"(?i)AB\d", r"\Aa,b\z"]
+    x = texts(draw, draw(st.sampled_from([(), (3,), (2, 2)])))
+    return call(x, pattern=draw(st.sampled_from(patterns)))
+
+
+@cases(string_split, gradient=False)
+def _(draw):
+    delimiter = draw(st.sampled_from([None, "", ",", " ", "two"]))
+    x = texts(draw, draw(st.sampled_from([(1,), (3,), (2, 2)])))
+    return call(x, delimiter=delimiter, maxsplit=draw(st.sampled_from([None, None, 1, 2])))
+
+
+@cases(string_normalizer, gradient=False)
+def _(draw):
+    words = ["monday", "Tuesday", "wednesday", "MONDAY"]
+    count = draw(st.integers(1, 5))
+    x = np.asarray(draw(st.lists(st.sampled_from(words), min_size=count, max_size=count)), dtype=object)
+    return call(
+        x if draw(st.booleans()) else x[None],
+        case_change_action=draw(st.sampled_from(["NONE", "LOWER", "UPPER"])),
+        is_case_sensitive=draw(st.integers(0, 1)),
+        stopwords=draw(st.sampled_from([None, ["monday"], ["Monday", "tuesday"], words])),
+    )
+
+
+@cases(tf_idf_vectorizer, gradient=False)
+def _(draw):
+    """All words and some of their pairs and triples, at coordinates in any order."""
+    words = [2, 3, 5, 7]
+    pairs = draw(st.permutations([(2, 3), (5, 7), (3, 3)]))
+    triples = [(2, 3, 5), (7, 7, 7)]
+    pool = [*words, *(word for gram in (*pairs, *triples) for word in gram)]
+    grams = len(words) + len(pairs) + len(triples)
+    weights = [0.5 + 0.25 * k for k in range(grams)] if draw(st.booleans()) else None
+    shortest = draw(st.integers(1, 3))
+    attributes = {
+        "mode": draw(st.sampled_from(["TF", "IDF", "TFIDF"])),
+        "min_gram_length": shortest,
+        "max_gram_length": draw(st.integers(shortest, 3)),
+        "max_skip_count": draw(st.integers(0, 2)),
+        "ngram_counts": [0, len(words), len(words) + 2 * len(pairs)],
+        "ngram_indexes": list(range(grams)),
+        "weights": weights,
+    }
+    sides = draw(st.sampled_from([(9,), (2, 7), (1, 1)]))
+    x = draw(tensors(["int32", "int64"], shape=sides, min_value=2, max_value=7))
+    if draw(st.booleans()):
+        x = np.asarray([str(word) for word in x.reshape(-1)], dtype=object).reshape(sides)
+        return call(x, pool_strings=[str(word) for word in pool], **attributes)
+    return call(x, pool_int64s=pool, **attributes)

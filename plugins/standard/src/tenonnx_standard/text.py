@@ -1,0 +1,268 @@
+"""Strings: joining, splitting, matching and normalising them, and counting n-grams."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, primitive
+from tenonnx_standard.checking import numpy_rule
+
+Array = np.ndarray[Any, Any]
+
+
+def _check_strings(made: Op, *values: Value) -> None:
+    for value in values:
+        if value.dtype is not DType.string:
+            raise TypeMismatch(f"{made.title} takes strings", given=repr(value))
+
+
+def _strings(items: list[Any], shape: tuple[int, ...]) -> Array:
+    """An array of strings of that shape."""
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array.reshape(shape)
+
+
+# ----- element by element ---------------------------------------------------------------------------------------------
+
+
+@primitive("StringConcat", since=20)
+def string_concat(X, Y):
+    """Each string of ``X`` followed by that of ``Y``; the shapes broadcast."""
+
+
+@string_concat.type
+def _(X: Value, Y: Value) -> TensorType:
+    _check_strings(string_concat, X, Y)
+    return TensorType(DType.string, broadcast_types(string_concat, [X, Y]))
+
+
+numpy_rule(string_concat)(lambda x, y: np.asarray(x.astype(object) + y.astype(object), dtype=object))
+
+
+@primitive("RegexFullMatch", since=20)
+def regex_full_match(X, *, pattern=None):
+    """Whether each string as a whole matches the regular expression ``pattern``, which is in the syntax of RE2."""
+
+
+@regex_full_match.type
+def _(X: Value, *, pattern: str | None) -> TensorType:
+    _check_strings(regex_full_match, X)
+    _compiled(pattern)
+    return X.tensor.with_dtype(DType.bool)
+
+
+@numpy_rule(regex_full_match)
+def _(x: Array, *, pattern: str | None) -> Array:
+    matches = _compiled(pattern).fullmatch
+    found = [matches(text) is not None for text in x.reshape(-1).tolist()]
+    return np.asarray(found, dtype=bool).reshape(x.shape)
+
+
+#: The ASCII classes of RE2, as they are written inside brackets.
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ",
+    "upper": "A-Z", "word": r"0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+
+#: What RE2 writes in other ways than Python, and what Python has and RE2 has not.
+_DIFFERENT = re.compile(
+    r"\\Q(?P<literal>.*?)(?:\\E|$)|\[:(?P<kind>\w+):\]|(?P<escape>\\.)|(?P<group>\(\?<?[=!]|\(\?<)", re.DOTALL
+)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str | None) -> re.Pattern[str]:
+    """A pattern of RE2 as one of Python. Raises ``TypeMismatch`` where it is none, or Python has no such thing."""
+    title = regex_full_match.title
+    if pattern is None:
+        raise TypeMismatch(f"{title}: the pattern is missing", do="write the attribute pattern")
+
+    def translated(found: re.Match[str]) -> str:
+        if found["literal"] is not None:
+            return re.escape(found["literal"])
+        if found["kind"] is not None:
+            return _CLASSES[found["kind"]]
+        if found["escape"] is not None:
+            if found["escape"][1] in "123456789pPC":
+                raise TypeMismatch(f"{title} does not know {found['escape']} in a pattern", given=pattern)
+            return r"\Z" if found["escape"] == r"\z" else found["escape"]
+        if found["group"] != "(?<":
+            raise TypeMismatch(f"{title}: a pattern of RE2 does not look around", given=pattern)
+        return "(?P<"
+
+    try:
+        return re.compile(_DIFFERENT.sub(translated, pattern), re.ASCII)
+    except (re.error, KeyError) as error:
+        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern) from error
+
+
+@primitive("StringSplit", since=20)
+def string_split(X, *, delimiter=None, maxsplit=None):
+    """The pieces of each string along a new last axis, with empty strings behind them, and their number.
+
+    Without ``delimiter`` strings are cut at white space, of which none stays at the ends.
+    """
+
+
+@string_split.type
+def _(X: Value, *, delimiter: str | None, maxsplit: int | None) -> tuple[TensorType, TensorType]:
+    _check_strings(string_split, X)
+    shape = X.tensor.shape
+    pieces = X.tensor if shape is None else X.tensor.with_shape((*shape, None))
+    return pieces, X.tensor.with_dtype(DType.int64)
+
+
+@numpy_rule(string_split)
+def _(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, Array]:
+    limit = -1 if maxsplit is None else maxsplit
+    pieces = [text.split(delimiter or None, limit) for text in x.reshape(-1).tolist()]
+    counts = np.asarray([len(each) for each in pieces], dtype=np.int64).reshape(x.shape)
+    longest = int(counts.max(initial=0))
+    padded = [piece for each in pieces for piece in (*each, *[""] * (longest - len(each)))]
+    return _strings(padded, (*x.shape, longest)), counts
+
+
+# ----- normalisation --------------------------------------------------------------------------------------------------
+
+_CASES = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}
+
+
+@primitive("StringNormalizer", since=10)
+def string_normalizer(
+    X, *, case_change_action="NONE", is_case_sensitive=0, locale: str | None = None, stopwords: list[str] | None = None
+):
+    """The strings that are no ``stopwords``, in lower or upper case or as they are; one empty string if none is left.
+
+    Cases are those of Unicode, whatever the ``locale``.
+    """
+
+
+@string_normalizer.type
+def _(X: Value, *, case_change_action: str, stopwords: list[str] | None, **_: Any) -> TensorType:
+    made, shape = string_normalizer, X.tensor.shape
+    _check_strings(made, X)
+    if case_change_action not in _CASES:
+        raise TypeMismatch(f"{made.title}: unknown action", given=repr(case_change_action), available=", ".join(_CASES))
+    if shape is None:
+        return X.tensor
+    if len(shape) not in (1, 2) or (len(shape) == 2 and isinstance(shape[0], int) and shape[0] != 1):
+        raise TypeMismatch(f"{made.title}: X must be of shape [C] or [1, C]", given=repr(X))
+    left = shape[-1] if not stopwords and isinstance(shape[-1], int) and shape[-1] else None
+    return X.tensor.with_shape((left,) if len(shape) == 1 else (1, left))
+
+
+@numpy_rule(string_normalizer)
+def _(x: Array, *, case_change_action: str, is_case_sensitive: int, locale: Any, stopwords: list[str] | None) -> Array:
+    same = str if is_case_sensitive else str.lower
+    dropped = {same(word) for word in stopwords or ()}
+    change = _CASES[case_change_action]
+    left = [change(text) for text in x.reshape(-1).tolist() if same(text) not in dropped] or [""]
+    return _strings(left, (len(left),) if x.ndim == 1 else (1, len(left)))
+
+
+# ----- n-grams --------------------------------------------------------------------------------------------------------
+
+_MODES = ("TF", "IDF", "TFIDF")
+
+
+@primitive("TfIdfVectorizer", since=9)
+def tf_idf_vectorizer(
+    X,
+    *,
+    max_gram_length,
+    max_skip_count,
+    min_gram_length,
+    mode,
+    ngram_counts,
+    ngram_indexes,
+    pool_int64s: list[int] | None = None,
+    pool_strings: list[str] | None = None,
+    weights: list[float] | None = None,
+):
+    """How often each n-gram of a pool occurs in a row, with up to ``max_skip_count`` elements left out between its own.
+
+    ``mode`` is to count (TF), to give the weight of what occurs (IDF), or to multiply both (TFIDF).
+    """
+
+
+@tf_idf_vectorizer.type
+def _(X: Value, *, mode: str, ngram_indexes: list[int], pool_int64s: Any, pool_strings: Any, **_: Any) -> TensorType:
+    made, shape = tf_idf_vectorizer, X.tensor.shape
+    if mode not in _MODES:
+        raise TypeMismatch(f"{made.title}: unknown mode", given=repr(mode), available=", ".join(_MODES))
+    if (pool_int64s is None) == (pool_strings is None):
+        raise TypeMismatch(f"{made.title} takes one pool", do="write either pool_int64s or pool_strings")
+    if (X.dtype is DType.string) != (pool_strings is not None):
+        raise TypeMismatch(f"{made.title}: X must hold what the pool holds", given=repr(X))
+    if not ngram_indexes or min(ngram_indexes) < 0:
+        raise TypeMismatch(f"{made.title}: ngram_indexes must hold positions", given=repr(ngram_indexes))
+    if shape is None:
+        return TensorType(DType.float32)
+    if len(shape) not in (1, 2):
+        raise TypeMismatch(f"{made.title}: X must be a row or rows", given=repr(X))
+    return TensorType(DType.float32, (*shape[:-1], max(ngram_indexes) + 1))
+
+
+@numpy_rule(tf_idf_vectorizer)
+def _(
+    x: Array,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: list[int],
+    ngram_indexes: list[int],
+    pool_int64s: list[int] | None,
+    pool_strings: list[str] | None,
+    weights: list[float] | None,
+) -> Array:
+    pool: list[Any] = pool_int64s if pool_strings is None else pool_strings  # type: ignore[assignment]
+    words = {word: code for code, word in enumerate(dict.fromkeys(pool))}
+    codes = np.asarray([words[word] for word in pool], dtype=np.int64)
+    rows = np.asarray([words.get(word, -1) for word in x.reshape(-1).tolist()], dtype=np.int64)
+    rows = rows.reshape(-1, x.shape[-1])
+    counts = np.zeros((len(rows), len(ngram_indexes)), dtype=np.float32)
+    first = 0
+    for size, (start, end) in enumerate(zip(ngram_counts, [*ngram_counts[1:], len(pool)], strict=True), 1):
+        grams = codes[start:end].reshape(-1, size)
+        if min_gram_length <= size <= max_gram_length and len(grams):
+            for step in range(1, 2 if size == 1 else max_skip_count + 2):
+                _count(counts[:, first : first + len(grams)], rows, grams, step, len(words))
+        first += len(grams)
+    if mode == "IDF":
+        counts = np.minimum(counts, np.float32(1))
+    if mode != "TF" and weights is not None:
+        counts *= np.asarray(weights, dtype=np.float32)
+    result = np.zeros((len(rows), max(ngram_indexes) + 1), dtype=np.float32)
+    np.add.at(result, (slice(None), np.asarray(ngram_indexes)), counts)
+    return result.reshape(*x.shape[:-1], -1)
+
+
+def _count(counts: Array, rows: Array, grams: Array, step: int, words: int) -> None:
+    """Add to ``counts`` how often each of ``grams`` occurs in each row, its elements ``step`` apart.
+
+    Word by word, what begins alike gets one number, both in the grams and at each place of the rows.
+    """
+    size = grams.shape[1]
+    places = rows.shape[1] - (size - 1) * step
+    if places <= 0:
+        return
+    wanted, found = grams[:, 0], rows[:, :places]
+    for k in range(1, size):
+        known, wanted = np.unique(wanted * words + grams[:, k], return_inverse=True)
+        following = rows[:, k * step : k * step + places]
+        keys = np.where((found < 0) | (following < 0), -1, found * words + following)
+        nearest = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        found = np.where(known[nearest] == keys, nearest, -1)
+    last = np.full(int(max(wanted.max(), found.max())) + 1, -1)
+    last[wanted] = np.arange(len(grams))
+    gram = np.where(found < 0, -1, last[found])
+    row, place = np.nonzero(gram >= 0)
+    np.add.at(counts, (row, gram[row, place]), 1)
