@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tenonnx.errors import InvalidCall, NotRepresentable, TenonnxError, UnknownType
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -20,7 +18,6 @@ from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.dtypes import type_code
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
-from tenonnx.transforms.fold import LARGEST_RESULT, evaluate_call
 from tenonnx.transforms.rewrite import Call, Rewriter
 
 #: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
@@ -372,17 +369,6 @@ class _Mover:
             return _KEPT
         reasons.append("what the function calls is not in the target as it is")
         return None
-
-    def _fold(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        """The contents of a call on static inputs, where the target has no form of the op."""
-        static = all(value is None or value.data is not None for value in call.inputs)
-        if not static or not call.op.pure or any(isinstance(a, Graph) for a in call.attributes.values()):
-            return None
-        results = evaluate_call(call)
-        if not all(isinstance(r, np.ndarray) and r.nbytes <= LARGEST_RESULT for r in results):
-            return None
-        self.actions.append(("folded", reasons[0] if reasons else ""))
-        return tuple(rewriter.intern(r, DType.of(r.dtype)) for r in results)
 
     def _lower(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         key = (call.op, call.inputs, repr(call.attributes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import scan
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.math import exp, reciprocal, sqrt
-from tenonnx_standard.shape import concat, expand, reshape, squeeze, transpose
+from tenonnx_standard.operators import sum_to, zeros_like
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.shape import concat, expand, identity, reshape, shape, squeeze, transpose
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
@@ -42,12 +45,28 @@ def linear_attention(
     """
     _check(query, key, value, decay, beta, kv_num_heads, q_num_heads, update_rule)
     batch, length, width = dims(query)
-    groups = q_num_heads // kv_num_heads
-    key_size, value_size = width // q_num_heads, dims(value)[2] // kv_num_heads
+    state, steps = _steps(query, key, value, past_state, decay, beta, kv_num_heads, q_num_heads)
 
+    def step(state: Value, q: Value, k: Value, v: Value, *gates: Value) -> tuple[Value, Value]:
+        state = _updated(state, k, v, decay is not None, beta is not None, gates)
+        return state, q @ state
+
+    state, found = _scanned(step, state, steps)
+    output = transpose(found * _read_scale(scale, width // q_num_heads, found.dtype), perm=[1, 0, 2, 3, 4])
+    output = reshape(output, [batch, length, dims(value)[2] // kv_num_heads * q_num_heads])
+    return cast(output, to=query.dtype), cast(state, to=(query if past_state is None else past_state).dtype)
+
+
+def _steps(
+    query: Value, key: Value, value: Value, past_state: Value | None, decay: Value | None, beta: Value | None,
+    kv_num_heads: int, q_num_heads: int,
+) -> tuple[Value, list[Value]]:  # fmt: skip
+    """The first state, and the inputs step by step: query, key, value, how the state decays, and beta."""
     dtype = _wide(query)
+    batch, length, width = dims(query)
+    key_size, value_size = width // q_num_heads, dims(value)[2] // kv_num_heads
     steps = [
-        _by_step(query, dtype, [batch, length, kv_num_heads, groups, key_size]),
+        _by_step(query, dtype, [batch, length, kv_num_heads, q_num_heads // kv_num_heads, key_size]),
         _by_step(key, dtype, [batch, length, kv_num_heads, 1, key_size]),
         _by_step(value, dtype, [batch, length, kv_num_heads, 1, value_size]),
     ]
@@ -56,26 +75,31 @@ def linear_attention(
     if beta is not None:
         steps.append(_by_step(beta, dtype, [batch, length, -1, 1, 1]))
     if past_state is None:
-        state = expand(constant(0.0, dtype), [batch, kv_num_heads, key_size, value_size])
-    else:
-        state = cast(past_state, to=dtype)
+        return expand(constant(0.0, dtype), [batch, kv_num_heads, key_size, value_size]), steps
+    return cast(past_state, to=dtype), steps
 
-    def step(state: Value, q: Value, k: Value, v: Value, *gates: Value) -> tuple[Value, Value]:
-        if decay is not None:
-            state = state * gates[0]
-        if beta is not None:
-            v = (v - k @ state) * gates[-1]
-        state = state + transpose(k, perm=[0, 1, 3, 2]) @ v
-        return state, q @ state
 
-    names = ["q", "k", "v", *["decay"] * (decay is not None), *["beta"] * (beta is not None)]
-    formals = [(name, TensorType(dtype, x.shape[1:])) for name, x in zip(names, steps, strict=True)]
-    body = subgraph(step, [("state", state.type), *formals], name="step")
-    state, found = scan(state, *steps, body=body, num_scan_inputs=len(steps))
+def _updated(state: Value, k: Value, v: Value, decays: bool, corrects: bool, gates: Sequence[Value]) -> Value:
+    if decays:
+        state = state * gates[0]
+    if corrects:
+        v = (v - k @ state) * gates[-1]
+    return state + _swapped(k) @ v
 
-    output = transpose(found * _read_scale(scale, key_size, dtype), perm=[1, 0, 2, 3, 4])
-    output = reshape(output, [batch, length, value_size * q_num_heads])
-    return cast(output, to=query.dtype), cast(state, to=(query if past_state is None else past_state).dtype)
+
+def _scanned(step: Callable[..., Any], state: Value, steps: Sequence[Value], *, backward: bool = False) -> Any:
+    """The last state, and what each step gives beside one."""
+    formals = [("state", state.type), *((f"x{k}", TensorType(x.dtype, x.shape[1:])) for k, x in enumerate(steps))]
+    body = subgraph(step, formals, name="step")
+    directions: dict[str, list[int]] = {}
+    if backward:
+        directions["scan_input_directions"] = [1] * len(steps)
+        directions["scan_output_directions"] = [1] * (len(body.outputs) - 1)
+    return scan(state, *steps, body=body, num_scan_inputs=len(steps), **directions)
+
+
+def _swapped(x: Value) -> Value:
+    return transpose(x, perm=[0, 1, 3, 2])
 
 
 def _by_step(x: Value, dtype: DType, sizes: list[Any]) -> Value:
@@ -87,6 +111,54 @@ def _read_scale(scale: float, size: Any, dtype: DType) -> Any:
     if scale:
         return scale
     return reciprocal(sqrt(cast(size, to=dtype))) if isinstance(size, Value) else (size or 1) ** -0.5
+
+
+@linear_attention.vjp
+def _(
+    g, y, query, key, value, past_state, decay, beta, *,
+    chunk_size, kv_num_heads, q_num_heads, scale, update_rule,
+):  # fmt: skip
+    decays, corrects = decay is not None, beta is not None
+    first, steps = _steps(query, key, value, past_state, decay, beta, kv_num_heads, q_num_heads)
+    dtype = first.dtype
+    _, states = _scanned(
+        lambda state, k, v, *gates: (_updated(state, k, v, decays, corrects, gates), identity(state)), first, steps[1:]
+    )
+    batch, length, width = dims(query)
+    factor = _read_scale(scale, width // q_num_heads, dtype)
+    sizes = [batch, length, kv_num_heads, q_num_heads // kv_num_heads, dims(value)[2] // kv_num_heads]
+    reads = zeros_like(steps[0] @ states) if g[0] is None else _by_step(g[0], dtype, sizes) * factor
+
+    def step(g_state: Value, g_read: Value, before: Value, q: Value, k: Value, v: Value, *gates: Value) -> list[Value]:
+        state = before * gates[0] if decays else before
+        missing = v - k @ state if corrects else v
+        written = missing * gates[-1] if corrects else v
+        g_q = g_read @ _swapped(state + _swapped(k) @ written)
+        g_state = g_state + _swapped(q) @ g_read
+        g_v = k @ g_state
+        g_k, g_gates = written @ _swapped(g_state), []
+        if corrects:
+            g_gates = [sum_to(reduce_sum(missing * g_v, [3]), gates[-1])]
+            g_v = g_v * gates[-1]
+            g_k = g_k - g_v @ _swapped(state)
+            g_state = g_state - _swapped(k) @ g_v
+        if decays:
+            g_gates = [sum_to(reduce_sum(before * g_state, [3]), gates[0]), *g_gates]
+            g_state = g_state * gates[0]
+        return [g_state, g_q, g_k, g_v, *g_gates]
+
+    last = zeros_like(first) if g[1] is None else cast(g[1], to=dtype)
+    g_first, *found = _scanned(step, last, [reads, states, *steps], backward=True)
+    if decays:
+        found[3] = found[3] * steps[3]
+    given = [x for x in (query, key, value, decay, beta) if x is not None]
+    gradients = [
+        cast(reshape(transpose(found_one, perm=[1, 0, 2, 3, 4]), shape(x)), to=x.dtype)
+        for found_one, x in zip(found, given, strict=True)
+    ]
+    g_query, g_key, g_value, *gates = gradients
+    g_past = None if past_state is None else cast(g_first, to=past_state.dtype)
+    return g_query, g_key, g_value, g_past, gates[0] if decays else None, gates[-1] if corrects else None
 
 
 @linear_attention.numpy

@@ -121,7 +121,8 @@ def _(X: Value, *, delimiter: str | None, maxsplit: int | None) -> tuple[TensorT
 @numpy_rule(string_split)
 def _(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, Array]:
     limit = -1 if maxsplit is None else maxsplit
-    pieces = [text.split(delimiter or None, limit) for text in x.reshape(-1).tolist()]
+    texts = x.reshape(-1).tolist()
+    pieces = [text.split(delimiter, limit) if delimiter else text.strip().split(None, limit) for text in texts]
     counts = np.asarray([len(each) for each in pieces], dtype=np.int64).reshape(x.shape)
     longest = int(counts.max(initial=0))
     padded = [piece for each in pieces for piece in (*each, *[""] * (longest - len(each)))]

@@ -36,7 +36,7 @@ def method(draw, coordinates, **also):
 
 
 def image(draw, mode, **keywords):
-    dtype = ["float32", "float32", "float64", "float16", "bfloat16", "uint8", "int32"]
+    dtype = ["float32", "float32", "float16", "bfloat16", "uint8", "int32"]
     if mode == "nearest":
         dtype += ["bool", "int64"]
     lengths = (1, draw(st.integers(1, 2)), draw(st.integers(2, 5)), draw(st.integers(2, 5)))
@@ -85,23 +85,18 @@ def fractional(call):
     return aligned and any(m != int(m) for _, m in outputs(call))
 
 
-def truncated(call):
-    return call.inputs[0].dtype.kind in "iu" and call.attributes["mode"] != "nearest"
-
-
 FRACTIONAL = "onnxruntime takes the rounded length for align_corners, against the examples of ONNX"
-TRUNCATED = "onnxruntime cuts off the fractions of integers, and wraps them around"
 IN_PLACE = "onnxruntime takes the whole of an axis that keeps its length, even if a part is asked for"
 SHORT = "it takes the length before rounding for that after"
 GAPS = [
     Gap(check, reason, when)
     for check in ("onnxruntime", "export")
-    for reason, when in ((FRACTIONAL, fractional), (TRUNCATED, truncated), (IN_PLACE, cropped_in_place))
+    for reason, when in ((FRACTIONAL, fractional), (IN_PLACE, cropped_in_place))
 ]
 GAPS.append(Gap("reference", SHORT, short))
 
 
-@cases(resize, gradient=("X",), gaps=GAPS)
+@cases(resize, gradient=("X",), gaps=GAPS, steps=1)  # onnxruntime cuts off fractions of integers
 def _(draw):
     attributes = method(draw, COORDINATES)
     if attributes["mode"] != "nearest":
@@ -115,14 +110,14 @@ def _(draw):
     return call(x, *lengths(draw, x, attributes), **attributes)
 
 
-@cases(resize_before_symmetric, gradient=("X",), gaps=GAPS)
+@cases(resize_before_symmetric, gradient=("X",), gaps=GAPS, steps=1)  # onnxruntime cuts off fractions of integers
 def _(draw):
     attributes = method(draw, COORDINATES[1:])
     x = image(draw, attributes["mode"])
     return call(x, *lengths(draw, x, attributes), **attributes)
 
 
-@cases(resize_with_roi, gradient=("X",), gaps=GAPS)
+@cases(resize_with_roi, gradient=("X",), gaps=GAPS, steps=1)  # onnxruntime cuts off fractions of integers
 def _(draw):
     attributes = method(draw, [*COORDINATES[1:], "tf_half_pixel_for_nn"])
     x = image(draw, attributes["mode"])

@@ -8,7 +8,7 @@ from tenonnx.testing import call, cases, tensors
 from tenonnx_standard.linear_attention import CORRECTING, DECAYING, causal_conv_with_state, linear_attention
 
 
-@cases(linear_attention, gradient=False)
+@cases(linear_attention)
 def _(draw):
     dtype = draw(st.sampled_from(["float32", "float16"]))
     rule = draw(st.sampled_from(["linear", "gated", "delta", "gated_delta"]))

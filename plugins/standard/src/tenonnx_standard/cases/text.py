@@ -14,7 +14,7 @@ from tenonnx_standard.text import (
     tf_idf_vectorizer,
 )
 
-TEXTS = ["", "a", "ab", "a,b", "a,,b", "x y", "one two  three", "Ab1", "user@example.org", "\u00e4 \u00f6"]
+TEXTS = ["", "a", "ab", "a,b", "a,,b", "x y", "one two  three", "Ab1", "user@example.org", "one two ", "\u00e4 \u00f6"]
 
 
 def texts(draw, shape):
@@ -36,14 +36,39 @@ def _(draw):
     return call(x, pattern=draw(st.sampled_from(patterns)))
 
 
-@cases(string_split, gradient=False)
+def _has_tail(call):
+    """Whether white space stays behind the last cut."""
+    limit = call.attributes["maxsplit"]
+    if call.attributes["delimiter"] or limit is None:
+        return False
+    return any(text.split(None, limit) != text.strip().split(None, limit) for text in call.inputs[0].reshape(-1))
+
+
+def _is_empty(call):
+    return bool(call.attributes["delimiter"]) and "" in call.inputs[0].reshape(-1)
+
+
+SPLIT = [
+    Gap("reference", "it keeps white space at the end behind the last of maxsplit cuts", when=_has_tail),
+    Gap("onnxruntime", "it finds no piece in an empty string, also with a delimiter", when=_is_empty),
+]
+
+
+@cases(string_split, gradient=False, gaps=SPLIT)
 def _(draw):
     delimiter = draw(st.sampled_from([None, "", ",", " ", "two"]))
     x = texts(draw, draw(st.sampled_from([(1,), (3,), (2, 2)])))
     return call(x, delimiter=delimiter, maxsplit=draw(st.sampled_from([None, None, 1, 2])))
 
 
-@cases(string_normalizer, gradient=False)
+CASES = Gap(
+    "reference",
+    "it minds the case of stopwords unless it changes that of the strings",
+    when=lambda call: call.attributes["case_change_action"] == "NONE" and not call.attributes["is_case_sensitive"],
+)
+
+
+@cases(string_normalizer, gradient=False, gaps=[CASES])
 def _(draw):
     words = ["monday", "Tuesday", "wednesday", "MONDAY"]
     count = draw(st.integers(1, 5))
@@ -72,7 +97,7 @@ def _(draw):
         "max_gram_length": draw(st.integers(shortest, 3)),
         "max_skip_count": draw(st.integers(0, 2)),
         "ngram_counts": [0, len(words), len(words) + 2 * len(pairs)],
-        "ngram_indexes": list(range(grams)),
+        "ngram_indexes": draw(st.permutations(range(grams))),
         "weights": weights,
     }
     sides = draw(st.sampled_from([(9,), (2, 7), (1, 1)]))
