@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import TYPE_CHECKING
 
-import tenonnx_contrib_ms
 from tenonnx.extend import hookimpl
 
 if TYPE_CHECKING:
@@ -15,6 +12,4 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    for module in pkgutil.iter_modules(tenonnx_contrib_ms.__path__):
-        if module.name not in ("cases", "plugin"):
-            registry.add_module(importlib.import_module(f"tenonnx_contrib_ms.{module.name}"))
+    registry.add_package("tenonnx_contrib_ms")

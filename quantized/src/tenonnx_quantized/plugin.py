@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import TYPE_CHECKING
 
-import tenonnx_quantized
 from tenonnx.extend import hookimpl, load_dtypes
 
 if TYPE_CHECKING:
@@ -15,7 +12,5 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    for module in pkgutil.iter_modules(tenonnx_quantized.__path__):
-        if module.name not in ("cases", "plugin"):
-            registry.add_module(importlib.import_module(f"tenonnx_quantized.{module.name}"))
+    registry.add_package("tenonnx_quantized")
     registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_quantized"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -65,6 +67,12 @@ class Registry:
             own = [v for v in vars(module).values() if isinstance(v, Op) and v.__module__ == module.__name__]
             heads = [op for op in own if not any(op is old for o in own for old in list(o.meanings)[1:])]
             self.add(*heads)
+
+    def add_package(self, name: str) -> None:
+        """Add every op that the modules of a package define, but for its ``plugin`` and ``cases``."""
+        package = importlib.import_module(name)
+        found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+        self.add_module(*(importlib.import_module(f"{name}.{m}") for m in found if m not in ("plugin", "cases")))
 
     def add_rule(self, op: Op, consumer: str, rule: Callable[..., Any]) -> None:
         """Give another package's op a rule."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import broadcastable, call, cases, tensors
+from tenonnx.testing import Gap, broadcastable, call, cases, tensors
 from tenonnx_standard.text import (
     regex_full_match,
     string_concat,
