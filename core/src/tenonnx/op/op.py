@@ -167,6 +167,13 @@ class Op:
         """
         return self.rule("vjp", function)
 
+    def version_rule(self, function: Function) -> Function:
+        """Why a file at a version cannot say a call, though the op is there: ``(version, *inputs, **attributes)``.
+
+        The reason, or an empty string. Respellings say what they can more simply.
+        """
+        return self.rule("version", function)
+
     def type(self, function: Function) -> Function:
         """The types of the outputs from the input values and attributes."""
         return self.rule("type", function)

@@ -15,6 +15,7 @@ from tenonnx.graph.values import Node, Value, operator, operator_table
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.infer import Known, infer_call
 from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.dtypes import type_code
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
@@ -331,6 +332,10 @@ class _Mover:
             return None
         node = call.node
         as_written = node is not None and _same_form(op, node.version, version)
+        moved = node is None or node.version != version
+        if moved and (unsaid := find_rule(op, "version")) and (why := unsaid(version, *call.inputs, **call.attributes)):
+            reasons.append(why)
+            return None
         inputs, written = _written(op, call, version)
         outputs: Sequence[Known | None] = _known_outputs(call)
         if not outputs:

@@ -36,6 +36,11 @@ def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Ty
     if len(branches[0]) != len(branches[1]):
         counts = f"{len(branches[0])} and {len(branches[1])}"
         raise TypeMismatch("If: both branches must have the same number of outputs", given=counts)
+    known = static(cond)
+    if known is not None and known.size == 1:
+        taken = branches[0 if bool(known.reshape(())) else 1]
+        if None not in taken:
+            return tuple(taken)
     return tuple(_either(a, b) for a, b in zip(*branches, strict=True))
 
 

@@ -17,6 +17,7 @@ from tenonnx_standard.convolution import conv
 from tenonnx_standard.math import exp, reciprocal, sqrt
 from tenonnx_standard.operators import sum_to, zeros_like
 from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.scaled_attention import differ
 from tenonnx_standard.shape import concat, expand, identity, reshape, shape, squeeze, transpose
 from tenonnx_standard.slicing import gather
 
@@ -239,6 +240,7 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activat
         raise TypeMismatch(f"{title}: input must be (batch, channels, length), weight (channels, 1, size)", given=given)
     batch, channels, length = dims(input)
     size = dims(weight)[2]
+    _check_channels(input, weight, past_state)
     before = past_state
     if before is None:
         before = expand(constant(0.0, input.dtype), [batch, channels, size - 1])
@@ -252,6 +254,15 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activat
         wide = cast(y, to=_wide(y))
         y = cast(wide * sigmoid(wide), to=input.dtype)
     return y, padded[:, :, length:]
+
+
+def _check_channels(input: Value, weight: Value, past_state: Value | None) -> None:
+    channels, (kernels, depth, size) = input.shape[1], weight.shape
+    title, given = causal_conv_with_state.title, f"input {input!r}, weight {weight!r}, past_state {past_state!r}"
+    if differ(kernels, channels) or differ(depth, 1):
+        raise TypeMismatch(f"{title}: each channel must have its own kernel", given=given)
+    if past_state is not None and isinstance(size, int) and differ(past_state.shape[2], size - 1):
+        raise TypeMismatch(f"{title}: past_state must hold one position less than a kernel", given=given)
 
 
 def _convolved(padded: Value, weight: Value, length: Any, size: Any) -> Value:

@@ -207,6 +207,14 @@ def _(X: Array, Y: Array) -> Array:
         return np.power(X.astype(wide), Y.astype(wide)).astype(X.dtype)
 
 
+@pow_.lower()
+def _(X: Value, Y: Value) -> Value | None:
+    """Where both must have one dtype: in float64, that holds all other numbers but the largest integers."""
+    if X.dtype is Y.dtype or not (X.dtype.is_float or Y.dtype.is_float):
+        return None
+    return cast(pow_(cast(X, to=DType.float64), cast(Y, to=DType.float64)), to=X.dtype)  # type: ignore[no-any-return]
+
+
 def _integer_power(X: Array, Y: Array) -> Array:
     if Y.dtype.kind == "u" or not (Y < 0).any():
         return np.power(X, Y.astype(X.dtype))
@@ -323,6 +331,19 @@ def _extreme_gradient(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
     return tuple(share * c for c in chosen)
 
 
+def _by_comparing(better: Any) -> Any:
+    """Where no kernel takes the widest integers, for which there is no wider dtype."""
+
+    def lowered(*data_0: Value) -> Value | None:
+        if len(data_0) == 1 or data_0[0].dtype not in (DType.int64, DType.uint64):
+            return None
+        return functools.reduce(lambda a, b: where(better(a, b), a, b), data_0)
+
+    return lowered
+
+
+maximum.lower()(_by_comparing(greater))
+minimum.lower()(_by_comparing(less))
 maximum.vjp(_extreme_gradient)
 minimum.vjp(_extreme_gradient)
 

@@ -24,6 +24,7 @@ from tenonnx_standard.windows import (
     Windows,
     along_axes,
     covering,
+    end_in_padding,
     floored,
     lowest,
     one_axis,
@@ -81,6 +82,7 @@ def max_pool(
 
 max_pool.until(10, lacks=["ceil_mode", "dilations"])
 max_pool.until(8, lacks=["storage_order"])
+end_in_padding(max_pool)
 
 
 def _places(
@@ -285,6 +287,7 @@ def _divisors(X: Value, window: Windows, count_include_pad: int) -> list[Value |
 average_pool.until(19, lacks=["dilations"])
 average_pool.until(10, lacks=["ceil_mode"])
 average_pool.until(7, lacks=["count_include_pad"])
+end_in_padding(average_pool)
 
 
 through_float32(average_pool)
@@ -364,6 +367,7 @@ def lp_pool(
 
 
 lp_pool.until(18, lacks=["ceil_mode", "dilations"])
+end_in_padding(lp_pool)
 
 
 def _norm_of_windows(X: Value, window: Windows, p: float) -> Value:

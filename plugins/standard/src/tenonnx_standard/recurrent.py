@@ -263,7 +263,8 @@ def _computed(
         if of_input is not None:
             shares += of_input
         shares = shares.reshape(length, batch, -1)
-        step = layer.step(ON_ARRAYS, functions[place], r[place].T, of_state, None if p is None else p[place], **own)
+        recurrence = np.ascontiguousarray(r[place].T)
+        step = layer.step(ON_ARRAYS, functions[place], recurrence, of_state, None if p is None else p[place], **own)
         states = [np.zeros((batch, hidden), x.dtype) if v is None else v[place] for v in initial]
         for time in range(length)[:: -1 if backward else 1]:
             new = step(shares[time], *states)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tenonnx.extend import DType, InvalidCall, TypeMismatch, Value, constant, dims
+from tenonnx.extend import Dim, DType, InvalidCall, TypeMismatch, Value, constant, dims
 from tenonnx.extend import op as define
 from tenonnx_standard.activation import softmax
 from tenonnx_standard.casting import cast
@@ -131,6 +131,8 @@ def join_heads(x: Value) -> Value:
 
 def grouped_scores(q: Value, k: Value, scale: float | None) -> Value:
     """The scaled products of queries and keys: (batch, heads of ``q``, queries, keys)."""
+    if differ(q.shape[3], k.shape[3]):
+        raise TypeMismatch("the heads of query and key must be of one size", given=f"{q!r}, {k!r}")
     factor = _root_of_scale(q, scale)
     rows, columns = q * factor, transpose(k * factor, perm=[0, 1, 3, 2])
     if _same_heads(q, k):
@@ -208,6 +210,8 @@ def _full_length(bias: Value, k: Value) -> Value:
     if bias.ndim == 0 or (bias.shape[-1] is not None and bias.shape[-1] == k.shape[2]):
         return bias
     missing = dims(k)[2] - dims(bias)[-1]
+    if isinstance(missing, int) and missing < 0:
+        raise TypeMismatch("Attention: the mask must not be longer than the keys", given=f"{bias!r}, keys {k!r}")
     return pad(bias, [*[0] * (2 * bias.ndim - 1), missing], constant(-math.inf, bias.dtype))
 
 
@@ -241,5 +245,13 @@ def _check(
         raise InvalidCall("Attention: past_key and past_value must be given together")
     if filled is not None and past_key is not None:
         raise InvalidCall("Attention: nonpad_kv_seqlen is for a cache outside of the op, past_key for one inside it")
+    if filled is not None and (filled.ndim != 1 or differ(filled.shape[0], Q.shape[0])):
+        given = f"{filled!r} for {Q!r}"
+        raise TypeMismatch("Attention: nonpad_kv_seqlen must have one number for each entry of the batch", given=given)
     if min(windows) < -1:
         raise InvalidCall("Attention: a window size must be -1 or more", given=str(tuple(windows)))
+
+
+def differ(a: Dim, b: Dim) -> bool:
+    """Whether two dims are known, and not the same."""
+    return isinstance(a, int) and isinstance(b, int) and a != b

@@ -219,6 +219,14 @@ def _(input: Any) -> Any:
 optional_get_element.vjp(lambda g, y, input: g)
 
 
+@optional_get_element.lower()
+def _(input):
+    """Where only optionals are taken: anything else stays as it is."""
+    from tenonnx_standard.shape import identity
+
+    return None if isinstance(input.type, OptionalType) else identity(input)
+
+
 @primitive("OptionalHasElement", since=15, type=lambda input: TensorType(DType.bool, ()))
 def optional_has_element(input=None):
     """Whether an optional has an element."""

@@ -179,6 +179,28 @@ def plainly(window: Windows, sizes: Sequence[Length]) -> Windows | None:
     return floored(explicit, [*begins, *reaching(explicit, sizes, begins, ends)])
 
 
+def end_in_padding(op: Op) -> None:
+    """Below version 22 a file cannot say that windows which would start in the padding at the end are left out.
+
+    Runtimes leave them out all the same, but inference by the specification counts them.
+    """
+
+    @op.version_rule
+    def _(version: int, X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> str:
+        if version >= 22 or not attributes.get("ceil_mode") or X.rank is None:
+            return ""
+        known = {k: attributes[k] for k in ("strides", "dilations", "pads", "auto_pad", "ceil_mode") if k in attributes}
+        window, sizes = windows(op.title, kernel_shape, **known), X.shape[2:]
+        explicit = window.explicit(sizes)
+        if explicit is None or not all(isinstance(size, int) for size in sizes):
+            return ""
+        for axis, (count, size) in enumerate(zip(window.outputs(sizes), sizes, strict=True)):
+            room = size + explicit.pads[axis] + explicit.pads[axis + window.rank] - window.extents[axis]
+            if count != -(-room // window.strides[axis]) + 1:
+                return f"{op.title}: at version {version} windows that start in the padding at the end count"
+        return ""
+
+
 def floored(window: Windows, pads: Sequence[int]) -> Windows:
     """The windows with these pads, without ``ceil_mode``."""
     return replace(window, pads=tuple(pads), auto_pad="NOTSET", ceil_mode=False)
