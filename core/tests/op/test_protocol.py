@@ -5,7 +5,7 @@ import pytest
 import tiny
 
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TypeMismatch
-from tenonnx.extend import op
+from tenonnx.extend import Index, op
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node
@@ -125,6 +125,22 @@ def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
     assert spell_attributes(newer, 6, {"mode": 0}, {}) == {}
     with pytest.raises(NotRepresentable, match="does not exist at version 6"):
         spell_attributes(newer, 6, {"mode": 1}, {})
+
+
+def test_axes_are_counted_from_the_front_where_they_must_be():
+    @op("Joined", domain="tiny")
+    def joined(x, axes: Index = None, *, axis):
+        return x
+
+    joined.until(7, attributes=["axes"])
+    joined.until(5, positive=["axis", "axes"])
+    assert spell_attributes(joined, 5, {"axis": -1}, {"axes": [0, -2]}, 3) == {"axis": -1, "axes": [0, -2]}
+    assert spell_attributes(joined, 4, {"axis": -1}, {"axes": [0, -2]}, 3) == {"axis": 2, "axes": [0, 1]}
+    assert spell_attributes(joined, 4, {"axis": 1}, {"axes": [0]}) == {"axis": 1, "axes": [0]}
+    with pytest.raises(NotRepresentable, match="cannot be negative at version 4"):
+        spell_attributes(joined, 4, {"axis": -1}, {})
+    with pytest.raises(InvalidCall, match="positive names"):
+        joined.until(3, positive=["missing"])
 
 
 def test_meanings_divide_the_versions():

@@ -97,7 +97,8 @@ def spell_attributes(
 ) -> dict[str, Any]:
     """Today's complete ``attributes``, and the ``static`` contents of inputs that were attributes, as written there.
 
-    ``rank`` is that of the first input, for axes that must be counted from the front. Raises ``NotRepresentable`` when the version has no way to say a value.
+    ``rank`` is that of the first input, for axes that must be counted from the front. Raises ``NotRepresentable`` when
+    the version has no way to say a value.
     """
     form = form_at(op, version)
     for name in form.lacks & set(attributes):

@@ -99,6 +99,8 @@ def order_matters(call):
         return False
     rank, one_by_one = x.ndim + len(axes), x
     for axis in axes:
+        if not -one_by_one.ndim - 1 <= axis <= one_by_one.ndim:
+            return False
         one_by_one = np.expand_dims(one_by_one, axis)
     return one_by_one.shape != np.expand_dims(x, tuple(axis % rank for axis in axes)).shape
 
