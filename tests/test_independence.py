@@ -84,7 +84,7 @@ def environment(tmp_path, wheels):
 
 
 def run_tests(environment, path):
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", "--tenonnx-examples=2", str(path)]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", str(path)]
     environment.run(f"import pytest, sys; sys.exit(pytest.main({options!r}))")
 
 

@@ -74,7 +74,7 @@ def without_zip_map(graph):
 
 def test_softmax_off_the_last_axis_is_right_below_13():
     graph = tx.Graph(opsets={"ai.onnx": 13})
-    from tenonnx_standard.activation import softmax
+    from tenonnx_standard.softmax import softmax
 
     graph.output("y", softmax(graph.input("x", "float32", (2, 3, 4)), axis=1))
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
@@ -86,7 +86,7 @@ def test_softmax_off_the_last_axis_is_right_below_13():
 
 
 def test_softmax_on_the_last_axis_stays_one_node():
-    from tenonnx_standard.activation import softmax
+    from tenonnx_standard.softmax import softmax
 
     graph = tx.Graph(opsets={"ai.onnx": 13})
     graph.output("y", softmax(graph.input("x", "float32", ("n", 4))))

@@ -11,7 +11,6 @@ from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value
 from tenonnx.graph import dims as dim
 from tenonnx_contrib_ms.attention_arrays import attend
 from tenonnx_standard import attention
-from tenonnx_standard.activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat, split
@@ -21,6 +20,7 @@ from tenonnx_standard.math import reciprocal, sqrt
 from tenonnx_standard.normalization import rms_normalization
 from tenonnx_standard.shape import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
+from tenonnx_standard.softmax import softmax
 from tenonnx_standard.trigonometry import tanh
 
 

@@ -136,6 +136,15 @@ def test_a_node_is_kept_where_its_meaning_holds():
     assert moved.opsets == {"tiny": 4}
 
 
+def test_an_element_type_that_the_target_has_not_is_refused_though_no_node_touches_it():
+    graph = Graph(opsets={"ai.onnx": 18})
+    graph.output("y", graph.input("x", "bfloat16", (2,)))
+    with pytest.raises(NotRepresentable, match="have no form") as caught:
+        retarget(graph, 11)
+    assert 'graph input "x": bfloat16 does not exist at version 11' in str(caught.value)
+    assert retarget(graph, 13).opsets["ai.onnx"] == 13
+
+
 def test_a_node_is_lowered_to_the_older_meaning_where_that_can_say_it():
     graph = build(lambda x: tiny.affine(x, scale=3.0))
     moved = retarget_to(graph, target_for(graph, {"tiny": 3}))

@@ -23,7 +23,7 @@ from tenonnx.extend import (
 from tenonnx.extend import constant as literal
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import ArrayConstant
-from tenonnx_standard.checking import Array, integer_vector, length, numbers, numpy_rule, positions
+from tenonnx_standard.checking import Array, dims_of, integer_vector, length, numbers, numpy_rule, positions
 
 # ----- constants ------------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,6 @@ def _(shape, *, value):
 def range_(start, limit, delta, *, stash_type=1):
     """The numbers from ``start`` to before ``limit`` in steps of ``delta``."""
     from tenonnx_standard.casting import cast
-    from tenonnx_standard.math import ceil, maximum
     from tenonnx_standard.shape import reshape
     from tenonnx_standard.slicing import non_zero
 
@@ -131,10 +130,29 @@ def range_(start, limit, delta, *, stash_type=1):
     if dtype.bits == 16 and dtype.is_float:
         wide = DType(stash_type)
         return cast(range_(*(cast(v, to=wide) for v in (start, limit, delta))), to=dtype)
-    steps = cast(limit, to=DType.float64) - cast(start, to=DType.float64)
-    count = cast(maximum(ceil(steps / cast(delta, to=DType.float64)), 0), to=DType.int64)
-    places = reshape(non_zero(constant_of_shape(reshape(count, [1]), value=ArrayConstant(np.ones(1, np.int64)))), [-1])
-    return cast(places, to=dtype) * delta + start
+    ones = constant_of_shape(reshape(_length(start, limit, delta), [1]), value=ArrayConstant(np.ones(1, np.int64)))
+    places = reshape(non_zero(ones), [-1])
+    numbers = places if dtype is DType.int64 else cast(places, to=dtype)
+    numbers = numbers if _is(delta, 1) else numbers * delta
+    return numbers if _is(start, 0) else numbers + start
+
+
+def _is(value: Value, number: int) -> bool:
+    known = static(value)
+    return known is not None and bool((known == number).all())
+
+
+def _length(start: Value, limit: Value, delta: Value) -> Value:
+    """How many numbers Range gives."""
+    from tenonnx_standard.casting import cast
+    from tenonnx_standard.math import ceil, maximum
+
+    if start.dtype is DType.int64 and _is(delta, 1):
+        span = limit if _is(start, 0) else limit - start
+        low = [dim.known_lower_bound(size) for size in elements(span) or [None]]
+        return span if low[0] is not None and low[0] >= 0 else maximum(span, 0)
+    steps = (cast(limit, to=DType.float64) - cast(start, to=DType.float64)) / cast(delta, to=DType.float64)
+    return cast(maximum(ceil(steps), 0), to=DType.int64)
 
 
 range_.until(27, lacks=["stash_type"])
@@ -194,10 +212,12 @@ def _places(x: Value) -> tuple[Value, Value]:
     """The numbers of the rows and of the columns of a matrix, or of each of many."""
     from tenonnx_standard.shape import reshape, shape
 
-    empty = literal(np.zeros(0, np.int64))
-    counts = [reshape(shape(x, start=start, end=end), empty) for start, end in ((-2, -1), (-1, None))]
-    rows, columns = (range_(0, count, 1) for count in counts)
-    return rows, columns
+    if x.rank is not None:
+        counts = dims_of(x, (-2, -1))
+    else:
+        empty = literal(np.zeros(0, np.int64))
+        counts = [reshape(shape(x, start=start, end=end), empty) for start, end in ((-2, -1), (-1, None))]
+    return range_(0, counts[0], 1), range_(0, counts[1], 1)
 
 
 @eye_like.type

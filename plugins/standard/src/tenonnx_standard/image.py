@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -316,17 +318,37 @@ def _(encoded_stream, *, pixel_format):
 
 @image_decoder.numpy
 def _(encoded_stream, *, pixel_format):
-    import io
+    data = encoded_stream.tobytes()
+    pixels = _portable(data)
+    if pixels is None:
+        pixels = _by_pillow(data)
+    if pixel_format == "Grayscale":  # the luma of ITU-R 601
+        luma = (pixels.astype(np.uint32) @ np.asarray([19595, 38470, 7471], np.uint32) + 0x8000) >> 16
+        return luma.astype(np.uint8)[:, :, None]
+    return pixels[:, :, ::-1] if pixel_format == "BGR" else pixels
 
+
+def _portable(data: bytes) -> Array | None:
+    """The pixels of a binary portable anymap, which is a header and the pixels; None if it is none."""
+    header = re.match(rb"P([56])(?:\s+(?:#[^\n]*\n\s*)*)(\d+)\s+(\d+)\s+(\d+)\s", data)
+    if header is None or int(header[4]) > 255:
+        return None
+    width, height, channels = int(header[2]), int(header[3]), 3 if header[1] == b"6" else 1
+    pixels = np.frombuffer(data[header.end() :], np.uint8)[: width * height * channels]
+    if pixels.size < width * height * channels:
+        return np.zeros((0, 0, 3), np.uint8)
+    if int(header[4]) not in (0, 255):
+        pixels = (pixels.astype(np.uint32) * 255 // int(header[4])).astype(np.uint8)
+    return np.broadcast_to(pixels.reshape(height, width, channels), (height, width, 3))
+
+
+def _by_pillow(data: bytes) -> Array:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InvalidCall(f"{image_decoder.title} needs Pillow", do="pip install pillow") from error
+        raise InvalidCall(f"{image_decoder.title} needs Pillow for this file", do="pip install pillow") from error
     try:
-        with Image.open(io.BytesIO(encoded_stream.tobytes())) as image:
-            pixels = np.asarray(image.convert("L" if pixel_format == "Grayscale" else "RGB"))
+        with Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB"))
     except (OSError, ValueError, SyntaxError):
-        return np.zeros((0, 0, 1 if pixel_format == "Grayscale" else 3), np.uint8)
-    if pixel_format == "Grayscale":
-        return pixels[:, :, None]
-    return pixels[:, :, ::-1] if pixel_format == "BGR" else pixels
+        return np.zeros((0, 0, 3), np.uint8)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive
+from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, constant, elements, op, primitive, static
 from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
-from tenonnx_standard.logic import equal, where
+from tenonnx_standard.logic import equal, not_, where
 from tenonnx_standard.math import absolute, exp, log, maximum, minimum, reciprocal, sqrt
-from tenonnx_standard.shape import expand, identity, shape, size, unsqueeze
+from tenonnx_standard.shape import expand, identity, reshape, shape, size, unsqueeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,6 +74,36 @@ def _without_noop(op: Op) -> Callable[..., Any]:
     return lowered
 
 
+def _with_computed_axes(op: Op) -> Callable[..., Any]:
+    """How a reduction over axes that only run time knows is said where they are an attribute: one axis at a time.
+
+    Each axis is reduced and put back at its full length, and at the end one position of it is kept. That needs known
+    ranks, and dims of which none is 0. A list of no axes needs nothing.
+    """
+
+    def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
+        from tenonnx_standard.slicing import compress, slice_
+
+        if axes is None or static(axes) is not None or data.rank is None or axes.rank != 1:
+            return None
+        rank, count = len(data.shape), axes.shape[0]
+        if count == 0 and not noop_with_empty_axes:
+            return op(data, keepdims=keepdims)
+        if not isinstance(count, int) or not 0 < count <= rank or not all(map(dim.is_known_positive, data.shape)):
+            return None
+        axes = where(axes < 0, axes + rank, axes)
+        places = constant(np.arange(rank).reshape(-1, 1))
+        matches = cast(equal(places, unsqueeze(axes, [0])), to=DType.float32)
+        chosen = cast(reduce_max(matches, [1], keepdims=0), to=DType.bool)
+        whole, y = shape(data), data
+        for axis in range(rank):
+            y = where(slice_(chosen, [axis], [axis + 1]), op(y, [axis], keepdims=1), y)
+        y = slice_(y, [0] * rank, where(chosen, 1, whole))
+        return y if keepdims else reshape(y, reshape(compress(whole, not_(chosen)), [rank - count]))
+
+    return lowered
+
+
 def _reduction(
     name: str, *, moved: int = 18, define: Callable[..., Any] = primitive, booleans: bool = False, **flags: Any
 ) -> Callable[[Callable[..., Any]], Op]:
@@ -85,6 +115,8 @@ def _reduction(
         made.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
         made.until(11, positive=["axes"])
         made.lower()(_without_noop(made))
+        if made.primitive:
+            made.lower()(_with_computed_axes(made))
         return made
 
     return decorate

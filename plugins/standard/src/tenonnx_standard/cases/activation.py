@@ -12,11 +12,7 @@ from tenonnx_standard.activation import (
     gelu,
     hard_sigmoid,
     hard_swish,
-    hardmax,
-    hardmax_2d,
     leaky_relu,
-    log_softmax,
-    log_softmax_2d,
     mish,
     prelu,
     prelu_by_channel,
@@ -24,8 +20,6 @@ from tenonnx_standard.activation import (
     selu,
     shrink,
     sigmoid,
-    softmax,
-    softmax_2d,
     softplus,
     softsign,
     swish,
@@ -43,7 +37,6 @@ def in_float32(check, whose):
     return Gap(check, f"{whose} computes float64 with constants or functions of float32", when=is_double)
 
 
-NOT_A_MATRIX = Gap("reference", "it has the meaning of version 13 at every version")
 factors = st.sampled_from([-1.5, -0.25, 0.5, 1.0, 2.0])
 
 
@@ -171,39 +164,3 @@ def _(draw):
 def along_axis(draw, **drawn):
     x = draw(tensors(FLOATS, min_rank=1, **drawn))
     return call(x, axis=draw(axis_of(x)))
-
-
-@cases(softmax)
-def _(draw):
-    return along_axis(draw)
-
-
-@cases(softmax_2d, gaps=[NOT_A_MATRIX])
-def _(draw):
-    return along_axis(draw)
-
-
-@cases(log_softmax)
-def _(draw):
-    return along_axis(draw)
-
-
-@cases(log_softmax_2d, gaps=[NOT_A_MATRIX])
-def _(draw):
-    return along_axis(draw)
-
-
-@cases(hardmax, gradient=False)
-def _(draw):
-    return along_axis(draw, max_rank=3)
-
-
-@cases(hardmax_2d, gaps=[NOT_A_MATRIX], gradient=False)
-def _(draw):
-    return along_axis(draw, max_rank=3)
-
-
-@cases(hardmax, gradient=False)
-def _(draw):
-    ties = draw(tensors("int32", min_rank=1, max_rank=3, min_value=0, max_value=2))
-    return call(ties.astype(np.float32), axis=draw(axis_of(ties)))

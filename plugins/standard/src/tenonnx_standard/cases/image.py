@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.testing import Gap, call, cases, tensors
-from tenonnx_standard.image import affine_grid, grid_sample, grid_sample_2d
+from tenonnx_standard.image import affine_grid, grid_sample, grid_sample_2d, image_decoder
 from tenonnx_standard.resampling import COORDINATES
 from tenonnx_standard.resize import (
     resize,
@@ -171,3 +171,14 @@ def _(draw):
     theta = draw(tensors(["float32", "float32", "float64"], shape=(draw(st.integers(1, 2)), rank, rank + 1)))
     size = [theta.shape[0], 2, *(draw(st.integers(2, 4)) for _ in range(rank))]
     return call(theta, np.asarray(size, np.int64), align_corners=draw(st.integers(0, 1)))
+
+
+@cases(image_decoder, gradient=False)
+def _(draw):
+    """Portable anymaps, the one format that needs no library."""
+    height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    pixel_format = draw(st.sampled_from(["RGB", "BGR", "Grayscale"]))
+    kind, channels = (b"P5", 1) if pixel_format == "Grayscale" and draw(st.booleans()) else (b"P6", 3)
+    pixels = draw(tensors("uint8", shape=(height, width, channels), min_value=0, max_value=255))
+    data = kind + f"\n{width} {height}\n255\n".encode() + pixels.tobytes()
+    return call(np.frombuffer(data, np.uint8), pixel_format=pixel_format)

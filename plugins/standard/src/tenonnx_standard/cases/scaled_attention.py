@@ -25,7 +25,7 @@ def drawn(draw, *, external=False, windows=False, shorter=False, broadcast=False
     total = keys
     if external:
         filled = draw(tensors("int64", shape=(batch,), min_value=1, max_value=keys))
-    elif draw(st.booleans()):
+    elif not broadcast and draw(st.booleans()):
         past = draw(st.integers(1, 3))
         total += past
         past_key, past_value = (
@@ -37,7 +37,7 @@ def drawn(draw, *, external=False, windows=False, shorter=False, broadcast=False
         "scale": draw(st.sampled_from([None, 0.25])),
         "softcap": draw(st.sampled_from([0.0, 2.0])),
         "qk_matmul_output_mode": draw(st.sampled_from(modes)),
-        "softmax_precision": draw(st.sampled_from([None, 1])),
+        "softmax_precision": draw(st.sampled_from([None, 11])),
     }
     if flat:
         attributes |= {"q_num_heads": heads, "kv_num_heads": groups}
@@ -87,12 +87,12 @@ def _(draw):
     return drawn(draw)
 
 
-@cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[PADDED, ALIGNED])
+@cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[PADDED])
 def _(draw):
     return drawn(draw, broadcast=True, modes=[1, 3])
 
 
-@cases(attention, gradient=("Q",))
+@cases(attention, gradient=False)
 def _(draw):
     """Long rows, whose softmax is taken in another dtype."""
     shape = (1, 2, draw(st.integers(1, 3)), 8)

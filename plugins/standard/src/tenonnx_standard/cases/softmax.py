@@ -1,0 +1,46 @@
+"""Cases of activations along an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenonnx.testing import Gap, axis_of, call, cases, tensors
+from tenonnx_standard.softmax import hardmax, hardmax_2d, log_softmax, log_softmax_2d, softmax, softmax_2d
+
+NOT_A_MATRIX = Gap("reference", "it has the meaning of version 13 at every version")
+
+
+@cases(softmax)
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(softmax_2d, gaps=[NOT_A_MATRIX])
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(log_softmax)
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(log_softmax_2d, gaps=[NOT_A_MATRIX])
+def _(draw):
+    return along_axis(draw)
+
+
+@cases(hardmax, gradient=False)
+def _(draw):
+    return along_axis(draw, max_rank=3)
+
+
+@cases(hardmax_2d, gaps=[NOT_A_MATRIX], gradient=False)
+def _(draw):
+    return along_axis(draw, max_rank=3)
+
+
+@cases(hardmax, gradient=False)
+def _(draw):
+    ties = draw(tensors("int32", min_rank=1, max_rank=3, min_value=0, max_value=2))
+    return call(ties.astype(np.float32), axis=draw(axis_of(ties)))

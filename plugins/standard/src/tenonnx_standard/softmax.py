@@ -1,0 +1,174 @@
+"""Activations along an axis. Softmax and its kin see a matrix below opset 13, and one axis from there on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.extend import Op, TensorType, Value, dims, op
+from tenonnx_standard.casting import cast_like
+from tenonnx_standard.checking import axis_within, float_type
+from tenonnx_standard.constants import range_
+from tenonnx_standard.logic import equal
+from tenonnx_standard.math import exp, log
+from tenonnx_standard.reduction import extremum, reduce_max, reduce_sum, total, widened
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import flatten, reshape, shape, transpose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Array = np.ndarray[Any, Any]
+
+
+def _along_axis(made: Op) -> None:
+    """Give an op the type rule that its output has the type of its input, whose rank its axis must fit."""
+
+    @made.type
+    def _(input: Value, *, axis: int) -> TensorType:
+        kind = float_type(made, input)
+        if kind.rank is not None:
+            axis_within(made, axis, kind.rank)
+        return kind
+
+
+def _as_matrix(made: Op, matrix: Op) -> None:
+    """Lower ``made`` to its old meaning on a matrix, with the axis moved to the end where it is not there."""
+
+    @made.lower(to=matrix)
+    def _(input: Value, *, axis: int) -> Value:
+        rank = input.ndim
+        axis, last = axis_within(made, axis, rank), rank - 1
+        if axis == last:
+            return matrix(input, axis=last)
+        perm = list(range(rank))
+        perm[axis], perm[last] = last, axis
+        return transpose(matrix(transpose(input, perm=perm), axis=last), perm=perm)
+
+
+def _on_matrix(made: Op, input: Value, axis: int) -> Value:
+    """``made`` along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    axis = axis_within(made, axis, input.ndim)
+    if axis == input.ndim - 1:
+        return made(input, axis=axis)
+    return reshape(made(flatten(input, axis=axis), axis=1), shape(input))
+
+
+def _numpy_along(made: Op) -> Callable[[Callable[[Array, int], Array]], None]:
+    """Give an op a numpy rule from a function of an array and an axis counted from the front."""
+
+    def register(compute: Callable[[Array, int], Array]) -> None:
+        @np.errstate(all="ignore")
+        def rule(x: Array, *, axis: int) -> Array:
+            axis = axis_within(made, axis, x.ndim)
+            return compute(widened(x), axis).astype(x.dtype, copy=False) if x.size else x
+
+        made.numpy(rule)
+
+    return register
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    """``x`` less its maximum along ``axis``, in an array of its own."""
+    return np.subtract(x, extremum(np.maximum, x, (axis,)))
+
+
+@op("Softmax")
+def softmax(input, *, axis=-1):
+    """Exponentials normalised to sum to one along ``axis``."""
+    axes = [axis_within(softmax, axis, input.ndim)]
+    e = exp(input - reduce_max(input, axes))
+    return e / reduce_sum(e, axes)
+
+
+_along_axis(softmax)
+
+
+@_numpy_along(softmax)
+def _(x, axis):
+    e = _shifted(x, axis)
+    np.exp(e, out=e)
+    e /= total(e, (axis,))
+    return e
+
+
+@softmax.vjp
+def _(g, y, input, *, axis):
+    product = g * y
+    return product - y * reduce_sum(product, [axis % input.ndim])
+
+
+@softmax.until(13)
+def softmax_2d(input, *, axis=1):
+    """Softmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    return _on_matrix(softmax, input, axis)
+
+
+_along_axis(softmax_2d)
+_as_matrix(softmax, softmax_2d)
+softmax_2d.until(11, positive=["axis"])
+
+
+@op("LogSoftmax")
+def log_softmax(input, *, axis=-1):
+    """The logarithm of the softmax along ``axis``."""
+    axes = [axis_within(log_softmax, axis, input.ndim)]
+    x = input - reduce_max(input, axes)
+    return x - log(reduce_sum(exp(x), axes))
+
+
+_along_axis(log_softmax)
+
+
+@_numpy_along(log_softmax)
+def _(x, axis):
+    y = _shifted(x, axis)
+    y -= np.log(total(np.exp(y), (axis,)))
+    return y
+
+
+@log_softmax.vjp
+def _(g, y, input, *, axis):
+    return g - exp(y) * reduce_sum(g, [axis % input.ndim])
+
+
+@log_softmax.until(13)
+def log_softmax_2d(input, *, axis=1):
+    """Logarithm of the softmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    return _on_matrix(log_softmax, input, axis)
+
+
+_along_axis(log_softmax_2d)
+_as_matrix(log_softmax, log_softmax_2d)
+log_softmax_2d.until(11, positive=["axis"])
+
+
+@op("Hardmax")
+def hardmax(input, *, axis=-1):
+    """1 at the first maximum along ``axis``, else 0."""
+    axis = axis_within(hardmax, axis, input.ndim)
+    positions = reshape(range_(0, dims(input)[axis], 1), [-1] + [1] * (input.ndim - 1 - axis))
+    return cast_like(equal(positions, argmax(input, axis=axis)), input)
+
+
+_along_axis(hardmax)
+hardmax.vjp(lambda g, y, x, **_: None)
+
+
+@_numpy_along(hardmax)
+def _(x, axis):
+    y = np.zeros_like(x)
+    np.put_along_axis(y, x.argmax(axis, keepdims=True), 1, axis)
+    return y
+
+
+@hardmax.until(13)
+def hardmax_2d(input, *, axis=1):
+    """Hardmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    return _on_matrix(hardmax, input, axis)
+
+
+_along_axis(hardmax_2d)
+_as_matrix(hardmax, hardmax_2d)
+hardmax_2d.until(11, positive=["axis"])
