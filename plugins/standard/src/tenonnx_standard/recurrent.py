@@ -58,7 +58,7 @@ def _cut(x: Array, count: int) -> list[Array]:
 
 ON_VALUES = Kit(
     lambda made, x, **attributes: made(x, **attributes),
-    lambda x, count: split(x, axis=-1, num_outputs=count),  # type: ignore[no-any-return]
+    lambda x, count: split(x, axis=-1, num_outputs=count),
     lambda x, limit: clipped(x, -limit, limit),
 )
 ON_ARRAYS = Kit(
@@ -247,7 +247,8 @@ def _computed(
     """The layer on arrays: the share of the input in all steps is one product."""
     backwards, functions, own = _attributes(layer, ON_ARRAYS, **given)
     narrow = X.dtype
-    x, w, r, b, p, *initial = (None if v is None else widened(v) for v in (X, W, R, B, P, *initial))
+    wide: list[Any] = [None if v is None else widened(v) for v in (X, W, R, B, P, *initial)]
+    x, w, r, b, p, *initial = wide
     if given["layout"]:
         x, *initial = (None if v is None else v.swapaxes(0, 1) for v in (x, *initial))
     length, batch, _ = x.shape

@@ -78,7 +78,7 @@ def _with_computed_axes(op: Op) -> Callable[..., Any]:
     """How a reduction over axes that only run time knows is said where they are an attribute: one axis at a time.
 
     Each axis is reduced and put back at its full length, and at the end one position of it is kept. That needs known
-    ranks, and dims of which none is 0. A list of no axes needs nothing.
+    ranks, and dims of which none is 0. No axes and all axes need nothing.
     """
 
     def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
@@ -87,8 +87,10 @@ def _with_computed_axes(op: Op) -> Callable[..., Any]:
         if axes is None or static(axes) is not None or data.rank is None or axes.rank != 1:
             return None
         rank, count = len(data.shape), axes.shape[0]
-        if count == 0 and not noop_with_empty_axes:
+        if count == rank or (count == 0 and not noop_with_empty_axes):
             return op(data, keepdims=keepdims)
+        if data.dtype is DType.bool:
+            return cast(op(cast(data, to=DType.int32), axes, keepdims=keepdims), to=DType.bool)
         if not isinstance(count, int) or not 0 < count <= rank or not all(map(dim.is_known_positive, data.shape)):
             return None
         axes = where(axes < 0, axes + rank, axes)
@@ -99,7 +101,7 @@ def _with_computed_axes(op: Op) -> Callable[..., Any]:
         for axis in range(rank):
             y = where(slice_(chosen, [axis], [axis + 1]), op(y, [axis], keepdims=1), y)
         y = slice_(y, [0] * rank, where(chosen, 1, whole))
-        return y if keepdims else reshape(y, reshape(compress(whole, not_(chosen)), [rank - count]))
+        return y if keepdims else reshape(y, expand(compress(whole, not_(chosen)), [rank - count]))
 
     return lowered
 

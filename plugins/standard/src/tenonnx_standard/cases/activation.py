@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, axis_of, call, cases, tensors
+from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.activation import (
     celu,
     elu,
@@ -159,8 +159,3 @@ def _(draw):
 )
 def _(draw):
     return call(draw(tensors(FLOATS)), approximate=draw(st.sampled_from(["none", "tanh"])))
-
-
-def along_axis(draw, **drawn):
-    x = draw(tensors(FLOATS, min_rank=1, **drawn))
-    return call(x, axis=draw(axis_of(x)))

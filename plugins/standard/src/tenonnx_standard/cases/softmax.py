@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from tenonnx.testing import Gap, axis_of, call, cases, tensors
+from tenonnx_standard.cases.activation import FLOATS
 from tenonnx_standard.softmax import hardmax, hardmax_2d, log_softmax, log_softmax_2d, softmax, softmax_2d
 
 NOT_A_MATRIX = Gap("reference", "it has the meaning of version 13 at every version")
+
+
+def along_axis(draw, **drawn):
+    x = draw(tensors(FLOATS, min_rank=1, **drawn))
+    return call(x, axis=draw(axis_of(x)))
 
 
 @cases(softmax)
