@@ -138,7 +138,7 @@ def _always_goes_on(body: Graph) -> bool:
 
 @primitive("Loop", since=1, type=_loop_type)
 def loop(M=None, cond=None, *v_initial, body, _outputs=None):
-    """Run ``body`` at most ``M`` times, while its first output holds; what it gives beside carried values is stacked."""
+    """Run ``body`` at most ``M`` times, while its first output holds, and stack what it gives beside carried values."""
 
 
 @loop.numpy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,7 @@ def _(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, 
 
 # ----- normalisation --------------------------------------------------------------------------------------------------
 
-_CASES = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}
+_CASES: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}
 
 
 @primitive("StringNormalizer", since=10)
@@ -160,7 +161,7 @@ def _(X: Value, *, case_change_action: str, stopwords: list[str] | None, **_: An
 
 @numpy_rule(string_normalizer)
 def _(x: Array, *, case_change_action: str, is_case_sensitive: int, locale: Any, stopwords: list[str] | None) -> Array:
-    same = str if is_case_sensitive else str.lower
+    same: Callable[[str], str] = str if is_case_sensitive else str.lower
     dropped = {same(word) for word in stopwords or ()}
     change = _CASES[case_change_action]
     left = [change(text) for text in x.reshape(-1).tolist() if same(text) not in dropped] or [""]
@@ -242,7 +243,7 @@ def _(
     if mode != "TF" and weights is not None:
         counts *= np.asarray(weights, dtype=np.float32)
     result = np.zeros((len(rows), max(ngram_indexes) + 1), dtype=np.float32)
-    np.add.at(result, (slice(None), np.asarray(ngram_indexes)), counts)
+    np.add.at(result.T, np.asarray(ngram_indexes), counts.T)
     return result.reshape(*x.shape[:-1], -1)
 
 

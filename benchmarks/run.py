@@ -1,0 +1,17 @@
+"""Run the benchmarks one after the other: ``python benchmarks/run.py`` prints what stands in ``README.md``."""
+
+from __future__ import annotations
+
+import external_data
+import inference
+import reading
+import startup
+
+
+def main() -> None:
+    for part in (reading, external_data, inference, startup):
+        part.main()
+
+
+if __name__ == "__main__":
+    main()
