@@ -10,6 +10,7 @@ from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.families import broadcast_types, elementwise, same_type
 from tenonnx.op.infer import Known
+from tenonnx.op.inline import inline
 from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
@@ -20,7 +21,7 @@ __all__ = [
     "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType", "Op",
     "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type", "TypeMismatch", "Value",
     "broadcast_types",
-    "constant", "dims", "elements", "elementwise", "hookimpl", "load_dtypes", "op", "operator_table",
+    "constant", "dims", "elements", "elementwise", "hookimpl", "inline", "load_dtypes", "op", "operator_table",
     "primitive", "same_type", "static",
     "subgraph", "subgraph_types", "vector",
 ]  # fmt: skip

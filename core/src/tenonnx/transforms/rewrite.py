@@ -8,6 +8,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall, TenonnxError
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value, operator
 from tenonnx.op.binding import bind, invoke, pad
 from tenonnx.op.build import Builder
@@ -143,6 +144,7 @@ class Rewriter(Builder):
             if result in fresh:
                 fresh.discard(result)
                 result.name = output.name
+                result.type = _refined(result.type, output.type)
                 if result.producer is not None and len(self.graph.nodes) == start + 1:
                     result.producer.name = node.name
             self.mapping[output] = result
@@ -245,6 +247,19 @@ class Rewriter(Builder):
         made.graph = graph
         made.prefix, made.node, made.depth = self.prefix, self.node, self.depth
         return made
+
+
+def _refined(found: Type | None, known: Type | None) -> Type | None:
+    """The type of a result with what was known of the value that it stands for."""
+    if found is None:
+        return known
+    if not isinstance(found, TensorType) or not isinstance(known, TensorType) or found.dtype is not known.dtype:
+        return found
+    if found.shape is None or known.shape is None:
+        return found if known.shape is None else known
+    if len(found.shape) != len(known.shape):
+        return found
+    return found.with_shape(tuple(a if a is not None else b for a, b in zip(found.shape, known.shape, strict=True)))
 
 
 def copy_graph(graph: Graph) -> Graph:

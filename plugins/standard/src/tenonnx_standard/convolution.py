@@ -43,30 +43,34 @@ def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) 
     known = tuple(W.shape[2:])
     if kernel_shape is None or not len(kernel_shape):
         if not all(isinstance(k, int) for k in known):
-            raise TypeMismatch(f"{title}: the size of the kernel must be known", given=repr(W), do="write kernel_shape")
+            raise TypeMismatch(
+                f"{title}: the size of the kernel must be known", given=_shown(W), do="write kernel_shape"
+            )
         return known
-    if len(kernel_shape) != len(known) or any(
-        isinstance(k, int) and k != n for k, n in zip(known, kernel_shape, strict=True)
-    ):
+    if len(kernel_shape) != len(known) or any(map(_differ, known, kernel_shape)):
         raise TypeMismatch(
-            f"{title}: kernel_shape must be the spatial shape of W", given=f"kernel_shape={list(kernel_shape)}, W {W!r}"
+            f"{title}: kernel_shape must be the spatial shape of W",
+            given=f"kernel_shape={list(kernel_shape)}, W {_shown(W)}",
         )
     return tuple(kernel_shape)
 
 
-def check_channels(title: str, X: Value, W: Value, B: Value | None, group: int, per_group: int, results: Any) -> None:
-    """``W`` must fit ``X`` channel by channel and group by group, and ``B`` the ``results`` channels of the output."""
+def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any, results: Any) -> None:
+    """The shapes, of values or arrays, must fit for ``channels`` channels of ``X`` and ``results`` of the output."""
+    given = f"X {_shown(X)}, W {_shown(W)}, group={group}"
     if W.ndim != X.ndim:
-        raise TypeMismatch(f"{title}: X and W must have one rank", given=f"{X!r}, {W!r}")
-    channels, split = X.shape[1], W.shape[0]
-    if group < 1 or (isinstance(split, int) and split % group):
-        raise TypeMismatch(f"{title}: group must divide the first axis of W", given=f"group={group}, {W!r}")
-    if isinstance(channels, int) and isinstance(per_group, int) and channels != per_group:
-        raise TypeMismatch(f"{title}: W must be made for the channels of X", given=f"{X!r}, {W!r}, group={group}")
-    if B is not None and B.rank is not None and (B.ndim != 1 or _differ(B.shape[0], results)):
-        raise TypeMismatch(
-            f"{title}: B must hold one number for each output channel", given=f"{B!r} for {results} channels"
-        )
+        raise TypeMismatch(f"{title}: X and W must have one rank", given=given)
+    if group < 1 or (isinstance(W.shape[0], int) and W.shape[0] % group):
+        raise TypeMismatch(f"{title}: group must divide the first axis of W", given=given)
+    if _differ(X.shape[1], channels):
+        raise TypeMismatch(f"{title}: W must be made for the channels of X", given=given)
+    known = B is not None and not (isinstance(B, Value) and B.rank is None)
+    if known and (B.ndim != 1 or _differ(B.shape[0], results)):
+        raise TypeMismatch(f"{title}: B must hold one number for each of {results} channels", given=f"B {_shown(B)}")
+
+
+def _shown(tensor: Any) -> str:
+    return repr(tensor) if isinstance(tensor, Value) else f"{tensor.dtype}{list(tensor.shape)}"
 
 
 def _differ(a: Any, b: Any) -> bool:
@@ -138,6 +142,7 @@ def _(X, W, B=None, *, group, kernel_shape, **attributes):
 
 @conv.numpy
 def _(X, W, B=None, *, group, kernel_shape, **attributes):
+    check_channels(conv.title, X, W, B, group, W.shape[1] * group, W.shape[0])
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
     x, w, b = widened(X, W, B)
     return _add_bias(convolve(x, w, window, group), b).astype(X.dtype, copy=False)
@@ -342,6 +347,7 @@ def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attr
 
 @conv_transpose.numpy
 def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
+    check_channels(conv_transpose.title, X, W, B, group, W.shape[0], W.shape[1] * group)
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
     begins, outputs = _cropping(window, X.shape[2:], output_padding, output_shape)
     x, w, b = widened(X, W, B)

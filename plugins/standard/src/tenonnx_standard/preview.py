@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, TypeMismatch, Value
+from tenonnx.extend import DType, Graph, TypeMismatch, Value, inline
 from tenonnx.extend import op as define
-from tenonnx.op.inline import inline
 from tenonnx_standard.casting import cast
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.scaled_attention import float_dtype, grouped_product, grouped_scores

@@ -57,6 +57,11 @@ class Windows:
 
     def outputs(self, sizes: Sequence[Length]) -> list[Length]:
         """How many windows fit on each axis of an input of these ``sizes``."""
+        if len(sizes) != self.rank:
+            raise TypeMismatch(
+                f"{self.title}: the kernel must have one size for each spatial axis",
+                given=f"kernel {list(self.kernel)} for {len(sizes)} spatial axes",
+            )
         found = []
         for axis, size in enumerate(sizes):
             try:
