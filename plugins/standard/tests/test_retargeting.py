@@ -3,16 +3,16 @@
 import numpy as np
 import onnx
 import pytest
-from tenonnx_standard.joining import concat
-from tenonnx_standard.math import maximum, pow_
-from tenonnx_standard.pooling import average_pool, max_pool
-from tenonnx_standard.reduction import reduce_max, reduce_mean
 
 from tenonnx.errors import NotRepresentable
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
 from tenonnx.op.evaluate import evaluate_graph
 from tenonnx.transforms.retarget import retarget
+from tenonnx_standard.joining import concat
+from tenonnx_standard.math import maximum, pow_
+from tenonnx_standard.pooling import average_pool, max_pool
+from tenonnx_standard.reduction import reduce_max, reduce_mean
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 AXES = np.array([-1, 0])

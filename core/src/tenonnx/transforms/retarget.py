@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tenonnx.errors import InvalidCall, NotRepresentable, TenonnxError, UnknownType
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -534,6 +536,10 @@ def _as_attribute(op: Op, name: str, value: Value, version: int, is_number: bool
             f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, and here it is computed'
         )
     array = value.data.array()
+    if array.dtype == np.float64 and not np.array_equal(array, array.astype(np.float32), equal_nan=True):
+        raise NotRepresentable(
+            f'{op.domain}::{op.name} at version {version} holds "{name}" as float32, which would round it'
+        )
     if is_number:
         return array.reshape(-1)[0].item()
     return array.tolist()

@@ -61,8 +61,8 @@ def sequence_construct(*inputs):
 sequence_construct.numpy(lambda *inputs: list(inputs))
 
 
-@primitive("SequenceEmpty", since=11, type=lambda *, dtype: SequenceType(TensorType(DType(dtype))))
-def sequence_empty(*, dtype=1):
+@primitive("SequenceEmpty", since=11, type=lambda *, dtype: SequenceType(TensorType(DType(dtype or DType.float32))))
+def sequence_empty(*, dtype: int | None = None):
     """A sequence without elements."""
 
 
