@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -55,7 +56,11 @@ def _run(self: Graph, feeds: Mapping[str, Any], backend: str = "auto") -> dict[s
 
 
 def _save(self: Graph, path: str | PathLike[str]) -> None:
-    """Write the graph as a native file: safetensors with the graph in its metadata."""
+    """Write the graph as a native file ``*.safetensors``, with the graph in its metadata."""
+    if not os.fspath(path).lower().endswith(".safetensors"):
+        raise InvalidCall(
+            "a native file is called *.safetensors", given=os.fspath(path), do="tenonnx.export(graph, path) writes ONNX"
+        )
     from tenonnx.formats import native
 
     native.write(self, path)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tenonnx.checks.generate import generate_feeds
-from tenonnx.errors import InvalidFeed, InvalidModel
+from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.graph.dims import parse
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -107,5 +107,5 @@ def test_what_cannot_be_made_up_asks_for_contents(kind, text):
 
 
 def test_shapes_of_no_input_are_refused():
-    with pytest.raises(InvalidModel, match='no graph input "z"'):
+    with pytest.raises(InvalidCall, match='no graph input "z"'):
         generate_feeds(graph_of(x=("float32", (2,))), input_shapes={"z": (2,)})

@@ -105,3 +105,19 @@ def test_the_environment_restricts_plugins(monkeypatch):
     assert [p.distribution for p in discovery.left_out("g")] == ["first"]
     monkeypatch.setenv("TENONNX_PLUGINS", "")
     assert discovery.plugins("g") == []
+
+
+def test_a_hook_without_its_mark_is_reported(tmp_path, monkeypatch):
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_bare", "def register_ops(registry): ...\n")])
+    registry.load("tiny")
+    (failure,) = registry.failures.values()
+    assert "marked with @hookimpl" in str(failure)
+
+
+def test_a_backend_without_what_it_needs_is_reported(tmp_path, monkeypatch):
+    (tmp_path / "tenonnx_test_backend.py").write_text("speed = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugin = Plugin("bad", "tenonnx_test_backend", "tenonnx.backends", "dist-bad", "1.0")
+    with pytest.raises(PluginError, match="must have speed and compile") as caught:
+        plugin.load()
+    assert "no compile" in str(caught.value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny
 
+import tenonnx as tx
 from tenonnx.errors import InvalidCall, NotDifferentiable, NotRepresentable, UnsupportedOp
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
@@ -14,8 +15,9 @@ from tenonnx.transforms.extract import extract
 from tenonnx.transforms.fold import fold
 from tenonnx.transforms.grad import grad
 from tenonnx.transforms.prune import prune
-from tenonnx.transforms.retarget import retarget, retarget_to, target_for
+from tenonnx.transforms.retarget import retarget, retarget_to
 from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.transforms.targets import target_for
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -259,3 +261,25 @@ def test_seeds_make_vector_jacobian_products():
 def test_unknown_names_are_refused():
     with pytest.raises(InvalidCall, match='no value "lost"'):
         grad(scalar(tiny.exp), "lost", "x")
+
+
+def test_a_graph_built_by_hand_declares_its_domains(tmp_path):
+    graph = Graph(opsets={"ai.onnx": 21})
+    graph.registry = tiny.registry()
+    graph.output("y", tiny.affine(graph.input("x", "float32", (2,)), shift=1.0))
+    tx.export(graph, tmp_path / "graph.onnx")
+    again = tx.load(tmp_path / "graph.onnx", registry=tiny.registry())
+    assert again.opsets["tiny"] == tiny.affine.version
+    assert again.nodes[0].op is tiny.affine
+
+
+def test_a_slip_in_a_domain_is_told():
+    with pytest.raises(InvalidCall, match='no domain "tinny"'):
+        retarget(build(tiny.double), {"tinny": 1})
+    with pytest.raises(InvalidCall, match='no domain "onnx"'):
+        retarget(build(tiny.double), domains=["onnx"])
+
+
+def test_native_files_have_their_suffix(tmp_path):
+    with pytest.raises(InvalidCall, match=r"called \*.safetensors"):
+        build(tiny.double).save(tmp_path / "graph.onnx")

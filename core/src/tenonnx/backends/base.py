@@ -84,7 +84,7 @@ def compile_graph(graph: Graph, backend: str = "auto", *, strict: bool = False, 
             raise InvalidCall(
                 f'no backend "{backend}" is installed',
                 available=", ".join(["numpy", *installed]),
-                do=f"pip install tenonnx-{backend}",
+                do="pip install tenonnx-onnxruntime" if backend == "onnxruntime" else "take one of these",
             )
         return installed[backend].load().compile(graph, strict=strict, **options)  # type: ignore[no-any-return]
     failure: TenonnxError | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenonnx.cli.output import plural, say
-from tenonnx.transforms.retarget import Change
+from tenonnx.transforms.targets import Change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -80,6 +80,7 @@ def _row(op: Op, registry: Registry) -> dict[str, Any]:
         "before": op.before,
         "respelled_at": sorted({step.before for step in op.respellings}),
         "function": op.__name__,
+        "module": op.__module__,
         "doc": inspect.cleandoc(op.__doc__ or ""),
         "inputs": [("*" if p.variadic else "") + p.name + ("?" if p.optional else "") for p in op.signature.inputs],
         "attributes": {name: _default(default) for name, default in op.signature.attributes.items()},
@@ -104,7 +105,11 @@ def _say_meaning(row: dict[str, Any]) -> None:
     say(f"{row['op']}, versions {row['versions']}, from {row['package']}")
     say("\n".join(f"  {line}" for line in row["doc"].splitlines()))
     attributes = ", ".join(name if d == "required" else f"{name}={d}" for name, d in row["attributes"].items())
-    facts = [("inputs", ", ".join(row["inputs"]) or "none"), ("attributes", attributes or "none")]
+    facts = [
+        ("python", f"{row['module']}.{row['function']}"),
+        ("inputs", ", ".join(row["inputs"]) or "none"),
+        ("attributes", attributes or "none"),
+    ]
     facts += [(fact, _text(row[fact])) for fact in ("numpy", "body", "gradient")]
     if row["respelled_at"]:
         facts.append(("respelled", f"at version {', '.join(map(str, row['respelled_at']))}"))

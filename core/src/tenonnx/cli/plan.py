@@ -32,7 +32,8 @@ def command(
     """
     from tenonnx.cli.changes import say_changes
     from tenonnx.op.graph_inference import infer
-    from tenonnx.transforms.retarget import retarget_to, target_for
+    from tenonnx.transforms.retarget import retarget_to
+    from tenonnx.transforms.targets import target_for
 
     graph = load_model(model)
     target = target_for(graph, opset, domains)

@@ -11,7 +11,8 @@ from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
-from tenonnx.transforms.retarget import INTERNAL_DOMAIN, Change, retarget_to, target_for
+from tenonnx.transforms.retarget import retarget_to
+from tenonnx.transforms.targets import INTERNAL_DOMAIN, Change, target_for
 
 if TYPE_CHECKING:
     import onnx
@@ -121,7 +122,7 @@ def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[
         return False
     for node in graph.walk():
         if node.origin is None and isinstance(node.op, Op) and node.domain != INTERNAL_DOMAIN:
-            if opsets.get(node.domain) != node.version:
+            if node.domain not in graph.opsets or opsets.get(node.domain) != node.version:
                 return False
         elif node.domain == INTERNAL_DOMAIN or (node.domain in opsets and node.version != opsets[node.domain]):
             return False

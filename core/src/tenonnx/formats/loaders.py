@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.graph import Graph
-from tenonnx.registry.discovery import plugins
-from tenonnx.registry.registry import Registry
+from tenonnx.registry.discovery import Plugin, plugins
+from tenonnx.registry.registry import Registry, default_registry
 
 if TYPE_CHECKING:
     import onnx
@@ -37,6 +37,8 @@ def load(
     Raises ``InvalidModel`` for a broken file, ``UnsafePath`` for external data outside the folder, ``UnsupportedOp``.
     """
     graph = _reader(source)(source, base_dir, registry)
+    if graph.registry is None:
+        graph.registry = registry or default_registry()
     if rules:
         from tenonnx.transforms.user_rules import apply_rules
 
@@ -57,8 +59,7 @@ def _reader(source: Any) -> Callable[..., Graph]:
             return native.read
         for plugin in plugins("tenonnx.formats"):
             if plugin.name == suffix.lstrip("."):
-                read: Callable[..., Graph] = plugin.load().read
-                return read
+                return _read_by(plugin)
     elif (
         not isinstance(source, bytes | bytearray | memoryview)
         and not hasattr(source, "read")
@@ -68,3 +69,21 @@ def _reader(source: Any) -> Callable[..., Graph]:
     from tenonnx.formats.onnx import reader as onnx_reader
 
     return onnx_reader.read
+
+
+def _read_by(plugin: Plugin) -> Callable[..., Graph]:
+    """The reader of a plugin; what it fails with names the plugin and the file."""
+    reader: Callable[..., Graph] = plugin.load().read
+
+    def read(source: Any, base_dir: Any, registry: Registry | None) -> Graph:
+        try:
+            return reader(source, base_dir, registry)
+        except TenonnxError:
+            raise
+        except Exception as error:
+            raise InvalidModel(
+                f'"{os.fspath(source)}" could not be read by plugin "{plugin.name}" of {plugin.source}',
+                given=f"{type(error).__name__}: {error}",
+            ) from error
+
+    return read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenonnx.errors import InvalidModel, TenonnxError, TypeMismatch, UnknownType
+from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType
 from tenonnx.graph.dims import Dim, parse, symbols_of
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
@@ -91,14 +91,14 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
     for name, dims in shapes.items():
         value = by_name.get(name)
         if value is None:
-            raise InvalidModel(f'no graph input "{name}" to give a shape', available=", ".join(by_name))
+            raise InvalidCall(f'no graph input "{name}" to give a shape', available=", ".join(by_name))
         wanted = tuple(parse(d) if isinstance(d, str) else d for d in dims)
         kind = value.tensor
         if kind.shape is not None and len(kind.shape) != len(wanted):
-            raise InvalidModel(f'graph input "{name}" has rank {len(kind.shape)}', given=f"shape {list(dims)}")
+            raise InvalidCall(f'graph input "{name}" has rank {len(kind.shape)}', given=f"shape {list(dims)}")
         for old, new in zip(kind.shape or wanted, wanted, strict=True):
             if isinstance(old, int) and isinstance(new, int) and old != new:
-                raise InvalidModel(f'graph input "{name}" is {kind}', given=f"shape {list(dims)}")
+                raise InvalidCall(f'graph input "{name}" is {kind}', given=f"shape {list(dims)}")
             symbols = symbols_of(old)
             if len(symbols) == 1 and str(old) in symbols and new is not None:
                 values[str(old)] = new

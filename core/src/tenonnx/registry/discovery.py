@@ -20,9 +20,11 @@ GROUPS = (
     "tenonnx.backends",
     "tenonnx.formats",
     "tenonnx.conformance",
-    "tenonnx.targets",
     "tenonnx.commands",
 )
+
+#: What the value of an entry point must have, by group.
+NEEDS = {"tenonnx.backends": ("speed", "compile"), "tenonnx.formats": ("read",)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +48,25 @@ class Plugin:
     def load(self) -> Any:
         """Import what the entry point names.
 
-        Raises ``PluginError`` naming the distribution, whatever its import raised.
+        Raises ``PluginError`` naming the distribution, whatever its import raised, and when it lacks what its group
+        needs.
         """
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         try:
-            return entry.load()
+            value = entry.load()
         except Exception as error:
             raise PluginError(
                 f'plugin "{self.name}" of {self.source} could not be imported',
                 given=f"{self.value}: {type(error).__name__}: {error}",
                 do=f"reinstall {self.distribution}, or leave it out with TENONNX_PLUGINS",
             ) from error
+        missing = [name for name in NEEDS.get(self.group, ()) if not hasattr(value, name)]
+        if missing:
+            raise PluginError(
+                f'plugin "{self.name}" of {self.source} must have {" and ".join(NEEDS[self.group])}',
+                given=f"{self.value} has no {', '.join(missing)}",
+            )
+        return value
 
     def register(self, registry: Registry) -> None:
         """Import the plugin and let it add its ops. Raises ``PluginError`` when it cannot."""
@@ -70,6 +80,11 @@ class Plugin:
         try:
             manager.register(module)
             manager.check_pending()
+            if not manager.hook.register_ops.get_hookimpls():
+                raise PluginError(
+                    f'plugin "{self.name}" of {self.source} must have a function register_ops marked with @hookimpl',
+                    given=self.value,
+                )
             manager.hook.register_ops(registry=registry)
         except PluginError:
             raise

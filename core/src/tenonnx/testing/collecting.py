@@ -97,7 +97,7 @@ def _check_signature(op: Op, registry: Registry, examples: int) -> None:
 
 
 def _miss_cases(op: Op, examples: int) -> None:
-    raise Failure(f"{op.title} has no conformance case")
+    raise Failure(f"{op.title} has no conformance case: write @cases({op.__name__}) in a module of the package's cases")
 
 
 def _check_coverage(registry: Registry, domain: str, distribution: str, examples: int) -> None:

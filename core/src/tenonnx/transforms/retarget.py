@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall, NotRepresentable, TenonnxError, UnknownType
+from tenonnx.errors import NotRepresentable, TenonnxError, UnknownType
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value, operator, operator_table
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.infer import Known, infer_call
@@ -20,8 +19,17 @@ from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.dtypes import type_code
-from tenonnx.registry.registry import Registry, canonical_domain, default_registry
+from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.targets import (
+    INTERNAL_DOMAIN,
+    Change,
+    Retargeted,
+    Target,
+    interface_refusals,
+    refusal,
+    target_for,
+)
 
 #: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
 #: floating-point ones, which only ops take that choose among elements and do not compute with them.
@@ -38,121 +46,8 @@ WIDER: Mapping[DType, tuple[DType, ...]] = {
     DType.float32: (DType.float64,),
 }
 
-#: The versions of ai.onnx whose ops first knew an element type; the others were there from the start.
-FIRST_OPSET: Mapping[DType, int] = {
-    DType.bfloat16: 13,
-    DType.float8e4m3fn: 19,
-    DType.float8e4m3fnuz: 19,
-    DType.float8e5m2: 19,
-    DType.float8e5m2fnuz: 19,
-    DType.uint4: 21,
-    DType.int4: 21,
-    DType.float4e2m1: 23,
-    DType.float8e8m0: 24,
-    DType.uint2: 25,
-    DType.int2: 25,
-}
-
-#: The domain of ops that are never written to a file.
-INTERNAL_DOMAIN = "tenonnx"
-
-#: How many refused nodes a message names; the report has them all.
-LISTED_REFUSALS = 50
-
-
 #: Lowerings of one op within each other beyond this number go in circles.
 MAXIMUM_NESTING = 3
-
-
-#: Domains whose versions the onnx package knows for certain.
-_SPECIFIED = ("ai.onnx", "ai.onnx.ml")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a graph is to go: a version for each domain that it may use.
-
-    ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes.
-    """
-
-    opsets: Mapping[str, int]
-    accepts: Any = None
-
-    def version(self, domain: str) -> int | None:
-        return self.opsets.get(domain)
-
-
-@dataclass(slots=True)
-class Change:
-    """What became of one node: ``action`` is kept, respelled, folded, lowered, expanded, cast, inlined or refused.
-
-    An input or output of the graph that the target cannot have is refused likewise; ``op`` says what it is.
-    """
-
-    node: str
-    op: str
-    action: str
-    reason: str = ""
-    into: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"node": self.node, "op": self.op, "action": self.action, "reason": self.reason, "into": self.into}
-
-    def __str__(self) -> str:
-        into = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in self.into.items())
-        text = f"{self.node} ({self.op}): {self.action}" + (f" into {into}" if into else "")
-        return f"{text}; {self.reason}" if self.reason else text
-
-
-@dataclass(slots=True)
-class Retargeted:
-    """A graph that is legal in its target, and what became of each node. ``refused`` is empty unless asked for."""
-
-    graph: Graph
-    changes: list[Change]
-
-    @property
-    def refused(self) -> list[Change]:
-        return [change for change in self.changes if change.action == "refused"]
-
-
-def target_for(
-    graph: Graph, opset: int | Mapping[str, int] | None = None, domains: Collection[str] | None = None
-) -> Target:
-    """The target of an opset (an int for ``ai.onnx``, or versions by domain) and a whitelist of domains.
-
-    Domains that are not named keep the version of the graph. Raises ``InvalidCall`` for an opset that there is not.
-    """
-    opsets = dict(graph.opsets)
-    for node in graph.walk():
-        if (
-            isinstance(node.op, Op)
-            and node.domain not in opsets
-            and (node.domain, node.op_type, "") not in graph.functions
-        ):
-            opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
-    opsets.setdefault("ai.onnx", max((n.op.version for n in graph.walk() if isinstance(n.op, Op)), default=1))
-    wanted = {"ai.onnx": opset} if isinstance(opset, int) else dict(opset or {})
-    for domain, version in wanted.items():
-        _check_version(canonical_domain(domain), version, graph)
-        opsets[canonical_domain(domain)] = version
-    if domains is not None:
-        allowed = {canonical_domain(domain) for domain in domains}
-        opsets = {domain: version for domain, version in opsets.items() if domain in allowed}
-    return Target(opsets)
-
-
-def _check_version(domain: str, version: int, graph: Graph) -> None:
-    """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
-    import onnx
-
-    known = [held for owner, held in onnx.helper.OP_SET_ID_VERSION_MAP if owner == domain and domain in _SPECIFIED]
-    if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
-        raise InvalidCall(
-            "the target must be an opset that there is",
-            given=f"{domain} {version}",
-            available=f"{domain} 1 to {max(known)}",
-        )
 
 
 def retarget(
@@ -174,7 +69,7 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retarge
     rewriter.mover = mover
     moved = rewriter.run()
     mover.finish(rewriter)
-    mover.changes += _interface_refusals(graph, target)
+    mover.changes += interface_refusals(graph, target)
     moved.opsets = dict(_used_opsets(moved, target, graph))
     moved.functions = {key: f for key, f in graph.functions.items() if key in mover.kept_functions}
     if moved.opsets != graph.opsets:
@@ -183,43 +78,6 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retarge
     if refuse and result.refused:
         raise refusal(result.refused, target)
     return result
-
-
-def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
-    """The error that names every refused node."""
-    opsets = ", ".join(f"{domain} {version}" for domain, version in target.opsets.items())
-    lines = [f"{_subject(c)}: {c.reason}" for c in refused[:LISTED_REFUSALS]]
-    if len(refused) > LISTED_REFUSALS:
-        lines.append(f"and {len(refused) - LISTED_REFUSALS} more")
-    of_nodes = all("::" in change.op for change in refused)
-    singular, plural = ("node has", "nodes have") if of_nodes else ("value has", "nodes and values have")
-    count = f"{len(refused)} {plural if len(refused) > 1 else singular}"
-    return NotRepresentable(f"{count} no form in the target ({opsets})", given="\n".join(lines))
-
-
-def _subject(change: Change) -> str:
-    return f'node "{change.node}" ({change.op})' if "::" in change.op else f'{change.op} "{change.node}"'
-
-
-def _interface_refusals(graph: Graph, target: Target) -> list[Change]:
-    """The inputs and outputs of a graph whose element types did not exist yet, though no node may touch them."""
-    version = target.version("ai.onnx")
-    if version is None or version >= graph.opsets.get("ai.onnx", 0):
-        return []
-    found = []
-    for what, values in (("graph input", graph.formals), ("graph output", graph.outputs)):
-        for value in values:
-            dtype = _element_type(value.type)
-            if dtype is not None and version < FIRST_OPSET.get(dtype, 1):
-                reason = f"{dtype} does not exist at version {version} of ai.onnx, but from {FIRST_OPSET[dtype]} on"
-                found.append(Change(value.name, what, "refused", reason))
-    return found
-
-
-def _element_type(kind: Type | None) -> DType | None:
-    if isinstance(kind, TensorType | SparseTensorType):
-        return kind.dtype
-    return _element_type(kind.element) if isinstance(kind, SequenceType | OptionalType) else None
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:

@@ -17,7 +17,8 @@ from tenonnx.formats.export import ExportConfig, prepare
 from tenonnx.formats.onnx.reader import OPTIONAL_INPUTS_IR
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.graph.dtypes import DType
-from tenonnx.transforms.retarget import Target, retarget_to, target_for
+from tenonnx.transforms.retarget import retarget_to
+from tenonnx.transforms.targets import Target, target_for
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.rescue import RescuedProgram
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeStatefulProgram, shortened

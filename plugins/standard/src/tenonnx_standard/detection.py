@@ -17,6 +17,9 @@ from tenonnx_standard.shape import concat, reshape, transpose
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import Array, one_float_dtype, widened
 
+#: So many boxes are compared with each other at once.
+BLOCK = 128
+
 # ----- NonMaxSuppression ----------------------------------------------------------------------------------------------
 
 
@@ -75,20 +78,35 @@ def _corners(boxes: Array, center_point_box: int) -> Array:
 
 
 def _apart(corners: Array, order: Array, most: int, overlap: float) -> list[int]:
-    """Boxes in ``order``, but for those that overlap one chosen before by more than ``overlap``."""
-    corners = corners[:, order]
-    areas = (corners[2] - corners[0]) * (corners[3] - corners[1])
+    """Boxes in ``order``, but for those that overlap one chosen before by more than ``overlap``.
+
+    They are gone through block by block, as few of them may be enough.
+    """
     chosen: list[int] = []
-    while order.size and len(chosen) < most:
-        chosen.append(order[0])
-        low = np.maximum(corners[:2, :1], corners[:2, 1:])
-        high = np.minimum(corners[2:, :1], corners[2:, 1:])
-        shared = np.prod(np.maximum(high - low, 0), axis=0)
-        union = areas[0] + areas[1:] - shared
-        solid = (shared > 0) & (areas[0] > 0) & (areas[1:] > 0) & (union > 0)
-        kept = np.flatnonzero(~(solid & (shared > overlap * union))) + 1
-        order, corners, areas = order[kept], corners[:, kept], areas[kept]
+    for first in range(0, order.size, BLOCK):
+        block = order[first : first + BLOCK]
+        if chosen:
+            block = block[~_overlapping(corners[:, block], corners[:, chosen], overlap).any(1)]
+        hits = _overlapping(corners[:, block], corners[:, block], overlap)
+        free = np.ones(block.size, bool)
+        for k, box in enumerate(block):
+            if free[k]:
+                chosen.append(box)
+                if len(chosen) == most:
+                    return chosen
+                free &= ~hits[k]
     return chosen
+
+
+def _overlapping(a: Array, b: Array, overlap: float) -> Array:
+    """Whether the intersection of each box of ``a`` with each of ``b`` is more than a part of their union."""
+    a, b = a[:, :, None], b[:, None]
+    sides = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
+    shared = sides[0] * sides[1]
+    area_a, area_b = ((c[2] - c[0]) * (c[3] - c[1]) for c in (a, b))
+    union = area_a + area_b - shared
+    solid = (shared > 0) & (area_a > 0) & (area_b > 0) & (union > 0)
+    return solid & (shared / np.where(solid, union, 1) > overlap)
 
 
 # ----- RoiAlign -------------------------------------------------------------------------------------------------------

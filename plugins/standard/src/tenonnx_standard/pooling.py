@@ -105,6 +105,9 @@ def _places(
     return places
 
 
+through_float32(max_pool, DType.int8, DType.uint8)
+
+
 @max_pool.type
 def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
     kind = _pooled_type(max_pool.title, X, kernel_shape, attributes)

@@ -74,6 +74,15 @@ def _without_noop(op: Op) -> Callable[..., Any]:
     return lowered
 
 
+def _of_booleans(op: Op) -> Callable[..., Any]:
+    """How an extremum of bools is said where it takes numbers alone; that of none is an infinity of the right sign."""
+
+    def lowered(data: Value, axes: Value | None, **attributes: int) -> Any:
+        return op(cast(data, to=DType.float32), axes, **attributes) > 0 if data.dtype is DType.bool else None
+
+    return lowered
+
+
 def _with_computed_axes(op: Op) -> Callable[..., Any]:
     """How a reduction over axes that only run time knows is said where they are an attribute: one axis at a time.
 
@@ -89,8 +98,6 @@ def _with_computed_axes(op: Op) -> Callable[..., Any]:
         rank, count = len(data.shape), axes.shape[0]
         if count == rank or (count == 0 and not noop_with_empty_axes):
             return op(data, keepdims=keepdims)
-        if data.dtype is DType.bool:
-            return cast(op(cast(data, to=DType.int32), axes, keepdims=keepdims), to=DType.bool)
         if not isinstance(count, int) or not 0 < count <= rank or not all(map(dim.is_known_positive, data.shape)):
             return None
         axes = where(axes < 0, axes + rank, axes)
@@ -117,6 +124,8 @@ def _reduction(
         made.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
         made.until(11, positive=["axes"])
         made.lower()(_without_noop(made))
+        if booleans:
+            made.lower()(_of_booleans(made))
         if made.primitive:
             made.lower()(_with_computed_axes(made))
         return made

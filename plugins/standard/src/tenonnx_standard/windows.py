@@ -114,13 +114,13 @@ class Windows:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes that convolutions and poolings share, to be passed on."""
+        """The attributes that convolutions and poolings share, to be passed on; those that are the default are None."""
         return {
             "auto_pad": self.auto_pad,
-            "dilations": list(self.dilations),
+            "dilations": list(self.dilations) if set(self.dilations) != {1} else None,
             "kernel_shape": list(self.kernel),
-            "pads": list(self.pads) if self.auto_pad == "NOTSET" else None,
-            "strides": list(self.strides),
+            "pads": list(self.pads) if self.auto_pad == "NOTSET" and any(self.pads) else None,
+            "strides": list(self.strides) if set(self.strides) != {1} else None,
         }
 
 
@@ -278,15 +278,18 @@ def one_float_dtype(title: str, *values: Value | None) -> DType:
     return dtype
 
 
-def through_float32(op: Op) -> None:
-    """Where a target has an op in float32 but not in half floats, let it stay one op between casts."""
+def through_float32(op: Op, *also: DType) -> None:
+    """Where a target has an op in float32 but not in half floats (or ``also``), let it stay one op between casts."""
 
     @op.lower()
-    def _(x: Value, *others: Value | None, **attributes: Any) -> Any:
-        if x.dtype not in (DType.float16, DType.bfloat16):
+    def _(x: Value, *others: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
+        if x.dtype not in (DType.float16, DType.bfloat16, *also):
             return None
         wide = [v if v is None or v.dtype is not x.dtype else cast(v, to=DType.float32) for v in (x, *others)]
-        return cast(op(*wide, **attributes), to=x.dtype)
+        found = op(*wide, **attributes, _outputs=_outputs)
+        outputs = found if isinstance(found, tuple) else (found,)
+        narrow = tuple(cast(v, to=x.dtype) if v.dtype is DType.float32 else v for v in outputs)
+        return narrow if len(narrow) > 1 else narrow[0]
 
 
 # ----- on arrays ------------------------------------------------------------------------------------------------------
