@@ -1,6 +1,6 @@
 """All that a package of operators imports: the public face of the op protocol."""
 
-from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
+from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch, UnknownType
 from tenonnx.graph.dims import Dim, Expr
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -18,10 +18,9 @@ from tenonnx.registry.dtypes import load_dtypes
 from tenonnx.registry.hookspecs import hookimpl
 
 __all__ = [
-    "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType", "Op",
-    "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type", "TypeMismatch", "Value",
-    "broadcast_types",
-    "constant", "dims", "elements", "elementwise", "hookimpl", "inline", "load_dtypes", "op", "operator_table",
-    "primitive", "same_type", "static",
-    "subgraph", "subgraph_types", "vector",
+    "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType",
+    "Op", "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type", "TypeMismatch",
+    "UnknownType", "Value", "broadcast_types", "constant", "dims", "elements", "elementwise", "hookimpl",
+    "inline", "load_dtypes", "op", "operator_table", "primitive", "same_type", "static", "subgraph",
+    "subgraph_types", "vector",
 ]  # fmt: skip

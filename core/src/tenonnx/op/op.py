@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
@@ -52,7 +53,9 @@ class Op:
         self.broadcasts = broadcasts
         self.selects = selects
         self.specified = specified
-        self.signature = Signature.of(function) if signature is None else signature
+        if signature is None and function.__code__.co_flags & inspect.CO_VARKEYWORDS:
+            raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
+        self._signature = signature
         self.respellings: list[Respelling] = []
         self.rules: dict[str, Callable[..., Any]] = {}
         self.lowerings: list[tuple[Op | None, Callable[..., Any]]] = []
@@ -61,6 +64,13 @@ class Op:
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
+
+    @property
+    def signature(self) -> Signature:
+        """What the op takes, read from the function on first use: importing a family reads none."""
+        if self._signature is None:
+            self._signature = Signature.of(self.function)
+        return self._signature
 
     @property
     def version(self) -> int:
@@ -180,7 +190,8 @@ class Op:
 
 
 def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
-    known = {*op.signature.attributes, *(p.name for p in op.signature.inputs)}
+    code = op.function.__code__
+    known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 1])
     for key in ("attributes", "lacks", "vectors", "positive", "renamed", "defaults"):
         unknown = sorted(set(spelling.get(key) or ()) - known)
         if unknown:

@@ -66,8 +66,6 @@ class Signature:
                         floats.add(name)
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 inputs.append(Input(name, optional=True, variadic=True, index="Index" in str(parameter.annotation)))
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                raise TypeError(f"{function.__name__}: an op cannot take **{name}; name its attributes")
             else:
                 optional = parameter.default is not REQUIRED
                 inputs.append(Input(name, optional=optional, index="Index" in str(parameter.annotation)))

@@ -48,6 +48,10 @@ class _Arrays:
     def between(x: Array, low: Any, high: Any) -> Array:
         return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
 
+    @staticmethod
+    def number(mask: Array, like: Array) -> Array:
+        return mask.astype(like.dtype)
+
 
 class _Values:
     """The same on values."""
@@ -57,6 +61,10 @@ class _Values:
     @staticmethod
     def between(x: Value, low: Any, high: Any) -> Value:
         return minimum(maximum(x, low), high)
+
+    @staticmethod
+    def number(mask: Value, like: Value) -> Value:
+        return cast(mask, to=like.dtype)
 
 
 def _located(xp: Any, n: Any, size: Any, mode: str, padding: str, align: bool) -> Any:
@@ -95,7 +103,7 @@ def _axis_taps(xp: Any, x: Any, size: Any, mode: str, padding: str, align: bool)
         place = base + float(k - (mode == "cubic"))
         if padding == "zeros":
             inside = xp.both(place >= 0.0, place <= size - 1.0)
-            weight = xp.where(inside, 1.0 if weight is None else weight, 0.0 if weight is None else weight * 0.0)
+            weight = xp.number(inside, x) if weight is None else weight * xp.number(inside, x)
         elif padding == "reflection":
             place = _reflected(xp, place, *((0.0, size - 1.0) if align else (-0.5, size - 0.5)))
         taps.append((xp.between(place, 0.0, size - 1.0), weight))
