@@ -72,6 +72,10 @@ class Op:
             self._signature = Signature.of(self.function)
         return self._signature
 
+    @signature.setter
+    def signature(self, signature: Signature) -> None:
+        self._signature = signature
+
     @property
     def version(self) -> int:
         """The version from which today's spelling holds."""

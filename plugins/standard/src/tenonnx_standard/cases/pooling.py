@@ -73,7 +73,7 @@ def _(draw):
     return call(draw(tensors(dtype, shape=shape, distinct="float" in dtype)), **attributes)
 
 
-@cases(max_pool, gaps=[*GAPS, Gap("reference", "it counts places in every image anew")])
+@cases(max_pool, gaps=[GAPS[0], GAPS[2], Gap("reference", "it counts places in every image anew")])
 def _(draw):
     attributes, shape = pooling(draw, storage_order=draw(st.integers(0, 1)))
     return call(draw(tensors(FLOATS, shape=shape, distinct=True)), _outputs=2, **attributes)

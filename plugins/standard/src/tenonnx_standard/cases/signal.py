@@ -77,7 +77,14 @@ def _(draw):
     return call(x, length, draw(st.sampled_from([None, np.asarray(axis, np.int64)])), **attributes)
 
 
-@cases(dft_along, gaps=NARROW)
+SHORTENED = Gap(
+    "onnxruntime",
+    "its one-sided inverse takes other entries than the first where dft_length cuts the axis short",
+    lambda call: call.attributes["inverse"] and call.attributes["onesided"] and call.inputs[1] is not None,
+)
+
+
+@cases(dft_along, gaps=[*NARROW, SHORTENED])
 def _(draw):
     x, length, axis, attributes = transform(draw)
     return call(x, length, axis=axis, **attributes)
