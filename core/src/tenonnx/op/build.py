@@ -38,11 +38,16 @@ class Builder:
     ) -> tuple[Value | None, ...]:
         values = [self.adopt(v) for v in inputs]
         known = infer_call(op, values, attributes, outputs)
-        if self.fold and op.pure and all(k is None or k.data is not None for k in known):
-            return tuple(
-                None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known
-            )
-        return self.add(op, values, attributes, known)
+        static = self.static_results(known) if self.fold and op.pure else None
+        return self.add(op, values, attributes, known) if static is None else static
+
+    def static_results(self, known: Sequence[Known | None]) -> tuple[Value | None, ...] | None:
+        """The results of a call as constants, or None unless the contents of all of them are known."""
+        if not all(k is None or k.data is not None for k in known):
+            return None
+        return tuple(
+            None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known
+        )
 
     def add(
         self,

@@ -200,14 +200,14 @@ class _Mover:
         outputs: Sequence[Known | None] = _known_outputs(call)
         if not outputs:
             outputs = infer_call(op, call.inputs, call.attributes, call.outputs)
-        problem = self._dtype_problem(op, version, inputs, outputs, rewriter)
+        problem = self._dtype_problem(op, version, inputs, outputs)
         if problem:
             reasons.append(problem)
             return None
         if as_written:
             return _KEPT
         self.actions.append(("respelled", f"from version {node.version} to {version}" if node else ""))
-        known = infer_call(op, call.inputs, call.attributes, call.outputs)
+        known = list(outputs) if node is None else infer_call(op, call.inputs, call.attributes, call.outputs)
         if call.outputs is not None:
             known = known[: call.outputs]
         if node is not None:
@@ -284,7 +284,7 @@ class _Mover:
     def _cast(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         """The op between casts to a wider element type that the target takes."""
         op, version = call.op, self.target.version(call.op.domain)
-        if version is None or not op.holds_at(version) or "cast" not in operator_table or op.name == "":
+        if version is None or not op.holds_at(version) or "cast" not in operator_table:
             return None
         known = infer_call(op, call.inputs, call.attributes, call.outputs)
         inputs, _ = _written(op, call, version)
@@ -316,7 +316,7 @@ class _Mover:
         return changed and (self.target.accepts is not None or table is not None)
 
     def _dtype_problem(
-        self, op: Op, version: int, inputs: Sequence[Value | None], known: Sequence[Known | None], rewriter: Rewriter
+        self, op: Op, version: int, inputs: Sequence[Value | None], known: Sequence[Known | None]
     ) -> str:
         table = self.registry.dtypes(op.domain, op.name, version)
         outputs = [None if k is None else k.type for k in known]

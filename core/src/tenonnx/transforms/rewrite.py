@@ -13,7 +13,7 @@ from tenonnx.graph.values import Node, Value, operator
 from tenonnx.op.binding import bind, invoke, pad
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
-from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
 
@@ -154,16 +154,11 @@ class Rewriter(Builder):
         taken = any(found is other for other in self.graph.outputs)
         renamed = found.name != value.name
         if taken or renamed:
-            known = Known(found.type, found.elements, found.data)
-            (copy,) = self.as_identity(found, known)
+            self.prefix = found.name
+            copy: Value = operator("identity", found)
             copy.name = value.name
             return copy
         return found
-
-    def as_identity(self, value: Value, known: Known) -> tuple[Value, ...]:
-        self.prefix = value.name
-        identity = operator("identity", value)
-        return (identity,)
 
     def name(self, wanted: str) -> str:
         names = self.graph.names()
@@ -202,12 +197,7 @@ class Rewriter(Builder):
     def _folded(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
     ) -> tuple[Value | None, ...] | None:
-        known = infer_call(op, inputs, attributes, outputs)
-        if not all(k is None or k.data is not None for k in known):
-            return None
-        return tuple(
-            None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known
-        )
+        return self.static_results(infer_call(op, inputs, attributes, outputs))
 
     def _decided(self, call: Call) -> Sequence[Value | None] | None:
         try:
