@@ -27,7 +27,8 @@ class ExportConfig:
 
     ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all. Tensors
     of at least ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
-    ``tidy`` also sorts, declares every domain and writes every inferred type. ``post_export_hooks`` run last, and then
+    ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
+    optimizer needs to go on, as initializers. ``post_export_hooks`` run last, and then
     ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.
     """
 
@@ -95,6 +96,7 @@ def export(
 def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any, Report]:
     """The message of an export, its initializers apart, and the report; verified where ``settings`` say so."""
     from tenonnx.formats.onnx.reader import read_parts
+    from tenonnx.formats.onnx.training import add_training_state
     from tenonnx.formats.onnx.writer import model_and_initializers
 
     target = target_for(graph, settings.opset_version, settings.domains)
@@ -107,6 +109,8 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     if settings.tidy:
         infer(graph, strict=False)
     model, initializers = model_and_initializers(graph, tidy=settings.tidy)
+    if settings.include_training_state:
+        initializers = add_training_state(graph, model, initializers)
     for hook in settings.post_export_hooks:
         hook(model)
     if settings.verify is not None:

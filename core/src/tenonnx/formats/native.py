@@ -25,6 +25,7 @@ from tenonnx.formats.onnx.tensors import (
     tensor_type,
     to_proto,
 )
+from tenonnx.formats.onnx.training import add_training_state
 from tenonnx.formats.onnx.writer import model_and_initializers
 from tenonnx.formats.safetensors import ELEMENT_BYTES, Entry, Tensor, read_tensors, write_tensors
 from tenonnx.graph.dtypes import DType
@@ -61,6 +62,7 @@ def write(graph: Graph, path: str | os.PathLike[str]) -> None:
     cannot be written.
     """
     model, initializers = model_and_initializers(graph)
+    initializers = add_training_state(graph, model, initializers)
     tensors = []
     taken = {"__metadata__"}
     for name, contents in initializers:

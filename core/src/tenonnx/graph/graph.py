@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.dims import parse
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.training import TrainingState
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
 
@@ -26,6 +27,7 @@ class Graph:
     ``opsets`` maps each domain to its version. ``functions`` holds the operators that this graph alone defines.
     ``pending`` maps, while a subgraph is built, outer values to their stand-ins.
     ``value_types`` are the types that a file declared for inner values; they count only where inference knows nothing.
+    ``training_state`` is what an optimizer needs to go on; it is written where an export asks for it.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Graph:
         self.metadata: dict[str, str] = {}
         self.functions: dict[tuple[str, str, str], Operator] = {}
         self.value_types: Mapping[str, Type] = {}
+        self.training_state: TrainingState | None = None
         self.doc = ""
         self.parent = parent
         self.origin: Any = None

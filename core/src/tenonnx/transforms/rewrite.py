@@ -60,7 +60,7 @@ class Rewriter(Builder):
         target.registry = source.registry
         target.metadata = dict(source.metadata)
         target.functions = dict(source.functions)
-        target.value_types = source.value_types
+        target.value_types, target.training_state = source.value_types, source.training_state
         target.doc, target.origin = source.doc, source.origin
 
     def run(self) -> Graph:

@@ -14,8 +14,8 @@ from tenonnx.backends.base import Program, fall_back
 from tenonnx.backends.defaults import DefaultsProgram
 from tenonnx.errors import InvalidCall, NotRepresentable, UnsupportedOp
 from tenonnx.formats.export import ExportConfig, prepare
-from tenonnx.formats.onnx.reader import OPTIONAL_INPUTS_IR
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
+from tenonnx.formats.onnx.types import OPTIONAL_INPUTS_IR
 from tenonnx.graph.dtypes import DType
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.targets import Target, target_for

@@ -18,15 +18,13 @@ from tenonnx.formats.onnx.functions import read_functions
 from tenonnx.formats.onnx.resolve import Resolver
 from tenonnx.formats.onnx.sort import sorted_nodes
 from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
+from tenonnx.formats.onnx.training import take_training_state
 from tenonnx.formats.onnx.types import read_type
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
-
-#: The first IR versions whose files need not list initializers among the graph inputs.
-OPTIONAL_INPUTS_IR = 4
 
 
 def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.ModelProto:
@@ -167,6 +165,7 @@ class _ModelReader:
         reader.read()
         for domain, version in self.resolver.assumed.items():
             graph.opsets.setdefault(domain, version)
+        take_training_state(graph)
         return graph
 
 

@@ -1,0 +1,70 @@
+"""Training state in a model: its tensors are initializers, its settings one entry of the metadata."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.formats.onnx.types import OPTIONAL_INPUTS_IR, write_type
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.training import TrainingState
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tenonnx.formats.onnx.writer import Initializers
+
+#: The entry of ``metadata_props`` that names the tensors and holds the settings.
+KEY = "tenonnx.training"
+
+
+def add_training_state(graph: Graph, model: onnx.ModelProto, initializers: Initializers) -> Initializers:
+    """``initializers`` and the training state of ``graph``, which ``model`` now announces.
+
+    Raises ``InvalidCall`` where a tensor of the state has the name of a value of the graph.
+    """
+    state = graph.training_state
+    if state is None:
+        return initializers
+    taken = {value.name for value in graph.values()}
+    clashes = [name for name in state.tensors if name in taken]
+    if clashes:
+        raise InvalidCall(
+            "training state needs names that the graph does not use", given=", ".join(clashes), do="rename the values"
+        )
+    text = json.dumps({"tensors": list(state.tensors), "settings": dict(state.settings)}, sort_keys=True)
+    model.metadata_props.add(key=KEY, value=text)
+    if model.ir_version < OPTIONAL_INPUTS_IR:
+        for name, contents in state.tensors.items():
+            write_type(contents.type, model.graph.input.add(name=name).type)
+    return [*initializers, *state.tensors.items()]
+
+
+def take_training_state(graph: Graph) -> None:
+    """Move the training state that a file announces from the variables of ``graph`` to where it belongs.
+
+    Raises ``InvalidModel`` where the announcement cannot be read or names tensors that the file does not have.
+    """
+    text = graph.metadata.pop(KEY, None)
+    if text is None:
+        return
+    try:
+        announced = json.loads(text)
+        names, settings = list(announced["tensors"]), dict(announced["settings"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidModel(
+            f'the metadata entry "{KEY}" must announce tensors and settings', given=text[:200], do="remove the entry"
+        ) from error
+    held = {value.name: value for value in graph.variables}
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise InvalidModel(
+            "the file must hold the training state that its metadata announces",
+            given=f"no initializer {', '.join(map(repr, missing))}",
+            do=f'remove the metadata entry "{KEY}" to load the model without',
+        )
+    tensors = {name: data for name in names if (data := held[name].data) is not None}
+    graph.variables = [value for value in graph.variables if value.name not in tensors]
+    graph.formals = [value for value in graph.formals if value.name not in tensors]
+    graph.training_state = TrainingState(tensors, settings)
