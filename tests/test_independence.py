@@ -14,6 +14,7 @@ FOLDERS = {
     "tenonnx": "core",
     "tenonnx-standard": "plugins/standard",
     "tenonnx-onnxruntime": "plugins/onnxruntime",
+    "tenonnx-training": "plugins/training",
     "tenonnx-contrib-ms": "contrib_ms",
     "tenonnx-onnx-ml": "onnx_ml",
     "tenonnx-quantized": "quantized",

@@ -130,3 +130,24 @@ def test_facts_that_contradict_are_refused():
         unify_types(TensorType(1), TensorType(7))
     with pytest.raises(ValueError, match="ranks 1 and 2"):
         unify_types(TensorType(1, (2,)), TensorType(1, (2, 2)))
+
+
+def test_assigned_contents_replace_what_was_inferred():
+    graph = Graph(opsets={"ai.onnx": 1})
+    weight = graph.variable("w", np.float32([1, 2]))
+    tiny.add(graph.input("x", "float32", (2,)), weight)
+    graph.nodes[0].outputs[0].data = weight.data
+    graph.assign({"w": np.float32([3, 4])})
+    assert weight.data.array().tolist() == [3, 4]
+    assert graph.nodes[0].outputs[0].data is None
+
+
+@pytest.mark.parametrize(
+    ("name", "array"), [("v", np.float32([1, 2])), ("w", np.float64([1, 2])), ("w", np.float32([1]))]
+)
+def test_assignment_keeps_types(name, array):
+    graph = Graph()
+    weight = graph.variable("w", np.float32([1, 2]))
+    with pytest.raises(InvalidCall):
+        graph.assign({name: array})
+    assert weight.data.array().tolist() == [1, 2]

@@ -45,6 +45,14 @@ def read_feeds(graph: Graph, inputs: Sequence[str], archive: str | None) -> dict
     return feeds
 
 
+def read_archive(path: str) -> dict[str, Any]:
+    """The arrays of a .npz file by name."""
+    held = _read(path)
+    if not isinstance(held, dict):
+        raise InvalidCall(f"{path} must be a .npz file, which holds arrays by name", given="a single array")
+    return held
+
+
 def _read(path: str) -> Any:
     """One array, or arrays by name. Nothing in the file is executed."""
     try:

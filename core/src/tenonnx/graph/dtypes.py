@@ -42,6 +42,8 @@ class DType(enum.IntEnum):
     float8e8m0 = 24
     uint2 = 25
     int2 = 26
+    float6e2m3 = 27
+    float6e3m2 = 28
 
     def __str__(self) -> str:
         return self.name
@@ -105,6 +107,8 @@ _ML_DTYPES = {
     DType.float8e5m2fnuz: "float8_e5m2fnuz",
     DType.float8e8m0: "float8_e8m0fnu",
     DType.float4e2m1: "float4_e2m1fn",
+    DType.float6e2m3: "float6_e2m3fn",
+    DType.float6e3m2: "float6_e3m2fn",
     DType.uint4: "uint4",
     DType.int4: "int4",
     DType.uint2: "uint2",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.dims import parse
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.training import TrainingState
@@ -149,7 +149,7 @@ class Graph:
         """Add an initializer."""
         import numpy as np
 
-        constant = ArrayConstant(data) if isinstance(data, np.ndarray) else data
+        constant = ArrayConstant(np.asarray(data)) if isinstance(data, np.ndarray | np.generic) else data
         value = Value(self._claim(name), constant.type, data=constant, graph=self)
         self.variables.append(value)
         return value
@@ -197,6 +197,29 @@ class Graph:
         if name != value.name:
             self._claim(name)
             value.name = name
+
+    def assign(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Give variables other contents of the same type, and forget what was inferred from the old ones.
+
+        The contents are kept, not copied. Raises ``InvalidCall`` for a name that is no variable, ``TypeMismatch`` for
+        another dtype or shape; then nothing changes.
+        """
+        held = {value.name: value for value in self.variables}
+        new = {}
+        for name, array in contents.items():
+            if name not in held:
+                raise InvalidCall(f'no variable "{name}" in graph "{self.name}"', available=", ".join(list(held)[:20]))
+            new[name] = ArrayConstant(array)
+            if new[name].type != held[name].type:
+                given, wanted = new[name].type, held[name].type
+                raise TypeMismatch(f'variable "{name}" must stay {wanted}', given=str(given))
+        for name, constant in new.items():
+            held[name].data = constant
+            held[name].elements = None
+        for node in self.walk():
+            for value in (*node.outputs, *(stand_in for g in node.subgraphs for stand_in in g.captures)):
+                if value is not None:
+                    value.data, value.elements = None, None
 
     def replace(self, old: Value, new: Value) -> None:
         """Let every node and graph output that reads ``old`` read ``new``. An output keeps its name."""

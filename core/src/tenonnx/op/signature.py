@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Final
 
 from tenonnx.errors import InvalidCall
@@ -41,35 +42,43 @@ class Input:
 class Signature:
     """Inputs in order and attributes with their defaults (``REQUIRED`` for none; None for an optional one).
 
-    ``floats`` are the attributes that hold floats, by their default or annotation. ``counts_outputs`` tells that the
-    function takes ``_outputs``, the number of outputs that the node declares.
+    ``kinds`` are those of attributes (``int``, ``floats``, ...) that a default or annotation tells. ``counts_outputs``
+    tells that the function takes ``_outputs``, the number of outputs that the node declares; ``reads_graph`` that its
+    body takes ``_graph``, the graph that holds the node, for an op whose meaning depends on it.
     """
 
     inputs: tuple[Input, ...]
     attributes: Mapping[str, Any]
     counts_outputs: bool = False
-    floats: frozenset[str] = frozenset()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    reads_graph: bool = False
+
+    @property
+    def floats(self) -> frozenset[str]:
+        """The attributes that hold floats."""
+        return frozenset(name for name, kind in self.kinds.items() if kind in ("float", "floats"))
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
         inputs: list[Input] = []
         attributes: dict[str, Any] = {}
-        counts_outputs = False
-        floats: set[str] = set()
+        counts_outputs = reads_graph = False
+        kinds: dict[str, str] = {}
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind is parameter.KEYWORD_ONLY:
                 if name == "_outputs":
                     counts_outputs = True
+                elif name == "_graph":
+                    reads_graph = True
                 else:
                     attributes[name] = parameter.default
-                    if _holds_floats(parameter):
-                        floats.add(name)
+                    kinds[name] = _declared_kind(parameter)
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 inputs.append(Input(name, optional=True, variadic=True, index="Index" in str(parameter.annotation)))
             else:
                 optional = parameter.default is not REQUIRED
                 inputs.append(Input(name, optional=optional, index="Index" in str(parameter.annotation)))
-        return cls(tuple(inputs), attributes, counts_outputs, frozenset(floats))
+        return cls(tuple(inputs), attributes, counts_outputs, kinds, reads_graph)
 
     @property
     def variadic(self) -> bool:
@@ -111,12 +120,23 @@ class Signature:
         for position, parameter in enumerate(self.inputs):
             if not parameter.optional and (position >= len(inputs) or inputs[position] is None):
                 raise InvalidCall(f'{title} needs input "{parameter.name}"', available=self.describe())
+            if parameter.variadic and any(value is None for value in inputs[position:]):
+                raise InvalidCall(
+                    f'{title}: no input of "*{parameter.name}" can be left out', available=self.describe()
+                )
 
     def complete(self, title: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """``attributes`` with defaults for those not written. Raises ``InvalidCall`` when a required one is missing."""
+        """``attributes`` with defaults for those not written.
+
+        Raises ``InvalidCall`` when a required one is missing, or one is of another kind than it must be.
+        """
         completed = {}
         for name, default in self.attributes.items():
-            value = attributes.get(name, default)
+            value = attributes.get(name)
+            if value is None:
+                value = default
+            elif value is not default:
+                _check_kind(title, name, self.kinds.get(name, ""), value)
             if value is REQUIRED:
                 raise InvalidCall(f'{title} needs attribute "{name}"', available=self.describe())
             completed[name] = _as_stored(value)
@@ -128,7 +148,43 @@ class Signature:
         return f"inputs ({inputs}); attributes ({attributes})"
 
 
-def _holds_floats(parameter: inspect.Parameter) -> bool:
-    default = parameter.default
-    sample = default[0] if isinstance(default, list | tuple) and default else default
-    return isinstance(sample, float) or "float" in str(parameter.annotation)
+#: Kinds of attributes as messages call them.
+_PHRASES = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "ints": "a list of integers",
+    "floats": "a list of numbers",
+    "strs": "a list of texts",
+}
+
+
+def _declared_kind(parameter: inspect.Parameter) -> str:
+    """The kind of an attribute by its default, else by its annotation; empty where neither tells."""
+    kind = "" if parameter.default is REQUIRED else _kind(parameter.default)
+    annotation = parameter.annotation
+    named = (annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)).split(" | ")
+    kinds = {"int": "int", "float": "float", "str": "str"}
+    kinds |= {f"list[{item}]": f"{item}s" for item in kinds}
+    return kind or next((kinds[name] for name in named if name in kinds), "")
+
+
+def _kind(value: Any) -> str:
+    """The kind of a Python value; empty where it may be any, or one that no signature tells of."""
+    if isinstance(value, list | tuple):
+        kinds = {_kind(item) for item in value}
+        if not kinds or "" in kinds:
+            return ""
+        return f"{kinds.pop()}s" if len(kinds) == 1 else "floats" if kinds == {"int", "float"} else "mixed"
+    return next((k for k, t in (("str", str), ("int", Integral), ("float", Real)) if isinstance(value, t)), "")
+
+
+def is_kind(value: Any, kind: str) -> bool:
+    """Whether an attribute as a file holds it is of a kind; an empty list is of any kind of list."""
+    return _kind(value) == kind or (value == [] and kind.endswith("s"))
+
+
+def _check_kind(title: str, name: str, wanted: str, value: Any) -> None:
+    given = _kind(value)
+    if wanted and given and given not in (wanted, wanted.replace("float", "int")):
+        raise InvalidCall(f'{title}: attribute "{name}" must be {_PHRASES[wanted]}', given=f"{name}={value!r}")

@@ -215,6 +215,8 @@ class Rewriter(Builder):
         try:
             with interpreting(self):
                 attributes = {name: self._reopened(a, call) for name, a in call.attributes.items()}
+                if call.op.signature.reads_graph:
+                    attributes["_graph"] = self.source
                 return invoke(call.op, call.op.function, call.inputs, attributes, call.outputs)
         finally:
             self.depth -= 1

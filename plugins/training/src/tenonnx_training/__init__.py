@@ -1,0 +1,21 @@
+"""Trains graphs: forward, backward and update are one graph of plain ops, which any backend runs."""
+
+from tenonnx_training.fitting import History, TrainingFailed, fit
+from tenonnx_training.losses import (
+    BinaryCrossEntropy,
+    FunctionLoss,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    NegativeLogLikelihood,
+    SoftmaxCrossEntropy,
+)
+from tenonnx_training.optimizers import SGD, Adagrad, Adam, AdamW, Momentum
+from tenonnx_training.schedules import Cosine, Linear, StepDecay
+from tenonnx_training.step import Objective
+from tenonnx_training.training_step import TrainingStep
+
+__all__ = [
+    "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "Cosine", "FunctionLoss", "History", "Linear",
+    "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "Objective", "SoftmaxCrossEntropy",
+    "StepDecay", "TrainingFailed", "TrainingStep", "fit",
+]  # fmt: skip

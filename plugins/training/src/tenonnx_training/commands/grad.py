@@ -1,0 +1,77 @@
+"""``tenonnx grad``: the gradient of a model as a model."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tenonnx.cli.options import json_option, load_model, model_argument, target_options
+from tenonnx.cli.output import plural, say, say_json, working
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tenonnx.graph.graph import Graph
+
+
+@click.command("grad")
+@model_argument
+@click.option("--of", required=True, metavar="VALUE", help="What to differentiate: an output or inner value.")
+@click.option("--wrt", required=True, metavar="A,B", help="With respect to these values; patterns such as conv.* too.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The .onnx file to write.")
+@click.option(
+    "--cotangent", metavar="NAME",
+    help="Add an input of this name and of the shape of --of, to be multiplied by its Jacobian. "
+    "Without it --of must have one element.",
+)  # fmt: skip
+@target_options
+@json_option
+def command(
+    model: str,
+    of: str,
+    wrt: str,
+    output: str,
+    cotangent: str | None,
+    opset: Mapping[str, int] | None,
+    domains: Sequence[str] | None,
+    target: str | None,
+    as_json: bool,
+) -> None:
+    """Write a model that computes gradients too, one output NAME/grad for each value of --wrt.
+
+    The result is plain ONNX, which any runtime can run.
+    """
+    import tenonnx as tx
+
+    graph = load_model(model)
+    names = _matching(graph, [name.strip() for name in wrt.split(",")])
+    with working(f"differentiating {model}"):
+        gradient = tx.grad(graph, of=of, wrt=names, seeds=None if cotangent is None else {of: cotangent})
+        report = tx.export(gradient, output, opset_version=opset, domains=domains, target=target)
+    added = [f"{name}/grad" for name in names]
+    if as_json:
+        say_json({"file": model, "output": output, "gradients": added, **report.to_json()})
+        return
+    say(f"{output}: {plural(len(gradient.nodes), 'node')}, of which the model had {len(graph.nodes):,}")
+    for name in added:
+        say(f"  {name}")
+
+
+def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
+    """The values of these names, and the inputs and variables that match a pattern."""
+    from tenonnx.errors import InvalidCall
+
+    exact = {value.name for value in graph.values()}
+    leaves = list(dict.fromkeys(value.name for value in (*graph.formals, *graph.variables)))
+    found: list[str] = []
+    for pattern in patterns:
+        names = [pattern] if pattern in exact else fnmatch.filter(leaves, pattern)
+        if not names:
+            raise InvalidCall(
+                f'--wrt "{pattern}" must be a value, or match inputs or variables', available=", ".join(leaves[:20])
+            )
+        found += names
+    return list(dict.fromkeys(found))

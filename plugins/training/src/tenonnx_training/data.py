@@ -1,0 +1,102 @@
+"""Batches: from arrays, or from anything that can be gone through once an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import InvalidFeed
+
+#: Arrays by name, a pair (input, target), or an iterable of batches in either form.
+Data = Any
+
+Batch = dict[str, Any]
+
+
+class Batches:
+    """Batches of ``data``, anew for every epoch.
+
+    Arrays are cut into batches of ``batch_size`` samples along their first axis, in an order that ``seed`` and the
+    epoch decide if ``shuffle``; an iterable gives whole batches in its own order. ``inputs`` are the names that a model
+    takes; in a mapping the one other name is the target's, and what is called ``target`` in a batch.
+    """
+
+    def __init__(
+        self, data: Data, inputs: Iterable[str], target: str | None, *, batch_size: int, shuffle: bool, seed: int
+    ) -> None:
+        self._inputs, self._target = list(inputs), target
+        self._batch_size, self._shuffle, self._seed = batch_size, shuffle, seed
+        self._arrays = self._named(data) if _holds_arrays(data) else None
+        self._source = data
+        if self._arrays is not None:
+            self._samples = _common_length(self._arrays)
+
+    @property
+    def count(self) -> int | None:
+        """How many batches an epoch has, None where that is not known."""
+        if self._arrays is not None:
+            return -(-self._samples // self._batch_size)
+        return len(self._source) if hasattr(self._source, "__len__") else None
+
+    def epoch(self, number: int, *, skip: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch without the first ``skip``. Raises ``InvalidFeed`` if there are none."""
+        empty = True
+        for position, batch in enumerate(self._cut(number) if self._arrays is not None else self._source):
+            empty = False
+            if position >= skip:
+                yield batch if self._arrays is not None else self._named(batch)
+        if empty:
+            raise InvalidFeed(
+                f"there must be a batch in epoch {number}",
+                given="data that ran dry" if number else "no data",
+                do="give arrays, a list, or an object whose __iter__ begins anew",
+            )
+
+    def _cut(self, number: int) -> Iterator[Batch]:
+        assert self._arrays is not None
+        order = np.arange(self._samples)
+        if self._shuffle:
+            np.random.default_rng([self._seed, number]).shuffle(order)
+        for start in range(0, self._samples, self._batch_size):
+            chosen = order[start : start + self._batch_size]
+            yield {name: array[chosen] for name, array in self._arrays.items()}
+
+    def _named(self, batch: Any) -> Batch:
+        """A batch by the names of the graph."""
+        if isinstance(batch, tuple | list) and len(batch) == len(self._inputs) + (self._target is not None):
+            return dict(zip([*self._inputs, *([self._target] if self._target else [])], batch, strict=True))
+        if not isinstance(batch, Mapping):
+            wanted = ", ".join([*self._inputs, *([self._target] if self._target else [])])
+            raise InvalidFeed(
+                "a batch must be a mapping of names to arrays, or a tuple of arrays in the order of the names",
+                given=type(batch).__name__ + (f" of {len(batch)}" if hasattr(batch, "__len__") else ""),
+                available=wanted,
+            )
+        named = dict(batch)
+        others = [name for name in named if name not in self._inputs]
+        if self._target is not None and self._target not in named and len(others) == 1:
+            named[self._target] = named.pop(others[0])
+        return named
+
+
+def _holds_arrays(data: Data) -> bool:
+    parts = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, tuple) else []
+    return bool(parts) and all(isinstance(part, np.ndarray) for part in parts)
+
+
+def _common_length(arrays: Mapping[str, Any]) -> int:
+    lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1 or min(lengths.values()) < 1:
+        raise InvalidFeed(
+            "all arrays must have the same number of samples along their first axis, at least one",
+            given=", ".join(f"{name}: {list(arrays[name].shape)}" for name in arrays),
+        )
+    return next(iter(lengths.values()))
+
+
+def samples_of(batch: Mapping[str, Any]) -> int:
+    """How many samples a batch has: the length of its first array."""
+    first = np.asarray(next(iter(batch.values())))
+    return len(first) if first.ndim else 1

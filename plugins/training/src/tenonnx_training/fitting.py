@@ -1,0 +1,180 @@
+"""Fit: epochs of training steps, with validation, checkpoints and a history."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.errors import InvalidCall, TenonnxError
+from tenonnx.extend import Graph
+from tenonnx_training.data import Batches, Data, samples_of
+from tenonnx_training.losses import Loss
+from tenonnx_training.metrics import Metric
+from tenonnx_training.optimizers import Optimizer
+from tenonnx_training.progress import Progress
+from tenonnx_training.step import Objective
+from tenonnx_training.training_step import TrainingStep
+
+#: Called after every epoch with what is known of it; what returns True ends the training.
+Callback = Callable[[dict[str, float]], bool | None]
+
+
+class TrainingFailed(TenonnxError):
+    """Training cannot go on: the loss is no number any more."""
+
+
+@dataclass
+class History:
+    """What was measured: ``losses`` of every step, and of every epoch a mapping in ``epochs``.
+
+    An epoch has the means over its samples of ``loss`` and the metrics, and those of the validation data as
+    ``validation_...``. ``interrupted`` tells whether the user stopped the training.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    interrupted: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def fit(
+    graph: Graph,
+    data: Data,
+    *,
+    loss: str | Loss | Callable[..., Any],
+    optimizer: Optimizer | str | None = None,
+    trainable: str | Sequence[str] = "*",
+    epochs: int = 1,
+    batch_size: int = 32,
+    shuffle: bool = True,
+    output: str | None = None,
+    target: str = "target",
+    metrics: Sequence[str | Metric] = (),
+    validation: Data = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    backend: str = "auto",
+    progress: bool | None = None,
+    **options: Any,
+) -> History:
+    """Train the variables of ``graph`` that match ``trainable`` for so many more ``epochs``, and write them back to it.
+
+    ``data`` and ``validation`` are arrays by name, a tuple (inputs ..., target), or an iterable of batches in either
+    form; arrays are cut into shuffled batches of ``batch_size``. ``loss`` is a name, an object, a function of
+    prediction and target, or a scalar value of the graph. A graph that carries training state goes on from it, also in
+    the middle of an epoch. After each epoch the graph is written to ``checkpoint``, a native file. Ctrl-C ends the
+    training in order. ``progress`` shows a bar on stderr, by default on a terminal. Further ``options`` go to
+    ``TrainingStep``.
+
+    Raises ``TrainingFailed`` when the loss is not finite: then graph and checkpoint are as after the last epoch before.
+    """
+    if epochs < 0 or batch_size < 1:
+        raise InvalidCall(
+            "there must be epochs and samples in a batch", given=f"epochs={epochs}, batch_size={batch_size}"
+        )
+    objective = Objective(loss, output=output, target=target, metrics=metrics)
+    step = TrainingStep(graph, objective, optimizer, trainable=trainable, seed=seed, backend=backend, **options)
+    inputs = [value.name for value in graph.inputs if value.name != step.target]
+    common = {"batch_size": batch_size, "seed": step.seed}
+    run = _Run(
+        step,
+        Batches(data, inputs, step.target, shuffle=shuffle, **common),
+        None if validation is None else Batches(validation, inputs, step.target, shuffle=False, **common),
+        checkpoint,
+        Progress(progress),
+    )
+    run.history.notes = list(step.notes)
+    try:
+        for _ in range(epochs):
+            measured = run.epoch()
+            wishes = [callback(measured) for callback in callbacks]
+            if any(wishes):
+                break
+    except KeyboardInterrupt:
+        run.history.interrupted = True
+        run.save()
+    finally:
+        run.progress.close()
+    return run.history
+
+
+class _Run:
+    """A training under way: ``number`` is the epoch, ``done`` how many of its batches are trained on."""
+
+    def __init__(
+        self,
+        step: TrainingStep,
+        batches: Batches,
+        validation: Batches | None,
+        checkpoint: str | os.PathLike[str] | None,
+        progress: Progress,
+    ) -> None:
+        self.step, self.batches, self.validation = step, batches, validation
+        self.checkpoint, self.progress = checkpoint, progress
+        self.number = int(step.settings.get("epoch", 0))
+        self.done = int(step.settings.get("batch", 0))
+        self.history = History()
+
+    def epoch(self) -> dict[str, float]:
+        """Train one epoch, or what is left of it, measure it and save."""
+        mean = _Mean()
+        self.progress.begin(self.number, self.batches.count, self.done)
+        for batch in self.batches.epoch(self.number, skip=self.done):
+            measured = self.step(batch)
+            loss = measured[self.step.made.loss]
+            if not math.isfinite(loss):
+                self._fail(loss)
+            self.done += 1
+            self.history.losses.append(loss)
+            samples = samples_of(batch)
+            mean.add(measured, samples)
+            self.progress.advance(mean.values(), samples)
+        found = mean.values()
+        if self.validation is not None:
+            found.update({f"validation_{name}": value for name, value in self._validate().items()})
+        self.number, self.done = self.number + 1, 0
+        self.history.epochs.append(found)
+        self.progress.end(found)
+        self.save()
+        return found
+
+    def save(self) -> None:
+        """Bring graph and checkpoint up to date."""
+        graph = self.step.write_back(epoch=self.number, batch=self.done)
+        if self.checkpoint is not None:
+            graph.save(self.checkpoint)
+
+    def _validate(self) -> dict[str, float]:
+        assert self.validation is not None
+        mean = _Mean()
+        for batch in self.validation.epoch(0):
+            mean.add(self.step.evaluate(batch), samples_of(batch))
+        return mean.values()
+
+    def _fail(self, loss: float) -> None:
+        raise TrainingFailed(
+            f"the loss is {loss} at step {self.step.steps}",
+            given=f"epoch {self.number}, batch {self.done}, after {[round(x, 4) for x in self.history.losses[-3:]]}",
+            available="the graph and its checkpoint are as they were after the last epoch before",
+            do="lower the learning rate, clip gradients (clip_norm=1.0), or look for such numbers in the data",
+        )
+
+
+class _Mean:
+    """Means over samples."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._samples = 0
+
+    def add(self, measured: Mapping[str, float], samples: int) -> None:
+        self._samples += samples
+        for name, value in measured.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value * samples
+
+    def values(self) -> dict[str, float]:
+        return {name: total / self._samples for name, total in self._sums.items()}

@@ -1,0 +1,193 @@
+"""Losses: what a prediction costs, as one number made of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from tenonnx.errors import InvalidCall, InvalidFeed
+from tenonnx.extend import DType, TensorType, Value, constant
+from tenonnx_standard.activation import relu
+from tenonnx_standard.loss import negative_log_likelihood_loss, softmax_cross_entropy_loss
+from tenonnx_standard.math import absolute, exp, log
+from tenonnx_standard.reduction import reduce_mean, reduce_sum
+
+Array = np.ndarray[Any, Any]
+
+
+class Loss(Protocol):
+    """A scalar of a prediction and a target.
+
+    ``includes`` names an activation that the loss applies by itself: where a model ends in it, the loss reads what goes
+    into it.
+    """
+
+    includes: ClassVar[str]
+
+    def __call__(self, prediction: Value, target: Value) -> Value: ...
+
+    def target_type(self, prediction: TensorType) -> TensorType:
+        """What a target has to be, for a prediction of this type."""
+        ...
+
+    def check(self, prediction: TensorType, target: Array) -> None:
+        """Raise ``InvalidFeed`` for a target of the right type with contents that mean nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class _OfClasses:
+    """A loss of integer labels, the classes along axis 1 of the prediction.
+
+    ``weights`` has one number for each class; samples labelled ``ignore_index`` count for nothing. ``reduction`` is
+    mean (weighted) or sum.
+    """
+
+    weights: Sequence[float] | None = None
+    ignore_index: int | None = None
+    reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        _check_reduction(self.reduction)
+
+    def _options(self, prediction: Value) -> dict[str, Any]:
+        weights = None if self.weights is None else constant(np.asarray(self.weights), prediction.dtype)
+        return {"weights": weights, "ignore_index": self.ignore_index, "reduction": self.reduction}
+
+    def target_type(self, prediction: TensorType) -> TensorType:
+        shape = prediction.shape
+        if shape is not None and len(shape) < 2:
+            raise InvalidCall("a loss of classes reads scores with the classes along axis 1", given=str(prediction))
+        return TensorType(DType.int64, None if shape is None else (shape[0], *shape[2:]))
+
+    def check(self, prediction: TensorType, target: Array) -> None:
+        classes = None if prediction.shape is None else prediction.shape[1]
+        counted = target if self.ignore_index is None else target[target != self.ignore_index]
+        if not counted.size or not isinstance(classes, int):
+            return
+        least, most = counted.min(), counted.max()
+        if least < 0 or most >= classes:
+            raise InvalidFeed(
+                f"a label must be a class from 0 to {classes - 1}",
+                given=f"label {least if least < 0 else most}",
+                do="number the classes from 0, or say which label to ignore (ignore_index)",
+            )
+
+
+@dataclass(frozen=True)
+class SoftmaxCrossEntropy(_OfClasses):
+    """The negative log-likelihood of labels by the softmax of scores, ``NegativeLogLikelihood`` of its logarithm."""
+
+    includes: ClassVar[str] = "Softmax"
+
+    def __call__(self, prediction: Value, target: Value) -> Value:
+        loss, _ = softmax_cross_entropy_loss(prediction, target, **self._options(prediction))
+        return loss  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class NegativeLogLikelihood(_OfClasses):
+    """Minus the logarithm of a probability that the prediction gives to each label.
+
+    ``weights`` has one number for each class; samples labelled ``ignore_index`` count for nothing. ``reduction`` is
+    mean (weighted) or sum.
+    """
+
+    includes: ClassVar[str] = ""
+
+    def __call__(self, prediction: Value, target: Value) -> Value:
+        options = self._options(prediction)
+        options["weight"] = options.pop("weights")
+        return negative_log_likelihood_loss(prediction, target, **options)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class _Elementwise:
+    """A loss of every element, their ``reduction`` mean or sum. A target is of the prediction's type."""
+
+    reduction: str = "mean"
+    includes: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        _check_reduction(self.reduction)
+
+    def __call__(self, prediction: Value, target: Value) -> Value:
+        reduce = reduce_mean if self.reduction == "mean" else reduce_sum
+        return reduce(self.each(prediction, target), keepdims=0)  # type: ignore[no-any-return]
+
+    def each(self, prediction: Value, target: Value) -> Value:
+        raise NotImplementedError
+
+    def target_type(self, prediction: TensorType) -> TensorType:
+        return prediction
+
+    def check(self, prediction: TensorType, target: Array) -> None:
+        """Any number will do."""
+
+
+class MeanSquaredError(_Elementwise):
+    """The mean of the squared differences."""
+
+    def each(self, prediction: Value, target: Value) -> Value:
+        difference = prediction - target
+        return difference * difference
+
+
+class MeanAbsoluteError(_Elementwise):
+    """The mean of the absolute differences."""
+
+    def each(self, prediction: Value, target: Value) -> Value:
+        return absolute(prediction - target)  # type: ignore[no-any-return]
+
+
+class BinaryCrossEntropy(_Elementwise):
+    """The cross-entropy of probabilities in the target by the sigmoid of scores, which is part of the loss."""
+
+    includes: ClassVar[str] = "Sigmoid"
+
+    def each(self, prediction: Value, target: Value) -> Value:
+        return relu(prediction) - prediction * target + log(exp(-absolute(prediction)) + 1.0)
+
+    def check(self, prediction: TensorType, target: Array) -> None:
+        wide = target.astype(np.float64)
+        if np.any((wide < 0) | (wide > 1)):
+            raise InvalidFeed(
+                "a target of binary cross-entropy must be a probability from 0 to 1",
+                given=f"{wide.min():g} to {wide.max():g}",
+            )
+
+
+@dataclass(frozen=True)
+class FunctionLoss:
+    """A loss that the user wrote: ``function(prediction, target)`` gives a scalar. Targets are of type ``target``, if
+    it is None of the prediction's."""
+
+    function: Callable[[Value, Value], Value]
+    target: TensorType | None = None
+    includes: ClassVar[str] = ""
+
+    def __call__(self, prediction: Value, target: Value) -> Value:
+        return self.function(prediction, target)
+
+    def target_type(self, prediction: TensorType) -> TensorType:
+        return prediction if self.target is None else self.target
+
+    def check(self, prediction: TensorType, target: Array) -> None:
+        """What the function takes is not known."""
+
+
+LOSSES: dict[str, Callable[[], Loss]] = {
+    "softmax_cross_entropy": SoftmaxCrossEntropy,
+    "negative_log_likelihood": NegativeLogLikelihood,
+    "mean_squared_error": MeanSquaredError,
+    "mean_absolute_error": MeanAbsoluteError,
+    "binary_cross_entropy": BinaryCrossEntropy,
+}
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in ("mean", "sum"):
+        raise InvalidCall("the loss must be one number", given=f"reduction={reduction!r}", available="mean, sum")

@@ -1,0 +1,191 @@
+"""Optimizers: how a parameter follows its gradient, as functions made of ops.
+
+What an optimizer keeps of a parameter between two steps are its slots, tensors of the parameter's shape. Half-precision
+parameters have slots in float32, and are updated in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
+
+from tenonnx.errors import InvalidCall
+from tenonnx.extend import Value
+from tenonnx_standard.math import pow_, sqrt
+
+#: A learning rate, or the learning rate of each step, counted from 0.
+Rate = float | Callable[[int], float]
+
+
+class Optimizer(Protocol):
+    """``scalars`` makes what all parameters share in a step, ``update`` a parameter and its slots as they are next."""
+
+    name: ClassVar[str]
+    slots: ClassVar[tuple[str, ...]]
+
+    @property
+    def learning_rate(self) -> Rate: ...
+
+    def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
+        """Numbers of one step, from its learning rate and its number, counted from 1; all are float64 scalars.
+
+        ``update`` receives them in the dtype of the slots.
+        """
+        ...
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        """The next parameter, then its next slots."""
+        ...
+
+    def initial(self, slot: str) -> float:
+        """What every element of a slot is before the first step."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """The numbers to keep in a file."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """What the optimizers below have in common. ``weight_decay`` adds that share of a parameter to its gradient."""
+
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in self.settings().items():
+            if isinstance(value, int | float) and value < 0:
+                raise InvalidCall(f"{type(self).__name__}: {name} must not be negative", given=str(value))
+
+    def initial(self, slot: str) -> float:
+        return 0.0
+
+    def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
+        return {"rate": rate}
+
+    def settings(self) -> dict[str, Any]:
+        return {name: None if callable(value) else value for name, value in asdict(self).items()}
+
+    def _decayed(self, gradient: Value, parameter: Value) -> Value:
+        return gradient + parameter * self.weight_decay if self.weight_decay else gradient
+
+
+@dataclass(frozen=True)
+class SGD(_Settings):
+    """Stochastic gradient descent: against the gradient, by the learning rate."""
+
+    name: ClassVar[str] = "sgd"
+    slots: ClassVar[tuple[str, ...]] = ()
+    learning_rate: Rate = 1e-2
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        return (parameter - self._decayed(gradient, parameter) * scalars["rate"],)
+
+
+@dataclass(frozen=True)
+class Momentum(_Settings):
+    """Descent along a decaying sum of gradients (Polyak 1964), or ahead of it with ``nesterov`` (Sutskever 2013)."""
+
+    name: ClassVar[str] = "momentum"
+    slots: ClassVar[tuple[str, ...]] = ("momentum",)
+    learning_rate: Rate = 1e-2
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        gradient = self._decayed(gradient, parameter)
+        velocity = slots[0] * self.momentum + gradient
+        along = gradient + velocity * self.momentum if self.nesterov else velocity
+        return parameter - along * scalars["rate"], velocity
+
+
+@dataclass(frozen=True)
+class Adagrad(_Settings):
+    """Descent by rates that shrink with the sum of squared gradients (Duchi et al. 2011)."""
+
+    name: ClassVar[str] = "adagrad"
+    slots: ClassVar[tuple[str, ...]] = ("sum",)
+    learning_rate: Rate = 1e-2
+    rate_decay: float = 0.0
+    initial_sum: float = 0.0
+    epsilon: float = 1e-10
+
+    def initial(self, slot: str) -> float:
+        return self.initial_sum
+
+    def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
+        return {"rate": rate / ((step - 1.0) * self.rate_decay + 1.0) if self.rate_decay else rate}
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        gradient = self._decayed(gradient, parameter)
+        total = slots[0] + gradient * gradient
+        return parameter - gradient / (sqrt(total) + self.epsilon) * scalars["rate"], total
+
+
+@dataclass(frozen=True)
+class Adam(_Settings):
+    """Descent along the mean gradient by rates that shrink with its spread (Kingma and Ba 2015).
+
+    The corrections of the first moments' bias are applied to the rate and to epsilon, which costs nothing for each
+    parameter and gives the same numbers.
+    """
+
+    name: ClassVar[str] = "adam"
+    slots: ClassVar[tuple[str, ...]] = ("m", "v")
+    learning_rate: Rate = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if max(self.beta1, self.beta2) >= 1:
+            raise InvalidCall("Adam: the betas must be below 1", given=f"{self.beta1}, {self.beta2}")
+
+    def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
+        spread = sqrt(1.0 - pow_(self.beta2, step))
+        return {
+            "rate": rate * spread / (1.0 - pow_(self.beta1, step)),
+            "epsilon": spread * self.epsilon,
+            "plain rate": rate,
+        }
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        return self._moved(parameter, self._decayed(gradient, parameter), slots, scalars)
+
+    def _moved(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        mean = slots[0] * self.beta1 + gradient * (1.0 - self.beta1)
+        square = slots[1] * self.beta2 + gradient * gradient * (1.0 - self.beta2)
+        return parameter - mean / (sqrt(square) + scalars["epsilon"]) * scalars["rate"], mean, square
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam whose weight decay bypasses the moments (Loshchilov and Hutter 2019)."""
+
+    name: ClassVar[str] = "adamw"
+    weight_decay: float = 1e-2
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        kept = parameter * (1.0 - scalars["plain rate"] * self.weight_decay) if self.weight_decay else parameter
+        return self._moved(kept, gradient, slots, scalars)
+
+
+OPTIMIZERS: dict[str, type[SGD | Momentum | Adagrad | Adam | AdamW]] = {
+    kind.name: kind for kind in (SGD, Momentum, Adagrad, Adam, AdamW)
+}

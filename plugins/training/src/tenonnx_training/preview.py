@@ -1,0 +1,153 @@
+"""The ops of ``ai.onnx.preview.training``: updates of several tensors at once, and the gradient as a node.
+
+The specification of each op says how it differs from the optimizer of that name: epsilon and the bias corrections of
+Adam have other places, and rates may depend on the number of updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tenonnx.backends.defaults import opened
+from tenonnx.extend import DType, Graph, TypeMismatch, Value, hookimpl, inline, op
+from tenonnx.graph.values import Node
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.registry.registry import Registry
+from tenonnx.transforms.extract import extract
+from tenonnx.transforms.grad import grad
+from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.logic import where
+from tenonnx_standard.math import pow_, sqrt
+from tenonnx_standard.reduction import reduce_sum
+
+_DOMAIN = "ai.onnx.preview.training"
+
+
+# ----- updates --------------------------------------------------------------------------------------------------------
+
+
+def _updated(title: str, slots: int, inputs: Sequence[Value], update: Callable[..., tuple[Value, ...]]) -> Any:
+    """The results of ``update`` for each tensor, its gradient and its ``slots``: all first results, all second ..."""
+    count, rest = divmod(len(inputs), 2 + slots)
+    if rest or not count:
+        raise TypeMismatch(
+            f"{title}: there must be tensors, as many gradients, and as many of each of {slots} slots",
+            given=f"{len(inputs)} tensors",
+        )
+    groups = [inputs[start * count : (start + 1) * count] for start in range(2 + slots)]
+    results = [update(*group) for group in zip(*groups, strict=True)]
+    return tuple(result for group in zip(*results, strict=True) for result in group)
+
+
+@op("Adagrad", domain=_DOMAIN, since=1)
+def adagrad(R, T, *inputs, decay_factor=0.0, epsilon=1e-6, norm_coefficient=0.0):
+    """Each tensor moved against its gradient, by a rate that shrinks with the sum of squared gradients."""
+
+    def update(x: Value, g: Value, h: Value) -> tuple[Value, ...]:
+        rate = cast_like(R, x) / (cast_like(T, x) * decay_factor + 1.0)
+        g = x * norm_coefficient + g
+        total = h + g * g
+        return x - rate * g / (sqrt(total) + epsilon), total
+
+    return _updated(adagrad.title, 1, inputs, update)
+
+
+@op("Momentum", domain=_DOMAIN, since=1)
+def momentum(R, T, *inputs, alpha: float, beta: float, mode: str, norm_coefficient: float):
+    """Each tensor moved along a decaying sum of its gradients, ``mode`` standard or nesterov."""
+    if mode not in ("standard", "nesterov"):
+        raise TypeMismatch(f"{momentum.title}: unknown mode", given=repr(mode), available="standard, nesterov")
+
+    def update(x: Value, g: Value, v: Value) -> tuple[Value, ...]:
+        g = x * norm_coefficient + g
+        velocity = v * alpha + g * cast_like(where(T > 0, beta, 1.0), x)
+        along = velocity if mode == "standard" else g + velocity * alpha
+        return x - cast_like(R, x) * along, velocity
+
+    return _updated(momentum.title, 1, inputs, update)
+
+
+@op("Adam", domain=_DOMAIN, since=1)
+def adam(R, T, *inputs, alpha=0.9, beta=0.999, epsilon=1e-6, norm_coefficient=0.0, norm_coefficient_post=0.0):
+    """Each tensor moved along its mean gradient, by a rate that shrinks with the mean squared gradient."""
+    steps = cast(T, to=DType.float64)
+    corrected = sqrt(1.0 - pow_(beta, steps)) / (1.0 - pow_(alpha, steps))
+    factor = where(T > 0, corrected, 1.0)
+
+    def update(x: Value, g: Value, v: Value, h: Value) -> tuple[Value, ...]:
+        g = x * norm_coefficient + g
+        mean = v * alpha + g * (1.0 - alpha)
+        square = h * beta + g * g * (1.0 - beta)
+        rate = cast_like(cast_like(R, factor) * factor, x)
+        moved = x - rate * mean / (sqrt(square) + epsilon)
+        return moved * (1.0 - norm_coefficient_post), mean, square
+
+    return _updated(adam.title, 2, inputs, update)
+
+
+def _update_type(slots: int, R: Value, T: Value, *inputs: Value, **_: Any) -> Any:
+    count = len(inputs) // (2 + slots)
+    return tuple(value.type for value in (*inputs[:count], *inputs[2 * count :]))
+
+
+adagrad.type(partial(_update_type, 1))
+momentum.type(partial(_update_type, 1))
+adam.type(partial(_update_type, 2))
+
+
+# ----- the gradient ---------------------------------------------------------------------------------------------------
+
+
+@op("Gradient", domain=_DOMAIN, since=1)
+def gradient(*Inputs, xs: list[str], y: str, zs: list[str] | None = None, _graph: Graph):
+    """The gradient of the sum of ``y`` with respect to ``xs``, as a function of these and of ``zs``.
+
+    The names are those of values in the graph that holds the node; the inputs are where the function is taken.
+    """
+    names = [*xs, *(zs or [])]
+    if len(names) != len(Inputs):
+        raise TypeMismatch(
+            f"{gradient.title}: there must be an input for each name in xs and zs",
+            given=f"{len(Inputs)} inputs, {len(names)} names",
+        )
+    part = opened(extract(_with_gradients(_graph, y), names, [y]), names)
+    with interpreting(Builder(part, prefix=y)):
+        total = part.output(f"{y}/total", reduce_sum(part[y], keepdims=0))
+    slope = grad(part, of=total.name, wrt=xs)
+    return inline(slope, Inputs)[-len(xs) :]
+
+
+def _with_gradients(graph: Graph, y: str) -> Graph:
+    """``graph`` in which every ``Gradient`` that ``y`` depends on is expanded, since it refers to others by name."""
+    needed = _ancestors(graph, y)
+    if not any(node.op is gradient for node in needed):
+        return graph
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        return rewriter.expand(call) if call.op is gradient and call.node in needed else None
+
+    return Rewriter(graph, decide).run()
+
+
+def _ancestors(graph: Graph, name: str) -> set[Node]:
+    wanted = {name}
+    found = set()
+    for node in reversed(graph.nodes):
+        if any(v is not None and v.name in wanted for v in node.outputs):
+            found.add(node)
+            wanted.update(v.name for v in node.uses)
+    return found
+
+
+@gradient.type
+def _(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None) -> Any:
+    return tuple(value.type for value in Inputs[: len(xs)])
+
+
+@hookimpl
+def register_ops(registry: Registry) -> None:
+    registry.add(adagrad, momentum, adam, gradient)

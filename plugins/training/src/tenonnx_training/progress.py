@@ -1,0 +1,59 @@
+"""What a terminal shows of a training under way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+
+class Progress:
+    """A bar on stderr with loss and throughput, and a line for every epoch that is over. None: if it is a terminal."""
+
+    def __init__(self, shown: bool | None) -> None:
+        self._shown = sys.stderr.isatty() if shown is None else shown
+        self._bar: Any = None
+        self._task: Any = None
+        self._started = 0.0
+        self._samples = 0
+
+    def begin(self, epoch: int, batches: int | None, done: int) -> None:
+        if not self._shown:
+            return
+        if self._bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, TextColumn("{task.fields[measured]}"), transient=True, console=_console())
+            self._bar.start()
+        self._task = self._bar.add_task(f"epoch {epoch}", total=batches, completed=done, measured="")
+        self._started, self._samples = time.perf_counter(), 0
+
+    def advance(self, measured: Mapping[str, float], samples: int) -> None:
+        if self._bar is None:
+            return
+        self._samples += samples
+        rate = self._samples / max(time.perf_counter() - self._started, 1e-9)
+        self._bar.update(self._task, advance=1, measured=f"{_line(measured)}  {rate:,.0f} samples/s")
+
+    def end(self, measured: Mapping[str, float]) -> None:
+        if self._bar is None:
+            return
+        task = self._bar.tasks[self._task]
+        self._bar.console.print(f"{task.description}  {_line(measured)}", highlight=False)
+        self._bar.remove_task(self._task)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _line(measured: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in measured.items())

@@ -1,0 +1,350 @@
+"""The training step as one graph: forward, backward, update."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx.backends.defaults import opened
+from tenonnx.errors import InvalidCall
+from tenonnx.extend import DType, Graph, Shape, TensorType, Value, constant
+from tenonnx.graph.values import ArrayConstant
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.transforms.decompose import refuse_opaque
+from tenonnx.transforms.rewrite import copy_graph
+from tenonnx_standard.casting import cast
+from tenonnx_standard.math import maximum, sqrt
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.shape import identity
+from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
+from tenonnx_training.metrics import METRICS, Metric
+from tenonnx_training.modes import statistics_of, training_form
+from tenonnx_training.noise import seeded
+from tenonnx_training.optimizers import Optimizer
+
+#: Names of what a step graph has beside the inputs and variables of the model.
+RATE, COUNT, SEED = "learning_rate", "training__step", "training__seed"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: a ``loss`` of the value ``output`` and a graph input ``target``, or a value of the file.
+
+    ``output`` is by default the first graph output that holds floats; where a loss includes the activation that the
+    output ends in, it reads what goes into that.
+    """
+
+    loss: str | Loss | Callable[[Value, Value], Value]
+    output: str | None = None
+    target: str = "target"
+    metrics: Sequence[str | Metric] = ()
+
+
+@dataclass
+class StepGraph:
+    """A training step as a plain graph.
+
+    It maps the model's inputs, the target and the learning rate to the loss and the metrics, and every entry of
+    ``state`` from an input to the output that replaces it. All of these inputs have defaults.
+    """
+
+    graph: Graph
+    objective: Objective
+    state: dict[str, str] = field(default_factory=dict)
+    parameters: list[str] = field(default_factory=list)
+    statistics: list[str] = field(default_factory=list)
+    slots: list[str] = field(default_factory=list)
+    target: str | None = None
+    prediction: TensorType | None = None
+    loss: str = "loss"
+    metrics: list[str] = field(default_factory=list)
+    seeded: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def step_graph(
+    graph: Graph,
+    objective: Objective,
+    optimizer: Optimizer,
+    *,
+    trainable: str | Sequence[str] = "*",
+    clip_norm: float | None = None,
+    loss_scale: float = 1.0,
+    frozen_statistics: bool = False,
+) -> StepGraph:
+    """The step that minimises ``objective`` of ``graph`` over the variables that match ``trainable``.
+
+    ``clip_norm`` bounds the norm of all gradients together; ``loss_scale`` keeps small float16 gradients from
+    vanishing. Raises ``InvalidCall`` where nothing matches or the loss is no scalar, ``NotDifferentiable`` with every
+    node that breaks the path from the loss to a parameter.
+    """
+    refuse_opaque(graph, "trained")
+    parameters = matching(graph, trainable)
+    statistics = [] if frozen_statistics else statistics_of(graph)
+    both = [name for name in parameters if name in statistics_of(graph)]
+    parameters = [name for name in parameters if name not in both]
+    forward, notes = _with_inputs(graph, [*parameters, *statistics]), []
+    form = training_form(forward, frozen_statistics=frozen_statistics)
+    ready = seeded(form.graph, SEED, COUNT)
+    made = StepGraph(ready.graph, objective, parameters=parameters, seeded=ready.used, notes=notes + form.notes)
+    updated = {name: value.name for name, value in form.statistics.items()}
+    add_objective(made)
+    _add_updates(made, graph, optimizer, clip_norm, loss_scale, updated)
+    return made
+
+
+def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]) -> StepGraph:
+    """The loss and the metrics of ``graph`` as it stands in its file, the variables ``changing`` being inputs."""
+    made = StepGraph(_with_inputs(graph, changing), objective)
+    add_objective(made)
+    made.graph = made.graph.extract(
+        [v.name for v in made.graph.formals if v.name not in made.state], [made.loss, *made.metrics]
+    )
+    return made
+
+
+def matching(graph: Graph, patterns: str | Sequence[str]) -> list[str]:
+    """The names of the floating-point variables that match a pattern, in file order.
+
+    Raises ``InvalidCall`` for a pattern that matches none.
+    """
+    floats = [v.name for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in wanted:
+        if not fnmatch.filter(floats, pattern):
+            raise InvalidCall(
+                f'trainable "{pattern}" must match a floating-point variable',
+                available=", ".join(floats[:50]) or "no such variable",
+            )
+    return [name for name in floats if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)]
+
+
+def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
+    """A copy in which these variables are graph inputs without contents, so that nothing is folded away."""
+    copy = copy_graph(graph)
+    listed = {value.name for value in copy.formals}
+    copy.formals += [v for v in copy.variables if v.name in names and v.name not in listed]
+    return opened(copy, names)
+
+
+# ----- the loss -------------------------------------------------------------------------------------------------------
+
+
+def add_objective(made: StepGraph) -> None:
+    """Add the loss and the metrics to the graph, with the graph input for their target."""
+    graph, objective = made.graph, made.objective
+    values = {value.name: value for value in graph.values()}
+    if isinstance(objective.loss, str) and objective.loss in values:
+        made.loss = objective.loss
+        _check_scalar(values[made.loss])
+        if objective.metrics:
+            raise InvalidCall("metrics compare a prediction with a target", given="a loss that the file computes")
+        return
+    loss = as_loss(objective.loss, graph)
+    prediction = _prediction(graph, objective.output)
+    reads = _before(graph, prediction, loss.includes)
+    if reads is not prediction:
+        made.notes.append(
+            f'the loss reads "{reads.name}", since it includes the {loss.includes} of "{prediction.name}"'
+        )
+    made.prediction = reads.tensor
+    target = graph.input(objective.target, loss.target_type(made.prediction))
+    made.target = target.name
+    with interpreting(Builder(graph, prefix="loss")):
+        cost = loss(reads, target)
+        _check_scalar(cost)
+        made.loss = graph.output(_free(graph, "loss"), cost).name
+        for metric in objective.metrics:
+            name, function = as_metric(metric)
+            made.metrics.append(graph.output(_free(graph, name), function(prediction, target)).name)
+
+
+def _free(graph: Graph, name: str) -> str:
+    """``name``, or with a number where the graph has it already."""
+    free = graph.unique_name(name)
+    graph.names().pop(free)
+    return free
+
+
+def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) -> Loss:
+    """A loss by name, an object, or a function of the user."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            outputs = ", ".join(value.name for value in graph.outputs)
+            raise InvalidCall(
+                f'no loss and no value of the graph is called "{loss}"',
+                available=f"{', '.join(LOSSES)}; graph outputs: {outputs}",
+            )
+        return LOSSES[loss]()
+    return loss if hasattr(loss, "target_type") else FunctionLoss(loss)  # type: ignore[return-value]
+
+
+def as_metric(metric: str | Metric) -> tuple[str, Metric]:
+    """A metric by name, or a function of the user, which has one."""
+    if isinstance(metric, str):
+        if metric not in METRICS:
+            raise InvalidCall(f'no metric is called "{metric}"', available=", ".join(METRICS))
+        return metric, METRICS[metric]
+    return getattr(metric, "__name__", "metric"), metric
+
+
+def _prediction(graph: Graph, name: str | None) -> Value:
+    floats = [v for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
+    if name is None and floats:
+        return floats[0]
+    found = next((v for v in graph.values() if v.name == name), None)
+    if found is None:
+        raise InvalidCall(
+            "a loss needs a floating-point value to read" if name is None else f'no value "{name}" to train on',
+            available=", ".join(f"{v.name}: {v.type}" for v in graph.outputs),
+            do="name one with output=",
+        )
+    return found
+
+
+def _before(graph: Graph, value: Value, activation: str) -> Value:
+    """What goes into the ``activation`` that gives ``value``, or ``value`` itself where another node gives it."""
+    node = value.producer
+    while node is not None and node.op is identity and node.inputs[0] is not None:
+        node = node.inputs[0].producer
+    applied = node is not None and bool(activation) and (node.domain, node.op_type) == ("ai.onnx", activation)
+    before = node.inputs[0] if applied and node is not None else None
+    return value if before is None else before
+
+
+def _check_scalar(loss: Value) -> None:
+    kind = loss.type
+    scalar = isinstance(kind, TensorType) and kind.dtype.is_float and kind.shape is not None
+    if not scalar or any(dim != 1 for dim in kind.shape or ()):  # type: ignore[union-attr]
+        raise InvalidCall(
+            "a loss must be one floating-point number", given=repr(loss), do="reduce it to its mean or sum"
+        )
+
+
+# ----- the update -----------------------------------------------------------------------------------------------------
+
+
+def _add_updates(
+    made: StepGraph,
+    source: Graph,
+    optimizer: Optimizer,
+    clip_norm: float | None,
+    loss_scale: float,
+    statistics: Mapping[str, str],
+) -> None:
+    """Let the graph give gradients, and replace every input that training changes."""
+    graph = made.graph
+    of = made.loss
+    if loss_scale != 1.0:
+        loss = next(v for v in graph.values() if v.name == of)
+        with interpreting(Builder(graph, prefix="loss/scaled")):
+            of = graph.output(_free(graph, "loss/scaled"), loss * loss_scale).name
+    kept = [made.loss, *made.metrics, *dict.fromkeys(statistics.values())]
+    _show(graph, kept)
+    graph = made.graph = tx.grad(graph, of=of, wrt=made.parameters)
+    values = {value.name: value for value in graph.values()}
+    gradients = {name: values[f"{name}/grad"] for name in made.parameters}
+    graph.outputs = [values[name] for name in (made.loss, *made.metrics)]
+    made.statistics = list(statistics)
+    with interpreting(Builder(graph, prefix="update", fold=True)):
+        updates = _Updates(made, source, optimizer)
+        for name, after in statistics.items():
+            updates.replace(name, values[after])
+        updates.run(gradients, clip_norm, loss_scale)
+
+
+def _show(graph: Graph, names: Sequence[str]) -> None:
+    """Keep inner values alive through a transform by making them outputs."""
+    shown = {value.name for value in graph.outputs}
+    values = {value.name: value for value in graph.values()}
+    graph.outputs += [values[name] for name in names if name not in shown]
+
+
+class _Updates:
+    """Adds the update of every parameter to a graph that has the gradients."""
+
+    def __init__(self, made: StepGraph, source: Graph, optimizer: Optimizer) -> None:
+        self.made, self.graph, self.optimizer = made, made.graph, optimizer
+        self.contents = {v.name: v.data for v in source.variables}
+        self.formals = {v.name: v for v in made.graph.formals}
+
+    def run(self, gradients: Mapping[str, Value], clip_norm: float | None, loss_scale: float) -> None:
+        graph = self.graph
+        count = self.formals[COUNT] if COUNT in self.formals else self._input(COUNT, DType.int64, ())
+        count.data = ArrayConstant(np.zeros((), np.int64))
+        following = count + 1
+        self._keep(count)
+        self.replace(COUNT, following)
+        rate = graph.input(RATE, "float32", ())
+        double = self.optimizer.scalars(cast(rate, to=DType.float64), cast(following, to=DType.float64))
+        wide = {name: self._widened(g, self.formals[name].dtype) for name, g in gradients.items()}
+        factor = _factor(list(wide.values()), clip_norm, loss_scale)
+        scalars: dict[DType, dict[str, Value]] = {}
+        for name, gradient in wide.items():
+            parameter = self.formals[name]
+            stage = gradient.dtype
+            if stage not in scalars:
+                scalars[stage] = {key: cast(value, to=stage) for key, value in double.items()}
+            if factor is not None:
+                gradient = gradient * cast(factor, to=stage)
+            held = [self._slot(parameter, slot, stage) for slot in self.optimizer.slots]
+            moved, *slots = self.optimizer.update(_as(parameter, stage), gradient, held, scalars[stage])
+            self.replace(name, _as(moved, parameter.dtype))
+            for slot, value in zip(held, slots, strict=True):
+                self.replace(slot.name, value)
+
+    def replace(self, name: str, value: Value) -> None:
+        """Let ``value`` be the next contents of the state input of that name."""
+        self.made.state[name] = self.graph.output(_free(self.graph, f"{name}/next"), value).name
+        formal = self.formals[name]
+        if formal.data is None:
+            formal.data = self.contents[name]
+        self._keep(formal)
+
+    def _input(self, name: str, dtype: DType, shape: Shape | None) -> Value:
+        self.formals[name] = self.graph.input(name, dtype, shape)
+        return self.formals[name]
+
+    def _slot(self, parameter: Value, slot: str, dtype: DType) -> Value:
+        name = slot_name(parameter.name, self.optimizer, slot)
+        contents = self.contents[parameter.name]
+        assert contents is not None
+        value = self._input(name, dtype, contents.type.shape)
+        start = np.full(contents.type.shape or (), self.optimizer.initial(slot), dtype.numpy)
+        value.data = ArrayConstant(start)
+        self.made.slots.append(name)
+        return value
+
+    def _keep(self, formal: Value) -> None:
+        if not any(formal is v for v in self.graph.variables):
+            self.graph.variables.append(formal)
+
+    def _widened(self, gradient: Value, dtype: DType) -> Value:
+        return _as(gradient, DType.float32 if dtype.bits < 32 else dtype)
+
+
+def slot_name(parameter: str, optimizer: Optimizer, slot: str) -> str:
+    """What a slot is called in files."""
+    return f"{parameter}__{optimizer.name}_{slot}"
+
+
+def _as(value: Value, dtype: DType) -> Value:
+    return value if value.dtype is dtype else cast(value, to=dtype)
+
+
+def _factor(gradients: Sequence[Value], clip_norm: float | None, loss_scale: float) -> Value | None:
+    """What all gradients are multiplied by, None for 1: clipping by their common norm (Pascanu et al. 2013)."""
+    unscaled = None if loss_scale == 1.0 else constant(1.0 / loss_scale, "float32")
+    if clip_norm is None:
+        return unscaled
+    squares = [cast(reduce_sum(g * g, keepdims=0), to=DType.float32) for g in gradients]
+    total = squares[0]
+    for square in squares[1:]:
+        total = total + square
+    norm = sqrt(total) * (1.0 / loss_scale)
+    return clip_norm / maximum(norm, constant(clip_norm, "float32")) * (1.0 / loss_scale)

@@ -1,0 +1,3 @@
+from tenonnx.testing import conformance
+
+test = conformance("ai.onnx.preview.training")
