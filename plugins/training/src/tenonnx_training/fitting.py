@@ -46,7 +46,7 @@ def fit(
     *,
     loss: str | Loss | Callable[..., Any],
     optimizer: Optimizer | str | None = None,
-    trainable: str | Sequence[str] = "*",
+    trainable: str | Sequence[str] | None = None,
     epochs: int = 1,
     batch_size: int = 32,
     shuffle: bool = True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tenonnx.errors import InvalidCall
 from tenonnx.extend import Graph, Op, Value, constant
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.batch_normalization import batch_normalization
@@ -86,20 +85,37 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm) -> Sequence[Va
         where = "lies in a subgraph" if rewriter.outer is not None else "is not by channel"
         form.notes.append(f"{node.title} {where}: it keeps its running statistics")
         return None
-    inputs = list(call.inputs)
-    names = [value.name if value is not None else "" for value in inputs[_STATISTICS]]
-    inputs[_STATISTICS] = [form.statistics.get(n, v) for n, v in zip(names, inputs[_STATISTICS], strict=True)]
-    options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
-    normalised, mean, variance = batch_normalization(*inputs, **options, training_mode=1, _outputs=3)
+    names = [value.name if value is not None else "" for value in call.inputs[_STATISTICS]]
+    if len(node.outputs) > 1:  # it is in training already
+        results = None
+        replaced = [None if v is None else rewriter.copy(v) for v in node.outputs[1:3]]
+    else:
+        inputs = list(call.inputs)
+        inputs[_STATISTICS] = [form.statistics.get(n, v) for n, v in zip(names, inputs[_STATISTICS], strict=True)]
+        options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
+        normalised, *replaced = batch_normalization(*inputs, **options, training_mode=1, _outputs=3)
+        results = (normalised,)
     held = {value.name for value in rewriter.source.formals}
-    for name, value in zip(names, (mean, variance), strict=True):
-        if name in held:
+    for name, value in zip(names, replaced, strict=False):
+        if name in held and value is not None:
             form.statistics[name] = value
         else:
             form.notes.append(f'{node.title} has no variable "{name}" to keep running statistics in')
-    if call.outputs is not None and call.outputs > 1:
-        raise InvalidCall(
-            f"{node.title} gives statistics to the graph already",
-            do="train with frozen_statistics=True, or export the model without these outputs",
-        )
-    return (normalised,)
+    return results
+
+
+def evaluation_form(graph: Graph) -> Graph:
+    """``graph`` as it is used, also where its file was exported as it is trained."""
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if call.op is dropout:
+            data, ratio, _ = call.inputs
+            results = dropout(data, ratio, None, _outputs=call.outputs) if call.node is not None else None
+            return results if isinstance(results, tuple) or results is None else (results,)
+        if _is(call.op, batch_normalization) and call.node is not None and len(call.node.outputs) > 1:
+            options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
+            normalised = batch_normalization(*call.inputs, **options, _outputs=1)
+            return (normalised, *call.inputs[_STATISTICS], *call.inputs[_STATISTICS])[: call.outputs]
+        return None
+
+    return Rewriter(graph, decide).run()

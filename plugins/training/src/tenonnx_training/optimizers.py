@@ -7,7 +7,7 @@ parameters have slots in float32, and are updated in float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from tenonnx.errors import InvalidCall
@@ -177,7 +177,7 @@ class AdamW(Adam):
     """Adam whose weight decay bypasses the moments (Loshchilov and Hutter 2019)."""
 
     name: ClassVar[str] = "adamw"
-    weight_decay: float = 1e-2
+    weight_decay: float = field(default=1e-2, kw_only=True)
 
     def update(
         self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]

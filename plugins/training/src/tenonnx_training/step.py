@@ -11,7 +11,7 @@ import numpy as np
 import tenonnx as tx
 from tenonnx.backends.defaults import opened
 from tenonnx.errors import InvalidCall
-from tenonnx.extend import DType, Graph, Shape, TensorType, Value, constant
+from tenonnx.extend import DType, Graph, TensorType, Value, constant
 from tenonnx.graph.values import ArrayConstant
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
@@ -23,7 +23,7 @@ from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shape import identity
 from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
 from tenonnx_training.metrics import METRICS, Metric
-from tenonnx_training.modes import statistics_of, training_form
+from tenonnx_training.modes import evaluation_form, statistics_of, training_form
 from tenonnx_training.noise import seeded
 from tenonnx_training.optimizers import Optimizer
 
@@ -72,12 +72,15 @@ def step_graph(
     objective: Objective,
     optimizer: Optimizer,
     *,
-    trainable: str | Sequence[str] = "*",
+    trainable: str | Sequence[str] | None = None,
     clip_norm: float | None = None,
     loss_scale: float = 1.0,
     frozen_statistics: bool = False,
 ) -> StepGraph:
     """The step that minimises ``objective`` of ``graph`` over the variables that match ``trainable``.
+
+    A pattern that begins with ``!`` takes variables out; by default all of floating point are trained but those without
+    axes, in which exporters keep constants.
 
     ``clip_norm`` bounds the norm of all gradients together; ``loss_scale`` keeps small float16 gradients from
     vanishing. Raises ``InvalidCall`` where nothing matches or the loss is no scalar, ``NotDifferentiable`` with every
@@ -86,9 +89,10 @@ def step_graph(
     refuse_opaque(graph, "trained")
     parameters = matching(graph, trainable)
     statistics = [] if frozen_statistics else statistics_of(graph)
-    both = [name for name in parameters if name in statistics_of(graph)]
-    parameters = [name for name in parameters if name not in both]
-    forward, notes = _with_inputs(graph, [*parameters, *statistics]), []
+    computed = statistics_of(graph)
+    parameters = [name for name in parameters if name not in computed]
+    notes = _numbers_note(graph, parameters)
+    forward = _with_inputs(graph, [*parameters, *statistics])
     form = training_form(forward, frozen_statistics=frozen_statistics)
     ready = seeded(form.graph, SEED, COUNT)
     made = StepGraph(ready.graph, objective, parameters=parameters, seeded=ready.used, notes=notes + form.notes)
@@ -99,8 +103,8 @@ def step_graph(
 
 
 def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]) -> StepGraph:
-    """The loss and the metrics of ``graph`` as it stands in its file, the variables ``changing`` being inputs."""
-    made = StepGraph(_with_inputs(graph, changing), objective)
+    """The loss and the metrics of ``graph`` as it is used, the variables ``changing`` being inputs."""
+    made = StepGraph(evaluation_form(_with_inputs(graph, changing)), objective)
     add_objective(made)
     made.graph = made.graph.extract(
         [v.name for v in made.graph.formals if v.name not in made.state], [made.loss, *made.metrics]
@@ -108,20 +112,32 @@ def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]
     return made
 
 
-def matching(graph: Graph, patterns: str | Sequence[str]) -> list[str]:
-    """The names of the floating-point variables that match a pattern, in file order.
+def matching(graph: Graph, patterns: str | Sequence[str] | None) -> list[str]:
+    """The names of the floating-point variables that ``patterns`` choose, in file order; see ``step_graph``.
 
     Raises ``InvalidCall`` for a pattern that matches none.
     """
-    floats = [v.name for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    for pattern in wanted:
-        if not fnmatch.filter(floats, pattern):
+    floats = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float}
+    given = [patterns] if isinstance(patterns, str) else list(patterns or ())
+    wanted, unwanted = [p for p in given if p[:1] != "!"], [p[1:] for p in given if p[:1] == "!"]
+    for pattern in (*wanted, *unwanted):
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in floats):
             raise InvalidCall(
                 f'trainable "{pattern}" must match a floating-point variable',
-                available=", ".join(floats[:50]) or "no such variable",
+                available=", ".join(list(floats)[:50]) or "no such variable",
             )
-    return [name for name in floats if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)]
+    chosen = [n for n, kind in floats.items() if _matches(n, wanted) or (not wanted and kind.shape)]
+    return [name for name in chosen if not _matches(name, unwanted)]
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _numbers_note(graph: Graph, parameters: Sequence[str]) -> list[str]:
+    numbers = [v.name for v in graph.variables if v.name in parameters and set(v.tensor.shape or ()) == {1}]
+    text = f"trains single numbers, which may be constants of the model (leave out by !name): {', '.join(numbers)}"
+    return [text] if numbers else []
 
 
 def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
@@ -256,6 +272,7 @@ def _add_updates(
         for name, after in statistics.items():
             updates.replace(name, values[after])
         updates.run(gradients, clip_norm, loss_scale)
+        updates.fill()
 
 
 def _show(graph: Graph, names: Sequence[str]) -> None:
@@ -266,7 +283,10 @@ def _show(graph: Graph, names: Sequence[str]) -> None:
 
 
 class _Updates:
-    """Adds the update of every parameter to a graph that has the gradients."""
+    """Adds the update of every parameter to a graph that has the gradients.
+
+    ``contents`` are what the inputs that training changes hold at first. They get them last, so that nothing is folded.
+    """
 
     def __init__(self, made: StepGraph, source: Graph, optimizer: Optimizer) -> None:
         self.made, self.graph, self.optimizer = made, made.graph, optimizer
@@ -274,58 +294,52 @@ class _Updates:
         self.formals = {v.name: v for v in made.graph.formals}
 
     def run(self, gradients: Mapping[str, Value], clip_norm: float | None, loss_scale: float) -> None:
-        graph = self.graph
-        count = self.formals[COUNT] if COUNT in self.formals else self._input(COUNT, DType.int64, ())
-        count.data = ArrayConstant(np.zeros((), np.int64))
+        count = self._input(COUNT, TensorType(DType.int64, ()))
         following = count + 1
-        self._keep(count)
         self.replace(COUNT, following)
-        rate = graph.input(RATE, "float32", ())
+        rate = self._input(RATE, TensorType(DType.float32, ()))
         double = self.optimizer.scalars(cast(rate, to=DType.float64), cast(following, to=DType.float64))
-        wide = {name: self._widened(g, self.formals[name].dtype) for name, g in gradients.items()}
+        wide = {name: _as(g, _stage(self.formals[name].dtype)) for name, g in gradients.items()}
         factor = _factor(list(wide.values()), clip_norm, loss_scale)
         scalars: dict[DType, dict[str, Value]] = {}
         for name, gradient in wide.items():
-            parameter = self.formals[name]
-            stage = gradient.dtype
+            parameter, stage = self.formals[name], gradient.dtype
             if stage not in scalars:
-                scalars[stage] = {key: cast(value, to=stage) for key, value in double.items()}
-            if factor is not None:
-                gradient = gradient * cast(factor, to=stage)
-            held = [self._slot(parameter, slot, stage) for slot in self.optimizer.slots]
-            moved, *slots = self.optimizer.update(_as(parameter, stage), gradient, held, scalars[stage])
+                scalars[stage] = {key: _as(value, stage) for key, value in double.items()}
+            scaled = gradient if factor is None else gradient * _as(factor, stage)
+            slots = [self._slot(parameter, slot, stage) for slot in self.optimizer.slots]
+            moved, *others = self.optimizer.update(_as(parameter, stage), scaled, slots, scalars[stage])
             self.replace(name, _as(moved, parameter.dtype))
-            for slot, value in zip(held, slots, strict=True):
+            for slot, value in zip(slots, others, strict=True):
                 self.replace(slot.name, value)
 
     def replace(self, name: str, value: Value) -> None:
-        """Let ``value`` be the next contents of the state input of that name."""
+        """Let ``value`` be the next contents of the input of that name."""
         self.made.state[name] = self.graph.output(_free(self.graph, f"{name}/next"), value).name
-        formal = self.formals[name]
-        if formal.data is None:
-            formal.data = self.contents[name]
-        self._keep(formal)
 
-    def _input(self, name: str, dtype: DType, shape: Shape | None) -> Value:
-        self.formals[name] = self.graph.input(name, dtype, shape)
+    def fill(self) -> None:
+        """Give every input that training changes its first contents."""
+        for name in self.made.state:
+            self.formals[name].data = self.contents[name]
+        listed = {value.name for value in self.graph.variables}
+        self.graph.variables += [self.formals[name] for name in self.made.state if name not in listed]
+
+    def _input(self, name: str, kind: TensorType, first: float = 0) -> Value:
+        """The graph input of that name, which is filled with a number at first."""
+        if name not in self.formals:
+            self.formals[name] = self.graph.input(name, kind)
+        self.contents[name] = ArrayConstant(np.full(kind.shape or (), first, kind.dtype.numpy), kind.dtype)
         return self.formals[name]
 
     def _slot(self, parameter: Value, slot: str, dtype: DType) -> Value:
         name = slot_name(parameter.name, self.optimizer, slot)
-        contents = self.contents[parameter.name]
-        assert contents is not None
-        value = self._input(name, dtype, contents.type.shape)
-        start = np.full(contents.type.shape or (), self.optimizer.initial(slot), dtype.numpy)
-        value.data = ArrayConstant(start)
         self.made.slots.append(name)
-        return value
+        return self._input(name, parameter.tensor.with_dtype(dtype), self.optimizer.initial(slot))
 
-    def _keep(self, formal: Value) -> None:
-        if not any(formal is v for v in self.graph.variables):
-            self.graph.variables.append(formal)
 
-    def _widened(self, gradient: Value, dtype: DType) -> Value:
-        return _as(gradient, DType.float32 if dtype.bits < 32 else dtype)
+def _stage(dtype: DType) -> DType:
+    """The dtype in which a parameter is updated."""
+    return DType.float32 if dtype.bits < 32 else dtype
 
 
 def slot_name(parameter: str, optimizer: Optimizer, slot: str) -> str:

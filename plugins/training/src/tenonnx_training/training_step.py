@@ -35,7 +35,7 @@ class TrainingStep:
         objective: Objective | Loss | str | Any,
         optimizer: Optimizer | str | None = None,
         *,
-        trainable: str | Sequence[str] = "*",
+        trainable: str | Sequence[str] | None = None,
         clip_norm: float | None = None,
         loss_scale: float = 1.0,
         frozen_statistics: bool = False,

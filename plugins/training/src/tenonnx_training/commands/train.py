@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--clip-norm", type=click.FloatRange(min=0, min_open=True), help="Bound the norm of all gradients together."
 )
-@click.option("--trainable", default="*", metavar="A,B", help="Patterns of variables to train; all by default.")
+@click.option("--trainable", metavar="A,B", help="Patterns of variables to train; by default all that have axes.")
 @click.option("--epochs", type=click.IntRange(min=0), default=1, help="How many (more) epochs to train.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32)
 @click.option("--validation", metavar="FILE", help="A .npz file like --data, to measure by after each epoch.")
@@ -58,7 +58,7 @@ def command(
     lr: float | None,
     weight_decay: float | None,
     clip_norm: float | None,
-    trainable: str,
+    trainable: str | None,
     epochs: int,
     batch_size: int,
     validation: str | None,
@@ -84,7 +84,8 @@ def command(
     graph = load_model(model)
     if resume is not None:
         _take_state(graph, load_model(resume))
-    options: dict[str, Any] = {"trainable": trainable.split(","), "clip_norm": clip_norm, "backend": backend}
+    patterns = None if trainable is None else trainable.split(",")
+    options: dict[str, Any] = {"trainable": patterns, "clip_norm": clip_norm, "backend": backend}
     chosen = _optimizer(optimizer, lr, weight_decay)
     arrays = _named(graph, read_archive(data), target, data)
     if emit_step is not None:

@@ -1,0 +1,62 @@
+"""The same models, weights and batches in PyTorch: the same losses at every step, and the same statistics."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tenonnx as tx
+import tenonnx_training as tt
+
+FOLDER = Path(__file__).parent / "pytorch"
+
+OPTIMIZERS = {
+    "sgd": tt.SGD(0.05, weight_decay=1e-3),
+    "momentum": tt.Momentum(0.02),
+    "nesterov": tt.Momentum(0.02, nesterov=True),
+    "adagrad": tt.Adagrad(0.02),
+    "adam": tt.Adam(3e-3, weight_decay=1e-3),
+    "adamw": tt.AdamW(3e-3, weight_decay=1e-2),
+}
+
+#: What is trained of each model: the exporter keeps a constant of the transformer as a tensor of one element.
+MODELS = {"mlp": None, "cnn": None, "lstm": None, "transformer": "!val_69"}
+
+
+def trained(model, optimizer, backend):
+    data = np.load(FOLDER / f"{model}.npz")
+    graph = tx.load(FOLDER / f"{model}.onnx")
+    options = {"trainable": MODELS[model], "backend": backend}
+    step = tt.TrainingStep(graph, "softmax_cross_entropy", OPTIMIZERS[optimizer], **options)
+    batches = zip(data["x"], data["labels"], strict=True)
+    losses = [step({"x": x, "target": labels})["loss"] for x, labels in batches]
+    return step.write_back(), losses, data
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("model", MODELS)
+def test_losses_are_those_of_pytorch(model, optimizer, backend):
+    graph, losses, data = trained(model, optimizer, backend)
+    np.testing.assert_allclose(losses, data[optimizer], rtol=1e-4)
+    if model == "cnn":
+        check_statistics(graph, optimizer, data)
+
+
+def check_statistics(graph, optimizer, data):
+    """The statistics of PyTorch, but for two things.
+
+    Its running variance is of the sample, that of ONNX of the population: they weigh n - 1 against n. And its exporter
+    runs the model once, so that the file begins with other statistics than the model, which has 0 and 1.
+    """
+    steps, batch = data["x"].shape[:2]
+    start = {v.name: v.data.array() for v in tx.load(FOLDER / "cnn.onnx").variables}
+    held = {v.name: v.data.array() for v in graph.variables}
+    left = 0.9**steps
+    for layer, pixels in (("1", 64), ("5", 16)):
+        mean, variance = f"{layer}.running_mean", f"{layer}.running_var"
+        expected = data[f"{optimizer}/{mean}"] + left * start[mean]
+        np.testing.assert_allclose(held[mean], expected, rtol=1e-4, atol=1e-6)
+        share = (batch * pixels - 1) / (batch * pixels)
+        expected = (data[f"{optimizer}/{variance}"] - left) * share + left * start[variance]
+        np.testing.assert_allclose(held[variance], expected, rtol=1e-4)
