@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx.backend.test
 import onnxruntime
-from measure import rounds, table
+from measure import geometric, rounds, table
 from onnx.reference import ReferenceEvaluator
 
 import tenonnx as tx
@@ -60,8 +60,8 @@ def main() -> None:
         rows.append([name, times["numpy"], times.get("reference", math.nan), times["onnxruntime"], gain, cost])
     columns = ["model", "numpy ms", "onnx.reference ms", "onnxruntime ms", "reference / numpy", "our onnxruntime / its"]
     table("Inference", columns, rows)
-    print(f"\nnumpy against onnx.reference, geometric mean {_geometric(gains):.1f}")
-    print(f"onnxruntime backend against onnxruntime, models over 1 ms, geometric mean {_geometric(costs):.3f}")
+    print(f"\nnumpy against onnx.reference, geometric mean {geometric(gains):.1f}")
+    print(f"onnxruntime backend against onnxruntime, models over 1 ms, geometric mean {geometric(costs):.3f}")
 
 
 def _reference(path: Path, feeds: dict[str, Any]) -> Any:
@@ -73,10 +73,6 @@ def _reference(path: Path, feeds: dict[str, Any]) -> Any:
         print(f"onnx.reference does not run {path.name}: {type(error).__name__}")
         return None
     return lambda: evaluator.run(None, feeds)
-
-
-def _geometric(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import external_data
 import inference
+import operators
 import reading
 import startup
 
 
 def main() -> None:
-    for part in (reading, external_data, inference, startup):
+    for part in (reading, external_data, inference, operators, startup):
         part.main()
 
 

@@ -21,6 +21,9 @@ from tenonnx.op.op import Opaque
 
 PACKAGE = Path(onnx.__file__).parent.parent
 
+#: How often a model is run whose outputs are drawn at random.
+RUNS = 300
+
 
 class Expected(NamedTuple):
     """What is wrong with a case on some backends, and why that is not ours to mend. It fails, or the entry must go."""
@@ -85,27 +88,30 @@ def _arrays(contents):
     return [onnx.numpy_helper.to_array(c) if isinstance(c, onnx.TensorProto) else c for c in contents]
 
 
-def check(case, backend, *, drawn=False):
+def check(case, backend, *, judge=None):
     """Run a case and compare it with its own tolerances. onnxruntime gives way to numpy only where it must.
 
-    Where the outputs are ``drawn`` at random, their types and shapes are compared.
+    Where outputs are drawn at random, ``judge(inputs, runs)`` looks at those of many runs.
     """
     model, stored = load(case)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         prepared = tenonnx.backend.with_backend(backend).prepare(model)
-        found = [prepared.run(inputs) for inputs, _ in stored]
+        found = [[prepared.run(inputs) for _ in range(RUNS if judge else 1)] for inputs, _ in stored]
     others = [w.message for w in caught if not issubclass(w.category, FallbackWarning)]
     assert not others, f"warns: {others[0]}"
     if caught and takes(model, stored):
         raise AssertionError(f"onnxruntime itself runs the model, yet: {caught[0].message}")
-    for ours, (_, theirs) in zip(found, stored, strict=True):
+    for runs, (inputs, theirs) in zip(found, stored, strict=True):
+        ours = runs[0]
         assert len(ours) >= len(theirs)
         for one, other in zip(ours, theirs, strict=False):
-            if drawn:
+            if judge:
                 assert (one.dtype, one.shape) == (other.dtype, other.shape)
             else:
                 compare(one, other, case.rtol, case.atol)
+        if judge:
+            judge(inputs, runs)
 
 
 def takes(model, stored):

@@ -100,6 +100,15 @@ def test_the_native_file_runs_as_the_model_does(tenonnx):
     assert tenonnx("run", "digits.safetensors")[1] == tenonnx("run", DIGITS)[1]
 
 
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_entries_of_maps_have_the_element_type_of_the_output(tenonnx, backend):
+    samples = EXAMPLES / "iris" / "samples.npz"
+    arguments = ("run", example("iris/iris"), "--inputs", samples, "--backend", backend)
+    assert "output_probability: sequence(map(int64, float32[]))" in tenonnx(*arguments)[1]
+    first = json.loads(tenonnx(*arguments, "--json")[1])["outputs"]["output_probability"][0]
+    assert {entry["type"] for entry in first.values()} == {"float32[]"}
+
+
 def test_an_opset_that_nobody_knows_is_refused(tenonnx, tmp_path):
     code, out, err = tenonnx("convert", DIGITS, "-o", "out.onnx", "--opset", 999)
     assert (code, out) == (2, "")

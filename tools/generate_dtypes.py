@@ -1,5 +1,8 @@
 """Write ``dtypes.json`` of each package: the element types that its ops take at each version, from ``onnx.defs``.
 
+A version has three lists: the sets of types of the inputs, those of the outputs, and for each input the number of its
+type parameter, inputs of one parameter being of one type; -1 is for inputs that share theirs with none.
+
 Run ``python tools/generate_dtypes.py`` after a new ``onnx`` release; ``--check`` only says whether the files are true.
 """
 
@@ -33,7 +36,7 @@ FILES = {
     "onnx_ml/src/tenonnx_onnx_ml/dtypes.json": ("ai.onnx.ml", False),
 }
 
-#: Added to the code of an element type for each container around it (see ``tenonnx.registry.dtypes``).
+#: Added to the code of an element type for each container around it (see ``tenonnx.op.dtypes``).
 CONTAINERS = {"seq": 100, "optional": 200}
 
 
@@ -56,6 +59,18 @@ def types_of(schema: onnx.defs.OpSchema, parameter: Any) -> tuple[int, ...] | No
     return tuple(codes) or None
 
 
+def shared(schema: onnx.defs.OpSchema) -> list[int]:
+    """The number of the type parameter of each input, -1 where it stands for this input alone."""
+    names = [p.type_str for p in schema.inputs]
+    variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
+    numbers = []
+    for formal, name in zip(schema.inputs, names, strict=True):
+        repeated = names.count(name) > 1 or formal.option == variadic
+        is_shared = name in {c.type_param_str for c in schema.type_constraints} and formal.is_homogeneous and repeated
+        numbers.append(names.index(name) if is_shared else -1)
+    return numbers
+
+
 def table(domain: str, quantized: bool) -> str:
     """The data of one file, as JSON text with one op a line."""
     sets: dict[tuple[int, ...] | None, int] = {}
@@ -67,6 +82,7 @@ def table(domain: str, quantized: bool) -> str:
             [sets.setdefault(types_of(schema, p), len(sets)) for p in parameters]
             for parameters in (schema.inputs, schema.outputs)
         ]
+        rows.append(shared(schema))
         ops.setdefault(schema.name, {})[str(schema.since_version)] = rows
     ordered = {name: dict(sorted(ops[name].items(), key=lambda entry: int(entry[0]))) for name in sorted(ops)}
     lines = [f'    "{name}": {json.dumps(versions)}' for name, versions in ordered.items()]

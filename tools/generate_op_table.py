@@ -9,9 +9,12 @@ from pathlib import Path
 
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import plugins
-from tenonnx.registry.registry import default_registry
+from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.testing.cases import collected, load
+from tenonnx.testing.coverage import gap_at
+from tenonnx.testing.differentiability import differentiability
 from tenonnx.testing.kit import known_gaps
+from tenonnx.testing.schemas import history, names, schema_at
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "docs" / "ops.md"
@@ -20,8 +23,10 @@ HINTS = ROOT / "core" / "src" / "tenonnx" / "registry" / "hints.json"
 INTRODUCTION = """# Operators
 
 Generated from the registry by `tools/generate_op_table.py`. *Meanings* are the ranges of versions with one meaning.
-*Body* says whether the op is composed of simpler ones, *numpy* and *gradient* whether it has a rule of its own; a
-composed op without one has it through its body. *Cases* counts the conformance cases.
+*Body* says whether the op is composed of simpler ones, *numpy* whether it has a rule of its own; without one it is
+computed by its body. *Gradient* is what calls of the conformance cases show: by a rule of the op (yes), by its body, or
+none with the reason. *Cases* counts the conformance cases, and *versions* those of the schemas at which calls of them
+are compared with another implementation, the body or the law of what is drawn at random.
 """
 
 
@@ -33,17 +38,63 @@ def rows(domain: str) -> Iterator[str]:
     for name, meanings in sorted(by_name.items()):
         ranges = ", ".join(_range(m) for m in meanings[::-1])
         newest = meanings[0]
-        gradient = "rule" if "vjp" in newest.rules else "-" if newest.primitive else "body"
         cells = [
             name,
             ranges,
             "-" if newest.primitive else "yes",
             "rule" if "numpy" in newest.rules else "body",
-            gradient,
+            differentiability(newest).verdict,
             str(sum(len(list(collected(m))) for m in meanings)),
+            "/".join(map(str, reached(registry, domain, name))) if history(domain, name) else "-",
             registry.source(newest).split()[0],
         ]
         yield "| " + " | ".join(cells) + " |"
+
+
+def reached(registry: Registry, domain: str, name: str) -> tuple[int, int]:
+    """At how many of how many versions calls of the cases of an op are compared; the kit sees to it that this is so."""
+    versions = [version for version, schema in history(domain, name).items() if not schema.ends]
+    return sum(why_not(registry, domain, name, version) is None for version in versions), len(versions)
+
+
+def why_not(registry: Registry, domain: str, name: str, version: int) -> str | None:
+    """Why no case is compared at a version of an op, None if one is."""
+    op = registry.lookup(domain, name, version)
+    if op is None:
+        return "not provided"
+    if not any(collected(op)):
+        return "without a case"
+    gap = gap_at(op, version)
+    return None if gap is None else gap.reason
+
+
+def coverage(domain: str) -> str:
+    """How many versions of the ops of a domain are compared, and why the others are not."""
+    registry = default_registry()
+    counts = [reached(registry, domain, name) for name in names(domain)]
+    lines = [f"Calls are compared at {sum(n for n, _ in counts)} of {sum(n for _, n in counts)} versions of ops.\n"]
+    missing: dict[str, list[str]] = {}
+    for name in names(domain):
+        for version, schema in history(domain, name).items():
+            reason = None if schema.ends else why_not(registry, domain, name, version)
+            if reason:
+                missing.setdefault(reason, []).append(f"{name}@{version}")
+    lines += [f"- {reason}: {', '.join(found)}" for reason, found in sorted(missing.items())]
+    return "\n".join(lines) + ("\n" if missing else "")
+
+
+def gradient_gaps(domain: str) -> Iterator[str]:
+    """Inputs that ONNX calls differentiable, and for which no call of a case has a gradient."""
+    registry = default_registry()
+    for name in names(domain):
+        op = next((m for m in registry.meanings(domain, name) if m.before is None), None)
+        if op is None:
+            continue
+        schema = schema_at(op, op.version)
+        found = differentiability(op)
+        for formal in schema.inputs if schema is not None else ():
+            if formal.differentiable and formal.name in found.tried - found.inputs:
+                yield f"| {domain}::{name} | {formal.name} | {found.verdict} |"
 
 
 def _range(op: Op) -> str:
@@ -72,9 +123,14 @@ def table() -> str:
         if domain in ("com.acme", "tenonnx") or not list(registry.ops(domain)):
             continue
         parts.append(f"## {domain}\n")
-        parts.append("| op | meanings | body | numpy | gradient | cases | package |")
-        parts.append("| --- | --- | --- | --- | --- | --- | --- |")
+        if names(domain):
+            parts.append(coverage(domain))
+        parts.append("| op | meanings | body | numpy | gradient | cases | versions | package |")
+        parts.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
         parts.append("\n".join(rows(domain)) + "\n")
+    parts.append("## Inputs without a gradient that ONNX calls differentiable\n")
+    parts.append("| op | input | gradient |\n| --- | --- | --- |")
+    parts.append("\n".join(line for domain in registry.domains() for line in gradient_gaps(domain)) + "\n")
     parts.append(gaps())
     return "\n".join(parts)
 
@@ -92,8 +148,8 @@ def hints() -> str:
         "com.microsoft": {"*": "tenonnx-contrib-ms"},
     }
     for package, domains in json.loads((ROOT / "tools" / "owners.json").read_text("utf-8")).items():
-        for domain, names in domains.items():
-            found[domain].update(dict.fromkeys(names, package))
+        for domain, owned in domains.items():
+            found[domain].update(dict.fromkeys(owned, package))
     for domain, owners in found.items():
         for op in registry.ops(domain):
             source, owner = registry.source(op).split()[0], owners.get(op.name, owners["*"])

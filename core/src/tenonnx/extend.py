@@ -1,6 +1,6 @@
 """All that a package of operators imports: the public face of the op protocol."""
 
-from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch, UnknownType
+from tenonnx.errors import InvalidCall, InvalidModel, NotDifferentiable, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.dims import Dim, Expr
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -8,19 +8,21 @@ from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, Spar
 from tenonnx.graph.values import Value, operator_table
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
+from tenonnx.op.dtypes import load_dtypes
 from tenonnx.op.families import broadcast_types, elementwise, same_type
 from tenonnx.op.infer import Known
 from tenonnx.op.inline import inline
 from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
-from tenonnx.registry.dtypes import load_dtypes
 from tenonnx.registry.hookspecs import hookimpl
+from tenonnx.transforms.extract import between
+from tenonnx.transforms.grad import dependents, pullback
 
 __all__ = [
     "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType",
-    "Op", "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type", "TypeMismatch",
-    "UnknownType", "Value", "broadcast_types", "constant", "dims", "elements", "elementwise", "hookimpl",
-    "inline", "load_dtypes", "op", "operator_table", "primitive", "same_type", "static", "subgraph",
-    "subgraph_types", "vector",
+    "NotDifferentiable", "Op", "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type",
+    "TypeMismatch", "UnknownType", "UnsupportedOp", "Value", "between", "broadcast_types", "constant", "dependents",
+    "dims", "elements", "elementwise", "hookimpl", "inline", "load_dtypes", "op", "operator_table", "primitive",
+    "pullback", "same_type", "static", "subgraph", "subgraph_types", "vector",
 ]  # fmt: skip

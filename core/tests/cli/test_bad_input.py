@@ -171,7 +171,7 @@ USE = {
     "shape of no input": (["run", "{model}", "--input-shapes", "z:1"], 'no graph input "z"'),
     "rank": (["run", "{model}", "--input-shapes", "x:1"], "has rank 2"),
     "dim": (["run", "{model}", "--input-shapes", "x:1,4"], "float32[n, 3]"),
-    "negative dim": (["run", "{model}", "--input-shapes", "x:-2,3"], "cannot be made up"),
+    "negative dim": (["run", "{model}", "--input-shapes", "x:-2,3"], "must not be negative"),
     "backend": (["run", "{model}", "--backend", "abacus"], 'no backend "abacus"'),
     "input": (["run", "{model}", "--input", "x"], "must be name=file"),
     "unknown input": (["run", "{model}", "--input", "z=x.npy"], 'no input "z"'),

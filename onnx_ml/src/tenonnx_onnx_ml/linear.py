@@ -1,4 +1,4 @@
-"""Linear classification."""
+"""Linear classification and regression."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, constant, op
+from tenonnx.extend import DType, TensorType, Value, constant, op
+from tenonnx_onnx_ml.rows import float_rows, float_rows_of_array, floats, refuse, row_count
 from tenonnx_onnx_ml.scores import (
-    check_numbers,
     label_dtype,
     labelled,
     labelled_array,
@@ -28,14 +28,30 @@ from tenonnx_standard.shape import reshape
 Array = np.ndarray[Any, Any]
 
 
+def _scores(X: Value, weights: Array, intercepts: Any) -> Value:
+    """A column for each row of weights."""
+    scores = matmul(float_rows(X), constant(weights.T.copy()))
+    return scores + constant(floats(intercepts)) if intercepts else scores
+
+
+def _scores_of_array(X: Array, weights: Array, intercepts: Any) -> Array:
+    scores = np.matmul(float_rows_of_array(X), weights.T)
+    if intercepts:
+        scores += floats(intercepts)
+    return scores
+
+
+# ----- LinearClassifier -----------------------------------------------------------------------------------------------
+
+
 @op("LinearClassifier", domain="ai.onnx.ml")
 def linear_classifier(
     X,
     *,
-    classlabels_ints=None,
-    classlabels_strings=None,
-    coefficients,
-    intercepts=None,
+    classlabels_ints: list[int] | None = None,
+    classlabels_strings: list[str] | None = None,
+    coefficients: list[float],
+    intercepts: list[float] | None = None,
     multi_class=0,
     post_transform="NONE",
 ):
@@ -46,10 +62,7 @@ def linear_classifier(
     """
     labels = classlabels_ints, classlabels_strings
     weights = _weights(coefficients, intercepts, *labels)
-    x = reshape(X, [1, -1]) if X.ndim == 1 else X
-    scores = matmul(x if x.dtype is DType.float32 else cast(x, to=DType.float32), constant(weights.T.copy()))
-    if intercepts:
-        scores = scores + constant(np.asarray(intercepts, np.float32))
+    scores = _scores(X, weights, intercepts)
     if len(weights) > 1:
         return labelled(argmax(scores, axis=1, keepdims=0), *labels), transformed(scores, post_transform)
     positions = cast(reshape(scores, [-1]) > 0.0, to=DType.int64)
@@ -64,14 +77,7 @@ def _count(integers: Any, strings: Any) -> int:
 
 def _weights(coefficients: Any, intercepts: Any, integers: Any, strings: Any) -> Array:
     """The coefficients as a row for each score. There are as many scores as intercepts, else as labels."""
-    weights = np.asarray(coefficients, np.float32)
-    rows = len(intercepts) if intercepts else max(_count(integers, strings), 1)
-    if not weights.size or weights.size % rows:
-        raise TypeMismatch(
-            f"{linear_classifier.title}: coefficients must be a row of features for each score",
-            given=f"{weights.size} coefficients, {rows} scores",
-        )
-    return weights.reshape(rows, -1)
+    return floats(coefficients).reshape(len(intercepts) if intercepts else max(_count(integers, strings), 1), -1)
 
 
 @linear_classifier.type
@@ -81,15 +87,9 @@ def _(X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, mul
         classlabels_ints=classlabels_ints, classlabels_strings=classlabels_strings, coefficients=coefficients,
         intercepts=intercepts, multi_class=multi_class, post_transform=post_transform,
     )  # fmt: skip
-    if problem:
-        raise TypeMismatch(f"{linear_classifier.title}: {problem}")
-    check_numbers(linear_classifier.title, "X", X, most_axes=2)
+    refuse(linear_classifier, problem)
     weights = _weights(coefficients, intercepts, *labels)
-    rows = None
-    if X.rank is not None:
-        rows = X.shape[0] if X.ndim == 2 else 1
-        if isinstance(X.shape[-1], int) and X.shape[-1] != weights.shape[1]:
-            raise TypeMismatch(f"{linear_classifier.title}: X must have {weights.shape[1]} features", given=repr(X))
+    rows = row_count(linear_classifier, X, weights.shape[1])
     columns = 2 if len(weights) == 1 and _count(*labels) == 2 else len(weights)
     kind = label_dtype(classlabels_strings)
     return TensorType(kind, (rows,)), TensorType(DType.float32, (rows, columns))
@@ -99,9 +99,7 @@ def _(X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, mul
 def _(X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, multi_class, post_transform):
     labels = classlabels_ints, classlabels_strings
     weights = _weights(coefficients, intercepts, *labels)
-    scores = np.matmul(np.atleast_2d(X).astype(np.float32, copy=False), weights.T)
-    if intercepts:
-        scores += np.asarray(intercepts, np.float32)
+    scores = _scores_of_array(X, weights, intercepts)
     if len(weights) > 1:
         return labelled_array(scores.argmax(axis=1), *labels), transformed_array(scores, post_transform)
     positions = (scores[:, 0] > 0).astype(np.int64)
@@ -133,3 +131,49 @@ def check(
 
 
 linear_classifier.rule("check", check)
+
+
+# ----- LinearRegressor ------------------------------------------------------------------------------------------------
+
+
+@op("LinearRegressor", domain="ai.onnx.ml")
+def linear_regressor(
+    X,
+    *,
+    coefficients: list[float] | None = None,
+    intercepts: list[float] | None = None,
+    post_transform="NONE",
+    targets=1,
+):
+    """``X @ coefficients.T + intercepts`` with a row of coefficients for each target, after a transform."""
+    weights = floats(coefficients).reshape(targets, -1)
+    return transformed(_scores(X, weights, intercepts), post_transform)
+
+
+@linear_regressor.type
+def _(X, *, coefficients, intercepts, post_transform, targets):
+    problem = check_regressor(
+        coefficients=coefficients, intercepts=intercepts, post_transform=post_transform, targets=targets
+    )
+    refuse(linear_regressor, problem)
+    return TensorType(DType.float32, (row_count(linear_regressor, X, len(coefficients) // targets), targets))
+
+
+@numpy_rule(linear_regressor)
+def _(X, *, coefficients, intercepts, post_transform, targets):
+    weights = floats(coefficients).reshape(targets, -1)
+    return transformed_array(_scores_of_array(X, weights, intercepts), post_transform)
+
+
+def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, targets: int) -> str | None:
+    """What the attributes contradict; asked at import."""
+    if targets < 1:
+        return f"targets must be positive, and here it is {targets}"
+    if not coefficients or len(coefficients) % targets:
+        return f"coefficients must be a row for each target, and here are {len(coefficients or ())} for {targets}"
+    if intercepts and len(intercepts) != targets:
+        return f"there must be one intercept for each target, and here are {len(intercepts)} for {targets}"
+    return transform_problem(post_transform)
+
+
+linear_regressor.rule("check", check_regressor)

@@ -1,61 +1,68 @@
-"""Scaling and normalization of features."""
+"""What is done to single features: scaling, normalization, binarization, imputation."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TypeMismatch, Value, constant, op
+from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, op
+from tenonnx_onnx_ml.rows import floats, refuse, to_float32
 from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
-from tenonnx_standard.logic import equal, where
-from tenonnx_standard.math import absolute, sqrt
+from tenonnx_standard.logic import equal, greater, where
+from tenonnx_standard.math import absolute, isnan, sqrt
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 
 Array = np.ndarray[Any, Any]
 
 
-def _to_float32(x: Value) -> Value:
-    return x if x.dtype is DType.float32 else cast(x, to=DType.float32)
+def _check_features(op: Op, X: Value, size: int) -> None:
+    """Raise ``TypeMismatch`` unless ``X`` has so many features, where the size is not 1, which serves them all."""
+    if X.rank is not None and size > 1 and (not X.ndim or (isinstance(X.shape[-1], int) and X.shape[-1] != size)):
+        raise TypeMismatch(f"{op.title}: X must have {size} features", given=repr(X))
+
+
+def _check_features_of_array(X: Array, size: int) -> None:
+    """The same for an array: numpy would broadcast a single feature. Raises ``ValueError``."""
+    if size > 1 and X.shape[-1:] != (size,):
+        raise ValueError(f"X must have {size} features")
 
 
 # ----- Scaler ---------------------------------------------------------------------------------------------------------
 
 
 @op("Scaler", domain="ai.onnx.ml")
-def scaler(X, *, offset=None, scale=None):
+def scaler(X, *, offset: list[float] | None = None, scale: list[float] | None = None):
     """``(X - offset) * scale`` in float32; both are one number, or one for each feature."""
-    y = _to_float32(X)
+    y = to_float32(X)
     if offset:
         y = y - _features(offset)
     return y * _features(scale) if scale else y
 
 
 def _features(numbers: list[float]) -> Value:
-    array = np.asarray(numbers, np.float32)
+    array = floats(numbers)
     return constant(array.reshape(()) if array.size == 1 else array)
 
 
 @scaler.type
 def _(X, *, offset, scale):
     check_numbers(scaler.title, "X", X)
-    problem = check_scaler(offset=offset, scale=scale)
-    if problem:
-        raise TypeMismatch(f"{scaler.title}: {problem}")
-    size = max(len(offset or ()), len(scale or ()))
-    if X.rank is not None and size > 1 and (not X.ndim or (isinstance(X.shape[-1], int) and X.shape[-1] != size)):
-        raise TypeMismatch(f"{scaler.title}: X must have {size} features", given=repr(X))
+    refuse(scaler, check_scaler(offset=offset, scale=scale))
+    _check_features(scaler, X, max(len(offset or ()), len(scale or ())))
     return X.tensor.with_dtype(DType.float32)
 
 
 @numpy_rule(scaler)
 def _(X, *, offset, scale):
+    _check_features_of_array(X, max(len(offset or ()), len(scale or ())))
     y = X.astype(np.float32, copy=False)
     if offset:
-        y = y - np.asarray(offset if len(offset) > 1 else offset[0], np.float32)
-    return y * np.asarray(scale if len(scale) > 1 else scale[0], np.float32) if scale else y
+        y = y - (floats(offset) if len(offset) > 1 else floats(offset)[0])
+    return y * (floats(scale) if len(scale) > 1 else floats(scale)[0]) if scale else y
 
 
 def check_scaler(*, offset: Any, scale: Any) -> str | None:
@@ -77,7 +84,7 @@ _NORMS = ("MAX", "L1", "L2")
 @op("Normalizer", domain="ai.onnx.ml")
 def normalizer(X, *, norm="MAX"):
     """Each row divided by its maximum, the sum of its magnitudes (L1) or its Euclidean length (L2) if that is not 0."""
-    x = _to_float32(X)
+    x = to_float32(X)
     if norm == "MAX":
         divisor = reduce_max(x, [-1])
     else:
@@ -87,9 +94,7 @@ def normalizer(X, *, norm="MAX"):
 
 @normalizer.type
 def _(X, *, norm):
-    problem = check_normalizer(norm=norm)
-    if problem:
-        raise TypeMismatch(f"{normalizer.title}: {problem}")
+    refuse(normalizer, check_normalizer(norm=norm))
     check_numbers(normalizer.title, "X", X, most_axes=2)
     return X.tensor.with_dtype(DType.float32)
 
@@ -112,3 +117,113 @@ def check_normalizer(*, norm: str) -> str | None:
 
 
 normalizer.rule("check", check_normalizer)
+
+
+# ----- Binarizer ------------------------------------------------------------------------------------------------------
+
+
+@op("Binarizer", domain="ai.onnx.ml")
+def binarizer(X, *, threshold=0.0):
+    """1 where ``X`` is greater than the threshold, else 0."""
+    limit = _limit(X.dtype, threshold)
+    return X * 0 + 1 if limit is None else cast(greater(X, constant(limit)), to=X.dtype)
+
+
+def _limit(dtype: DType, threshold: float) -> Any:
+    """The threshold as a number of the type, None where every integer is greater."""
+    number = np.float32(threshold)
+    if dtype.is_float:
+        return dtype.numpy.type(number)
+    info = np.iinfo(dtype.numpy)
+    return None if number < info.min else dtype.numpy.type(info.max if number >= info.max else math.floor(number))
+
+
+@binarizer.type
+def _(X, *, threshold):
+    refuse(binarizer, check_binarizer(threshold=threshold))
+    check_numbers(binarizer.title, "X", X)
+    return X.tensor
+
+
+@binarizer.numpy
+def _(X, *, threshold):
+    limit = _limit(DType.of(X.dtype), threshold)
+    return np.ones_like(X) if limit is None else np.greater(X, limit).astype(X.dtype)
+
+
+def check_binarizer(*, threshold: float) -> str | None:
+    """What the attribute contradicts; asked at import."""
+    return "threshold must be a number, and here it is NaN" if threshold != threshold else None
+
+
+binarizer.rule("check", check_binarizer)
+
+
+# ----- Imputer --------------------------------------------------------------------------------------------------------
+
+
+@op("Imputer", domain="ai.onnx.ml")
+def imputer(
+    X,
+    *,
+    imputed_value_floats: list[float] | None = None,
+    imputed_value_int64s: list[int] | None = None,
+    replaced_value_float=0.0,
+    replaced_value_int64=0,
+):
+    """``X`` with one value, which may be NaN, replaced by another: one for all or one for each feature."""
+    imputed, replaced = _imputation(
+        X.dtype, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64
+    )
+    if replaced is None:
+        return X
+    missing = isnan(X) if replaced != replaced else equal(X, constant(replaced))
+    return where(missing, constant(imputed if len(imputed) > 1 else imputed[0]), X)
+
+
+def _imputation(dtype: DType, floating: Any, integers: Any, replaced_float: float, replaced_integer: int) -> Any:
+    """The imputed values and the one that they replace, None where the type does not have it."""
+    if dtype.is_float:
+        return floats(floating).astype(dtype.numpy), dtype.numpy.type(np.float32(replaced_float))
+    imputed, info = np.asarray(integers, np.int64), np.iinfo(dtype.numpy)
+    if imputed.min() < info.min or imputed.max() > info.max:
+        raise TypeMismatch(f"{imputer.title}: the imputed values must fit into {dtype}", given=str(integers))
+    fits = info.min <= replaced_integer <= info.max
+    return imputed.astype(dtype.numpy), dtype.numpy.type(replaced_integer) if fits else None
+
+
+@imputer.type
+def _(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64):
+    check_numbers(imputer.title, "X", X)
+    problem = check_imputer(imputed_value_floats=imputed_value_floats, imputed_value_int64s=imputed_value_int64s)
+    refuse(imputer, problem)
+    imputed = imputed_value_floats if X.dtype.is_float else imputed_value_int64s
+    if not imputed:
+        name = "imputed_value_floats" if X.dtype.is_float else "imputed_value_int64s"
+        raise TypeMismatch(f"{imputer.title}: {name} must be given for {X.dtype}", given=repr(X))
+    _imputation(X.dtype, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64)
+    _check_features(imputer, X, len(imputed))
+    return X.tensor
+
+
+@numpy_rule(imputer)
+def _(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64):
+    imputed, replaced = _imputation(
+        DType.of(X.dtype), imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64
+    )
+    _check_features_of_array(X, len(imputed))
+    if replaced is None:
+        return X
+    missing = np.isnan(X) if replaced != replaced else np.equal(X, replaced)
+    return np.where(missing, imputed if len(imputed) > 1 else imputed[0], X)
+
+
+def check_imputer(*, imputed_value_floats: Any, imputed_value_int64s: Any, **_: Any) -> str | None:
+    """What the attributes contradict; asked at import."""
+    if bool(imputed_value_floats) != bool(imputed_value_int64s):
+        return None
+    given = "both" if imputed_value_floats else "none"
+    return f"one of imputed_value_floats and imputed_value_int64s must be given, and here is {given}"
+
+
+imputer.rule("check", check_imputer)

@@ -1,215 +1,180 @@
-"""Ensembles of decision trees as arrays of nodes, and the way of each row through them."""
+"""Trees of decisions as flat arrays, in which every branch asks the same question.
+
+A row is at a *slot* of each tree. A slot that branches sends it to the slot ``following`` if its feature is above the
+threshold or missing, and to the one behind that if not; one that is a leaf asks for a feature to be at most NaN, which
+never holds, and so keeps the row. All comparisons of the specification are said by this one, with these tricks:
+
+- ``x < t`` is ``x <= p``, where ``p`` is the number before ``t``; ``>`` and ``>=`` exchange the two ways;
+- ``x == t`` is ``x <= t`` and not ``x <= p``; a set is searched by halves for its least member that is not below ``x``;
+- where a missing value has to go the other way, the branch asks a copy of the feature in which it is minus infinity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Value, constant, dims
-from tenonnx_onnx_ml.cache import remembered
-from tenonnx_standard.casting import cast
-from tenonnx_standard.constants import range_
-from tenonnx_standard.logic import (
-    and_,
-    equal,
-    greater,
-    greater_or_equal,
-    less,
-    less_or_equal,
-    not_,
-    or_,
-    where,
-)
-from tenonnx_standard.math import isnan
-from tenonnx_standard.shape import expand, reshape, unsqueeze
-from tenonnx_standard.slicing import gather
+from tenonnx.extend import TypeMismatch
 
 Array = np.ndarray[Any, Any]
 
-#: Rows are led through the trees in blocks of so many steps.
-BLOCK = 1 << 18
-
-LEAF = "LEAF"
-
-_COMPARISONS: Mapping[str, tuple[Any, Any]] = {
-    "BRANCH_LEQ": (np.less_equal, less_or_equal),
-    "BRANCH_LT": (np.less, less),
-    "BRANCH_GTE": (np.greater_equal, greater_or_equal),
-    "BRANCH_GT": (np.greater, greater),
-    "BRANCH_EQ": (np.equal, equal),
-    "BRANCH_NEQ": (np.not_equal, lambda a, b: not_(equal(a, b))),
-}
+LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trees:
-    """Nodes of all trees one behind the other.
+class Branches:
+    """The inner nodes of all trees in any order. Ways lead to a branch ``k``, or to a leaf ``j`` that is ``-1 - j``.
 
-    ``children`` holds for each node where it leads if its condition does not hold, then where if it does; a leaf leads
-    to itself. ``missing`` are the nodes whose condition holds for NaN. The first node listed of a tree is its root, and
-    ``depth`` the number of steps to the last leaf.
+    ``members`` are the sets of the branches with the mode MEMBER, in their order.
     """
 
     features: Array
     thresholds: Array
-    modes: tuple[str, ...]
-    kinds: Array
-    missing: Array
-    children: Array
+    modes: Array
+    yes: Array
+    no: Array
+    missing_is_yes: Array
     roots: Array
-    depth: int
+    members: Sequence[Array] = ()
 
     @property
     def least_features(self) -> int:
         """How many features a row must have."""
-        inner = self.children[::2] != np.arange(len(self.features))
-        return int(self.features[inner].max(initial=-1)) + 1
+        return int(self.features.max(initial=-1)) + 1
 
 
-def numbers(plain: Sequence[float] | None, tensor: Any) -> Array | None:
-    """A list of floats, or a tensor in its place."""
-    if tensor is not None:
-        return tensor.array().reshape(-1)
-    return None if plain is None or not len(plain) else np.asarray(plain, np.float32)
+@dataclass(frozen=True, slots=True, eq=False)
+class Trees:
+    """Slots of all trees; the first ones are their roots. ``leaves`` tells for a slot which leaf it is.
+
+    ``lowered`` is how many features have a copy with minus infinity for a missing value; these come first.
+    """
+
+    features: Array
+    thresholds: Array
+    following: Array
+    leaves: Array
+    count: int
+    depth: int
+    lowered: int
 
 
-@remembered
-def parse(
-    treeids: Any, nodeids: Any, featureids: Any, modes: Any, truenodeids: Any, falsenodeids: Any, values: Any,
-    tensor: Any, tracks: Any,
-) -> Trees | str:  # fmt: skip
-    """The trees that attributes describe, or what is wrong with them."""
-    lists = {"treeids": treeids, "nodeids": nodeids, "featureids": featureids, "modes": modes,
-             "truenodeids": truenodeids, "falsenodeids": falsenodeids}  # fmt: skip
-    thresholds = numbers(values, tensor)
-    lists |= {"values": thresholds} | ({"missing_value_tracks_true": tracks} if tracks else {})
-    lengths = {f"nodes_{name}": 0 if numbers is None else len(numbers) for name, numbers in lists.items()}
-    if len(set(lengths.values())) > 1 or not lengths["nodes_treeids"]:
-        return f"the lists of nodes must be of one length, and here are {lengths}"
-    unknown = sorted(set(modes) - {LEAF, *_COMPARISONS})
-    if unknown:
-        return f"nodes_modes must be of {', '.join(_COMPARISONS)} and {LEAF}, and here is {unknown[0]!r}"
-    places: dict[tuple[int, int], int] = {}
-    for place, key in enumerate(zip(treeids, nodeids, strict=True)):
-        if places.setdefault(key, place) != place:
-            return f"node {key[1]} of tree {key[0]} must be there once"
-    children = np.repeat(np.arange(len(nodeids), dtype=np.int64), 2)
-    for place, (tree, mode, no, yes) in enumerate(zip(treeids, modes, falsenodeids, truenodeids, strict=True)):
-        if mode != LEAF:
-            for side, child in enumerate((no, yes)):
-                found = places.get((tree, child))
-                if found is None:
-                    return f"node {nodeids[place]} of tree {tree} has a child {child}, and the tree has no such node"
-                children[2 * place + side] = found
-    roots = np.asarray(list(dict(reversed([(t, k) for k, t in enumerate(treeids)])).values())[::-1], np.int64)
-    kinds = tuple(dict.fromkeys(mode for mode in modes if mode != LEAF))
-    index = np.asarray([0 if mode == LEAF else kinds.index(mode) for mode in modes])
-    depth = _depth(children, roots)
-    if depth is None:
-        return "the children of a node must not lead back to it"
-    features = np.where(np.asarray(modes, dtype=object) == LEAF, 0, np.asarray(featureids, np.int64))
-    if features.min() < 0:
-        return "nodes_featureids must not be negative"
-    missing = np.asarray(tracks, bool) if tracks else np.zeros(len(nodeids), bool)
-    return Trees(features, thresholds, kinds, index, missing, children, roots, depth)
+def planted(branches: Branches, dtype: Any) -> Trees:
+    """Trees that compare in ``dtype``. Raises ``TypeMismatch`` where a branch leads back to itself."""
+    features, thresholds, below, above, low = _asking_for_at_most(branches, dtype)
+    levels = _levels(below, above)
+    order = np.concatenate([np.zeros(0, np.intp), *levels])
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order))
+    count = len(branches.roots)
+    nodes = np.concatenate([branches.roots, np.stack([above[order], below[order]], axis=1).reshape(-1)])
+    slots = np.arange(len(nodes), dtype=np.int32)
+    if not len(order):
+        zeros = np.zeros(len(nodes), np.int32)
+        return Trees(zeros, np.full(len(nodes), np.nan, dtype), slots, -1 - nodes, count, 0, 0)
+    inner = nodes >= 0
+    branch = np.where(inner, nodes, 0)
+    lowered = branches.least_features if low.any() else 0
+    asked = features + np.where(low, 0, lowered)
+    return Trees(
+        np.where(inner, asked[branch], 0).astype(np.int32),
+        np.where(inner, thresholds[branch], np.nan).astype(dtype),
+        np.where(inner, count + 2 * place[branch], slots).astype(np.int32),
+        np.where(inner, 0, -1 - nodes).astype(np.int32),
+        count,
+        len(levels),
+        lowered,
+    )
 
 
-def _depth(children: Array, roots: Array) -> int | None:
-    """How many steps lead to the last leaf; None if some never do."""
-    current, count = np.unique(roots), len(children) // 2
-    for step in range(count + 1):
-        inner = current[children[2 * current] != current]
-        inner = np.union1d(inner, current[children[2 * current + 1] != current])
-        if not inner.size:
-            return step
-        current = np.unique(np.concatenate([children[2 * inner], children[2 * inner + 1]]))
-    return None
+def _asking_for_at_most(branches: Branches, dtype: Any) -> tuple[Array, Array, Array, Array, Array]:
+    """Features, thresholds, and the ways below and above them, of branches that all ask for at most.
+
+    The last array tells which of them take a missing value for minus infinity.
+    """
+    modes, t = branches.modes, branches.thresholds.astype(dtype)
+    yes, no = branches.yes, branches.no
+    turned = ((modes == GTE) | (modes == GT)) & ~np.isnan(t)
+    below, above = np.where(turned, no, yes), np.where(turned, yes, no)
+    low = branches.missing_is_yes != turned
+    thresholds = np.where((modes == LT) | (modes == GTE), _before(t), t)
+    if modes.max(initial=LEQ) <= GT:
+        return branches.features, thresholds, below, above, low
+    unequal = modes == NEQ
+    yes, no = np.where(unequal, no, yes), np.where(unequal, yes, no)
+    tests = _Tests(branches.features, yes, no)
+    equal = np.flatnonzero((modes == EQ) | unequal)
+    above[equal], low[equal] = no[equal], branches.missing_is_yes[equal] ^ unequal[equal]
+    below[equal] = tests.add(equal, _before(t[equal]), no[equal], yes[equal])
+    for k, members in zip(np.flatnonzero(modes == MEMBER), branches.members, strict=True):
+        members = np.unique(members.astype(dtype))
+        if members.size:
+            thresholds[k], below[k] = members[-1], tests.search(k, members)
+        else:
+            thresholds[k], below[k] = -np.inf, no[k]
+    more = tests.arrays()
+    return (
+        np.concatenate([branches.features, branches.features[more[0]]]),
+        np.concatenate([thresholds, more[1].astype(dtype)]),
+        np.concatenate([below, more[2]]),
+        np.concatenate([above, more[3]]),
+        np.concatenate([low, np.zeros(len(more[0]), bool)]),
+    )
 
 
-def place_votes(
-    trees: Trees, treeids: Sequence[int], nodeids: Sequence[int], votes: tuple[Any, Any, Any, Array], columns: int,
-    aggregate: str, prefix: str,
-) -> Array | str:  # fmt: skip
-    """The weights of leaves, as a row for each node; or what is wrong with them."""
-    vote_trees, vote_nodes, ids, weights = votes
-    lengths = {f"{prefix}_treeids": len(vote_trees), f"{prefix}_nodeids": len(vote_nodes), f"{prefix}_ids": len(ids),
-               f"{prefix}_weights": len(weights)}  # fmt: skip
-    if len(set(lengths.values())) > 1:
-        return f"the lists of weights must be of one length, and here are {lengths}"
-    places = {key: place for place, key in enumerate(zip(treeids, nodeids, strict=True))}
-    rows = [places.get(key, -1) for key in zip(vote_trees, vote_nodes, strict=True)]
-    if -1 in rows:
-        k = rows.index(-1)
-        return f"a weight is for node {vote_nodes[k]} of tree {vote_trees[k]}, and there is no such node"
-    outside = [i for i in ids if not 0 <= i < columns]
-    if outside:
-        return f"{prefix}_ids must be from 0 to {columns - 1}, and here is {outside[0]}"
-    ufunc, neutral = {"MIN": (np.minimum, np.inf), "MAX": (np.maximum, -np.inf)}.get(aggregate, (np.add, 0))
-    table = np.full((len(trees.features), columns), neutral, weights.dtype)
-    ufunc.at(table, (rows, list(ids)), weights)
-    return table
+class _Tests:
+    """Further branches, which look for equality where one has found a feature not to be above."""
+
+    def __init__(self, features: Array, yes: Array, no: Array) -> None:
+        self.first = self.next = len(features)
+        self.yes, self.no = yes, no
+        self.added: list[tuple[Any, Any, Any, Any]] = []
+
+    def add(self, asking: Any, threshold: Any, below: Any, above: Any) -> Array:
+        """Tests of the features that the branches ``asking`` ask for; returns their numbers."""
+        count = np.size(asking)
+        self.added.append((asking, threshold, below, above))
+        self.next += count
+        return np.arange(self.next - count, self.next)
+
+    def search(self, k: int, members: Array) -> int:
+        """The test for a branch ``k`` whether its feature, at most the last of the members, is one of them."""
+        if len(members) == 1:
+            return int(self.add(k, _before(members[0]), self.no[k], self.yes[k])[0])
+        middle = len(members) // 2
+        below, above = self.search(k, members[:middle]), self.search(k, members[middle:])
+        return int(self.add(k, members[middle - 1], below, above)[0])
+
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        columns = zip(*self.added, strict=True)
+        asking, thresholds, below, above = (np.concatenate([np.ravel(c) for c in column]) for column in columns)
+        return asking, thresholds, below, above
 
 
-# ----- the way through the trees --------------------------------------------------------------------------------------
+def _before(numbers: Array) -> Array:
+    """The next smaller number of the dtype. There is none before minus infinity: NaN, which nothing is at most."""
+    return np.where(np.isneginf(numbers), np.nan, np.nextafter(numbers, numbers.dtype.type(-np.inf)))
 
 
-def leaves(trees: Trees, X: Value) -> Value:
-    """The leaf that each row of ``X`` reaches in each tree, as [rows, trees]."""
-    stage = DType.of(trees.thresholds.dtype)
-    count, rows = len(trees.features), dims(X)[0]
-    column = gather(X, trees.features, axis=1)
-    decisions = _decisions(trees, column if column.dtype is stage else cast(column, to=stage))
-    decisions = reshape(cast(decisions, to=DType.int64), [-1])
-    first = unsqueeze(range_(0, rows, 1) * count, [1])
-    current = expand(constant(trees.roots), [rows, len(trees.roots)])
-    children = constant(trees.children)
-    for _ in range(trees.depth):
-        current = gather(children, current * 2 + gather(decisions, current + first))
-    return current
-
-
-def _decisions(trees: Trees, x: Value) -> Value:
-    """Whether the condition of each node holds for each row, as [rows, nodes]."""
-    thresholds = constant(trees.thresholds)
-    if not trees.modes:
-        return not_(equal(x, x))
-    holds = _COMPARISONS[trees.modes[0]][1](x, thresholds)
-    for kind, mode in enumerate(trees.modes[1:], start=1):
-        holds = where(constant(trees.kinds == kind), _COMPARISONS[mode][1](x, thresholds), holds)
-    if not trees.missing.any() and "BRANCH_NEQ" not in trees.modes:
-        return holds
-    missing = isnan(x)
-    return or_(and_(holds, not_(missing)), and_(missing, constant(trees.missing)))
-
-
-def leaves_of_array(trees: Trees, X: Array) -> Array:
-    """``leaves`` of an array, in blocks of rows."""
-    x = np.ascontiguousarray(X, trees.thresholds.dtype)
-    step = max(1, BLOCK // len(trees.roots))
-    found = np.empty((len(x), len(trees.roots)), np.int64)
-    for start in range(0, len(x), step):
-        _lead(trees, x[start : start + step], found[start : start + step])
-    return found
-
-
-def _lead(trees: Trees, x: Array, current: Array) -> None:
-    current[:] = trees.roots
-    flat, first = x.reshape(-1), np.arange(len(x))[:, None] * x.shape[1]
-    missing = np.isnan(x).any()
-    for _ in range(trees.depth):
-        value = flat.take(trees.features.take(current) + first)
-        threshold = trees.thresholds.take(current)
-        holds = _hold(trees, value, threshold, current)
-        if missing:
-            holds = np.where(np.isnan(value), trees.missing.take(current), holds)
-        np.take(trees.children, 2 * current + holds, out=current, mode="clip")
-
-
-def _hold(trees: Trees, value: Array, threshold: Array, current: Array) -> Array:
-    if len(trees.modes) == 1:
-        return _COMPARISONS[trees.modes[0]][0](value, threshold)
-    each = [_COMPARISONS[mode][0](value, threshold) for mode in trees.modes]
-    return np.choose(trees.kinds.take(current), each)
+def _levels(below: Array, above: Array) -> list[Array]:
+    """The branches by the number of steps that lead to them at most."""
+    ways = np.stack([below, above], axis=1)
+    waiting = np.bincount(ways[ways >= 0], minlength=len(below))
+    levels, ready, seen = [], np.flatnonzero(waiting == 0), 0
+    while ready.size:
+        levels.append(ready)
+        seen += ready.size
+        children = ways[ready]
+        children = children[children >= 0]
+        np.subtract.at(waiting, children, 1)
+        ready = np.unique(children[waiting[children] == 0])
+    if seen < len(below):
+        raise TypeMismatch(
+            "nodes_truenodeids and nodes_falsenodeids must not lead back to a node",
+            given=f"a cycle with what it leads to, {len(below) - seen} in all",
+            do="make every way end at a leaf",
+        )
+    return levels

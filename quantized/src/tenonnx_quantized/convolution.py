@@ -87,7 +87,8 @@ def _check(made: Op, x: Value, w: Value, pairs: Any, channels: Any, attributes: 
 @op("ConvInteger", since=10)
 def conv_integer(
     x, w, x_zero_point=None, w_zero_point=None, *,
-    auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
+    auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None, strides: list[int] | None = None,
 ):  # fmt: skip
     """The convolution of codes less their zero points, in int32; ``w`` may have one for each output channel."""
     attributes = {
@@ -111,7 +112,8 @@ def _(x, w, x_zero_point, w_zero_point, **attributes):
 @op("QLinearConv", since=10)
 def qlinear_conv(
     x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *,
-    auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
+    auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None, strides: list[int] | None = None,
 ):  # fmt: skip
     """The convolution of the numbers that codes stand for, in codes of the scale and zero point of ``y``.
 

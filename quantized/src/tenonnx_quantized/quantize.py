@@ -55,9 +55,7 @@ def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int
         x = x.astype(np.float32, copy=False)
     if zero_point is not None and zero_point.any():
         x += zero_point.astype(x.dtype)
-    least, greatest = code_range(dtype)
-    np.maximum(x, least, out=x)
-    return np.minimum(x, greatest, out=x).astype(dtype.numpy)
+    return np.clip(x, *code_range(dtype), out=x).astype(dtype.numpy)
 
 
 def is_zero(zero_point: Value | None) -> bool:

@@ -20,7 +20,7 @@ from tenonnx.errors import (
 from tenonnx.graph.dims import symbols_of
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import TensorType
+from tenonnx.graph.types import MapType, TensorType
 from tenonnx.graph.values import Value
 from tenonnx.registry.discovery import Plugin, plugins
 
@@ -138,6 +138,8 @@ def check_feeds(formals: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]
 
 
 def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) -> Any:
+    if isinstance(value.type, MapType):
+        return _check_map(value, value.type, feed)
     if not isinstance(value.type, TensorType):
         return feed
     array = np.asarray(feed)
@@ -168,6 +170,21 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
     if wrong:
         raise InvalidFeed(f'input "{value.name}" must be {kind}', given=f"{array.dtype} array of shape {array.shape}")
     return array
+
+
+def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
+    """A map with values of the element type; Python's floats have none of their own."""
+    keys = str if kind.key is DType.string else int | np.integer
+    if not isinstance(feed, dict) or not all(isinstance(key, keys) for key in feed):
+        given = f"a dict with the keys {list(feed)[:5]}" if isinstance(feed, dict) else type(feed).__name__
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
+    if not isinstance(kind.value, TensorType) or not feed:
+        return feed
+    contents = list(feed.values())
+    if kind.value.dtype.is_float and all(type(each) is float for each in contents):
+        contents = np.asarray(contents, kind.value.dtype.numpy)
+    whole = Value(value.name, TensorType(kind.value.dtype, (len(feed),)))
+    return dict(zip(feed, _check_feed(whole, contents, {}), strict=True))
 
 
 def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Generic, TypeVar
 
 from tenonnx.backends.base import Program
 from tenonnx.graph.graph import Graph
-from tenonnx.op.graph_inference import infer
-from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.transforms.defaults import opened
 
 Made = TypeVar("Made")
-
-
-def opened(graph: Graph, names: Collection[str]) -> Graph:
-    """A copy of ``graph`` in which the inputs of these names have no default, so that nothing counts on its contents.
-
-    The graph itself if it is so already.
-    """
-    if not any(value.name in names for value in graph.formals if value.data is not None):
-        return graph
-    copy = copy_graph(graph)
-    for value in copy.formals:
-        if value.name in names:
-            value.data = None
-    copy.variables = [value for value in copy.variables if value.data is not None]
-    for node in copy.walk():
-        for output in node.outputs:
-            if output is not None:
-                output.type, output.data, output.elements = None, None, None
-    infer(copy, strict=False)
-    return copy
 
 
 class Defaults(Generic[Made]):

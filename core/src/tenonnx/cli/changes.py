@@ -1,10 +1,11 @@
-"""What became of nodes, for people: nodes to which the same happened share a line."""
+"""What became of nodes, for people: how many, by action and by op, and then one by one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
-from tenonnx.cli.output import plural, say
+from tenonnx.cli.output import plural, say, say_table
 from tenonnx.transforms.targets import Change
 
 if TYPE_CHECKING:
@@ -13,21 +14,50 @@ if TYPE_CHECKING:
 #: How many nodes, and how many of the ops that took the place of one, are named.
 _NODES, _OPS = 3, 8
 
+#: In the order of the pains that they cost.
+_ACTIONS = ("kept", "respelled", "folded", "lowered", "expanded", "inlined", "cast", "closed", "refused")
+
+
+def summarize(changes: Sequence[Change]) -> dict[str, Any]:
+    """How many nodes of each op met which fate; the ops with refused nodes come first, then the most frequent."""
+    ops: dict[str, Counter[str]] = {}
+    for change in changes:
+        ops.setdefault(change.op, Counter())[change.action] += 1
+    total = sum(ops.values(), Counter[str]())
+    rows = sorted(ops.items(), key=lambda item: (-item[1]["refused"], -item[1].total(), item[0]))
+    return {
+        "actions": {action: total[action] for action in _ACTIONS if total[action]},
+        "ops": [{"op": op, **{a: counts[a] for a in _ACTIONS if total[a]}} for op, counts in rows],
+    }
+
+
+def say_summary(changes: Sequence[Change]) -> None:
+    """Print how many nodes of each op met which fate, as a table."""
+    summary = summarize(changes)
+    if not summary["ops"]:
+        return
+    columns = ["op", *summary["actions"]]
+    say_table([[_short(row["op"]), *(str(row[a] or "-") for a in columns[1:])] for row in summary["ops"]], columns)
+
 
 def say_changes(changes: Sequence[Change]) -> None:
     """Print the nodes that were not kept, the refused ones last."""
-    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for change in changes:
         if change.action != "kept":
-            into = _into(change)
-            groups.setdefault((change.op, change.action, into, change.reason), []).append(change.node)
-    for (op, action, into, reason), nodes in sorted(groups.items(), key=lambda group: group[0][1] == "refused"):
+            key = (change.op, change.action, _into(change), change.reason, change.do)
+            groups.setdefault(key, []).append(change.node)
+    for (op, action, into, reason, do), nodes in sorted(groups.items(), key=lambda group: group[0][1] == "refused"):
         named = ", ".join(f'"{name}"' for name in nodes[:_NODES])
         more = f" and {len(nodes) - _NODES:,} more" if len(nodes) > _NODES else ""
-        say(f"  {op.removeprefix('ai.onnx::')}: {action}{f' into {into}' if into else ''}")
-        say(f"      {plural(len(nodes), 'node')}: {named}{more}")
-        if reason:
-            say(f"      {reason}")
+        say(f"  {_short(op)}: {action}{f' into {into}' if into else ''}")
+        say(f"      {plural(len(nodes), 'node' if '::' in op else 'value')}: {named}{more}")
+        for line in filter(None, (reason, f"do: {do}" if do else "")):
+            say(f"      {line}")
+
+
+def _short(op: str) -> str:
+    return op.removeprefix("ai.onnx::")
 
 
 def _into(change: Change) -> str:

@@ -16,6 +16,8 @@ from tenonnx.cli.options import (
     seed_option,
     shapes_option,
     target_options,
+    transform_options,
+    transformed,
 )
 from tenonnx.cli.output import complain, plural, say, say_json, working
 
@@ -47,12 +49,14 @@ if TYPE_CHECKING:
     help="Put tensors of at least so many bytes in a data file beside the model.",
 )  # fmt: skip
 @click.option("--tidy", is_flag=True, help="Also sort nodes, declare every domain and write every type.")
+@transform_options
 @json_option
 def command(
     model: str,
     output: str,
     opset: Mapping[str, int] | None,
     domains: Sequence[str] | None,
+    target: str | None,
     wanted: bool | None,
     inputs: Sequence[str],
     archive: str | None,
@@ -72,7 +76,7 @@ def command(
     from tenonnx.cli.arrays import read_feeds
     from tenonnx.formats.export import ExportConfig
 
-    graph = load_model(model)
+    graph = transformed(load_model(model))
     feeds = read_feeds(graph, inputs, archive) or None
     options = {"feeds": feeds, "input_shapes": input_shapes, "seed": seed, "absolute": atol, "relative": rtol}
     verified: list[Verification] = []
@@ -85,6 +89,7 @@ def command(
     config = ExportConfig(
         opset_version=opset,
         domains=domains,
+        target=target,
         external_data_threshold=external_data_threshold,
         tidy=tidy,
         verify=None if wanted is False else verify,

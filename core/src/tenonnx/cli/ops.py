@@ -27,10 +27,11 @@ def command(name: str | None, domain: str | None, as_json: bool) -> None:
     its own.
     """
     from tenonnx.registry.registry import default_registry
+    from tenonnx.transforms.targets import INTERNAL_DOMAIN
 
     registry = default_registry()
     own_domain, _, wanted = (name or "").rpartition("::")
-    held = list(registry.ops(own_domain or domain))
+    held = [op for op in registry.ops(own_domain or domain) if op.domain != INTERNAL_DOMAIN]
     found = [_row(op, registry) for op in held if not wanted or op.name == wanted]
     for failure in registry.failures.values():
         complain(f"left out: {failure}")
@@ -52,8 +53,9 @@ def _refuse(registry: Registry, name: str, domain: str | None, known: set[str]) 
     import difflib
 
     from tenonnx.errors import InvalidCall
+    from tenonnx.transforms.targets import INTERNAL_DOMAIN
 
-    near = difflib.get_close_matches(name, known, 3) or registry.domains() if name or domain else []
+    near = difflib.get_close_matches(name, known, 3) or [d for d in registry.domains() if d != INTERNAL_DOMAIN]
     package = registry.provider(domain or "ai.onnx", name)
     what = " ".join(filter(None, (f'the op "{name}"' if name else "any op", f"of domain {domain}" if domain else "")))
     raise InvalidCall(

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+#: Plugins of this entry-point group are functions from a graph to a graph, each a flag of its name.
+TRANSFORMS = "tenonnx.transforms"
+
 InputShapes = dict[str, tuple[int | str | None, ...]]
 
 
@@ -68,7 +71,7 @@ seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help
 
 
 def target_options(command: Command) -> Command:
-    """Where to go: ``--opset`` and ``--domains``."""
+    """Where to go: ``--opset``, ``--domains`` and ``--target``."""
     opset = click.option(
         "--opset", multiple=True, callback=_opsets, metavar="N",
         help="The opset of ai.onnx, or of another domain as com.microsoft=1. Repeatable.",
@@ -76,7 +79,12 @@ def target_options(command: Command) -> Command:
     domains = click.option(
         "--domains", callback=_domains, metavar="A,B", help="The only domains that the result may use."
     )
-    return opset(domains(command))
+    target = click.option(
+        "--target",
+        metavar="NAME",
+        help="A runtime or converter that is to take the result; tenonnx targets lists them.",
+    )
+    return opset(domains(target(command)))
 
 
 def input_options(command: Command) -> Command:
@@ -87,6 +95,34 @@ def input_options(command: Command) -> Command:
     )  # fmt: skip
     whole = click.option("--inputs", "archive", metavar="FILE", help="A .npz file with contents of inputs by name.")
     return one(whole(command))
+
+
+def transform_options(command: Command) -> Command:
+    """A flag for each transform of the installed packages. ``transformed`` applies those that are given."""
+    from tenonnx.registry.discovery import plugins
+
+    for plugin in reversed(plugins(TRANSFORMS)):
+        command = click.option(
+            f"--{plugin.name}", is_flag=True, expose_value=False, callback=_note_transform,
+            help=f"Offered by {plugin.source}.",
+        )(command)  # fmt: skip
+    return command
+
+
+def _note_transform(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta.setdefault(TRANSFORMS, set()).add(option.opts[0].removeprefix("--"))
+
+
+def transformed(graph: Graph) -> Graph:
+    """``graph`` after the transforms whose flags were given."""
+    from tenonnx.registry.discovery import plugins
+
+    wanted = click.get_current_context().meta.get(TRANSFORMS, ())
+    for plugin in plugins(TRANSFORMS) if wanted else ():
+        if plugin.name in wanted:
+            graph = plugin.load()(graph)
+    return graph
 
 
 def load_model(path: str) -> Graph:

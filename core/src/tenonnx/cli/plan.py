@@ -22,31 +22,42 @@ def command(
     model: str,
     opset: Mapping[str, int] | None,
     domains: Sequence[str] | None,
+    target: str | None,
     input_shapes: InputShapes,
     as_json: bool,
 ) -> int:
     """Show what a conversion would do.
 
-    Says what would become of each node, and everything that stands in the way. Exit code 1 if a node has no form in
-    the target.
+    Says what would become of each node, those of subgraphs included, and everything that stands in the way. Exit code 1
+    if anything does.
     """
-    from tenonnx.cli.changes import say_changes
+    from tenonnx.cli.changes import say_changes, say_summary, summarize
+    from tenonnx.formats.export import ExportConfig, plan
     from tenonnx.op.graph_inference import infer
-    from tenonnx.transforms.retarget import retarget_to
-    from tenonnx.transforms.targets import target_for
 
     graph = load_model(model)
-    target = target_for(graph, opset, domains)
     with working(f"planning {model}"):
         infer(graph, input_shapes, strict=False)
-        planned = retarget_to(graph, target, refuse=False)
+        where, changes, ir_version = plan(graph, ExportConfig(opset, domains, target))
+    refused = sum(change.action == "refused" for change in changes)
     if as_json:
-        nodes = [change.to_json() for change in planned.changes]
-        say_json({"file": model, "opsets": dict(target.opsets), "possible": not planned.refused, "nodes": nodes})
-        return 1 if planned.refused else 0
-    kept = sum(change.action == "kept" for change in planned.changes)
-    changed = len(planned.changes) - kept - len(planned.refused)
-    say(f"{model} to {', '.join(f'{domain} {version}' for domain, version in target.opsets.items())}")
-    say(f"{plural(kept, 'node')} kept, {plural(changed, 'node')} rewritten, {len(planned.refused):,} refused")
-    say_changes(planned.changes)
-    return 1 if planned.refused else 0
+        say_json(
+            {
+                "file": model,
+                "target": target,
+                "opsets": dict(where.opsets),
+                "ir_version": ir_version,
+                "possible": not refused,
+                "summary": summarize(changes),
+                "nodes": [change.to_json() for change in changes],
+            }
+        )
+        return 1 if refused else 0
+    kept = sum(change.action == "kept" for change in changes)
+    changed = len(changes) - kept - refused
+    say(f"{model} to {where}" + (f"; IR {ir_version}" if ir_version is not None else ""))
+    say("possible" if not refused else f"not possible: {plural(refused, 'obstacle')}")
+    say(f"{plural(kept, 'node')} kept, {plural(changed, 'node')} rewritten, {refused:,} refused")
+    say_summary(changes)
+    say_changes(changes)
+    return 1 if refused else 0

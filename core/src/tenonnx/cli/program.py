@@ -9,7 +9,7 @@ import click
 import tenonnx
 
 #: Each is a module beside this one, in the order of the help text.
-COMMANDS = ("inspect", "check", "run", "convert", "plan", "ops", "plugins")
+COMMANDS = ("inspect", "check", "run", "convert", "plan", "targets", "ops", "plugins")
 
 #: Plugins of this entry-point group are commands: a click command, or a function that adds one to the group given.
 GROUP = "tenonnx.commands"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tenonnx.graph.graph import Graph
+    from tenonnx.graph.types import Type
 
 #: Tensors of more elements are described in JSON, not written out; -o writes everything.
 LARGEST_SHOWN = 1000
@@ -45,15 +46,23 @@ def command(
     as_json: bool,
 ) -> None:
     """Compute the outputs of a model. Inputs that are not given are made up."""
-    from tenonnx.backends.base import compile_graph
+    from tenonnx.backends.base import check_feeds, compile_graph
     from tenonnx.cli.arrays import read_feeds, write_arrays
+    from tenonnx.op.graph_inference import infer
 
     graph = load_model(model)
     feeds = read_feeds(graph, inputs, archive)
-    feeds |= _made_up(graph, feeds, seed, input_shapes)
+    made = _made_up(graph, feeds, seed, input_shapes)
+    feeds |= made
+    check_feeds(graph.formals, feeds)
+    if made:
+        complain(f"made up from seed {seed}: {', '.join(made)} (--input name=file.npy gives contents)")
     with working(f"running {model}"):
         program = compile_graph(graph, backend)
         results = program(feeds)
+    infer(graph, strict=False)
+    kinds = {value.name: value.type for value in graph.outputs}
+    results = {name: _as_declared(contents, kinds[name]) for name, contents in results.items()}
     if output is not None:
         write_arrays(output, results)
     if as_json:
@@ -76,9 +85,21 @@ def _made_up(graph: Graph, feeds: Mapping[str, Any], seed: int, input_shapes: In
     if not missing:
         return {}
     shapes = {name: array.shape for name, array in feeds.items() if hasattr(array, "shape")} | input_shapes
-    complain(f"made up from seed {seed}: {', '.join(missing)} (--input name=file.npy gives contents)")
     made = generate_feeds(graph, seed, shapes)
     return {name: made[name] for name in missing}
+
+
+def _as_declared(contents: Any, kind: Type | None) -> Any:
+    """The contents with the entries of maps in the element type of the graph's output: runtimes return floats."""
+    import numpy as np
+
+    from tenonnx.graph.types import MapType, SequenceType, TensorType
+
+    if isinstance(contents, list) and isinstance(kind, SequenceType):
+        return [_as_declared(each, kind.element) for each in contents]
+    if isinstance(contents, dict) and isinstance(kind, MapType) and isinstance(kind.value, TensorType):
+        return {key: np.asarray(each, kind.value.dtype.numpy)[()] for key, each in contents.items()}
+    return contents
 
 
 def _type(contents: Any) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, NotRepresentable
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
 from tenonnx.transforms.retarget import retarget_to
-from tenonnx.transforms.targets import INTERNAL_DOMAIN, Change, target_for
+from tenonnx.transforms.targets import INTERNAL_DOMAIN, Change, Retargeted, Target, all_kept, target_for
 
 if TYPE_CHECKING:
     import onnx
@@ -25,8 +25,9 @@ PostExportHook = Callable[["onnx.ModelProto"], None]
 class ExportConfig:
     """How to export.
 
-    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all. Tensors
-    of at least ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
+    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all;
+    ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least ``external_data_threshold``
+    bytes go to a data file beside the model; with None those do that did.
     ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
     optimizer needs to go on, as initializers. ``post_export_hooks`` run last, and then
     ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.
@@ -34,6 +35,7 @@ class ExportConfig:
 
     opset_version: int | Mapping[str, int] | None = None
     domains: Collection[str] | None = None
+    target: str | None = None
     external_data_threshold: int | None = None
     tidy: bool = False
     include_training_state: bool = False
@@ -97,25 +99,46 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     """The message of an export, its initializers apart, and the report; verified where ``settings`` say so."""
     from tenonnx.formats.onnx.reader import read_parts
     from tenonnx.formats.onnx.training import add_training_state
-    from tenonnx.formats.onnx.writer import model_and_initializers
+    from tenonnx.formats.onnx.writer import ir_version, model_and_initializers
 
-    target = target_for(graph, settings.opset_version, settings.domains)
-    changes: list[Change] = []
-    if _is_as_written(graph, target.opsets, settings.domains):
-        changes = [Change(n.name, f"{n.domain}::{n.op_type}@{n.version}", "kept") for n in graph.nodes]
-    else:
-        moved = retarget_to(graph, target)
-        graph, changes = moved.graph, moved.changes
+    target = target_for(graph, settings.opset_version, settings.domains, settings.target)
+    moved = _moved(graph, target, settings.domains)
+    graph = moved.graph
     if settings.tidy:
         infer(graph, strict=False)
     model, initializers = model_and_initializers(graph, tidy=settings.tidy)
+    if target.profile is not None:
+        model.ir_version = ir_version(graph, target.profile)
     if settings.include_training_state:
         initializers = add_training_state(graph, model, initializers)
     for hook in settings.post_export_hooks:
         hook(model)
     if settings.verify is not None:
         settings.verify(read_parts(model, initializers, graph.registry))
-    return model, initializers, Report(dict(graph.opsets), model.ir_version, changes)
+    return model, initializers, Report(dict(graph.opsets), model.ir_version, moved.changes)
+
+
+def _moved(graph: Graph, target: Target, domains: Collection[str] | None, *, refuse: bool = True) -> Retargeted:
+    """The graph as it is to be written: itself where that is possible."""
+    if target.profile is None and _is_as_written(graph, target.opsets, domains):
+        return Retargeted(graph, list(all_kept(graph)))
+    return retarget_to(graph, target, refuse=refuse)
+
+
+def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], int | None]:
+    """Where an export would go, what it would make of each node, with all that stands in the way, and the IR version.
+
+    The IR version is None where the target reads none that the graph can be written in.
+    """
+    from tenonnx.formats.onnx.writer import ir_version
+
+    target = target_for(graph, settings.opset_version, settings.domains, settings.target)
+    planned = _moved(graph, target, settings.domains, refuse=False)
+    try:
+        return target, planned.changes, ir_version(planned.graph, target.profile)
+    except NotRepresentable as error:
+        refused = Change(graph.name, "graph", "refused", f"{error.what}: {error.given}", do=error.do)
+        return target, [*planned.changes, refused], None
 
 
 def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[str] | None) -> bool:

@@ -287,7 +287,8 @@ class Node:
 
         found = []
         for value in self._attributes.values():
-            found += [g for g in (value if isinstance(value, list) else [value]) if isinstance(g, Graph)]
+            items = value if isinstance(value, list) else [value]
+            found += items if items and isinstance(items[0], Graph) else []
         return found
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidModel, TenonnxError, UnsupportedOp
+from tenonnx.errors import InvalidModel, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
@@ -104,6 +104,25 @@ def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:
     if not op.signature.variadic:
         inputs += [None] * (len(op.signature.inputs) - len(inputs))
     return inputs
+
+
+#: What Python and numpy raise where a rule or body did not foresee its arguments.
+UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+
+
+def refused(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any], error: Exception) -> TypeMismatch:
+    """The error for a call with which a rule or body could not go on."""
+    given = [_shown(argument) for argument in arguments]
+    given += [f"{name}={value!r}" for name, value in attributes.items() if isinstance(value, int | float | str | list)]
+    reason = str(error) or type(error).__name__
+    return TypeMismatch(f"{title} cannot be computed from these inputs: {reason}", given=", ".join(given))
+
+
+def _shown(argument: Any) -> str:
+    if argument is None or isinstance(argument, Value):
+        return "-" if argument is None else repr(argument)
+    shape = getattr(argument, "shape", None)
+    return type(argument).__name__ if shape is None else f"{argument.dtype}{list(shape)}"
 
 
 def invoke(

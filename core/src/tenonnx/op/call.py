@@ -67,6 +67,8 @@ def call(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         interpreter = Builder(graph)
     with interpreting(interpreter):
         values = as_inputs(op, inputs)
+        if any(isinstance(value, list | dict) for value in values):
+            raise TypeMismatch(f"{op.title}: a sequence or map is no constant of a graph", do="make it an input")
         outputs = interpreter.call(op, values, attributes, kwargs.get("_outputs"))
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -98,7 +100,7 @@ def _flatten(inputs: Sequence[Any]) -> Iterator[Any]:
 
 
 def as_inputs(op: Op, inputs: Sequence[Any]) -> list[Any]:
-    """Python numbers, lists and arrays among the inputs as values of the right dtype.
+    """Python numbers, lists and arrays among the inputs as values of the right dtype; sequences and maps as they are.
 
     A number takes the dtype of the first numeric tensor beside it, or is int64 for an ``Index`` parameter; a list of
     ints is an int64 tensor. Raises ``TypeMismatch`` where the number has no exact form in that dtype.
@@ -151,10 +153,10 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
         return interpreter.constant(np.asarray(item).astype(dtype.numpy), dtype)
     if isinstance(item, str):
         return interpreter.constant(np.asarray(item, dtype=object), DType.string)
+    if isinstance(item, dict) or (isinstance(item, list) and any(isinstance(v, np.ndarray | list) for v in item)):
+        return item
     if isinstance(item, list | tuple):
         return vector(item)
-    if isinstance(item, dict):
-        return item
     raise TypeMismatch(
         f'{op.title}: input "{parameter.name}" must be a value, an array or a number', given=f"{type(item).__name__}"
     )

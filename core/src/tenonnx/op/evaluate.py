@@ -10,7 +10,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Value
-from tenonnx.op.binding import bind, invoke, known_op, pad
+from tenonnx.op.binding import UNFORESEEN, bind, invoke, known_op, pad, refused
 from tenonnx.op.call import constant_value, interpreting
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -52,16 +52,19 @@ class Evaluator:
     ) -> tuple[Value | None, ...]:
         rule = None if op is self.body_of else find_rule(op, "numpy")
         padded = pad(op, list(inputs))
-        if rule is None:
-            if op.primitive:
-                raise UnsupportedOp(f"{op.title} is a primitive without a numpy rule")
-            with interpreting(self):
-                return invoke(op, op.function, padded, attributes, outputs)
+        if rule is None and op.primitive:
+            raise UnsupportedOp(f"{op.title} is a primitive without a numpy rule")
         import numpy as np
 
-        arrays = [None if v is None else self.contents(v) for v in padded]
-        with np.errstate(all="ignore"):
-            results = invoke(op, rule, arrays, self.callables(attributes), outputs)
+        try:
+            if rule is None:
+                with interpreting(self):
+                    return invoke(op, op.function, padded, attributes, outputs)
+            arrays = [None if v is None else self.contents(v) for v in padded]
+            with np.errstate(all="ignore"):
+                results = invoke(op, rule, arrays, self.callables(attributes), outputs)
+        except UNFORESEEN as error:
+            raise refused(op.title, padded, attributes, error) from error
         return tuple(None if r is None else self.wrap(r) for r in results)
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType
+from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.dims import Dim, parse, symbols_of
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
@@ -12,6 +12,7 @@ from tenonnx.graph.values import Node
 from tenonnx.op.binding import bind
 from tenonnx.op.infer import Known, infer_call
 from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
 
 
 def infer(
@@ -28,7 +29,7 @@ def infer(
     for node in graph.nodes:
         try:
             _infer_node(graph, node)
-        except UnknownType:
+        except (UnknownType, UnsupportedOp):
             _fall_back(graph, node)
         except TypeMismatch as error:
             _fall_back(graph, node)
@@ -53,9 +54,12 @@ def _infer_node(graph: Graph, node: Node) -> None:
     for outer, position in zip(node.captures, range(len(node.captures)), strict=True):
         for subgraph in node.subgraphs:
             inner = subgraph.captures[position]
-            inner.type, inner.elements = outer.type, outer.elements
+            inner.type, inner.elements, inner.data = outer.type, outer.elements, outer.data
     known = infer_call(node.op, inputs, attributes, len(node.outputs))
     _give(graph, node, known)
+    if find_rule(node.op, "type") is None:  # a body has replayed the subgraphs, and left them as they were
+        for subgraph in node.subgraphs:
+            infer(subgraph, strict=False)
 
 
 def _give(graph: Graph, node: Node, known: Sequence[Known | None]) -> None:
@@ -93,6 +97,13 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
         if value is None:
             raise InvalidCall(f'no graph input "{name}" to give a shape', available=", ".join(by_name))
         wanted = tuple(parse(d) if isinstance(d, str) else d for d in dims)
+        if any(isinstance(dim, int) and dim < 0 for dim in wanted):
+            raise InvalidCall(
+                f'a size of graph input "{name}" must not be negative',
+                given=", ".join("?" if dim is None else str(dim) for dim in dims),
+                available="sizes from 0 on, names such as batch, and an unknown size: None, or ? on the command line",
+                do="leave a size that is not known unknown",
+            )
         kind = value.tensor
         if kind.shape is not None and len(kind.shape) != len(wanted):
             raise InvalidCall(f'graph input "{name}" has rank {len(kind.shape)}', given=f"shape {list(dims)}")

@@ -10,8 +10,9 @@ from tenonnx.graph.dims import Expr
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Value
-from tenonnx.op.binding import invoke, numpy_arguments, pad
+from tenonnx.op.binding import UNFORESEEN, invoke, numpy_arguments, pad, refused
 from tenonnx.op.call import interpreting
+from tenonnx.op.dtypes import check_dtypes
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 
@@ -40,11 +41,15 @@ def infer_call(
     """
     inputs = pad(op, list(inputs))
     rule = find_rule(op, "type")
-    if rule is None:
-        return _infer_body(op, inputs, attributes, outputs)
-    found = invoke(op, rule, inputs, attributes, outputs)
-    known = [k if k is None or isinstance(k, Known) else Known(k) for k in found]
-    _propagate(op, inputs, attributes, outputs, known)
+    check_dtypes(op, inputs)
+    try:
+        if rule is None:
+            return _infer_body(op, inputs, attributes, outputs)
+        found = invoke(op, rule, inputs, attributes, outputs)
+        known = [k if k is None or isinstance(k, Known) else Known(k) for k in found]
+        _propagate(op, inputs, attributes, outputs, known)
+    except UNFORESEEN as error:
+        raise refused(op.title, inputs, attributes, error) from error
     return known
 
 
@@ -62,11 +67,11 @@ def _infer_body(
 def _propagate(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None, known: list[Any]
 ) -> None:
-    """Compute small static contents with the op's numpy rule; on symbolic dims where the op allows it."""
+    """Compute small static contents by numpy rule or body; on symbolic dims where the op's rule allows it."""
     import numpy as np
 
     rule = find_rule(op, "numpy")
-    if rule is None or not op.pure or any(k is not None and k.data is not None for k in known):
+    if (rule is None and op.primitive) or not op.pure or any(k is not None and k.data is not None for k in known):
         return
     if any(v is not None and v.data is None and v.elements is None for v in inputs):
         return
@@ -77,12 +82,16 @@ def _propagate(
     arrays = numpy_arguments(inputs)
     symbolic = arrays is None
     if arrays is None:
-        if not op.symbolic or not all(k is None or _is_integer(k) for k in known):
+        if rule is None or not op.symbolic or not all(k is None or _is_integer(k) for k in known):
             return
         arrays = [None if v is None else _symbolic_array(v) for v in inputs]
     try:
         with np.errstate(all="ignore"):
-            results = invoke(op, rule, arrays, attributes, outputs)
+            results = (
+                invoke(op, rule, arrays, attributes, outputs)
+                if rule is not None
+                else _by_body(op, arrays, attributes, outputs)
+            )
     except ArithmeticError:
         return
     except TypeError:
@@ -96,6 +105,15 @@ def _propagate(
             and isinstance(result, np.ndarray | np.generic | int | Expr)
         ):
             _record(entry, entry.type, np.asarray(result, dtype=object if symbolic else None), symbolic)
+
+
+def _by_body(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outputs: int | None) -> tuple[Any, ...]:
+    from tenonnx.op.evaluate import Evaluator
+
+    evaluator = Evaluator()
+    with interpreting(evaluator):
+        found = evaluator.call(op, [None if a is None else evaluator.wrap(a) for a in arrays], attributes, outputs)
+    return tuple(None if value is None else evaluator.contents(value) for value in found)
 
 
 def _record(entry: Known, kind: TensorType, result: Any, symbolic: bool) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -25,8 +26,9 @@ def _as_stored(value: Any) -> Any:
     """An attribute value as a file holds it: floats are float32."""
     if isinstance(value, float):
         return ctypes.c_float(value).value
-    if isinstance(value, list | tuple) and any(isinstance(item, float) for item in value):
-        return [_as_stored(item) for item in value]
+    if isinstance(value, list | tuple) and _kind(value) == "floats":
+        stored = array("f", value).tolist()
+        return value if stored == value else stored  # what a file holds stays the same object
     return value
 
 
@@ -132,14 +134,14 @@ class Signature:
         """
         completed = {}
         for name, default in self.attributes.items():
-            value = attributes.get(name)
+            value, kind = attributes.get(name), self.kinds.get(name, "")
             if value is None:
                 value = default
             elif value is not default:
-                _check_kind(title, name, self.kinds.get(name, ""), value)
+                _check_kind(title, name, kind, value)
             if value is REQUIRED:
                 raise InvalidCall(f'{title} needs attribute "{name}"', available=self.describe())
-            completed[name] = _as_stored(value)
+            completed[name] = value if kind in ("ints", "strs") else _as_stored(value)
         return completed
 
     def describe(self) -> str:
@@ -172,11 +174,15 @@ def _declared_kind(parameter: inspect.Parameter) -> str:
 def _kind(value: Any) -> str:
     """The kind of a Python value; empty where it may be any, or one that no signature tells of."""
     if isinstance(value, list | tuple):
-        kinds = {_kind(item) for item in value}
+        kinds = {_kind_of_type(kind) for kind in set(map(type, value))}  # millions of items have few types
         if not kinds or "" in kinds:
             return ""
         return f"{kinds.pop()}s" if len(kinds) == 1 else "floats" if kinds == {"int", "float"} else "mixed"
-    return next((k for k, t in (("str", str), ("int", Integral), ("float", Real)) if isinstance(value, t)), "")
+    return _kind_of_type(type(value))
+
+
+def _kind_of_type(given: type) -> str:
+    return next((kind for kind, t in (("str", str), ("int", Integral), ("float", Real)) if issubclass(given, t)), "")
 
 
 def is_kind(value: Any, kind: str) -> bool:

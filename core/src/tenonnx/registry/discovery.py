@@ -21,6 +21,8 @@ GROUPS = (
     "tenonnx.formats",
     "tenonnx.conformance",
     "tenonnx.commands",
+    "tenonnx.targets",
+    "tenonnx.transforms",
 )
 
 #: What the value of an entry point must have, by group.

@@ -1,14 +1,15 @@
 """The conformance kit: declare per op how its inputs are drawn, and everything known of the op is checked.
 
-``cases``, ``call``, ``Gap`` and the strategies (``tensors``, ``shapes``, ``broadcastable``, ``axis_of``) declare cases,
-``conformance`` makes the test function of a package. The strategies and the checks need the extra ``tenonnx[testing]``.
+``cases``, ``call``, ``Gap``, ``Law`` and the strategies (``tensors``, ``shapes``, ``broadcastable``, ``axis_of``)
+declare cases, ``conformance`` makes the test function of a package. The strategies and the checks need the extra
+``tenonnx[testing]``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.testing.cases import Call, Case, Gap, call, cases, unwritten
+from tenonnx.testing.cases import Call, Case, Gap, Law, call, cases, unwritten
 
 if TYPE_CHECKING:
     from tenonnx.testing.kit import check_case, conformance, known_gaps
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from tenonnx.testing.strategies import axis_of, broadcastable, shapes, tensors
 
 __all__ = [
-    "Call", "Case", "Gap", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance", "known_gaps",
-    "shapes", "signature_problems", "tensors", "unwritten",
+    "Call", "Case", "Gap", "Law", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance",
+    "known_gaps", "shapes", "signature_problems", "tensors", "unwritten",
 ]  # fmt: skip
 
 #: Imported on first use: every pytest run loads this package, for the sake of its plugin.

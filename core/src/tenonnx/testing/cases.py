@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: The checks that a gap can name.
-CHECKS = ("numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "oracle")
+CHECKS = (
+    "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
+    "versions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,13 +63,24 @@ class Gap:
         return self.when is None or bool(self.when(call))
 
 
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What a random output is like: its mean and standard deviation, for each element or all, and its range."""
+
+    mean: Any
+    deviation: Any
+    low: float = -math.inf
+    high: float = math.inf
+
+
 @dataclass(eq=False, slots=True)
 class Case:
     """One way to draw calls of ``op``: ``function`` takes hypothesis' ``draw`` and returns a ``Call``.
 
     ``gradient`` is False where there is nothing to differentiate, or names the inputs that have a gradient; by default
-    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes. ``compared`` counts, by
-    check, the comparisons that took place, and ``refusals`` holds what oracles answered instead.
+    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes, ``law`` tells of a call what
+    its first output is drawn from. ``compared`` counts, by check, the comparisons that took place, ``reached`` are the
+    versions that calls were compared at, and ``refusals`` holds what oracles answered instead.
     """
 
     op: Op
@@ -74,8 +89,10 @@ class Case:
     gradient: bool | tuple[str, ...] = True
     steps: int = 0
     tolerance: Tolerance | None = None
+    law: Callable[[Call], Law] | None = None
     number: int = 0
     compared: dict[str, int] = field(default_factory=dict)
+    reached: set[int] = field(default_factory=set)
     refusals: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -103,12 +120,14 @@ def cases(
     gradient: bool | Iterable[str] = True,
     steps: int = 0,
     tolerance: Tolerance | None = None,
+    law: Callable[[Call], Law] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare that the decorated function draws calls of ``op``.
 
     The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for
     ops without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and
-    ``tolerance`` replaces that of the table for float outputs; it must carry a reason.
+    ``tolerance`` replaces that of the table for float outputs; it must carry a reason. ``law`` gives the distribution
+    of what is drawn at random.
     """
     if not hasattr(op, "signature"):
         raise InvalidCall("cases(op) takes an op", given=repr(op))
@@ -121,7 +140,7 @@ def cases(
 
     def declare(function: Function) -> Function:
         held = _collected.setdefault(op, [])
-        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, number=len(held)))
+        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, law, number=len(held)))
         return function
 
     return declare

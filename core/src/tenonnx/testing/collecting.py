@@ -12,7 +12,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import plugins
 from tenonnx.registry.registry import Registry
-from tenonnx.testing import schemas
+from tenonnx.testing import coverage, schemas
 from tenonnx.testing.cases import Call, Case, collected, load, unwritten_ops
 from tenonnx.testing.checks import CHECKS
 from tenonnx.testing.kit import check_case
@@ -82,6 +82,8 @@ def _items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
         yield Item(f"{title}-signature", partial(_check_signature, op, registry))
     if not any(collected(op)):
         yield Item(f"{title}-cases", partial(_miss_cases, op))
+    elif schemas.history(op.domain, op.name):
+        yield Item(f"{title}-versions", partial(coverage.check_versions, op))
 
 
 def _check_signature(op: Op, registry: Registry, examples: int) -> None:

@@ -53,9 +53,9 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
     for calls that could not be compared at all (skip).
     """
     check = CHECKS[name]
-    compared, gaps = _run(case, check, examples)
+    compared, gaps = run_check(case, check, examples)
     if any(seen.is_stale for seen in gaps.values()):
-        compared, gaps = _run(case, check, examples * STUBBORN)
+        compared, gaps = run_check(case, check, examples * STUBBORN)
     case.compared[name] = case.compared.get(name, 0) + compared
     for gap, seen in gaps.items():
         if seen.is_stale:
@@ -70,8 +70,8 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
         pytest.skip(f"nothing to compare with: {case.refusals.get(name, check.missing)}")
 
 
-def _run(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _Seen]]:
-    """How many comparisons took place, and what was seen of each gap."""
+def run_check(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _Seen]]:
+    """Run a check on so many drawn calls: how many comparisons took place, and what was seen of each gap."""
     gaps = {gap: _Seen() for gap in case.gaps_of(check.name)}
     compared = 0
 
@@ -87,6 +87,23 @@ def _run(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _Seen]
 
     run()
     return compared, gaps
+
+
+def calls(case: Case, count: int) -> list[Call]:
+    """So many completed calls of a case, the same ones each time."""
+    found: list[Call] = []
+
+    @seed(zlib.crc32(case.title.encode()))
+    @settings(
+        max_examples=count, database=None, deadline=None, verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+    )  # fmt: skip
+    @given(_calls(case))
+    def run(drawn: Call) -> None:
+        found.append(completed(case.op, drawn))
+
+    run()
+    return found
 
 
 @st.composite

@@ -55,10 +55,12 @@ def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], ne
         else:
             given.append((contents, is_index(op, position)))
     schema = schema_at(op, version)
+    kinds = [_type(contents) for contents, _ in given]
     kept = expected if schema is None else expected[: schema.maximum_outputs]
     if schema is not None:
         types = [_type(e) for e in kept]
-        if not schema.accepts([_type(c) for c, _ in given]) or (not schema.gives(types) and version < op.version):
+        kinds = [schema.as_taken(position, kind) for position, kind in enumerate(kinds)]
+        if not schema.accepts(kinds) or (not schema.gives(types) and version < op.version):
             return None
     try:
         rank = getattr(drawn.inputs[0], "ndim", None) if drawn.inputs else None
@@ -67,7 +69,7 @@ def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], ne
         return None
     graph = Graph("conformance", opsets={"ai.onnx": newest} | {op.domain: version})
     feeds: dict[str, Any] = {}
-    values = [_input(graph, f"input{position}", *each, feeds) for position, each in enumerate(given)]
+    values = [_input(graph, f"input{p}", kinds[p], *each, feeds) for p, each in enumerate(given)]
     known = [None if e is None and len(kept) > 1 else Known(type_of(e)) for e in kept]
     builder = Builder(graph)
     with interpreting(builder):
@@ -86,13 +88,13 @@ def _type(contents: Any) -> Type | None:
     return None if contents is None else type_of(contents)
 
 
-def _input(graph: Graph, name: str, contents: Any, constant: bool, feeds: dict[str, Any]) -> Value | None:
-    if contents is None:
+def _input(
+    graph: Graph, name: str, kind: Type | None, contents: Any, constant: bool, feeds: dict[str, Any]
+) -> Value | None:
+    if kind is None:
         return None
     if isinstance(contents, np.ndarray) and (constant or _is_extended(contents)):
         return graph.variable(name, contents)
-    kind = type_of(contents)
-    assert kind is not None
     feeds[name] = contents
     return graph.input(name, kind)
 

@@ -100,9 +100,9 @@ def _shortened(error: Exception) -> str:
 
 
 #: Element types that numpy does not have, as onnxruntime calls their tensors.
-_EXTENDED = {f"tensor({dtype.name})" for dtype in DType if dtype.name.startswith(("bfloat", "float8", "float4"))} | {
-    f"tensor({name})" for name in ("int4", "uint4", "int2", "uint2")
-}
+_EXTENDED = {
+    f"tensor({dtype.name})" for dtype in DType if dtype.name.startswith(("bfloat", "float8", "float6", "float4"))
+} | {f"tensor({name})" for name in ("int4", "uint4", "int2", "uint2")}
 
 
 def _value(array: np.ndarray[Any, Any]) -> Any:

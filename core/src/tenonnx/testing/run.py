@@ -112,14 +112,14 @@ def evaluate(op: Op, drawn: Call, body_of: Op | None = None) -> tuple[Any, ...]:
     evaluator = Evaluator(body_of=body_of)
     with interpreting(evaluator):
         values = [
-            None if v is None and not _takes_none(op, p) else evaluator.wrap(_locked(v))
+            None if v is None and not takes_none(op, p) else evaluator.wrap(_locked(v))
             for p, v in enumerate(drawn.inputs)
         ]
         results = evaluator.call(op, values, drawn.attributes, drawn.outputs)
     return trimmed([None if r is None else evaluator.contents(r) for r in results])
 
 
-def _takes_none(op: Op, position: int) -> bool:
+def takes_none(op: Op, position: int) -> bool:
     """Whether None at a position is an optional value without an element rather than an absent input."""
     return bool(op.signature.inputs) and not op.signature.input_at(position).optional
 
@@ -170,7 +170,7 @@ def trace(
     values: list[Value | None] = []
     builder = Builder(graph)
     for position, contents in enumerate(drawn.inputs):
-        if contents is None and not _takes_none(op, position):
+        if contents is None and not takes_none(op, position):
             values.append(None)
         elif isinstance(contents, np.ndarray) and is_index(op, position):
             values.append(builder.constant(contents, DType.of(contents.dtype)))

@@ -18,12 +18,16 @@ from tenonnx.registry.registry import canonical_domain
 
 @dataclass(frozen=True, slots=True)
 class Formal:
-    """One input: ``kind`` is "Single", "Optional" or "Variadic", ``types`` names a constraint or is itself a type."""
+    """One input: ``kind`` is "Single", "Optional" or "Variadic", ``types`` names a constraint or is itself a type.
+
+    ``differentiable`` is False where the schema does not say so.
+    """
 
     name: str
     kind: str
     types: str
     homogeneous: bool
+    differentiable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +64,23 @@ class Schema:
                 return False
         return self._allows(self.inputs, inputs)
 
+    def as_taken(self, position: int, kind: Type | None) -> Type | None:
+        """The type of an input as this version takes it: where that is an optional alone, its element may be given."""
+        if kind is None or self._allows_at(self.inputs, position, kind):
+            return kind
+        optional = OptionalType(kind)
+        return optional if self._allows_at(self.inputs, position, optional) else kind
+
     def gives(self, outputs: Sequence[Type | None]) -> bool:
         """Whether outputs of these types are allowed for some inputs."""
         return self._allows(self.outputs, outputs)
 
     def _allows(self, formals: Sequence[Formal], kinds: Sequence[Type | None]) -> bool:
-        for position, kind in enumerate(kinds):
-            text, formal = type_text(kind), _formal(formals, position)
-            if text is not None and formal and text not in self.constraints.get(formal.types, {formal.types}):
-                return False
-        return True
+        return all(self._allows_at(formals, position, kind) for position, kind in enumerate(kinds))
+
+    def _allows_at(self, formals: Sequence[Formal], position: int, kind: Type | None) -> bool:
+        text, formal = type_text(kind), _formal(formals, position)
+        return text is None or formal is None or text in self.constraints.get(formal.types, {formal.types})
 
 
 def _formal(formals: Sequence[Formal], position: int) -> Formal | None:
@@ -129,7 +140,10 @@ def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: 
     for schema in sorted(schemas, key=lambda schema: schema.since_version):
         held = found.setdefault((canonical_domain(schema.domain), schema.name), {})
         inputs, outputs = (
-            tuple(Formal(f.name, f.option.name, getattr(f, types), bool(getattr(f, homogeneous))) for f in formals)
+            tuple(
+                Formal(f.name, f.option.name, getattr(f, types), bool(getattr(f, homogeneous)), _is_differentiable(f))
+                for f in formals
+            )
             for formals in (schema.inputs, schema.outputs)
         )
         made = Schema(
@@ -143,6 +157,12 @@ def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: 
         )
         held[schema.since_version] = made
     return found
+
+
+def _is_differentiable(formal: Any) -> bool:
+    """onnxruntime's list of schemas does not tell."""
+    category = getattr(formal, "differentiation_category", None)
+    return category is not None and category.name == "Differentiable"
 
 
 def _attribute(attribute: Any) -> Attribute:

@@ -9,10 +9,10 @@ from typing import Any
 
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
+from tenonnx.op.dtypes import type_code
 from tenonnx.op.op import Op
 from tenonnx.op.signature import REQUIRED
 from tenonnx.op.spelling import Form, form_at, same_attribute
-from tenonnx.registry.dtypes import type_code
 from tenonnx.registry.hints import provider
 from tenonnx.registry.registry import Registry
 from tenonnx.testing import schemas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
@@ -37,4 +37,17 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
         )
     part.variables = [v for v in part.variables if v in used and v not in cut]
     part.origin = None
+    return part
+
+
+def between(graph: Graph, given: Collection[Value], wanted: Sequence[Value]) -> Graph:
+    """The part of ``graph`` that computes ``wanted`` from ``given``, to be inlined: it shares its nodes."""
+    part = Graph(graph.name)
+    part.formals, part.outputs = list(given), list(wanted)
+    known, needed = set(given), set(wanted)
+    for node in reversed(graph.nodes):
+        if any(v in needed and v not in known for v in node.outputs):
+            needed.update(node.uses)
+            part.nodes.append(node)
+    part.nodes.reverse()
     return part

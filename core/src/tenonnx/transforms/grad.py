@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import InvalidCall, NotDifferentiable
@@ -18,7 +18,7 @@ from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.prune import drop_dead_nodes
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
 
 
 def grad(
@@ -38,19 +38,59 @@ def grad(
     refuse_opaque(graph, "differentiated")
     infer(graph)
     _check_names(graph, targets, names, seeds)
-    ready = _expanded(graph, targets, names)
+    contents = {value.name: value.data for value in graph.values() if value.name in names}
+    source = copy_graph(graph)
+    values = {value.name: value for value in source.values()}
+    ready = _expanded(source, [values[name] for name in targets], [values[name] for name in names])
     values = {value.name: value for value in ready.values()}
     sweep = _Sweep(ready)
     with interpreting(sweep.builder):
         for name in targets:
-            sweep.seed(values[name], seeds.get(name))
+            given = seeds.get(name)
+            sweep.seed(values[name], None if given is None else ready.input(given, values[name].tensor))
         sweep.run([values[name] for name in names])
-        for name in names:
-            output = operator("identity", sweep.gradient(values[name]))
-            output.name = ready.unique_name(f"{name}/grad")
-            ready.outputs.append(output)
+        found = [sweep.gradient(values[name]) for name in names]
+    for name, gradient in zip(names, found, strict=True):
+        output = operator("identity", gradient)
+        output.name = ready.unique_name(f"{name}/grad")
+        ready.outputs.append(output)
+    for name in names:
+        values[name].data = contents[name]
     drop_dead_nodes(ready)
     return ready
+
+
+def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
+    """A subgraph together with its gradient, for a vjp rule to use parts of.
+
+    ``of`` are positions of outputs, ``wrt`` positions of inputs and, after them, captures. The result takes the inputs,
+    the captures and a cotangent for each of ``of``; it gives the outputs, then the gradient of each of ``wrt``.
+    """
+    source = copy_graph(graph)
+    inputs = (*source.formals, *source.captures)
+    ready = _expanded(source, [source.outputs[p] for p in of], [inputs[p] for p in wrt])
+    ready.formals, ready.captures = [*ready.formals, *ready.captures], []
+    values = [ready.formals[p] for p in wrt]
+    sweep = _Sweep(ready)
+    with interpreting(sweep.builder):
+        for position in of:
+            value = ready.outputs[position]
+            cotangent = Value(ready.unique_name(f"{value.name}/cotangent"), value.type, graph=ready)
+            ready.formals.append(cotangent)
+            sweep.seed(value, cotangent)
+        sweep.run(values)
+        ready.outputs += [sweep.gradient(value) for value in values]
+    drop_dead_nodes(ready)
+    return ready
+
+
+def dependents(nodes: Sequence[Node], values: Collection[Value]) -> set[Value]:
+    """The values that depend on ``values`` by way of ``nodes``, themselves included."""
+    found = set(values)
+    for node in nodes:
+        if any(v in found for v in node.uses):
+            found.update(v for v in node.outputs if v is not None)
+    return found
 
 
 def _check_names(graph: Graph, targets: Sequence[str], names: Sequence[str], seeds: Mapping[str, str]) -> None:
@@ -74,27 +114,28 @@ def _check_names(graph: Graph, targets: Sequence[str], names: Sequence[str], see
             )
 
 
-def _active_nodes(graph: Graph, targets: Sequence[str], names: Sequence[str]) -> set[Node]:
-    """The nodes on a path from ``names`` to ``targets``."""
-    reached = {v for v in graph.values() if v.name in names}
-    forward = set()
-    for node in graph.nodes:
-        if any(v in reached for v in node.uses):
-            forward.add(node)
-            reached.update(v for v in node.outputs if v is not None)
-    needed = {v for v in graph.values() if v.name in targets}
+def _active_nodes(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> set[Node]:
+    """The nodes on a path from ``wrt`` to ``of``."""
+    reached = dependents(graph.nodes, wrt)
+    needed = set(of)
     active = set()
     for node in reversed(graph.nodes):
         if any(v in needed for v in node.outputs):
             needed.update(node.uses)
-            if node in forward:
+            if any(v in reached for v in node.uses):
                 active.add(node)
     return active
 
 
-def _expanded(graph: Graph, targets: Sequence[str], names: Sequence[str]) -> Graph:
-    """A copy of ``graph`` in which every composite op on the path that has no VJP is expanded."""
-    active = _active_nodes(graph, targets, names)
+def _expanded(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Graph:
+    """A copy of ``graph`` in which every composite op on the path that has no VJP is expanded.
+
+    ``graph`` forgets the contents of what depends on ``wrt``, so that nothing on the path is folded.
+    """
+    active = _active_nodes(graph, of, wrt)
+    for value in dependents(graph.nodes, wrt):
+        if isinstance(value.type, TensorType) and value.type.dtype.is_float:
+            value.data = None
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         off_path = call.node is not None and call.node not in active
@@ -114,14 +155,13 @@ class _Sweep:
         self.cotangents: dict[Value, Value] = {}
         self.broken: list[str] = []
 
-    def seed(self, value: Value, name: str | None) -> None:
+    def seed(self, value: Value, cotangent: Value | None) -> None:
         self.builder.prefix = f"{value.name}/seed"
-        cotangent = operator("ones_like", value) if name is None else self.graph.input(name, value.tensor)
-        self._accumulate(value, cotangent)
+        self._accumulate(value, operator("ones_like", value) if cotangent is None else cotangent)
 
     def run(self, wrt: Sequence[Value]) -> None:
         """Carry the cotangents back to ``wrt``. Raises ``NotDifferentiable`` with all the nodes that cannot."""
-        wanted = self._dependents(wrt)
+        wanted = dependents(self.graph.nodes, wrt)
         for node in list(reversed(self.graph.nodes)):
             reached = any(v in self.cotangents for v in node.outputs if v is not None)
             if reached and any(v in wanted for v in node.uses):
@@ -135,14 +175,6 @@ class _Sweep:
             return found
         self.builder.prefix = f"{value.name}/zero"
         return operator("zeros_like", value)  # type: ignore[no-any-return]
-
-    def _dependents(self, wrt: Sequence[Value]) -> set[Value]:
-        """The values that depend on ``wrt``, themselves included."""
-        found = set(wrt)
-        for node in self.graph.nodes:
-            if any(v in found for v in node.uses):
-                found.update(v for v in node.outputs if v is not None)
-        return found
 
     def _carry(self, node: Node, wanted: set[Value]) -> None:
         op = known_op(node)
@@ -159,10 +191,11 @@ class _Sweep:
         given = [None if v is None else self.cotangents.get(v) for v in outputs]
         g: Any = given[0] if count == 1 else tuple(given)
         y: Any = outputs[0] if count == 1 else tuple(outputs)
-        if node.captures:
-            attributes["_captures"] = node.captures
+        captures = node.captures  # the rule of a loop may let the node give more, and capture otherwise
+        if node.subgraphs:
+            attributes |= {"_captures": captures, "_wanted": wanted}
         found = invoke(op, rule, [g, y, *inputs], attributes, len(node.outputs))
-        for value, gradient in zip((*inputs, *node.captures), found, strict=False):
+        for value, gradient in zip((*inputs, *captures), found, strict=False):
             if value is not None and gradient is not None and value in wanted:
                 self._accumulate(value, self._summed(op, gradient, value))
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import NotRepresentable, TenonnxError, UnknownType
+from tenonnx.errors import NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import TensorType
+from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value, operator, operator_table
+from tenonnx.op.dtypes import type_code
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.infer import Known, infer_call
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
+from tenonnx.op.signature import Input
 from tenonnx.op.spelling import form_at, spell_attributes
-from tenonnx.registry.dtypes import type_code
 from tenonnx.registry.registry import Registry, default_registry
+from tenonnx.transforms.defaults import sparing_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx.transforms.targets import (
     INTERNAL_DOMAIN,
@@ -27,8 +30,10 @@ from tenonnx.transforms.targets import (
     Retargeted,
     Target,
     interface_refusals,
+    label_of,
     refusal,
     target_for,
+    way_to,
 )
 
 #: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
@@ -51,18 +56,33 @@ MAXIMUM_NESTING = 3
 
 
 def retarget(
-    graph: Graph, opset: int | Mapping[str, int] | None = None, domains: Collection[str] | None = None
+    graph: Graph,
+    opset: int | Mapping[str, int] | None = None,
+    domains: Collection[str] | None = None,
+    target: str | None = None,
 ) -> Graph:
-    """``graph`` at the given opset, with ops of ``domains`` alone.
+    """``graph`` at the given opset, with ops of ``domains`` alone, and within what the named target takes.
 
     Each node is kept, else respelled, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
     naming every node that has no form in the target, with the reason.
     """
-    return retarget_to(graph, target_for(graph, opset, domains)).graph
+    return retarget_to(graph, target_for(graph, opset, domains, target)).graph
 
 
-def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retargeted:
-    """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left and reported."""
+def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defaults: bool = True) -> Retargeted:
+    """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left and reported.
+
+    Unless ``spare_defaults`` is False, the contents of inputs that have a default are not counted on where it can be
+    helped: see ``sparing_defaults``.
+    """
+    move = functools.partial(_retargeted, target=target)
+    result = sparing_defaults(graph, move) if spare_defaults else move(graph)
+    if refuse and result.refused:
+        raise refusal(result.refused, target)
+    return result
+
+
+def _retargeted(graph: Graph, target: Target) -> Retargeted:
     infer(graph, strict=False)
     mover = _Mover(target, graph.registry or default_registry())
     rewriter = _Retargeting(graph, mover.decide)
@@ -74,10 +94,7 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True) -> Retarge
     moved.functions = {key: f for key, f in graph.functions.items() if key in mover.kept_functions}
     if moved.opsets != graph.opsets:
         moved.ir_version = None
-    result = Retargeted(moved, mover.changes)
-    if refuse and result.refused:
-        raise refusal(result.refused, target)
-    return result
+    return Retargeted(moved, mover.changes)
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
@@ -91,16 +108,26 @@ class _Retargeting(Rewriter):
 
     mover: _Mover
 
+    path: str = ""
+
     def visit(self, node: Node) -> None:
         start, refused = len(self.graph.nodes), len(self.mover.refusals)
-        self.mover.begin(node)
+        outer = self.mover.begin(node)
         super().visit(node)
-        self.mover.record(node, self.graph.nodes[start:], self.mover.refusals[refused:])
+        self.mover.record(self.path + label_of(node), node, self.graph.nodes[start:], self.mover.refusals[refused:])
+        self.mover.actions = outer
+
+    def keep(self, node: Node, **changed: Any) -> Node:
+        refused = len(self.mover.refusals)
+        kept = super().keep(node, **changed)
+        del self.mover.refusals[refused:]  # those of the nodes inside, which are recorded
+        return kept
 
     def _attribute(self, attribute: Any, captures: Sequence[Value]) -> Any:
         if isinstance(attribute, Graph):
             inner = _Retargeting(attribute, self.decide, parent=self)
             inner.mover = self.mover
+            inner.path = self.path + ("" if self.node is None else way_to(attribute, self.node))
             return inner.run()
         return super()._attribute(attribute, captures)
 
@@ -123,23 +150,26 @@ class _Mover:
         self.kept_functions: set[tuple[str, str, str]] = set()
         self.lowering: list[tuple[Op, tuple[Value | None, ...], str]] = []
 
-    def begin(self, node: Node) -> None:
-        self.actions = []
+    def begin(self, node: Node) -> list[tuple[str, str]]:
+        """Begin with a node; returns what was done so far to the node that holds it."""
+        outer, self.actions = self.actions, []
         if not isinstance(node.op, Op):
             version = self.target.version(node.domain)
-            package = self.registry.provider(node.domain, node.op_type)
-            unknown = "no installed package knows the op" + (f" (pip install {package})" if package else "")
+            unknown = "no installed package knows the op"
             if version is None:
                 self.refusals.append(f"{unknown}, and domain {node.domain} is not in the target")
             elif version != node.version:
                 self.refusals.append(f"{unknown}, so it cannot move from version {node.version} to {version}")
+            elif problem := self.target.problem(node.op, version, _types(node.inputs), _types(node.outputs)):
+                self.refusals.append(f"{unknown}, and {problem}")
+        return outer
 
-    def record(self, node: Node, made: Sequence[Node], refusals: Sequence[str]) -> None:
+    def record(self, label: str, node: Node, made: Sequence[Node], refusals: Sequence[str]) -> None:
         """Note what became of a node of the source."""
-        label = node.name or next((v.name for v in node.outputs if v is not None), "")
         op = f"{node.domain}::{node.op_type}@{node.version}"
         if refusals:
-            self.changes.append(Change(label, op, "refused", "; ".join(dict.fromkeys(refusals))))
+            reasons = "; ".join(dict.fromkeys(refusals))
+            self.changes.append(Change(label, op, "refused", reasons, do=self._advice(node)))
             return
         action, reason = self.actions[0] if self.actions else ("kept", "")
         into: dict[str, int] = {}
@@ -147,6 +177,24 @@ class _Mover:
             for each in made:
                 into[each.op_type] = into.get(each.op_type, 0) + 1
         self.changes.append(Change(label, op, action, reason, into))
+
+    def _advice(self, node: Node) -> str:
+        """What would help a node that has no form in the target."""
+        op, version = node.op, self.target.version(node.domain)
+        missing = [n for n in _body_nodes(op) if not isinstance(n.op, Op)] if isinstance(op, Op) else [node]
+        packages = {self.registry.provider(n.domain, n.op_type) for n in missing}
+        if missing:
+            known = " ".join(sorted(package for package in packages if package))
+            return f"pip install {known}" if known else "install or write a package that defines the op"
+        if version is None and self.target.profile is None:
+            return f"allow domain {node.domain}"
+        kinds = [v.type for v in node.inputs if v is not None]
+        unknown = any(kind is None or (isinstance(kind, TensorType) and kind.shape is None) for kind in kinds)
+        if unknown and isinstance(op, Op) and not op.primitive:
+            return "give the graph's inputs their shapes (--input-shapes), as the types here are not known"
+        if isinstance(op, Op) and version is not None and version < op.since:
+            return f"go to version {op.since} of {node.domain} or newer"
+        return "replace the node by others, or go to another target"
 
     def finish(self, rewriter: Rewriter) -> None:
         for node in rewriter.graph.walk():
@@ -162,7 +210,7 @@ class _Mover:
             mark = _Mark(rewriter, self)
             try:
                 found = attempt(rewriter, call, reasons)
-            except (NotRepresentable, UnknownType) as error:
+            except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
                 reasons.append(error.what)
                 found = None
             if found is _KEPT:
@@ -187,7 +235,7 @@ class _Mover:
             since = f"exists from version {op.since}" if version < op.since else f"changed at version {op.before}"
             reasons.append(f"{op.domain}::{op.name} with this meaning {since}, the target has {version}")
             return None
-        if op.domain == INTERNAL_DOMAIN or (not op.specified and self.target.accepts is None):
+        if op.domain == INTERNAL_DOMAIN or (not op.specified and not self.target.chooses):
             reasons.append(f"{op.domain}::{op.name} is not in the specification")
             return None
         node = call.node
@@ -227,9 +275,12 @@ class _Mover:
         """A local function is kept where the target changes nothing inside it, which kernels by dtype may do."""
         op = call.op
         allowed = op.domain in self.target.opsets or op.domain in rewriter.source.root.opsets
-        allowed = allowed and self.target.accepts is None
-        inner = list(getattr(op, "body").walk())  # noqa: B009  core's ops have no body that is a graph
-        if call.node is not None and allowed and all(self.target.version(n.domain) == n.version for n in inner):
+        allowed = allowed and not self.target.chooses
+        if (
+            call.node is not None
+            and allowed
+            and all(self.target.version(n.domain) == n.version for n in _body_nodes(op))
+        ):
             self.kept_functions.add((op.domain, op.name, ""))
             return _KEPT
         reasons.append("what the function calls is not in the target as it is")
@@ -260,6 +311,7 @@ class _Mover:
             result = rewriter.inside(lowering, *call.inputs, **call.attributes, **counted)
             if result is not None and len(self.refusals) == mark.refusals:
                 return result if isinstance(result, tuple) else (result,)
+            reasons += self.refusals[mark.refusals :]
             mark.restore()
         return None
 
@@ -273,13 +325,21 @@ class _Mover:
     def _expand(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         if call.op.primitive:
             return None
-        self.actions.append(("inlined" if hasattr(call.op, "body") else "expanded", reasons[0] if reasons else ""))
+        inner = _body_nodes(call.op)
+        self.actions.append(("inlined" if inner else "expanded", reasons[0] if reasons else ""))
+        missing = [n.title for n in inner if not isinstance(n.op, Op)]
+        if missing:
+            raise NotRepresentable(f"no installed package knows what {call.op.title} holds: {', '.join(missing)}")
+        refused = len(self.refusals)
         try:
-            return rewriter.expand(call)
+            results = rewriter.expand(call)
         except NotRepresentable:
             raise
         except TenonnxError as error:
             raise NotRepresentable(error.what) from error
+        if inner:
+            self.refusals[refused:] = [f"in function {call.op.name}: {text}" for text in self.refusals[refused:]]
+        return results
 
     def _cast(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         """The op between casts to a wider element type that the target takes."""
@@ -313,14 +373,14 @@ class _Mover:
             if allowed is not None and int(wide) not in allowed:
                 return False
             changed = True
-        return changed and (self.target.accepts is not None or table is not None)
+        return changed and (self.target.chooses or table is not None)
 
     def _dtype_problem(
         self, op: Op, version: int, inputs: Sequence[Value | None], known: Sequence[Known | None]
     ) -> str:
         table = self.registry.dtypes(op.domain, op.name, version)
         outputs = [None if k is None else k.type for k in known]
-        kinds = [None if v is None else v.type for v in inputs]
+        kinds = _types(inputs)
         if table is not None:
             for where, types in (("inputs", kinds), ("outputs", outputs)):
                 for position, kind in enumerate(types):
@@ -330,10 +390,7 @@ class _Mover:
                         shown = kind.dtype if isinstance(kind, TensorType) else kind
                         verb = "take" if where == "inputs" else "give"
                         return f"{op.domain}::{op.name} at version {version} does not {verb} {shown}"
-        if self.target.accepts is not None and not self.target.accepts(op, version, kinds, outputs):
-            given = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in kinds)
-            return f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({given})"
-        return ""
+        return self.target.problem(op, version, kinds, outputs)
 
 
 _KEPT: Any = object()
@@ -345,13 +402,24 @@ class _Mark:
     def __init__(self, rewriter: Rewriter, mover: _Mover) -> None:
         self.rewriter, self.mover = rewriter, mover
         self.nodes, self.refusals, self.actions = len(rewriter.graph.nodes), len(mover.refusals), len(mover.actions)
-        self.names = len(rewriter.journal)
+        self.names, self.changes = len(rewriter.journal), len(mover.changes)
 
     def restore(self) -> None:
         del self.rewriter.graph.nodes[self.nodes :]
         del self.mover.refusals[self.refusals :]
         del self.mover.actions[self.actions :]
+        del self.mover.changes[self.changes :]
         self.rewriter.forget_names(self.names)
+
+
+def _body_nodes(op: Op) -> list[Node]:
+    """What the body of a local function holds; other ops have no body that is a graph."""
+    body: Graph | None = getattr(op, "body", None)
+    return [] if body is None else list(body.walk())
+
+
+def _types(values: Sequence[Value | None]) -> list[Type | None]:
+    return [None if v is None else v.type for v in values]
 
 
 def _same_form(op: Op, a: int, b: int) -> bool:
@@ -373,9 +441,7 @@ def _written(op: Op, call: Call, version: int) -> tuple[list[Value | None], dict
                 raise NotRepresentable(f'{op.domain}::{op.name} has no input "{parameter.name}" at version {version}')
         elif parameter.name in form.moved:
             if value is not None:
-                static[parameter.name] = _as_attribute(
-                    op, parameter.name, value, version, parameter.name in form.vectors
-                )
+                static[parameter.name] = _as_attribute(op, parameter, value, version, parameter.name in form.vectors)
         else:
             inputs.append(value)
     while inputs and inputs[-1] is None:
@@ -388,7 +454,8 @@ def _written(op: Op, call: Call, version: int) -> tuple[list[Value | None], dict
     return inputs, spell_attributes(op, version, call.attributes, static, rank)
 
 
-def _as_attribute(op: Op, name: str, value: Value, version: int, is_number: bool) -> Any:
+def _as_attribute(op: Op, parameter: Input, value: Value, version: int, is_number: bool) -> Any:
+    name = parameter.name
     if value.data is None:
         raise NotRepresentable(
             f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, and here it is computed'
@@ -400,7 +467,7 @@ def _as_attribute(op: Op, name: str, value: Value, version: int, is_number: bool
         )
     if is_number:
         return array.reshape(-1)[0].item()
-    return array.tolist()
+    return array.reshape(-1).tolist() if parameter.index else array.tolist()
 
 
 def _known_outputs(call: Call) -> list[Known | None]:

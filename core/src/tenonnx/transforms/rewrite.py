@@ -10,7 +10,7 @@ from tenonnx.errors import InvalidCall, TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value, operator
-from tenonnx.op.binding import bind, invoke, pad
+from tenonnx.op.binding import UNFORESEEN, bind, invoke, pad, refused
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.infer import infer_call
@@ -218,6 +218,8 @@ class Rewriter(Builder):
                 if call.op.signature.reads_graph:
                     attributes["_graph"] = self.source
                 return invoke(call.op, call.op.function, call.inputs, attributes, call.outputs)
+        except UNFORESEEN as error:
+            raise refused(call.op.title, call.inputs, call.attributes, error) from error
         finally:
             self.depth -= 1
 

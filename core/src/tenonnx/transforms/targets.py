@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,10 @@ from tenonnx.errors import InvalidCall, NotRepresentable
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from tenonnx.graph.values import Node, Operator
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import canonical_domain, default_registry
+from tenonnx.transforms.profiles import Profile, find_profile
 
 #: The versions of ai.onnx whose ops first knew an element type; the others were there from the start.
 FIRST_OPSET: Mapping[DType, int] = {
@@ -26,6 +28,8 @@ FIRST_OPSET: Mapping[DType, int] = {
     DType.float8e8m0: 24,
     DType.uint2: 25,
     DType.int2: 25,
+    DType.float6e2m3: 28,
+    DType.float6e3m2: 28,
 }
 
 #: The domain of ops that are never written to a file.
@@ -42,21 +46,43 @@ _SPECIFIED = ("ai.onnx", "ai.onnx.ml")
 class Target:
     """Where a graph is to go: a version for each domain that it may use.
 
-    ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes.
+    ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes, and
+    ``profile`` what the runtime that the target is named after takes.
     """
 
     opsets: Mapping[str, int]
     accepts: Any = None
+    profile: Profile | None = None
 
     def version(self, domain: str) -> int | None:
         return self.opsets.get(domain)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the target has but some of the ops of its domains."""
+        return self.accepts is not None or (self.profile is not None and self.profile.ops is not None)
+
+    def problem(self, op: Operator, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> str:
+        """Why the target does not take an op on these types, or nothing."""
+        found = "" if self.profile is None else self.profile.problem(op.domain, op.name, inputs, outputs)
+        if not found and self.accepts is not None and not self.accepts(op, version, inputs, outputs):
+            given = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in inputs)
+            found = f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({given})"
+        return found
+
+    def __str__(self) -> str:
+        opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()) or "no domain"
+        return opsets if self.profile is None else f"{self.profile.name}: {opsets}"
 
 
 @dataclass(slots=True)
 class Change:
     """What became of one node: ``action`` is kept, respelled, folded, lowered, expanded, cast, inlined or refused.
 
-    An input or output of the graph that the target cannot have is refused likewise; ``op`` says what it is.
+    An input or output of the graph that the target cannot have is refused likewise, and an input whose default is
+    needed is closed; ``op`` says what it is. ``node`` is
+    the way to a node: its name, after those of the nodes and attributes that hold its subgraph. ``do`` says what would
+    help a refused one.
     """
 
     node: str
@@ -64,9 +90,10 @@ class Change:
     action: str
     reason: str = ""
     into: dict[str, int] = field(default_factory=dict)
+    do: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"node": self.node, "op": self.op, "action": self.action, "reason": self.reason, "into": self.into}
+        return {name: getattr(self, name) for name in ("node", "op", "action", "reason", "into", "do")}
 
     def __str__(self) -> str:
         into = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in self.into.items())
@@ -86,13 +113,36 @@ class Retargeted:
         return [change for change in self.changes if change.action == "refused"]
 
 
-def target_for(
-    graph: Graph, opset: int | Mapping[str, int] | None = None, domains: Collection[str] | None = None
-) -> Target:
-    """The target of an opset (an int for ``ai.onnx``, or versions by domain) and a whitelist of domains.
+def label_of(node: Node) -> str:
+    return node.name or next((v.name for v in node.outputs if v is not None), "")
 
-    Domains that are not named keep the version of the graph. Raises ``InvalidCall`` for an opset that there is not.
+
+def way_to(graph: Graph, node: Node) -> str:
+    """The node and the attribute that hold a subgraph, to stand before the names of its nodes."""
+    held = (name for name, a in node.attributes.items() if a is graph or (isinstance(a, list) and graph in a))
+    return f"{label_of(node)}/{next(held, graph.name)}/"
+
+
+def all_kept(graph: Graph, path: str = "") -> Iterator[Change]:
+    """The report on a graph to which nothing happens."""
+    for node in graph.nodes:
+        for inner in node.subgraphs:
+            yield from all_kept(inner, path + way_to(inner, node))
+        yield Change(path + label_of(node), f"{node.domain}::{node.op_type}@{node.version}", "kept")
+
+
+def target_for(
+    graph: Graph,
+    opset: int | Mapping[str, int] | None = None,
+    domains: Collection[str] | None = None,
+    name: str | None = None,
+) -> Target:
+    """The target of an opset (an int for ``ai.onnx``, or versions by domain), a whitelist of domains and a name.
+
+    Domains that are not named keep the version of the graph, or take the nearest that the named target has. Raises
+    ``InvalidCall`` for an opset or a name that there is not.
     """
+    profile = None if name is None else find_profile(name)
     opsets = dict(graph.opsets)
     for node in graph.walk():
         if (
@@ -104,13 +154,15 @@ def target_for(
     opsets.setdefault("ai.onnx", max((n.op.version for n in graph.walk() if isinstance(n.op, Op)), default=1))
     wanted = {"ai.onnx": opset} if isinstance(opset, int) else dict(opset or {})
     _check_domains([*wanted, *(domains or ())], graph, opsets)
+    if profile is not None:
+        opsets = {domain: profile.nearest(domain, held) for domain, held in opsets.items() if domain in profile.opsets}
     for domain, version in wanted.items():
-        _check_version(canonical_domain(domain), version, graph)
+        _check_version(canonical_domain(domain), version, graph, profile)
         opsets[canonical_domain(domain)] = version
     if domains is not None:
         allowed = {canonical_domain(domain) for domain in domains}
         opsets = {domain: version for domain, version in opsets.items() if domain in allowed}
-    return Target(opsets)
+    return Target(opsets, profile=profile)
 
 
 def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]) -> None:
@@ -123,10 +175,16 @@ def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]
         )
 
 
-def _check_version(domain: str, version: int, graph: Graph) -> None:
+def _check_version(domain: str, version: int, graph: Graph, profile: Profile | None) -> None:
     """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
     import onnx
 
+    if profile is not None and (domain not in profile.opsets or profile.nearest(domain, version) != version):
+        raise InvalidCall(
+            f"the target {profile.name} must have the opset that is asked for",
+            given=f"{domain} {version}",
+            available=", ".join(f"{known} {profile.versions(known)}" for known in profile.opsets),
+        )
     known = [held for owner, held in onnx.helper.OP_SET_ID_VERSION_MAP if owner == domain and domain in _SPECIFIED]
     if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
         raise InvalidCall(
@@ -138,14 +196,14 @@ def _check_version(domain: str, version: int, graph: Graph) -> None:
 
 def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
     """The error that names every refused node."""
-    opsets = ", ".join(f"{domain} {version}" for domain, version in target.opsets.items())
     lines = [f"{_subject(c)}: {c.reason}" for c in refused[:LISTED_REFUSALS]]
     if len(refused) > LISTED_REFUSALS:
         lines.append(f"and {len(refused) - LISTED_REFUSALS} more")
     of_nodes = all("::" in change.op for change in refused)
     singular, plural = ("node has", "nodes have") if of_nodes else ("value has", "nodes and values have")
     count = f"{len(refused)} {plural if len(refused) > 1 else singular}"
-    return NotRepresentable(f"{count} no form in the target ({opsets})", given="\n".join(lines))
+    do = "\n".join(dict.fromkeys(change.do for change in refused if change.do))
+    return NotRepresentable(f"{count} no form in the target ({target})", given="\n".join(lines), do=do)
 
 
 def _subject(change: Change) -> str:
@@ -153,17 +211,24 @@ def _subject(change: Change) -> str:
 
 
 def interface_refusals(graph: Graph, target: Target) -> list[Change]:
-    """The inputs and outputs of a graph whose element types did not exist yet, though no node may touch them."""
+    """The inputs and outputs of a graph whose element types the target does not have, though no node may touch them."""
     version = target.version("ai.onnx")
-    if version is None or version >= graph.opsets.get("ai.onnx", 0):
-        return []
+    older = version is not None and version < graph.opsets.get("ai.onnx", 0)
+    profile = target.profile
     found = []
     for what, values in (("graph input", graph.formals), ("graph output", graph.outputs)):
         for value in values:
             dtype = _element_type(value.type)
-            if dtype is not None and version < FIRST_OPSET.get(dtype, 1):
-                reason = f"{dtype} does not exist at version {version} of ai.onnx, but from {FIRST_OPSET[dtype]} on"
-                found.append(Change(value.name, what, "refused", reason))
+            if dtype is None:
+                continue
+            first, reason, do = FIRST_OPSET.get(dtype, 1), "", "give the model an interface of other element types"
+            if older and version is not None and version < first:
+                reason = f"{dtype} does not exist at version {version} of ai.onnx, but from {first} on"
+                do = f"go to version {first} of ai.onnx or newer"
+            elif profile is not None and profile.dtypes is not None and dtype not in profile.dtypes:
+                reason = f"{profile.name} has no {dtype}"
+            if reason:
+                found.append(Change(value.name, what, "refused", reason, do=do))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Cases of LinearClassifier."""
+"""Cases of LinearClassifier and LinearRegressor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.testing import Gap, call, cases, tensors
-from tenonnx_onnx_ml.linear import linear_classifier
+from tenonnx_onnx_ml.linear import linear_classifier, linear_regressor
 
 NUMBERS = ["float32", "float64", "int64", "int32"]
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"]
@@ -33,7 +33,7 @@ def coefficients_of(draw, scores, features):
 WIDE = Gap("reference", "onnx.reference gives float64 for float64", when=lambda c: c.inputs[0].dtype == np.float64)
 
 
-@cases(linear_classifier, gradient=False, gaps=[WIDE])
+@cases(linear_classifier, gaps=[WIDE])
 def _(draw):
     """A score for each label."""
     x = rows(draw)
@@ -51,7 +51,6 @@ def _(draw):
 
 @cases(
     linear_classifier,
-    gradient=False,
     gaps=[
         Gap(
             "reference",
@@ -70,7 +69,6 @@ def _(draw):
 
 @cases(
     linear_classifier,
-    gradient=False,
     gaps=[
         Gap("onnxruntime", "onnxruntime overwrites scores while it transforms them", when=lambda c: is_single(c)),
         Gap("reference", "onnx.reference takes the label from the transformed scores", when=lambda c: is_single(c)),
@@ -94,3 +92,29 @@ def _(draw):
 def is_single(c):
     """Whether one score is for two labels."""
     return len(c.attributes["intercepts"]) == 1
+
+
+OTHER_TYPE = Gap(
+    "reference",
+    "onnx.reference gives the type of the input, and a vector for a vector",
+    when=lambda c: c.inputs[0].dtype != np.float32 or c.inputs[0].ndim == 1,
+)
+
+
+@cases(linear_regressor, gaps=[OTHER_TYPE])
+def _(draw):
+    x = draw(tensors(NUMBERS, min_rank=1, max_rank=2))
+    targets = draw(st.integers(1, 3))
+    coefficients, intercepts = coefficients_of(draw, targets, x.shape[-1])
+    transform = draw(st.sampled_from(TRANSFORMS))
+    intercepts = intercepts if draw(st.booleans()) else None
+    return call(x, coefficients=coefficients, intercepts=intercepts, targets=targets, post_transform=transform)
+
+
+@cases(linear_regressor)
+def _(draw):
+    """Targets that are probabilities."""
+    x = draw(tensors("float32", min_rank=2, max_rank=2, min_value=0.1, max_value=0.4))
+    targets = draw(st.integers(1, 3))
+    coefficients = draw(tensors("float32", shape=(targets * x.shape[1],), min_value=0.01, max_value=0.2)).tolist()
+    return call(x, coefficients=coefficients, intercepts=[0.1] * targets, targets=targets, post_transform="PROBIT")

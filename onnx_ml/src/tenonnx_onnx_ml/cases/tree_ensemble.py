@@ -1,4 +1,4 @@
-"""Cases of TreeEnsembleClassifier and TreeEnsembleRegressor."""
+"""Cases of ensembles of trees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.testing import Gap, call, cases, tensors
-from tenonnx_onnx_ml.tree_ensemble import tree_ensemble_classifier, tree_ensemble_regressor
+from tenonnx_onnx_ml.tree_ensemble import tree_ensemble, tree_ensemble_classifier, tree_ensemble_regressor
 
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 FEATURES = 3
@@ -177,3 +177,101 @@ def _(draw):
     attributes["target_weights_as_tensor"] = np.asarray(attributes.pop("target_weights"), np.float64)
     attributes["aggregate_function"] = draw(st.sampled_from(["SUM", "MIN"]))
     return call(rows(draw, ["float64"]), n_targets=2, **attributes)
+
+
+# ----- TreeEnsemble ---------------------------------------------------------------------------------------------------
+
+UNEQUAL, MEMBER = 5, 6
+PROBIT = 4
+
+
+def listed(draw, dtype, targets):
+    """The attributes of trees whose nodes and leaves are lists of their own."""
+    nodes, leaves, members, roots = [], [], [], []
+    modes = draw(st.sampled_from([range(MEMBER + 1), [0], [MEMBER]]))
+
+    def way(depth):
+        """Where a branch leads to, and whether that is a leaf."""
+        if depth and draw(st.booleans()):
+            return grow(depth - 1), 0
+        leaves.append(draw(st.integers(0, targets - 1)))
+        return len(leaves) - 1, 1
+
+    def grow(depth):
+        number, mode = len(nodes), draw(st.sampled_from(modes))
+        nodes.append(None)
+        if mode == MEMBER:
+            sets.append((number, draw(st.lists(st.integers(-4, 4), min_size=1, max_size=5))))
+        (yes, yes_is_leaf), (no, no_is_leaf) = way(depth), way(depth)
+        feature, threshold = draw(st.integers(0, FEATURES - 1)), draw(st.integers(-4, 4)) / 2
+        nodes[number] = (feature, mode, threshold, yes, yes_is_leaf, no, no_is_leaf, draw(st.integers(0, 1)))
+        return number
+
+    sets = []
+    for _ in range(draw(st.integers(1, 3))):
+        roots.append(grow(draw(st.integers(0, 3))))
+    for _, values in sorted(sets):
+        members += [value / 2 for value in values] + [np.nan]
+    feature, mode, threshold, yes, yes_is_leaf, no, no_is_leaf, missing = map(list, zip(*nodes, strict=True))
+    weights = draw(tensors(dtype, shape=(len(leaves),), min_value=0.1, max_value=1))
+    attributes = {
+        "tree_roots": roots, "nodes_featureids": feature, "nodes_modes": np.array(mode, np.uint8),
+        "nodes_splits": np.array(threshold, weights.dtype), "nodes_truenodeids": yes, "nodes_trueleafs": yes_is_leaf,
+        "nodes_falsenodeids": no, "nodes_falseleafs": no_is_leaf, "leaf_targetids": leaves, "leaf_weights": weights,
+        "n_targets": targets,
+    }  # fmt: skip
+    if members:
+        attributes["membership_values"] = np.array(members, weights.dtype)
+    if draw(st.booleans()):
+        attributes["nodes_missing_value_tracks_true"] = missing
+    return attributes
+
+
+def meets_nan_at_unequal(c):
+    return bool(np.isnan(c.inputs[0].astype(np.float32)).any()) and UNEQUAL in c.attributes["nodes_modes"].array()
+
+
+def lacks_votes(c):
+    """Whether the least or greatest is asked of a target that may have no vote."""
+    return c.attributes["aggregate_function"] > 1 and c.attributes["n_targets"] > 1
+
+
+@cases(
+    tree_ensemble,
+    gradient=False,
+    gaps=[
+        Gap("onnxruntime", NAN.reason, when=meets_nan_at_unequal),
+        Gap("reference", "onnx.reference gives the greatest float where there is no vote", when=lacks_votes),
+    ],
+)
+def _(draw):
+    """Votes as they are."""
+    x = rows(draw, ["float32", "float64", "float16"])
+    aggregate = draw(st.integers(0, 3))
+    return call(x, aggregate_function=aggregate, **listed(draw, x.dtype.name, draw(st.integers(1, 3))))
+
+
+@cases(
+    tree_ensemble,
+    gradient=False,
+    gaps=[
+        Gap("onnxruntime", NAN.reason, when=meets_nan_at_unequal),
+        Gap(
+            "onnxruntime",
+            "onnxruntime takes 1 for LOGISTIC and 2 for SOFTMAX",
+            when=lambda c: c.attributes["post_transform"] in (1, 2) and c.attributes["n_targets"] > 1,
+        ),
+        Gap(
+            "reference",
+            "onnx.reference leaves the transform out",
+            when=lambda c: c.attributes["n_targets"] > 1 or c.attributes["post_transform"] == PROBIT,
+        ),
+    ],
+)
+def _(draw):
+    """Votes after a transform."""
+    x = rows(draw, ["float32", "float64"])
+    transform, attributes = draw(st.integers(1, 4)), listed(draw, x.dtype.name, draw(st.integers(1, 3)))
+    if transform == PROBIT:
+        attributes["leaf_weights"] /= 4  # so that the sums are probabilities
+    return call(x, post_transform=transform, **attributes)

@@ -121,7 +121,7 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
     accepts = has_kernel if cpu_alone else has_schema
     for version in dict.fromkeys([possible["ai.onnx"], newest("ai.onnx"), *left_behind()]):
         try:
-            moved = retarget_to(graph, Target(possible | {"ai.onnx": version}, accepts)).graph
+            moved = retarget_to(graph, Target(possible | {"ai.onnx": version}, accepts), spare_defaults=False).graph
         except NotRepresentable as error:
             problems.append(error.given or error.what)
         else:

@@ -11,11 +11,12 @@ from onnxruntime import InferenceSession
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx.backends.base import FeedCheck, check_feeds
-from tenonnx.backends.defaults import Defaults, opened
+from tenonnx.backends.defaults import Defaults
 from tenonnx.backends.state import State, check_state
 from tenonnx.errors import InvalidCall, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
+from tenonnx.transforms.defaults import opened
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:

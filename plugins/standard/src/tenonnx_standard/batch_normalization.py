@@ -146,7 +146,18 @@ def batch_normalization_is_test(
 
 @batch_normalization_is_test.until(6)
 def batch_normalization_consuming(
-    X, scale, B, mean, var, *, consumed_inputs, epsilon=1e-5, is_test=0, momentum=0.9, spatial=1, _outputs=None
+    X,
+    scale,
+    B,
+    mean,
+    var,
+    *,
+    consumed_inputs: list[int],
+    epsilon=1e-5,
+    is_test=0,
+    momentum=0.9,
+    spatial=1,
+    _outputs=None,
 ):
     """Batch normalization by channel or by position, in training unless ``is_test``."""
     return batch_normalization_is_test(

@@ -38,12 +38,12 @@ def one_way(op: Op, *, swapped: Callable[[], Op] | None = None, consumed_inputs:
     """
     if [p.name for p in op.signature.inputs] == ["X", "Y"]:
 
-        def older(X, Y, *, axis=None, broadcast=0):
+        def older(X, Y, *, axis: int | None = None, broadcast=0):
             return op(X, _aligned(old, X, Y, axis, broadcast))
 
     else:
 
-        def older(A, B, *, axis=None, broadcast=0):
+        def older(A, B, *, axis: int | None = None, broadcast=0):
             return op(A, _aligned(old, A, B, axis, broadcast))
 
     older.__name__ = older.__qualname__ = f"{op.__name__.rstrip('_')}_one_way"

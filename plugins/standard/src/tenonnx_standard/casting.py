@@ -35,7 +35,7 @@ _GREATEST = {
 
 
 @primitive("Cast")
-def cast(input, *, to, saturate=1, round_mode="up"):
+def cast(input, *, to: int, saturate=1, round_mode="up"):
     """The elements of ``input`` converted to the element type ``to``.
 
     Floats are cut towards zero on their way to integers, integers lose the bits that do not fit, everything but zero is
@@ -170,7 +170,7 @@ def _integer(text: str) -> int:
 
 
 @cast.until(24)
-def cast_infinity_to_nan(input, *, to, saturate=1):
+def cast_infinity_to_nan(input, *, to: int, saturate=1):
     """Cast whose infinities become NaN in the float8 types without infinity, even when they saturate."""
     from tenonnx_standard.logic import where
     from tenonnx_standard.math import isinf
@@ -204,7 +204,7 @@ _NAMES = {
 
 
 @cast_infinity_to_nan.until(6)
-def cast_by_name(input, *, to):
+def cast_by_name(input, *, to: str):
     """Cast to an element type that is written as a name, such as ``FLOAT``."""
     named = {_NAMES.get(d, d.name.upper()): d for d in DType}
     text = to.decode() if isinstance(to, bytes) else str(to)
@@ -237,7 +237,7 @@ cast_like_infinity_to_nan.until(19, lacks=["saturate"])
 
 
 @primitive("BitCast", since=26)
-def bitcast(input, *, to):
+def bitcast(input, *, to: int):
     """The bits of every element taken for those of the element type ``to``, which is as wide."""
 
 
@@ -263,3 +263,10 @@ def _(input: Array, *, to: int) -> Array:
 
 
 bitcast.vjp(lambda g, y, x, *, to: None)
+
+
+@bitcast.lower()
+def _(input: Value, *, to: int) -> Value | None:
+    """Between integers of one width Cast keeps the bits."""
+    whole = (input.dtype, DType(to))
+    return cast(input, to=to) if all(d.is_integer or d is DType.bool for d in whole) else None

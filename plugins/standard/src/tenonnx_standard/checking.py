@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,11 +69,23 @@ def positions(array: Array) -> Array:
     return array if array.dtype == np.int64 else array.astype(np.int64)
 
 
-def integer_vector(op: Op, name: str, value: Value) -> list[Any] | None:
+def integer_vector(op: Op, name: str, value: Value, *, or_scalar: bool = False) -> list[Any] | None:
     """The contents of an input that lists sizes or axes, where known. Raises ``TypeMismatch`` if it is no such list."""
-    if not value.dtype.is_integer or (value.rank or 0) > 1:
+    if not value.dtype.is_integer or value.rank not in (None, 1, 0 if or_scalar else 1):
         raise TypeMismatch(f"{op.title}: {name} must be a list of integers", given=repr(value))
     return elements(value)
+
+
+def check_shape(op: Op, name: str, value: Value | None, wanted: Sequence[Dim]) -> None:
+    """Raise ``TypeMismatch`` unless the input may have that shape, in which None stands for any length."""
+    shape = None if value is None else value.tensor.shape
+    if shape is None:
+        return
+    pairs = zip(shape, wanted, strict=False)
+    if len(shape) != len(wanted) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+        sides = ", ".join("?" if side is None else str(side) for side in wanted)
+        what = f"the shape [{sides}]" if wanted else "no axes"
+        raise TypeMismatch(f'{op.title}: "{name}" must have {what}', given=repr(value))
 
 
 def length(value: Value) -> int | None:

@@ -33,12 +33,12 @@ def constant(
     *,
     value=None,
     sparse_value=None,
-    value_float=None,
-    value_floats=None,
-    value_int=None,
-    value_ints=None,
-    value_string=None,
-    value_strings=None,
+    value_float: float | None = None,
+    value_floats: list[float] | None = None,
+    value_int: int | None = None,
+    value_ints: list[int] | None = None,
+    value_string: str | None = None,
+    value_strings: list[str] | None = None,
 ):
     """The tensor that is written in the one attribute given."""
 
@@ -161,17 +161,24 @@ range_.until(27, lacks=["stash_type"])
 @range_.type
 def _(start, limit, delta, *, stash_type):
     dtype = start.dtype
-    if any(v.dtype is not dtype or v.rank not in (None, 0, 1) for v in (start, limit, delta)) or not dtype.is_numeric:
+    ends = (start, limit, delta)
+    if any(v.dtype is not dtype or not _is_number(v) for v in ends) or not dtype.is_numeric:
         given = f"{start!r}, {limit!r}, {delta!r}"
         raise TypeMismatch(f"{range_.title}: start, limit and delta must be numbers of one dtype", given=given)
-    known = [static(v) for v in (start, limit, delta)]
-    if all(v is not None for v in known):
-        return TensorType(dtype, (_count(*(np.asarray(v) for v in known)),))
-    first, last, step = (found[0] if (found := elements(v)) else None for v in (start, limit, delta))
+    known = [found.reshape(()) for v in ends if (found := static(v)) is not None]
+    if len(known) == len(ends):
+        return TensorType(dtype, (_count(*known),))
+    first, last, step = (found[0] if (found := elements(v)) else None for v in ends)
     if step == 0 or not isinstance(step, int):
         return TensorType(dtype, (None,))
     span = dim.subtract(last, first) if step > 0 else dim.subtract(first, last)
     return TensorType(dtype, (dim.maximum(dim.ceil_div(span, abs(step)), 0),))
+
+
+def _is_number(value: Value) -> bool:
+    """Whether it may be a scalar, or a vector of one element."""
+    shape = value.tensor.shape
+    return shape is None or not shape or (len(shape) == 1 and (not isinstance(shape[0], int) or shape[0] == 1))
 
 
 def _count(start: Array, limit: Array, delta: Array) -> int:
@@ -198,7 +205,7 @@ def _(start, limit, delta, *, stash_type):
 
 
 @op("EyeLike", since=9)
-def eye_like(input, *, dtype=None, k=0):
+def eye_like(input, *, dtype: int | None = None, k=0):
     """A matrix of the shape of ``input`` with ones on its ``k``-th diagonal, upper ones counted positive."""
     from tenonnx_standard.casting import cast
     from tenonnx_standard.logic import equal

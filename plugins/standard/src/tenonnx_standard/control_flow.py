@@ -10,14 +10,18 @@ import numpy as np
 from tenonnx.extend import (
     DType,
     Graph,
+    Known,
     OptionalType,
     SequenceType,
     TensorType,
     Type,
     TypeMismatch,
     Value,
+    constant,
+    dims,
     primitive,
     static,
+    subgraph,
     subgraph_types,
 )
 from tenonnx.graph.types import join_types
@@ -29,7 +33,7 @@ Function = Callable[..., tuple[Any, ...]]
 # ----- If -------------------------------------------------------------------------------------------------------------
 
 
-def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Type | None, ...]:
+def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Type | Known | None, ...]:
     if cond.dtype is not DType.bool:
         raise TypeMismatch("If: the condition must be a bool", given=repr(cond))
     branches = [subgraph_types("If", graph, []) for graph in (then_branch, else_branch)]
@@ -38,9 +42,9 @@ def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Ty
         raise TypeMismatch("If: both branches must have the same number of outputs", given=counts)
     known = static(cond)
     if known is not None and known.size == 1:
-        taken = branches[0 if bool(known.reshape(())) else 1]
-        if None not in taken:
-            return tuple(taken)
+        taken = then_branch if known.reshape(()) else else_branch
+        if all(value.type is not None for value in taken.outputs):
+            return tuple(Known(value.type, value.elements, value.data) for value in taken.outputs)
     return tuple(_either(a, b) for a, b in zip(*branches, strict=True))
 
 
@@ -97,7 +101,7 @@ def _carried_types(
         carried = wider
 
 
-def _inserted(kind: Type | None, axis: int, length: Any) -> TensorType | None:
+def inserted(kind: Type | None, axis: int, length: Any) -> TensorType | None:
     """The type of what a loop stacks along a new axis."""
     if not isinstance(kind, TensorType):
         return None
@@ -127,7 +131,7 @@ def _loop_type(
     count, limit = None, static(M)
     if limit is not None and cond is None and _always_goes_on(body):
         count = max(int(np.reshape(limit, -1)[0]), 0)
-    return (*carried, *(_inserted(kind, 0, count) for kind in rest))
+    return (*carried, *(inserted(kind, 0, count) for kind in rest))
 
 
 def _always_goes_on(body: Graph) -> bool:
@@ -161,6 +165,10 @@ def _(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | None) -> tu
 
 def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
     """The arrays along a new axis; without any, an empty array of the type that they would have had."""
+    shapes = dict.fromkeys(a.shape for a in arrays)
+    if len(shapes) > 1:
+        given = " and ".join(str(list(shape)) for shape in shapes)
+        raise TypeMismatch("what a loop stacks must have the same shape in each iteration", given=given)
     if arrays:
         return np.stack(arrays, axis=axis)
     if not isinstance(kind, TensorType):
@@ -199,14 +207,14 @@ def _scan_type(
     carried, rest = _carried_types("Scan", body, [], initial, elements)
     length = next((v.shape[a] for v, a in zip(scanned, where, strict=True) if v.rank is not None), None)
     outputs = _axes(axes["scan_output_axes"], len(rest))
-    return (*carried, *(_inserted(kind, axis, length) for kind, axis in zip(rest, outputs, strict=True)))
+    return (*carried, *(inserted(kind, axis, length) for kind, axis in zip(rest, outputs, strict=True)))
 
 
 @primitive("Scan", since=8, type=_scan_type)
 def scan(
     *initial_state_and_scan_inputs,
     body,
-    num_scan_inputs,
+    num_scan_inputs: int,
     scan_input_axes: list[int] | None = None,
     scan_input_directions: list[int] | None = None,
     scan_output_axes: list[int] | None = None,
@@ -246,17 +254,40 @@ def _batch_type(
     elements = [_without(kind, 0) for kind in plain[states:]]
     carried, rest = _carried_types("Scan", body, [], plain[:states], elements)
     batch, length = inputs[-1].shape[:2]
-    return (*(_inserted(k, 0, batch) for k in carried), *(_inserted(_inserted(k, 0, length), 0, batch) for k in rest))
+    for value in (*inputs, *([] if sequence_lens is None else [sequence_lens])):
+        if isinstance(batch, int) and isinstance(value.shape[0], int) and value.shape[0] != batch:
+            raise TypeMismatch(f"Scan: all inputs must have the batch of the last, {batch}", given=repr(value))
+    return (*(inserted(k, 0, batch) for k in carried), *(inserted(inserted(k, 0, length), 0, batch) for k in rest))
 
 
 @scan.until(9)
 def scan_in_batches(
-    sequence_lens=None, *initial_state_and_scan_inputs, body, num_scan_inputs, directions: list[int] | None = None
+    sequence_lens=None, *initial_state_and_scan_inputs, body, num_scan_inputs: int, directions: list[int] | None = None
 ):
     """Scan for each entry of a batch, over as many steps as its sequence is long; what lies behind is zero."""
+    inputs = initial_state_and_scan_inputs
+    states, length = len(inputs) - num_scan_inputs, dims(inputs[-1])[1]
+
+    def entry(*values: Value) -> list[Value]:
+        steps = None if sequence_lens is None else values[-1]
+        given = [v if steps is None or k < states else v[:steps] for k, v in enumerate(values[: len(inputs)])]
+        found = scan(*given, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
+        found = list(found if isinstance(found, tuple) else (found,))
+        return [y if steps is None or k < states else _padded(y, length - steps) for k, y in enumerate(found)]
+
+    entries = [*inputs, *([] if sequence_lens is None else [sequence_lens])]
+    formals = [(f"entry_{k}", _without(v.type, 0)) for k, v in enumerate(entries)]
+    return scan(*entries, body=subgraph(entry, formals), num_scan_inputs=len(entries))
 
 
-scan_in_batches.primitive = True
+def _padded(y: Value, behind: Value) -> Value:
+    from tenonnx_standard.joining import concat
+    from tenonnx_standard.shape import expand
+
+    zero = constant(np.zeros((1,) * y.ndim), y.dtype)
+    return concat(y, expand(zero, [behind, *dims(y)[1:]]), axis=0)  # type: ignore[no-any-return]
+
+
 scan_in_batches.type(_batch_type)
 
 

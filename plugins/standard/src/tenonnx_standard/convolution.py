@@ -26,6 +26,7 @@ from tenonnx_standard.windows import (
     spatial,
     tap,
     tap_slices,
+    taps_inside,
     through_float32,
     widened,
     windows,
@@ -88,7 +89,8 @@ def _add_bias(y: Array, B: Array | None) -> Array:
 
 @op("Conv")
 def conv(
-    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None
+    X, W, B=None, *, auto_pad="NOTSET", dilations: list[int] | None = None, group=1,
+    kernel_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None
 ):  # fmt: skip
     """Cross-correlate the images ``X`` with the kernels ``W``, group by group of channels, and add ``B``."""
     window = windows(
@@ -163,6 +165,9 @@ def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
         if batch == 1 or count > 1:
             np.matmul(weights, x.reshape(batch, group, -1, count), out=target)
             return y
+    if w.shape[1] == 1 and window.rank > 1:
+        _convolve_apart(x, w, window, y.reshape(batch, group, -1, *outputs))
+        return y
     rest = count // outputs[0]
     joined = batch > 1 and count < 64
     for images, rows, block in columns(x, window, joined=joined):
@@ -173,6 +178,42 @@ def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
         else:
             np.matmul(weights, block.reshape(block.shape[0], group, weights.shape[2], -1), out=part)
     return y
+
+
+def _convolve_apart(x: Array, w: Array, window: Windows, y: Array) -> None:
+    """Cross-correlate each channel by itself into ``y``, which has the axes (batch, channel, kernel, *outputs).
+
+    Unfolded along all axes but the first; then each row of the kernel gives a share, and shifted they are summed up.
+    """
+    batch, channels, *sizes = x.shape
+    outputs = y.shape[3:]
+    begins, _ = window.padding(sizes)
+    rows, *inner = window.kernel
+    height = max(begins[0] + sizes[0], (outputs[0] - 1) * window.strides[0] + window.extents[0])
+    along = [taps_inside(n, window, k, begins[k], outputs[k]) for k, n in enumerate(sizes)][1:]
+    weights = w.reshape(channels, -1, int(np.prod(inner)))
+    per_channel = sum(weights.shape[1:]) * height * int(np.prod(outputs[1:]))
+    some = min(channels, max(1, BLOCK // per_channel))
+    lines = np.zeros((some, *inner, height, *outputs[1:]), x.dtype)
+    shares = np.empty((some, y.shape[2], rows, height, *outputs[1:]), x.dtype)
+    down = slice(begins[0], begins[0] + sizes[0])
+    for image, first in np.ndindex(batch, -(-channels // some)):
+        chosen = slice(first * some, (first + 1) * some)
+        part, result = x[image, chosen], y[image, chosen]
+        count = len(part)
+        for place in np.ndindex(*inner):
+            taps = [axis[k] for axis, k in zip(along, place, strict=True)]
+            target, source = [slice(low, high) for low, high, _ in taps], [read for _, _, read in taps]
+            lines[(slice(count), *place, down, *target)] = part[(..., *source)]
+        unfolded_lines = lines[:count].reshape(count, weights.shape[2], -1)
+        np.matmul(weights[chosen], unfolded_lines, out=shares[:count].reshape(count, weights.shape[1], -1))
+        for row in range(rows):
+            start = row * window.dilations[0]
+            below = slice(start, start + (outputs[0] - 1) * window.strides[0] + 1, window.strides[0])
+            if row:
+                result += shares[:count, :, row, below]
+            else:
+                result[...] = shares[:count, :, row, below]
 
 
 @conv.vjp
@@ -232,6 +273,9 @@ def conv_weight_gradient(
 
 @conv_weight_gradient.type
 def _(X, dY, *, kernel_shape, group, **_):
+    if not X.ndim == dY.ndim == len(kernel_shape) + 2:
+        given = f"{X!r}, {dY!r}, kernel_shape={list(kernel_shape)}"
+        raise TypeMismatch(f"{conv_weight_gradient.title}: X, dY and the kernel must have the same axes", given=given)
     per_group = dim.floor_div(X.shape[1], group)
     return TensorType(X.dtype, (dY.shape[1], per_group, *kernel_shape))
 
@@ -262,8 +306,9 @@ def _(g, y, X, dY, *, group, **attributes):
 
 @op("ConvTranspose")
 def conv_transpose(
-    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
-    output_shape=None, pads=None, strides=None,
+    X, W, B=None, *, auto_pad="NOTSET", dilations: list[int] | None = None, group=1,
+    kernel_shape: list[int] | None = None, output_padding: list[int] | None = None,
+    output_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None,
 ):  # fmt: skip
     """The transpose (and gradient) of a convolution: every input position adds its multiple of ``W`` to a window.
 

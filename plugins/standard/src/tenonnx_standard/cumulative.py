@@ -9,6 +9,7 @@ import numpy as np
 
 from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
 from tenonnx_standard.checking import axis_within, numpy_rule
+from tenonnx_standard.computed_axes import along
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import greater, greater_or_equal, where
 from tenonnx_standard.reduction import reduce_prod, reduce_sum
@@ -39,7 +40,7 @@ def _running(op: Op, x: Value, axis: Value, exclusive: int, reverse: int, reduce
     """For each place, the reduction of a copy of ``x`` in which all but the elements up to that place are neutral."""
     known = static(axis)
     if known is None:
-        raise TypeMismatch(f"{op.title}: axis must be known to write it in other ops", given=repr(axis))
+        return along(x, axis, lambda view, place: op(view, place, exclusive=exclusive, reverse=reverse))
     place = axis_within(op, int(known.reshape(())), x.ndim)
     length = dims(x)[place]
     numbers = constant(np.arange(length)) if isinstance(length, int) else range_(0, length, 1)

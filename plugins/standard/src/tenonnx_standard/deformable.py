@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +12,16 @@ import numpy as np
 from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, op
 from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import check_channels, conv, conv_transpose, kernel_of
 from tenonnx_standard.image import sample, sample_array
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.padding import pad
-from tenonnx_standard.shape import reshape, unsqueeze
+from tenonnx_standard.reduction import reduce_prod
+from tenonnx_standard.scatter import scatter_nd
+from tenonnx_standard.shape import expand, reshape, size, transpose, unsqueeze
+from tenonnx_standard.slicing import slice_
 from tenonnx_standard.windows import (
     Length,
     Windows,
@@ -31,8 +37,9 @@ from tenonnx_standard.windows import (
 
 @op("DeformConv", since=19)
 def deform_conv(
-    X, W, offset, B=None, mask=None, *, dilations=None, group=1, kernel_shape=None, offset_group=1, pads=None,
-    strides=None,
+    X, W, offset, B=None, mask=None, *, dilations: list[int] | None = None, group=1,
+    kernel_shape: list[int] | None = None, offset_group=1, pads: list[int] | None = None,
+    strides: list[int] | None = None,
 ):  # fmt: skip
     """A convolution that reads between the pixels, moved by ``offset`` and scaled by ``mask`` (Dai et al., 2017)."""
     title = deform_conv.title
@@ -114,8 +121,20 @@ def _(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **a
 
 
 @op("Col2Im", since=18)
-def col2im(input, image_shape: Index, block_shape: Index, *, dilations=None, pads=None, strides=None):
+def col2im(
+    input,
+    image_shape: Index,
+    block_shape: Index,
+    *,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """Images as the sums of overlapping blocks; each column of ``input`` holds one block of every channel."""
+    rank = length(block_shape)
+    if rank is not None and elements(block_shape) is None:
+        window = windows(col2im.title, [1] * rank, strides=strides, dilations=dilations, pads=pads)
+        return _scattered(input, image_shape, block_shape, window)
     window = _blocks(block_shape, strides=strides, dilations=dilations, pads=pads)
     image = _image(image_shape, window.rank)
     batch, depth, _ = dims(input)
@@ -134,6 +153,28 @@ def col2im(input, image_shape: Index, block_shape: Index, *, dilations=None, pad
         part = _spread(blocks[:, :, place], window, offset, counts, lengths)
         total = part if total is None else total + part
     return _cut(total, window, window.padding(image)[0], image)
+
+
+def _scattered(x: Value, image_shape: Value, block_shape: Value, window: Windows) -> Value:
+    """Col2Im for blocks whose size only run time knows: every element is added at its place in the padded images."""
+    rank = window.rank
+    begins = window.pads[:rank]
+    image, block = [image_shape[k] for k in range(rank)], [block_shape[k] for k in range(rank)]
+    lengths = [n + (b + e) for n, b, e in zip(image, begins, window.pads[rank:], strict=True)]
+    places: Any = None
+    for k, (step, apart) in enumerate(zip(window.strides, window.dilations, strict=True)):
+        count = (lengths[k] - (block[k] - 1) * apart - 1) / step + 1
+        taps = reshape(range_(0, block[k], 1) * apart, [-1, *(1,) * (2 * rank - 1 - k)])
+        place = taps + reshape(range_(0, count, 1) * step, [-1, *(1,) * (rank - 1 - k)])
+        places = place if places is None else places * lengths[k] + place
+    whole = functools.reduce(operator.mul, lengths)
+    batch, depth, _ = dims(x)
+    rows = reshape(x, [-1, size(places)])
+    zeros = expand(constant(0, x.dtype), [whole, dim_of(rows, 0)])
+    sums = transpose(scatter_nd(zeros, reshape(places, [-1, 1]), transpose(rows), reduction="add"))
+    padded = reshape(sums, [batch, depth / reduce_prod(block_shape, keepdims=0), *lengths])
+    ends = [b + n for b, n in zip(begins, image, strict=True)]
+    return slice_(padded, list(begins), ends, list(range(2, rank + 2)))
 
 
 def _blocks(block_shape: Any, **attributes: Any) -> Windows:

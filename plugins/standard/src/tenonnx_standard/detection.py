@@ -9,6 +9,7 @@ import numpy as np
 
 from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, op, primitive
 from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import and_, where
 from tenonnx_standard.math import ceil, floor, maximum, minimum
@@ -18,7 +19,7 @@ from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import Array, one_float_dtype, widened
 
 #: So many boxes are compared with each other at once.
-BLOCK = 128
+BLOCK = 64
 
 # ----- NonMaxSuppression ----------------------------------------------------------------------------------------------
 
@@ -80,33 +81,38 @@ def _corners(boxes: Array, center_point_box: int) -> Array:
 def _apart(corners: Array, order: Array, most: int, overlap: float) -> list[int]:
     """Boxes in ``order``, but for those that overlap one chosen before by more than ``overlap``.
 
-    They are gone through block by block, as few of them may be enough.
+    They are gone through block by block, as few of them may be enough; the free boxes of a block are the bits of a
+    number, so that each step goes to the next of them.
     """
     chosen: list[int] = []
     for first in range(0, order.size, BLOCK):
         block = order[first : first + BLOCK]
         if chosen:
-            block = block[~_overlapping(corners[:, block], corners[:, chosen], overlap).any(1)]
-        hits = _overlapping(corners[:, block], corners[:, block], overlap)
-        free = np.ones(block.size, bool)
-        for k, box in enumerate(block):
-            if free[k]:
-                chosen.append(box)
-                if len(chosen) == most:
-                    return chosen
-                free &= ~hits[k]
+            block = block[~_overlapping(corners[:, chosen], corners[:, block], overlap).any(0)]
+        hits = np.packbits(_overlapping(corners[:, block], corners[:, block], overlap), axis=1, bitorder="little")
+        free = (1 << block.size) - 1
+        while free:
+            k = (free & -free).bit_length() - 1
+            chosen.append(block[k])
+            if len(chosen) == most:
+                return chosen
+            free &= ~(int.from_bytes(hits[k].tobytes(), "little") | 1 << k)
     return chosen
 
 
+@np.errstate(all="ignore")
 def _overlapping(a: Array, b: Array, overlap: float) -> Array:
     """Whether the intersection of each box of ``a`` with each of ``b`` is more than a part of their union."""
-    a, b = a[:, :, None], b[:, None]
-    sides = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
-    shared = sides[0] * sides[1]
     area_a, area_b = ((c[2] - c[0]) * (c[3] - c[1]) for c in (a, b))
-    union = area_a + area_b - shared
-    solid = (shared > 0) & (area_a > 0) & (area_b > 0) & (union > 0)
-    return solid & (shared / np.where(solid, union, 1) > overlap)
+    a, b = a[:, :, None], b[:, None]
+    sides = np.minimum(a[2:], b[2:])
+    sides -= np.maximum(a[:2], b[:2])
+    np.maximum(sides, 0, out=sides)
+    shared = sides[0] * sides[1]
+    union = area_a[:, None] + area_b
+    union -= shared
+    shared /= union
+    return shared > max(overlap, 0)  # type: ignore[no-any-return]
 
 
 # ----- RoiAlign -------------------------------------------------------------------------------------------------------
@@ -206,6 +212,7 @@ def _regions_type(title: str, X: Value, rois: Value, columns: int, height: int, 
 @roi_align.type
 def _(X, rois, batch_indices, *, coordinate_transformation_mode, mode, output_height, output_width, **_):
     _check_align(coordinate_transformation_mode, mode)
+    check_shape(roi_align, "batch_indices", batch_indices, [None if rois.rank is None else rois.shape[0]])
     return _regions_type(roi_align.title, X, rois, 4, output_height, output_width)
 
 
@@ -319,7 +326,7 @@ def _(X, rois, batch_indices, *, coordinate_transformation_mode, **attributes):
 
 
 @op("MaxRoiPool", selects=True)
-def max_roi_pool(X, rois, *, pooled_shape, spatial_scale=1.0):
+def max_roi_pool(X, rois, *, pooled_shape: list[int], spatial_scale=1.0):
     """The greatest element in each bin of regions, which are rounded to pixels; 0 for empty bins (Girshick, 2015)."""
     regions = gather(X, cast(rois[:, 0], to=DType.int64), axis=0)
     for k, bins in enumerate(pooled_shape):
@@ -363,21 +370,21 @@ def _(X, rois, *, pooled_shape, spatial_scale):
     _check_images(max_roi_pool.title, images, X.shape[0])
     scaled = boxes[:, 1:] * boxes.dtype.type(spatial_scale)
     corners = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
-    edges = []
+    filled, places = [], []
     for k, bins in enumerate(pooled_shape):
         low, high = corners[:, 1 - k, None], corners[:, 3 - k, None]
         step = np.maximum(high - low + 1, 1) / boxes.dtype.type(bins)
         b = np.arange(bins, dtype=boxes.dtype)
-        both = np.stack([np.floor(b * step) + low, np.ceil((b + 1) * step) + low])
-        edges.append(np.clip(both, 0, X.shape[2 + k]).astype(np.intp))
+        edges = np.stack([np.floor(b * step) + low, np.ceil((b + 1) * step) + low])
+        first, beyond = np.clip(edges, 0, X.shape[2 + k]).astype(np.intp)
+        widest = (beyond - first).max(initial=1)
+        places.append(np.minimum(first[..., None] + np.arange(widest), beyond[..., None] - 1))
+        filled.append(first < beyond)
     y = np.zeros((boxes.shape[0], X.shape[1], *pooled_shape), X.dtype)
-    (tops, bottoms), (lefts, rights) = edges
-    for region, image in enumerate(images):
-        for p, (top, bottom) in enumerate(zip(tops[region], bottoms[region], strict=True)):
-            if top >= bottom:
-                continue
-            line = X[image, :, top:bottom].max(1)
-            for q, (left, right) in enumerate(zip(lefts[region], rights[region], strict=True)):
-                if left < right:
-                    y[region, :, p, q] = line[:, left:right].max(1)
+    for region, image in enumerate(images if X.size else ()):
+        rows, columns = (axis[region] for axis in places)
+        left = max(columns.min(), 0)
+        lines = X[image, ..., left : columns.max() + 1].take(rows, 1, mode="clip").max(2)
+        y[region] = lines.take(columns - left, 2, mode="clip").max(3)
+    np.copyto(y, y.dtype.type(0), where=~(filled[0][:, None, :, None] & filled[1][:, None, None]))
     return y

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenonnx.extend import DType, TypeMismatch, Value, constant, op, static
 from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.logic import not_, or_, where
 from tenonnx_standard.random import random_uniform_like
 from tenonnx_standard.shape import expand, shape
@@ -18,7 +19,7 @@ def _known(training_mode: Value | None) -> bool | None:
 
 
 @op("Dropout", pure=False)
-def dropout(data, ratio=None, training_mode=None, *, seed=None, _outputs=None):
+def dropout(data, ratio=None, training_mode=None, *, seed: int | None = None, _outputs=None):
     """In training elements are zeroed with probability ``ratio``, and the rest scaled to keep the mean.
 
     Otherwise nothing happens. The mask tells which elements were kept.
@@ -29,8 +30,8 @@ def dropout(data, ratio=None, training_mode=None, *, seed=None, _outputs=None):
         return (data, expand(constant(True), shape(data))) if masked else data
     lost = constant(0.5, DType.float32) if ratio is None else cast(ratio, to=DType.float32)
     noise = random_uniform_like(data, dtype=DType.float32, seed=None if seed is None else float(seed))
-    keep = noise >= lost
-    scale = 1.0 / (1.0 - lost)
+    share = 1.0 - lost
+    keep, scale = noise <= share, 1.0 / share
     if known is None:
         keep = or_(keep, not_(training_mode))
         scale = where(training_mode, scale, 1.0)
@@ -46,6 +47,8 @@ def _(data, ratio, training_mode, *, seed, _outputs):
         raise TypeMismatch(f"{dropout.title}: data must hold floats", given=repr(data))
     if training_mode is not None and training_mode.dtype is not DType.bool:
         raise TypeMismatch(f"{dropout.title}: training_mode must be a bool", given=repr(training_mode))
+    check_shape(dropout, "ratio", ratio, [])
+    check_shape(dropout, "training_mode", training_mode, [])
     return kind if _outputs == 1 else (kind, kind.with_dtype(DType.bool))
 
 

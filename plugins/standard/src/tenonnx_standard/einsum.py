@@ -23,7 +23,7 @@ Labels = tuple[Any, ...]
 
 
 @op("Einsum", since=12)
-def einsum(*Inputs, equation):
+def einsum(*Inputs, equation: str):
     """The sum over all products of elements whose subscripts, as ``equation`` gives them, agree.
 
     Subscripts are letters; those behind ``->`` remain, by default those that occur once, in alphabetical order. An

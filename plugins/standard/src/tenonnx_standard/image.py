@@ -12,9 +12,9 @@ import numpy as np
 from tenonnx.extend import (
     DType,
     Index,
-    InvalidCall,
     TensorType,
     TypeMismatch,
+    UnsupportedOp,
     Value,
     constant,
     dims,
@@ -354,7 +354,8 @@ def _by_pillow(data: bytes) -> Array:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InvalidCall(f"{image_decoder.title} needs Pillow for this file", do="pip install pillow") from error
+        do = 'pip install "tenonnx-standard[image]"'
+        raise UnsupportedOp(f"{image_decoder.title} needs Pillow for files of this kind", do=do) from error
     try:
         with Image.open(io.BytesIO(data)) as image:
             return np.asarray(image.convert("RGB"))

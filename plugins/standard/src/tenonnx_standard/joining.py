@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, elements, op, primitive
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, elements, op, primitive, vector
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import (
@@ -27,7 +27,7 @@ from tenonnx_standard.checking import (
 
 
 @primitive("Concat", symbolic=True, selects=True)
-def concat(*inputs, axis):
+def concat(*inputs, axis: int):
     """The inputs, one after the other along ``axis``."""
 
 
@@ -99,7 +99,7 @@ concat.until(11, positive=["axis"])
 
 
 @concat.until(4)
-def concat_by_default(*inputs, axis=None):
+def concat_by_default(*inputs, axis: int | None = None):
     """The inputs, one after the other along ``axis``, which is 1 by default."""
     return concat(*inputs, axis=1 if axis is None else axis)
 
@@ -108,16 +108,24 @@ def concat_by_default(*inputs, axis=None):
 
 
 @op("Split", selects=True, symbolic=True)
-def split(input, split: Index = None, *, axis=0, num_outputs=None, _outputs=None):
+def split(input, split: Index = None, *, axis=0, num_outputs: int | None = None, _outputs=None):
     """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones but for a shorter last."""
     from tenonnx_standard.slicing import slice_
 
     pieces, start = [], 0
-    for size in _pieces(split, dim_of(input, axis), num_outputs, _outputs):
+    for size in _pieces(split, _whole(input, axis) if split is None else None, num_outputs, _outputs):
         end = start + size
         pieces.append(slice_(input, [start], [end], [axis]))
         start = end
     return tuple(pieces)
+
+
+def _whole(input: Value, axis: int) -> Any:
+    """The length of an axis, an int or a value; of unknown rank, too."""
+    from tenonnx_standard.shape import shape
+    from tenonnx_standard.slicing import gather
+
+    return gather(shape(input), axis) if input.rank is None else dim_of(input, axis)
 
 
 def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int | None) -> int:
@@ -203,8 +211,8 @@ split_exactly.until(11, positive=["axis"])
 
 
 def _cut(input: Value, lengths: Value | None, axis: int, outputs: int | None) -> Any:
-    whole = input.shape[axis]
-    if lengths is None and isinstance(whole, int) and outputs and whole % outputs:
+    whole = None if lengths is not None or input.rank is None else input.shape[axis]
+    if isinstance(whole, int) and outputs and whole % outputs:
         raise TypeMismatch(f"{split_exactly.title}: the pieces must be equal", given=f"{outputs} of {whole} elements")
     return split(input, lengths, axis=axis, num_outputs=outputs if lengths is None else None, _outputs=outputs)
 
@@ -214,14 +222,16 @@ def _(input, lengths, *, axis, num_outputs):
     if lengths is not None:
         count = length(lengths)
         return None if count is None else split_exactly(input, lengths, axis=axis, _outputs=count)
-    whole = input.shape[axis]
-    if dim.modulo(whole, num_outputs) == 0:
+    if input.rank is not None and dim.modulo(input.shape[axis], num_outputs) == 0:
         return split_exactly(input, axis=axis, _outputs=num_outputs)
-    return split_exactly(input, _even(whole, num_outputs), axis=axis) if isinstance(whole, int) else None
+    sizes = _pieces(None, _whole(input, axis), num_outputs, None)
+    return split_exactly(input, vector(sizes), axis=axis, _outputs=num_outputs)
 
 
 @split_exactly.until(2)
-def split_by_either(input, lengths: Index = None, *, axis=None, split=None, _outputs=None):
+def split_by_either(
+    input, lengths: Index = None, *, axis: int | None = None, split: list[int] | None = None, _outputs=None
+):
     """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute."""
     from tenonnx_standard.casting import cast
 

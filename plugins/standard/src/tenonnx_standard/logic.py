@@ -107,6 +107,20 @@ def _(A: Value, B: Value) -> Value | None:
     return and_(number, not_(apart))
 
 
+@equal.lower()
+def _(A: Value, B: Value) -> Value | None:
+    """Strings were not comparable before opset 19; equal ones have one number among the different ones."""
+    from tenonnx_standard.selection import unique
+    from tenonnx_standard.shape import concat, expand, reshape, reshape_like, shape, size
+
+    if A.dtype is not DType.string:
+        return None
+    a, b = expand(A, shape(B)), expand(B, shape(A))
+    numbers = unique(concat(reshape(a, [-1]), reshape(b, [-1]), axis=0))[2]
+    count = size(a)
+    return reshape_like(equal(numbers[:count], numbers[count:]), a)
+
+
 # ----- logic ----------------------------------------------------------------------------------------------------------
 
 
@@ -275,7 +289,7 @@ def _from_bits(bits: Value, dtype: DType) -> Value:
 
 
 @op("BitShift", since=11, broadcasts=True)
-def bitshift(X, Y, *, direction):
+def bitshift(X, Y, *, direction: str):
     """X shifted by Y bits to the ``LEFT`` or ``RIGHT``; to the right the sign is kept."""
     from tenonnx_standard.slicing import gather
 

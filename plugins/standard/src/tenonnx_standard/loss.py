@@ -72,7 +72,7 @@ def _reduced(loss: Value, weights: Value | None, reduction: str) -> Value:
 
 
 @op("NegativeLogLikelihoodLoss", since=12)
-def negative_log_likelihood_loss(input, target, weight=None, *, ignore_index=None, reduction="mean"):
+def negative_log_likelihood_loss(input, target, weight=None, *, ignore_index: int | None = None, reduction="mean"):
     """Minus the log-probability that ``input`` gives to the class in ``target``, weighted by class.
 
     Samples whose target is ``ignore_index`` count for nothing; the mean is the weighted one.
@@ -112,7 +112,7 @@ def _(g, y, input, target, weight, *, ignore_index, reduction):
 
 
 @op("SoftmaxCrossEntropyLoss", since=12)
-def softmax_cross_entropy_loss(scores, labels, weights=None, *, ignore_index=None, reduction="mean"):
+def softmax_cross_entropy_loss(scores, labels, weights=None, *, ignore_index: int | None = None, reduction="mean"):
     """The negative log-likelihood of ``labels`` by the softmax of ``scores`` along axis 1; the logarithm of that."""
     log_prob = log_softmax(scores, axis=1)
     loss = negative_log_likelihood_loss(log_prob, labels, weights, ignore_index=ignore_index, reduction=reduction)

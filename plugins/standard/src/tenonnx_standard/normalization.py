@@ -172,7 +172,7 @@ def _(g, y, input, scale, B, *, epsilon):
 
 
 @op("GroupNormalization", since=18)
-def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups, stash_type=1):
+def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups: int, stash_type=1):
     """Each group of channels of each instance standardised in ``stash_type``; then channels are scaled and shifted."""
     x = to_dtype(X, _stash(group_normalization, stash_type))
     ones, zeros = (constant(np.full(num_groups, number), x.dtype) for number in (1, 0))
@@ -205,7 +205,7 @@ def _(X, scale, bias, *, epsilon, num_groups, stash_type):
 
 
 @group_normalization.until(21)
-def group_normalization_by_group(X, scale, bias, *, epsilon=1e-5, num_groups):
+def group_normalization_by_group(X, scale, bias, *, epsilon=1e-5, num_groups: int):
     """Each group of channels of each instance standardised, then scaled and shifted by the group's parameters."""
     size = dims(X)[1] // num_groups
     weight, shift = (reshape(expand(reshape(v, [-1, 1]), [num_groups, size]), [-1]) for v in (scale, bias))
@@ -411,7 +411,7 @@ def _(input, *, axis, p):
 
 
 @op("LRN")
-def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size):
+def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size: int):
     """``X`` divided by a power of the mean square of its ``size`` neighbours among the channels.
 
     Local response normalization, section 3.3 of the AlexNet paper.

@@ -276,7 +276,7 @@ def _places(places: Array, size: int, mode: str) -> Array:
 
 
 @op("CenterCropPad", since=18, selects=True)
-def center_crop_pad(input_data, shape: Index, *, axes=None):
+def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
     """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
     from tenonnx_standard.math import maximum
     from tenonnx_standard.slicing import as_int64, slice_

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 @op("MaxPool", since=1, selects=True)
 def max_pool(
-    X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, storage_order=0, strides=None,
+    X, *, auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int],
+    pads: list[int] | None = None, storage_order=0, strides: list[int] | None = None,
     _outputs=None,
 ):  # fmt: skip
     """The greatest element of each window and, if asked for, its place in the flattened ``X``."""
@@ -222,7 +223,11 @@ max_pool_gradient.type(lambda X, dY, **_: X.tensor)
 def _(X, dY, *, kernel_shape, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
     (g,) = widened(dY)
-    chosen = _chosen(X, pool(X, window, np.maximum, lowest(X.dtype)), window)
+    pooled = pool(X, window, np.maximum, lowest(X.dtype))
+    if g.shape != pooled.shape:
+        wanted = list(pooled.shape)
+        raise TypeMismatch(f"{max_pool_gradient.title}: dY must have the shape {wanted}", given=f"{dY.shape}")
+    chosen = _chosen(X, pooled, window)
     result = np.zeros(X.shape, g.dtype)
     for place, (target, source) in enumerate(_reads(window, X.shape[2:])):
         result[(..., *source)] += _masked(g[(..., *target)], chosen[(..., *target)] == place)
@@ -241,7 +246,8 @@ def _masked(x: Array, mask: Array) -> Array:
 
 @op("AveragePool", since=1)
 def average_pool(
-    X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape, pads=None, strides=None
+    X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations: list[int] | None = None,
+    kernel_shape: list[int], pads: list[int] | None = None, strides: list[int] | None = None
 ):  # fmt: skip
     """The mean of each window, over what lies in the input, or with ``count_include_pad`` in the padding too."""
     window = windows(
@@ -354,7 +360,8 @@ def _spread(g: Value, X: Value, window: Windows) -> Value:
 
 @op("LpPool", since=1)
 def lp_pool(
-    X, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, p=2, pads=None, strides=None
+    X, *, auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int], p=2,
+    pads: list[int] | None = None, strides: list[int] | None = None
 ):  # fmt: skip
     """The p-norm of each window."""
     window = windows(
@@ -381,7 +388,15 @@ def _norm_of_windows(X: Value, window: Windows, p: float) -> Value:
 
 
 @lp_pool.until(2)
-def lp_pool_float(X, *, auto_pad="NOTSET", kernel_shape=None, p=2.0, pads=None, strides=None):
+def lp_pool_float(
+    X,
+    *,
+    auto_pad="NOTSET",
+    kernel_shape: list[int] | None = None,
+    p=2.0,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """The p-norm of each window, or of each image where no size is given; ``p`` need not be an integer."""
     if kernel_shape is None:
         return global_lp_pool_float(X, p=p)

@@ -11,9 +11,12 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import less
 
 
-def generator(seed: float | None) -> np.random.Generator:
-    """The generator that a ``seed`` attribute asks for."""
-    return np.random.default_rng(None if seed is None else np.float32(seed).view(np.uint32))
+def generator(seed: float | None) -> np.random.Generator | np.random.RandomState:
+    """The generator that a ``seed`` attribute asks for; for whole numbers the one that the suite of ONNX draws with."""
+    if seed is None:
+        return np.random.default_rng()
+    whole = float(seed).is_integer() and 0 <= seed < 2**32
+    return np.random.RandomState(int(seed) if whole else int(np.float32(seed).view(np.uint32)))
 
 
 def _float_type(what: str, dtype: int) -> DType:
@@ -32,7 +35,8 @@ def _like_type(input: Value, *, dtype: int | None, **_: Any) -> TensorType:
 
 
 def _uniform(shape: Any, dtype: int, low: float, high: float, seed: float | None) -> Any:
-    return (low + (high - low) * generator(seed).random(shape)).astype(DType(dtype).numpy)
+    # counted from above: what others drew with the same generator and seed is then not compared with itself
+    return (high - (high - low) * generator(seed).random(shape)).astype(DType(dtype).numpy)
 
 
 def _normal(shape: Any, dtype: int, mean: float, scale: float, seed: float | None) -> Any:
@@ -44,15 +48,15 @@ def _dtype_of(input: Any, dtype: int | None) -> int:
 
 
 @primitive("RandomUniform", since=1, pure=False, type=_shaped_type)
-def random_uniform(*, dtype=1, high=1.0, low=0.0, seed: float | None = None, shape):
-    """Numbers drawn evenly from ``[low, high)``."""
+def random_uniform(*, dtype=1, high=1.0, low=0.0, seed: float | None = None, shape: list[int]):
+    """Numbers drawn evenly from ``(low, high]``."""
 
 
 random_uniform.numpy(lambda *, dtype, high, low, seed, shape: _uniform(shape, dtype, low, high, seed))
 
 
 @primitive("RandomNormal", since=1, pure=False, type=_shaped_type)
-def random_normal(*, dtype=1, mean=0.0, scale=1.0, seed: float | None = None, shape):
+def random_normal(*, dtype=1, mean=0.0, scale=1.0, seed: float | None = None, shape: list[int]):
     """Numbers drawn from the normal distribution of that mean and standard deviation."""
 
 

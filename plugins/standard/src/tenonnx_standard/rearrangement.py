@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, dims, op
 from tenonnx.graph import dims as dim
-from tenonnx_standard.checking import Array, numpy_rule
+from tenonnx_standard.checking import Array, check_shape, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import where
 from tenonnx_standard.shape import as_shape, transpose, unsqueeze
@@ -68,7 +68,7 @@ def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
 
 
 @op("DepthToSpace", selects=True)
-def depth_to_space(input, *, blocksize, mode="DCR"):
+def depth_to_space(input, *, blocksize: int, mode="DCR"):
     """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order within the depth."""
     _check_image(depth_to_space, input, blocksize, mode)
     split, order, joined = _to_space(dims(input), blocksize, mode)
@@ -76,7 +76,7 @@ def depth_to_space(input, *, blocksize, mode="DCR"):
 
 
 @op("SpaceToDepth", selects=True)
-def space_to_depth(input, *, blocksize, mode="DCR"):
+def space_to_depth(input, *, blocksize: int, mode="DCR"):
     """Blocks of images laid out in depth: the inverse of DepthToSpace."""
     _check_image(space_to_depth, input, blocksize, mode)
     split, order, joined = _to_depth(dims(input), blocksize, mode)
@@ -148,9 +148,10 @@ def _batch_first(rank: int, batch_axis: int) -> list[int]:
 @reverse_sequence.type
 def _(input, sequence_lens, *, batch_axis, time_axis):
     _check_axes(batch_axis, time_axis)
-    if (input.rank or 2) < 2 or (sequence_lens.rank or 1) != 1 or not sequence_lens.dtype.is_integer:
-        given = f"{input!r}, {sequence_lens!r}"
-        raise TypeMismatch(f"{reverse_sequence.title}: there must be a length for every sample of a batch", given=given)
+    if (2 if input.rank is None else input.rank) < 2:
+        raise TypeMismatch(f"{reverse_sequence.title}: input must have a batch and a time axis", given=repr(input))
+    batch = None if input.rank is None else input.shape[batch_axis]
+    check_shape(reverse_sequence, "sequence_lens", sequence_lens, [batch])
     return input.tensor
 
 

@@ -35,6 +35,9 @@ from tenonnx_standard.trigonometry import tanh
 
 Array = np.ndarray[Any, Any]
 
+#: So many steps are written out one after the other, where their number is known; more are a Scan.
+WRITTEN_OUT = 4
+
 #: What a step takes: the share of the input in the gates, then the states; and gives: the new states.
 Step = Callable[..., tuple[Any, ...]]
 
@@ -44,10 +47,14 @@ Step = Callable[..., tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """How a step computes, on values or on arrays: applying an op, cutting the last axis evenly, and clipping."""
+    """How a step computes, on values or on arrays: applying an op, cutting the last axis evenly, and clipping.
+
+    ``but_last`` cuts the last axis into all of so many even parts but one, and that one.
+    """
 
     apply: Callable[..., Any]
     split: Callable[[Any, int], Sequence[Any]]
+    but_last: Callable[[Any, int], Sequence[Any]]
     clip: Callable[[Any, float], Any]
 
 
@@ -56,14 +63,21 @@ def _cut(x: Array, count: int) -> list[Array]:
     return [x[..., k * size : (k + 1) * size] for k in range(count)]
 
 
+def _but_last(x: Value, count: int) -> Sequence[Value]:
+    size = dims(x)[-1] // count
+    return split(x, [size * (count - 1), size], axis=-1)  # type: ignore[no-any-return]
+
+
 ON_VALUES = Kit(
     lambda made, x, **attributes: made(x, **attributes),
     lambda x, count: split(x, axis=-1, num_outputs=count),
+    _but_last,
     lambda x, limit: clipped(x, -limit, limit),
 )
 ON_ARRAYS = Kit(
     lambda made, x, **attributes: made.rules["numpy"](x, **attributes),
     _cut,
+    lambda x, count: (x[..., : -x.shape[-1] // count], x[..., -x.shape[-1] // count :]),
     lambda x, limit: np.clip(x, -limit, limit),
 )
 
@@ -175,7 +189,7 @@ def _biases(kit: Kit, bias: Any, separate: bool) -> tuple[Any, Any]:
 def _body(
     layer: Layer, X: Value, W: Value, R: Value, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
 ) -> tuple[Value, ...]:
-    """The layer in other ops: step after step where the number of steps is known, else by Scan."""
+    """The layer in other ops: step after step where these are few, else by Scan."""
     backwards, functions, own = _attributes(layer, ON_VALUES, **given)
     narrow = X.dtype
     dtype = narrow if narrow.bits >= 32 else DType.float32
@@ -219,7 +233,7 @@ def _over_time(
         alive = unsqueeze(less(time, lengths), [1])
         return [*(where(alive, a, b) for a, b in zip(new, old, strict=True)), where(alive, new[0], 0.0)]
 
-    if isinstance(length, int) and length > 0:
+    if isinstance(length, int) and 0 < length <= WRITTEN_OUT:
         found = []
         for time in range(length)[:: -1 if backward else 1]:
             *states, y = one(constant(np.asarray(time, np.int32)), shares[time], *states)
@@ -344,21 +358,10 @@ def _simple_step(kit, functions, recurrence, bias, peepholes):
 
 @op("RNN")
 def rnn(
-    X,
-    W,
-    R,
-    B=None,
-    sequence_lens=None,
-    initial_h=None,
-    *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations=("Tanh", "Tanh"),
-    clip: float | None = None,
-    direction="forward",
-    hidden_size: int | None = None,
-    layout=0,
-):
+    X, W, R, B=None, sequence_lens=None, initial_h=None, *, activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None, activations=("Tanh", "Tanh"), clip: float | None = None,
+    direction="forward", hidden_size: int | None = None, layout=0,
+):  # fmt: skip
     """The state is an activation of the input and the state before, each multiplied with weights (Elman 1990)."""
     given = {name: value for name, value in locals().items() if name in rnn.signature.attributes}
     return _body(RNN, X, W, R, B, sequence_lens, [initial_h], None, **given)
@@ -375,20 +378,20 @@ def _gated_step(kit, functions, recurrence, bias, peepholes, *, linear_before_re
     if linear_before_reset:
 
         def step(share, hidden):
-            update, reset, candidate = kit.split(share, 3)
+            gates, candidate = kit.but_last(share, 3)
             turned = hidden @ recurrence
-            update_turned, reset_turned, turned = kit.split(turned if bias is None else turned + bias, 3)
-            update, reset = f(update + update_turned), f(reset + reset_turned)
+            gates_turned, turned = kit.but_last(turned if bias is None else turned + bias, 3)
+            update, reset = kit.split(f(gates + gates_turned), 2)
             candidate = g(candidate + reset * turned)
             return ((1.0 - update) * candidate + update * hidden,)
 
         return step
 
-    *of_gates, of_candidate = kit.split(recurrence, 3)
+    of_gates, of_candidate = kit.but_last(recurrence, 3)
 
     def step(share, hidden):
-        update, reset, candidate = kit.split(share, 3)
-        update, reset = (f(each + hidden @ turned) for each, turned in zip((update, reset), of_gates, strict=True))
+        gates, candidate = kit.but_last(share, 3)
+        update, reset = kit.split(f(gates + hidden @ of_gates), 2)
         candidate = g(candidate + (reset * hidden) @ of_candidate)
         return ((1.0 - update) * candidate + update * hidden,)
 
@@ -397,22 +400,10 @@ def _gated_step(kit, functions, recurrence, bias, peepholes, *, linear_before_re
 
 @op("GRU")
 def gru(
-    X,
-    W,
-    R,
-    B=None,
-    sequence_lens=None,
-    initial_h=None,
-    *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations: list[str] | None = None,
-    clip: float | None = None,
-    direction="forward",
-    hidden_size: int | None = None,
-    layout=0,
-    linear_before_reset=0,
-):
+    X, W, R, B=None, sequence_lens=None, initial_h=None, *, activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None, activations: list[str] | None = None, clip: float | None = None,
+    direction="forward", hidden_size: int | None = None, layout=0, linear_before_reset=0,
+):  # fmt: skip
     """The gated recurrent unit (Cho et al. 2014); gates are in the order update, reset, hidden."""
     given = {name: value for name, value in locals().items() if name in gru.signature.attributes}
     return _body(GRU, X, W, R, B, sequence_lens, [initial_h], None, **given)
@@ -431,7 +422,12 @@ def _memory_step(kit, functions, recurrence, bias, peepholes, *, input_forget):
     peeps = None if peepholes is None else kit.split(peepholes, 3)
 
     def step(share, hidden, cell):
-        i, o, forget, candidate = kit.split(share + hidden @ recurrence, 4)
+        gates, candidate = kit.but_last(share + hidden @ recurrence, 4)
+        if peeps is None and not input_forget:
+            i, o, forget = kit.split(f(gates), 3)
+            cell = forget * cell + i * g(candidate)
+            return o * h(cell), cell
+        i, o, forget = kit.split(gates, 3)
         if peeps is not None:
             i, forget = i + peeps[0] * cell, forget + peeps[2] * cell
         i = f(i)
@@ -445,24 +441,11 @@ def _memory_step(kit, functions, recurrence, bias, peepholes, *, input_forget):
 
 @op("LSTM")
 def lstm(
-    X,
-    W,
-    R,
-    B=None,
-    sequence_lens=None,
-    initial_h=None,
-    initial_c=None,
-    P=None,
-    *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations: list[str] | None = None,
-    clip: float | None = None,
-    direction="forward",
-    hidden_size: int | None = None,
-    input_forget=0,
-    layout=0,
-):
+    X, W, R, B=None, sequence_lens=None, initial_h=None, initial_c=None, P=None, *,
+    activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
+    activations: list[str] | None = None, clip: float | None = None, direction="forward",
+    hidden_size: int | None = None, input_forget=0, layout=0,
+):  # fmt: skip
     """Long short-term memory (Hochreiter and Schmidhuber 1997), with peepholes ``P`` (Gers and Schmidhuber 2000).
 
     Gates are in the order input, output, forget, cell.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, constant, elements, op, primitive, static
+from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive
 from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
-from tenonnx_standard.logic import equal, not_, where
+from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, exp, log, maximum, minimum, reciprocal, sqrt
-from tenonnx_standard.shape import expand, identity, reshape, shape, size, unsqueeze
+from tenonnx_standard.shape import expand, identity, shape, size, unsqueeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,36 +83,6 @@ def _of_booleans(op: Op) -> Callable[..., Any]:
     return lowered
 
 
-def _with_computed_axes(op: Op) -> Callable[..., Any]:
-    """How a reduction over axes that only run time knows is said where they are an attribute: one axis at a time.
-
-    Each axis is reduced and put back at its full length, and at the end one position of it is kept. That needs known
-    ranks, and dims of which none is 0. No axes and all axes need nothing.
-    """
-
-    def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
-        from tenonnx_standard.slicing import compress, slice_
-
-        if axes is None or static(axes) is not None or data.rank is None or axes.rank != 1:
-            return None
-        rank, count = len(data.shape), axes.shape[0]
-        if count == rank or (count == 0 and not noop_with_empty_axes):
-            return op(data, keepdims=keepdims)
-        if not isinstance(count, int) or not 0 < count <= rank or not all(map(dim.is_known_positive, data.shape)):
-            return None
-        axes = where(axes < 0, axes + rank, axes)
-        places = constant(np.arange(rank).reshape(-1, 1))
-        matches = cast(equal(places, unsqueeze(axes, [0])), to=DType.float32)
-        chosen = cast(reduce_max(matches, [1], keepdims=0), to=DType.bool)
-        whole, y = shape(data), data
-        for axis in range(rank):
-            y = where(slice_(chosen, [axis], [axis + 1]), op(y, [axis], keepdims=1), y)
-        y = slice_(y, [0] * rank, where(chosen, 1, whole))
-        return y if keepdims else reshape(y, expand(compress(whole, not_(chosen)), [rank - count]))
-
-    return lowered
-
-
 def _reduction(
     name: str, *, moved: int = 18, define: Callable[..., Any] = primitive, booleans: bool = False, **flags: Any
 ) -> Callable[[Callable[..., Any]], Op]:
@@ -126,8 +96,6 @@ def _reduction(
         made.lower()(_without_noop(made))
         if booleans:
             made.lower()(_of_booleans(made))
-        if made.primitive:
-            made.lower()(_with_computed_axes(made))
         return made
 
     return decorate
@@ -320,13 +288,14 @@ def _extremum(ufunc: np.ufunc, sign: int, of_dims: Callable[[Any, Any], Any]) ->
                 x = np.asarray(np.frompyfunc(of_dims, 2, 1).reduce(x, axis=axis, keepdims=True))
             return x
         if not math.prod(x.shape[axis] for axis in axes):
-            return np.full([1 if k in axes else d for k, d in enumerate(x.shape)], _worst(x.dtype, sign), x.dtype)
+            return np.full([1 if k in axes else d for k, d in enumerate(x.shape)], worst(x.dtype, sign), x.dtype)
         return extremum(ufunc, x, axes)
 
     return kept
 
 
-def _worst(dtype: np.dtype[Any], sign: int) -> Any:
+def worst(dtype: np.dtype[Any], sign: int) -> Any:
+    """The maximum (``sign`` 1) or minimum (-1) of an empty set."""
     if dtype.kind == "b":
         return sign < 0
     if dtype.kind in "iu":

@@ -109,7 +109,7 @@ def _length_of_value(value: Value) -> Any:
 
 @op("Resize", since=10)
 def resize(
-    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes=None,
+    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes: list[int] | None = None,
     coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
     keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
 ):  # fmt: skip
@@ -327,7 +327,7 @@ def _gathered_back(g: Value, X: Value, plan: Plan) -> Value:
 
 @resize.until(19)
 def resize_before_symmetric(
-    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes=None,
+    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes: list[int] | None = None,
     coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
     keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
 ):  # fmt: skip
@@ -464,7 +464,7 @@ def _(X, scales, *, mode):
 
 
 @upsample.until(7)
-def upsample_2d(X, *, height_scale, mode="nearest", width_scale):
+def upsample_2d(X, *, height_scale: float, mode="nearest", width_scale: float):
     """Images enlarged along their two axes; the mean of neighbours is called bilinear."""
     if X.ndim != 4:
         raise TypeMismatch(f"{upsample_2d.title}: X must be (batch, channels, height, width)", given=repr(X))

@@ -10,7 +10,16 @@ import numpy as np
 from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, primitive
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
-from tenonnx_standard.checking import Array, axis_within, dim_of, dims_of, numpy_rule, positions, same_dtypes
+from tenonnx_standard.checking import (
+    Array,
+    axis_within,
+    check_shape,
+    dim_of,
+    dims_of,
+    numpy_rule,
+    positions,
+    same_dtypes,
+)
 from tenonnx_standard.slicing import (
     flat_places,
     flat_tuples,
@@ -335,4 +344,9 @@ def _check_cache(cache: Value, axis: int, mode: str) -> None:
 def _(past_cache, update, write_indices, *, axis, mode):
     _check_cache(past_cache, axis, mode)
     same_dtypes(tensor_scatter, past_cache, update)
+    if past_cache.rank is not None:
+        wanted = list(past_cache.shape)
+        check_shape(tensor_scatter, "write_indices", write_indices, wanted[:1])
+        wanted[axis] = None
+        check_shape(tensor_scatter, "update", update, wanted)
     return past_cache.tensor

@@ -22,7 +22,7 @@ from tenonnx.extend import (
 )
 from tenonnx.graph import dims as dim
 from tenonnx.graph.values import operator
-from tenonnx_standard.checking import Array, axis_within, dim_of, length, numpy_rule
+from tenonnx_standard.checking import Array, axis_within, check_shape, dim_of, length, numpy_rule
 from tenonnx_standard.slicing import from_front, put_back
 
 # ----- extreme positions ----------------------------------------------------------------------------------------------
@@ -93,8 +93,7 @@ top_k.until(10, attributes=["K"], renamed={"K": "k"}, vectors=["K"], defaults={"
 @top_k.type
 def _(X, K, *, axis, largest, sorted):
     kind, known = X.tensor, elements(K)
-    if not K.dtype.is_integer or K.rank not in (None, 0, 1):
-        raise TypeMismatch(f"{top_k.title}: K must be one integer", given=repr(K))
+    check_shape(top_k, "K", K, [1])
     if kind.shape is None:
         return kind, kind.with_dtype(DType.int64)
     axis = axis_within(top_k, axis, len(kind.shape))
@@ -183,7 +182,7 @@ def _(X, K, *, axis, largest, sorted):
 
 
 @primitive("Unique", since=11, selects=True)
-def unique(X, *, axis=None, sorted=1):
+def unique(X, *, axis: int | None = None, sorted=1):
     """The different elements of ``X``, or its different slices along ``axis``, in ascending order or as they come.
 
     Then where each of them comes first, which of them stands at each place of ``X``, and how often each one comes.
@@ -262,6 +261,8 @@ def _(indices, depth, values, *, axis):
     kind, known, count = indices.tensor, static(depth), elements(depth)
     if kind.shape is None:
         return TensorType(values.dtype)
+    if not kind.shape:
+        raise TypeMismatch(f"{one_hot.title}: indices must have an axis", given=repr(indices))
     axis = axis_within(one_hot, axis, len(kind.shape) + 1)
     size = int(known.reshape(())) if known is not None else count[0] if count else None
     return TensorType(values.dtype, (*kind.shape[:axis], size, *kind.shape[axis:]))

@@ -17,8 +17,12 @@ from tenonnx.extend import (
     Type,
     TypeMismatch,
     Value,
+    constant,
+    inline,
+    op,
     primitive,
     static,
+    subgraph,
     subgraph_types,
 )
 from tenonnx.graph.types import join_types
@@ -53,7 +57,14 @@ def _position(title: str, position: Any, length: int, *, last: int = -1) -> int:
 # ----- sequences ------------------------------------------------------------------------------------------------------
 
 
-@primitive("SequenceConstruct", since=11, type=lambda *inputs: SequenceType(_common([v.type for v in inputs])))
+def _construct_type(*inputs: Value) -> Type:
+    if not inputs or any(v.dtype is not inputs[0].dtype for v in inputs):
+        given = ", ".join(map(repr, inputs)) or "none"
+        raise TypeMismatch("SequenceConstruct takes one or more tensors of one dtype", given=given)
+    return SequenceType(_common([v.type for v in inputs]))
+
+
+@primitive("SequenceConstruct", since=11, type=_construct_type)
 def sequence_construct(*inputs):
     """The inputs as a sequence."""
 
@@ -71,6 +82,9 @@ sequence_empty.numpy(lambda *, dtype: [])
 
 def _insert_type(input_sequence: Value, tensor: Value, position: Value | None) -> Type:
     held = _element("SequenceInsert", input_sequence)
+    if held is not None and getattr(held, "dtype", None) is not tensor.dtype:
+        given = f"{tensor!r} into {input_sequence!r}"
+        raise TypeMismatch("SequenceInsert: a sequence holds elements of one dtype", given=given, do="cast it")
     return SequenceType(tensor.type if held is None else join_types(held, tensor.type))
 
 
@@ -137,6 +151,8 @@ def _(input: Any, split: Any, *, axis: int, keepdims: int) -> list[Any]:
     if split is None:
         pieces = [np.take(input, k, axis=axis) for k in range(length)]
         return [np.expand_dims(p, axis) for p in pieces] if keepdims else pieces
+    if not split.ndim and split < 1:
+        raise InvalidCall("SplitToSequence: the size of the pieces must be positive", given=f"split {split}")
     sizes = split.tolist() if split.ndim else [int(split)] * (length // int(split))
     rest = length - sum(sizes)
     if rest < 0 or (rest and split.ndim):
@@ -147,6 +163,8 @@ def _(input: Any, split: Any, *, axis: int, keepdims: int) -> list[Any]:
 
 def _concat_type(input_sequence: Value, *, axis: int, new_axis: int) -> Type | None:
     kind = _element("ConcatFromSequence", input_sequence)
+    if new_axis not in (0, 1):
+        raise TypeMismatch("ConcatFromSequence: new_axis must be 0 or 1", given=str(new_axis))
     if not isinstance(kind, TensorType) or kind.shape is None:
         return kind
     dims = list(kind.shape)
@@ -158,7 +176,7 @@ def _concat_type(input_sequence: Value, *, axis: int, new_axis: int) -> Type | N
 
 
 @primitive("ConcatFromSequence", since=11, type=_concat_type)
-def concat_from_sequence(input_sequence, *, axis, new_axis=0):
+def concat_from_sequence(input_sequence, *, axis: int, new_axis=0):
     """The elements joined along ``axis``, which is a new one if ``new_axis`` says so."""
 
 
@@ -175,9 +193,26 @@ def _map_type(input_sequence: Value, *additional_inputs: Value, body: Graph, _ou
     return tuple(SequenceType(kind) for kind in subgraph_types("SequenceMap", body, kinds))
 
 
-@primitive("SequenceMap", since=17, type=_map_type)
+@op("SequenceMap", since=17)
 def sequence_map(input_sequence, *additional_inputs, body, _outputs=None):
     """``body`` applied to each element; of the other inputs sequences advance alongside, tensors stay."""
+    from tenonnx_standard.control_flow import loop
+    from tenonnx_standard.shape import identity
+
+    def step(place: Value, going_on: Value, *made: Value) -> list[Value]:
+        inputs = (input_sequence, *additional_inputs)
+        given = [sequence_at(v, place) if isinstance(v.type, SequenceType) else v for v in inputs]
+        found = inline(body, given, captures=body.pending or body.captures)
+        return [identity(going_on), *(sequence_insert(held, each) for held, each in zip(made, found, strict=True))]
+
+    kinds = _map_type(input_sequence, *additional_inputs, body=body, _outputs=_outputs)
+    empty = [sequence_empty(dtype=kind.element.dtype) for kind in kinds]
+    formals = [("place", LENGTH), ("going_on", TensorType(DType.bool, ()))]
+    formals += [(f"made_{k}", value.type) for k, value in enumerate(empty)]
+    return loop(sequence_length(input_sequence), None, *empty, body=subgraph(step, formals))
+
+
+sequence_map.type(_map_type)
 
 
 @sequence_map.numpy
@@ -192,7 +227,13 @@ def _(input_sequence: list[Any], *additional_inputs: Any, body: Any, _outputs: i
 # ----- optionals ------------------------------------------------------------------------------------------------------
 
 
-@primitive("Optional", since=15, type=lambda input, *, type: OptionalType(type if input is None else input.type))
+def _optional_type(input: Value | None, *, type: Type | None) -> Type:
+    if input is None and type is None:
+        raise TypeMismatch("Optional must have an input or a type", given="neither")
+    return OptionalType(type if input is None else input.type)
+
+
+@primitive("Optional", since=15, type=_optional_type)
 def optional(input=None, *, type=None):
     """``input`` as an optional, or an optional of ``type`` without an element."""
 
@@ -233,6 +274,13 @@ def optional_has_element(input=None):
 
 
 optional_has_element.numpy(lambda input: np.asarray(input is not None))
+
+
+@optional_has_element.lower()
+def _(input):
+    """Where only optionals are taken: anything else is there."""
+    optional = input is not None and isinstance(input.type, OptionalType)
+    return None if optional else constant(np.asarray(input is not None))
 
 
 @optional_has_element.until(18)

@@ -14,6 +14,7 @@ from tenonnx.extend import (
     Index,
     Known,
     Op,
+    SequenceType,
     TensorType,
     TypeMismatch,
     Value,
@@ -24,6 +25,7 @@ from tenonnx.extend import (
     primitive,
 )
 from tenonnx.graph import dims as dim
+from tenonnx.graph.values import ArrayConstant
 from tenonnx_standard.checking import (
     axes_within,
     integer_vector,
@@ -50,8 +52,19 @@ identity.numpy(lambda x: x)
 identity.vjp(lambda g, y, x: g)
 
 
+@identity.lower()
+def _(input):
+    """Sequences have had an identity from opset 14 on: with an element more, and then without it."""
+    from tenonnx_standard.sequence import sequence_erase, sequence_insert
+
+    if not isinstance(input.type, SequenceType) or not isinstance(input.type.element, TensorType):
+        return None
+    dtype = input.type.element.dtype
+    return sequence_erase(sequence_insert(input, constant(np.zeros((), dtype.numpy), dtype)))
+
+
 @primitive("Shape")
-def shape(data, *, start=0, end=None):
+def shape(data, *, start=0, end: int | None = None):
     """The lengths of the axes of ``data`` from axis ``start`` to before ``end``, both cut off at the rank."""
 
 
@@ -187,7 +200,14 @@ def _(g, y, data, shape, *, allowzero):
 @reshape.lower()
 def _(data, shape, *, allowzero):
     """Without ``allowzero``, where no dim is known to be 0: one that is at run time belongs to an empty tensor."""
-    return reshape(data, shape) if allowzero and 0 not in (elements(shape) or ()) else None
+    from tenonnx_standard.constants import constant_of_shape
+    from tenonnx_standard.math import maximum
+
+    if not allowzero or 0 in (elements(shape) or ()):
+        return None
+    if data.rank is not None and 0 in data.shape:
+        return constant_of_shape(maximum(shape, 0), value=ArrayConstant(np.zeros(1, data.dtype.numpy), data.dtype))
+    return reshape(data, shape)
 
 
 @op("Flatten", selects=True)
@@ -250,7 +270,7 @@ def _(data, axes):
         if sizes is None or any(d != 1 and (dim.known_lower_bound(d) or 0) < 2 and d != 0 for d in sizes):
             return kind.with_shape(None)
         return kind.with_shape(tuple(d for d in sizes if d != 1))
-    known = integer_vector(squeeze, "axes", axes)
+    known = integer_vector(squeeze, "axes", axes, or_scalar=True)
     if kind.shape is None:
         return kind
     if known is None or None in known:
@@ -272,7 +292,7 @@ squeeze.vjp(lambda g, y, data, axes: (reshape_like(g, data) if axes is None else
 
 
 @squeeze.until(11)
-def squeeze_from_front(data, *, axes=None):
+def squeeze_from_front(data, *, axes: list[int] | None = None):
     """``data`` without the axes listed, counted from the front; without all axes of length 1 if none are listed."""
     return squeeze(data, axes)
 
@@ -304,7 +324,7 @@ unsqueeze.until(13, attributes=["axes"], defaults={"axes": REQUIRED})
 @unsqueeze.type
 def _(data, axes):
     kind = data.tensor
-    known = integer_vector(unsqueeze, "axes", axes)
+    known = integer_vector(unsqueeze, "axes", axes, or_scalar=True)
     count = length(axes)
     if kind.shape is None or count is None:
         return kind.with_shape(None)
@@ -326,7 +346,7 @@ unsqueeze.vjp(lambda g, y, data, axes: (squeeze(g, axes), None))
 
 
 @unsqueeze.until(11)
-def unsqueeze_from_front(data, *, axes):
+def unsqueeze_from_front(data, *, axes: list[int]):
     """``data`` with axes of length 1 inserted at the places listed, counted from the front."""
     return unsqueeze(data, axes)
 
@@ -341,7 +361,7 @@ def _(data, axes):
 
 
 @primitive("Transpose", symbolic=True, selects=True)
-def transpose(data, *, perm=None):
+def transpose(data, *, perm: list[int] | None = None):
     """``data`` with its axes in the order ``perm``, reversed by default."""
 
 

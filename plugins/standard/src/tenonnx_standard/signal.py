@@ -13,7 +13,8 @@ import numpy as np
 from tenonnx.extend import Dim, DType, Index, Op, TensorType, TypeMismatch, Value, constant, dims, elements, op, static
 from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import axis_within, dim_of, numpy_rule, same_dtypes
+from tenonnx_standard.checking import axis_within, check_shape, dim_of, numpy_rule, same_dtypes
+from tenonnx_standard.computed_axes import along
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import equal, greater_or_equal, less, where
@@ -42,8 +43,9 @@ def _integer(made: Op, name: str, value: Value | None) -> Dim:
     """One integer as a dim, None where it is absent or unknown."""
     if value is None:
         return None
-    if not value.dtype.is_integer or any(isinstance(side, int) and side != 1 for side in value.tensor.shape or ()):
-        raise TypeMismatch(f"{made.title}: {name} must be one integer", given=repr(value))
+    check_shape(made, name, value, [])
+    if not value.dtype.is_integer:
+        raise TypeMismatch(f"{made.title}: {name} must be an integer", given=repr(value))
     known = elements(value)
     return known[0] if known else None
 
@@ -158,6 +160,9 @@ def dft(input, dft_length: Index = None, axis: Index = None, *, inverse=0, onesi
 
     With ``onesided`` only the first half of the spectrum is given, or taken by the inverse, whose result is real.
     """
+    if axis is not None and static(axis) is None:
+        options = {"inverse": inverse, "onesided": onesided}
+        return along(input, axis, lambda view, place: dft(view, dft_length, place, **options), kept=1)
     place = _axis(dft, input, axis)
     size = _transform_length(dim_of(input, place), dft_length, inverse, onesided)
     taken = size // 2 + 1 if inverse and onesided else size
@@ -207,8 +212,6 @@ def _as_float(size: Any) -> Value:
 
 def _axis(made: Op, input: Value, axis: Value | None) -> int:
     known = None if axis is None else static(axis)
-    if axis is not None and known is None:
-        raise TypeMismatch(f"{made.title}: axis must be known to write it in other ops", given=repr(axis))
     return _signal_axis(made, -2 if known is None else int(known.reshape(())), input.ndim)
 
 
@@ -236,6 +239,9 @@ def _complex(made: Op, x: Value) -> None:
 @dft.type
 def _(input, dft_length, axis, *, inverse, onesided):
     _complex(dft, input)
+    wanted = (2 if inverse else 1) if onesided else None
+    if input.rank is not None:
+        check_shape(dft, "input", input, [*(None,) * (input.ndim - 1), wanted])
     size = _integer(dft, "dft_length", dft_length)
     _integer(dft, "axis", axis)
     if input.tensor.shape is None:

@@ -415,6 +415,8 @@ def _(data, indices, *, batch_dims):
     kind, places = data.tensor, indices.tensor
     if not places.dtype.is_integer:
         raise TypeMismatch(f"{gather_nd.title}: indices must be integers", given=repr(indices), do="cast them")
+    if batch_dims < 0:
+        raise TypeMismatch(f"{gather_nd.title}: batch_dims cannot be negative", given=str(batch_dims))
     if kind.shape is None or places.shape is None or (places.shape and not isinstance(places.shape[-1], int)):
         return kind.with_shape(None)
     depth = tuple_length(gather_nd, data, indices, batch_dims)
@@ -471,7 +473,7 @@ non_zero.vjp(lambda g, y, X: None)
 
 
 @op("Compress", since=9, selects=True)
-def compress(input, condition, *, axis=None):
+def compress(input, condition, *, axis: int | None = None):
     """The slices of ``input`` along ``axis`` where ``condition`` holds; its elements in a row if there is no axis."""
     from tenonnx_standard.shape import reshape
 

@@ -46,7 +46,7 @@ numpy_rule(string_concat)(lambda x, y: np.asarray(x.astype(object) + y.astype(ob
 
 
 @primitive("RegexFullMatch", since=20)
-def regex_full_match(X, *, pattern=None):
+def regex_full_match(X, *, pattern: str | None = None):
     """Whether each string as a whole matches the regular expression ``pattern``, which is in the syntax of RE2."""
 
 
@@ -104,7 +104,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str]:
 
 
 @primitive("StringSplit", since=20)
-def string_split(X, *, delimiter=None, maxsplit=None):
+def string_split(X, *, delimiter: str | None = None, maxsplit: int | None = None):
     """The pieces of each string along a new last axis, with empty strings behind them, and their number.
 
     Without ``delimiter`` strings are cut at white space, of which none stays at the ends.
@@ -177,12 +177,12 @@ _MODES = ("TF", "IDF", "TFIDF")
 def tf_idf_vectorizer(
     X,
     *,
-    max_gram_length,
-    max_skip_count,
-    min_gram_length,
-    mode,
-    ngram_counts,
-    ngram_indexes,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: list[int],
+    ngram_indexes: list[int],
     pool_int64s: list[int] | None = None,
     pool_strings: list[str] | None = None,
     weights: list[float] | None = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, op
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.padding import pad
 from tenonnx_standard.scatter import scatter_elements
 from tenonnx_standard.shape import concat, expand, reshape, shape
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
 
 
 @op("MaxUnpool", since=9, selects=True)
-def max_unpool(X, I, output_shape: Index = None, *, kernel_shape, pads=None, strides=None):  # noqa: E741
+def max_unpool(
+    X,
+    I,  # noqa: E741
+    output_shape: Index = None,
+    *,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """Put the elements of ``X`` where ``I`` says that MaxPool found them, in a tensor of zeros.
 
     ``I`` counts places of the tensor that the windows cover; ``output_shape`` appends zeros to it.
@@ -51,6 +60,7 @@ def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
     sizes = spatial(max_unpool.title, X)
     if sizes is None:
         return X.tensor
+    check_shape(max_unpool, "I", I, X.shape)
     if len(sizes) != window.rank:
         raise TypeMismatch(f"{max_unpool.title}: kernel_shape must fit X", given=f"{list(kernel_shape)}, {X!r}")
     if output_shape is not None:

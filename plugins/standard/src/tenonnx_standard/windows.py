@@ -138,7 +138,7 @@ def windows(
     rank = len(kernel)
 
     def per_axis(name: str, values: Sequence[int] | None, default: int, least: int, count: int) -> tuple[int, ...]:
-        if values is None or not len(values):
+        if values is None:
             return (default,) * count
         if len(values) != count or any(v < least for v in values):
             raise TypeMismatch(

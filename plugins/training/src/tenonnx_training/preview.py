@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenonnx.backends.defaults import opened
 from tenonnx.extend import DType, Graph, TypeMismatch, Value, hookimpl, inline, op
 from tenonnx.graph.values import Node
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.registry.registry import Registry
+from tenonnx.transforms.defaults import opened
 from tenonnx.transforms.extract import extract
 from tenonnx.transforms.grad import grad
 from tenonnx.transforms.rewrite import Call, Rewriter

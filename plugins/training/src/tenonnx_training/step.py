@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import tenonnx as tx
-from tenonnx.backends.defaults import opened
 from tenonnx.errors import InvalidCall
 from tenonnx.extend import DType, Graph, TensorType, Value, constant
 from tenonnx.graph.values import ArrayConstant
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.transforms.decompose import refuse_opaque
+from tenonnx.transforms.defaults import opened
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, sqrt

@@ -7,13 +7,14 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from tenonnx.backends.base import FeedCheck, Program
-from tenonnx.backends.defaults import DefaultsProgram, opened
+from tenonnx.backends.defaults import DefaultsProgram
 from tenonnx.backends.numpy.plan import Plan, owned
 from tenonnx.backends.state import StatefulProgram, check_state
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import decompose
+from tenonnx.transforms.defaults import opened
 from tenonnx.transforms.fold import fold
 
 #: The floor of all backends: anything else that can run a graph is faster.

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall, TenonnxError
+from tenonnx.errors import TenonnxError
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.binding import bind, known_op
+from tenonnx.op.binding import UNFORESEEN, bind, known_op, refused
 from tenonnx.op.evaluate import GraphFunction
 from tenonnx.op.rules import find_rule
 
@@ -73,8 +73,8 @@ class Plan:
                 except TenonnxError as error:
                     error.what = f"{step.node.title}: {error.what}"
                     raise
-                except (ValueError, IndexError, TypeError, OverflowError, MemoryError, ZeroDivisionError) as error:
-                    raise _failure(step, arguments, error) from error
+                except UNFORESEEN as error:
+                    raise refused(step.node.title, arguments, step.node.attributes, error) from error
                 del arguments
                 if type(result) is tuple:
                     for slot, each in zip(step.outputs, result, strict=False):
@@ -179,14 +179,6 @@ def _broadcasts_into(array: Any, target: Any) -> bool:
     if array.dtype != target.dtype or array.ndim > target.ndim:
         return False
     return all(a in (1, b) for a, b in zip(array.shape[::-1], target.shape[::-1], strict=False))
-
-
-def _failure(step: Step, arguments: Sequence[Any], error: Exception) -> InvalidCall:
-    shapes = ", ".join(
-        "-" if a is None else f"{getattr(a, 'dtype', type(a).__name__)}{list(getattr(a, 'shape', []))}"
-        for a in arguments
-    )
-    return InvalidCall(f"{step.node.title} cannot be computed from these inputs: {error}", given=shapes)
 
 
 def owned(results: Sequence[Any], feeds: Sequence[Any], plan: Plan) -> list[Any]:

@@ -121,7 +121,10 @@ def write_attribute(
             proto.type = AttributeProto.SPARSE_TENSOR
             proto.sparse_tensor.CopyFrom(value.proto)
         case list() | tuple():
-            _write_list(list(value), proto, write_graph, is_float)
+            try:
+                _write_list(list(value), proto, write_graph, is_float)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise InvalidModel(f'attribute "{name}" must hold items of one kind', given=repr(value)) from error
         case _ if hasattr(value, "array"):
             proto.type = AttributeProto.TENSOR
             proto.t.CopyFrom(to_proto(value, value.proto.name if isinstance(value, TensorContents) else ""))

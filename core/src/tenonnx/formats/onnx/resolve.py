@@ -8,11 +8,11 @@ from typing import Any
 
 import onnx
 
-from tenonnx.errors import InvalidModel
+from tenonnx.errors import InvalidModel, TypeMismatch
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Operator
 from tenonnx.op.op import Op, Opaque
-from tenonnx.op.signature import REQUIRED
+from tenonnx.op.signature import REQUIRED, is_kind
 from tenonnx.op.spelling import form_at
 from tenonnx.registry.registry import Registry, canonical_domain
 
@@ -25,7 +25,7 @@ class Resolved:
     version: int
     names: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
-    kinds: Mapping[str, type] | None = None
+    kinds: Mapping[str, str] | None = None
     least_inputs: int = 0
     most_inputs: float = float("inf")
 
@@ -63,10 +63,8 @@ class Resolver:
                 )  # fmt: skip
             for name, value in attributes.items():
                 kind = found.kinds.get(name)
-                if kind is not None and type(value) is not kind and not _is_reference(value):
-                    raise InvalidModel(
-                        f'{_title(node, found)}: attribute "{name}" must be {kind.__name__}', given=f"{value!r}"
-                    )
+                if kind and not is_kind(value, kind) and not _is_reference(value):
+                    raise InvalidModel(f'{_title(node, found)}: attribute "{name}" must be {kind}', given=f"{value!r}")
             check = op.rules.get("check")
             if check is not None:
                 self._check(node, found, check, attributes)
@@ -91,8 +89,7 @@ class Resolver:
             return Resolved(op, version)
         form = form_at(op, version)
         required = frozenset(old for old, new in form.attributes.items() if form.defaults[new] is REQUIRED)
-        kinds = {old: type(form.defaults[new]) for old, new in form.attributes.items()}
-        kinds = {old: kind for old, kind in kinds.items() if kind in (int, float, str)}
+        kinds = {old: op.signature.kinds.get(new, "") for old, new in form.attributes.items()}
         variadic = bool(form.inputs) and form.inputs[-1].variadic
         most = float("inf") if variadic else len(form.inputs)
         least = max([k + 1 for k, p in enumerate(form.inputs) if not p.optional], default=0)
@@ -113,9 +110,14 @@ class Resolver:
         if any(_is_reference(v) or isinstance(v, Graph) for v in attributes.values()):
             return
         bound = {new: attributes.get(old, form.defaults[new]) for old, new in form.attributes.items()}
-        problem = check(**{name: bound.get(name, d) for name, d in found.op.signature.attributes.items()})
+        title = _title(node, found)
+        try:
+            problem = check(**{name: bound.get(name, d) for name, d in found.op.signature.attributes.items()})
+        except TypeMismatch as error:
+            what = f"{title}: {error.what}"
+            raise InvalidModel(what, given=error.given, available=error.available, do=error.do) from error
         if problem:
-            raise InvalidModel(f"{_title(node, found)}: {problem}")
+            raise InvalidModel(f"{title}: {problem}")
 
 
 def _is_reference(value: Any) -> bool:

@@ -154,7 +154,7 @@ def _check_dims(name: str, dims: tuple[int, ...]) -> None:
 
 
 def packed_bytes(kind: TensorType) -> int:
-    """Size of a tensor's contents in ONNX's packed form: two 4-bit or four 2-bit elements share a byte."""
+    """Size of a tensor's contents in ONNX's packed form: small elements share bytes."""
     elements = 1
     for dim in kind.shape or ():
         elements *= dim if isinstance(dim, int) else 0

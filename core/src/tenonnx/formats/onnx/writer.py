@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from tenonnx.errors import InvalidModel
+from tenonnx.errors import InvalidModel, NotRepresentable
 from tenonnx.formats.onnx.attributes import write_attribute
 from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.tensors import SparseContents, to_inline_proto, to_proto
@@ -17,6 +17,7 @@ from tenonnx.graph.types import SparseTensorType, TensorType
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at
+from tenonnx.transforms.profiles import Profile
 
 #: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
 Initializers = list[tuple[str, Constant]]
@@ -37,7 +38,7 @@ def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.Mo
         _copy_fields(graph.origin, model, without=("graph", "opset_import", "functions", "metadata_props"))
     else:
         model.producer_name = "tenonnx"
-    model.ir_version = graph.ir_version or lowest_ir_version(graph)
+    model.ir_version = ir_version(graph)
     _write_opsets(graph, model, tidy)
     for key, value in graph.metadata.items():
         model.metadata_props.add(key=key, value=value)
@@ -175,7 +176,9 @@ class GraphWriter:
         """Whether the file's declaration of a graph input or output no longer holds after an edit or with ``tidy``."""
         if not self.tidy and self.origin is not None:
             found = read_type(declared.type)
-            return value.producer is None and found is not None and value.type is not None and value.type != found
+            if found is None or value.type is None:
+                return False
+            return value.type != found if value.producer is None else type(value.type) is not type(found)
         return self.tidy and value.type is not None and read_type(declared.type) != value.type
 
     def _write_value_info(self) -> None:
@@ -218,8 +221,45 @@ def _is_float(node: Node, name: str) -> bool:
     return form_at(node.op, node.version).attributes.get(name, name) in node.op.signature.floats
 
 
-def lowest_ir_version(graph: Graph) -> int:
-    """The lowest IR version that can hold the graph: by its opsets, dtypes and functions."""
+def ir_version(graph: Graph, profile: Profile | None = None) -> int:
+    """The graph's own IR version, else the lowest that its opsets and contents need, within what a target reads.
+
+    Raises ``NotRepresentable`` where the target reads no IR version that can hold the contents. An opset needs none by
+    itself, so that the one it was published with gives way.
+    """
+    wanted = graph.ir_version or max(_needed_ir_version(graph), _published_ir_version(graph))
+    limit = None if profile is None else profile.ir_version
+    if profile is None or limit is None or wanted <= limit:
+        return wanted
+    needed = _needed_ir_version(graph)
+    if needed > limit:
+        raise NotRepresentable(
+            f"the target {profile.name} must read the IR version that the graph needs",
+            given=f"IR version {needed}, by the element types or functions of the graph",
+            available=f"IR version up to {limit}",
+            do="go to a newer target",
+        )
+    return max(needed, min(limit, _published_ir_version(graph)))
+
+
+def _needed_ir_version(graph: Graph) -> int:
+    """The lowest IR version that can hold the contents: dtypes and functions. Readers skip the metadata of nodes."""
+    codes = {
+        int(v.type.dtype)
+        for g in _graphs(graph)
+        for v in g.values()
+        if isinstance(v.type, TensorType | SparseTensorType)
+    }
+    needs = [4, *(_DTYPE_IR[code] for code in codes if code in _DTYPE_IR)]
+    if graph.functions:
+        needs.append(8)
+    if any(n.origin is not None and n.origin.overload for n in graph.walk()):
+        needs.append(10)
+    return max(needs)
+
+
+def _published_ir_version(graph: Graph) -> int:
+    """The IR version that the opsets were published with, and what the graph has beside its contents."""
     imports = [
         onnx.helper.make_opsetid("" if d == "ai.onnx" else d, v)
         for d, v in graph.opsets.items()
@@ -231,19 +271,8 @@ def lowest_ir_version(graph: Graph) -> int:
         raise InvalidModel(
             "the opsets of the graph must be known to the onnx package", given=str(graph.opsets)
         ) from error
-    codes = {
-        int(v.type.dtype)
-        for g in _graphs(graph)
-        for v in g.values()
-        if isinstance(v.type, TensorType | SparseTensorType)
-    }
-    needs = [4, int(version)]
-    needs += [_DTYPE_IR[code] for code in codes if code in _DTYPE_IR]
-    if graph.functions:
-        needs.append(8)
-    if any(n.origin is not None and (n.origin.overload or len(n.origin.metadata_props)) for n in graph.walk()):
-        needs.append(10)
-    return max(needs)
+    has_metadata = any(n.origin is not None and len(n.origin.metadata_props) for n in graph.walk())
+    return max(4, int(version), 10 if has_metadata else 4)
 
 
 #: IR versions that introduced element types, by code (onnx.in.proto3, enum Version).

@@ -16,7 +16,7 @@ NUMBER, TRUTH = TensorType(DType.int64, ()), TensorType(DType.bool, ())
 JOINED = Gap("reference", "it joins what a loop stacks along the first axis, and adds an axis of one to numbers")
 
 
-@cases(if_, gradient=False)
+@cases(if_)
 def _(draw):
     first, second = draw(tensors(shape=(2, 3))), draw(tensors(shape=(2, 3)))
     branches = {
@@ -26,22 +26,22 @@ def _(draw):
     return call(np.asarray(draw(st.booleans())), **branches)
 
 
-@cases(loop, gradient=False, gaps=[JOINED])
+@cases(loop, gaps=[JOINED])
 def _(draw):
     """A fixed number of steps, with a carried value and a stacked one."""
-    x = draw(tensors(shape=(2, 3)))
-    kind = TensorType(DType.float32, (2, 3))
+    x = draw(tensors("float64", shape=(2, 3)))
+    kind = TensorType(DType.float64, (2, 3))
     formals = [("step", NUMBER), ("going_on", TRUTH), ("state", kind)]
     body = subgraph(lambda step, going_on, state: (identity(going_on), state * 0.5, state + 1.0), formals)
     return call(np.asarray(draw(st.integers(0, 4)), np.int64), np.asarray(True), x, body=body, _outputs=2)
 
 
-@cases(loop, gradient=False, gaps=[JOINED])
+@cases(loop, gaps=[JOINED])
 def _(draw):
     """Until the body's own condition fails."""
-    formals = [("step", NUMBER), ("going_on", TRUTH), ("state", TensorType(DType.float32, ()))]
+    formals = [("step", NUMBER), ("going_on", TRUTH), ("state", TensorType(DType.float64, ()))]
     body = subgraph(lambda step, going_on, state: (less(state, 20.0), state * 2.0, step + 1), formals)
-    start = np.asarray(draw(st.sampled_from([1.0, 3.0, 30.0])), np.float32)
+    start = np.asarray(draw(st.sampled_from([1.0, 3.0, 30.0])), np.float64)
     return call(np.asarray(9, np.int64), np.asarray(True), start, body=body, _outputs=2)
 
 
@@ -49,7 +49,7 @@ def running_sum(element):
     return subgraph(lambda state, x: (state + x, state * x), [("state", element), ("x", element)], name="running_sum")
 
 
-@cases(scan, gradient=False)
+@cases(scan)
 def _(draw):
     length, axis = draw(st.integers(1, 4)), draw(st.sampled_from([0, 1, -1]))
     shape = (length, 3) if axis == 0 else (3, length)
@@ -66,7 +66,7 @@ def _(draw):
     )
 
 
-@cases(scan_in_batches, gradient=False)
+@cases(scan_in_batches)
 def _(draw):
     length = draw(st.integers(1, 4))
     lengths = draw(st.sampled_from([None, np.asarray([length, 1], np.int64)]))

@@ -117,8 +117,8 @@ def _(draw):
     return call(x, w, b, group=group, **attributes)
 
 
-@cases(deform_conv)
-def _(draw):
+def deformable(draw):
+    """A call of a deformable convolution, whose offsets keep off whole numbers."""
     attributes, sizes = window(draw, same=False)
     attributes.pop("auto_pad", None)
     group, offset_group = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 2]))
@@ -132,6 +132,11 @@ def _(draw):
     mask = draw(st.none() | tensors(shape=(1, offset_group * places, *outputs), min_value=0, max_value=1))
     b = draw(st.none() | tensors(shape=(2 * group,)))
     return call(x, w, offset, b, mask, group=group, offset_group=offset_group, **attributes)
+
+
+@cases(deform_conv)
+def _(draw):
+    return deformable(draw)
 
 
 def dilated_volume(call):

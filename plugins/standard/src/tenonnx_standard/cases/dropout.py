@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
+from tenonnx.testing import Gap, Law, call, cases, tensors
 from tenonnx_standard.dropout import dropout, dropout_off, dropout_off_masked_by_number, dropout_unless_test
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -36,6 +36,18 @@ def _(draw):
 def _(draw):
     """In training that drops nothing."""
     return call(draw(tensors(FLOATS)), np.asarray(0, np.float32), np.asarray(True), seed=3, _outputs=2)
+
+
+def kept_or_dropped(call):
+    x, ratio = (v.astype(np.float64) for v in call.inputs[:2])
+    return Law(x, abs(x) * np.sqrt(ratio / (1 - ratio)))
+
+
+@cases(dropout, law=kept_or_dropped, gradient=False)
+def _(draw):
+    """In training."""
+    ratio = np.asarray(draw(st.sampled_from([0.25, 0.5])), np.float32)
+    return call(draw(tensors(FLOATS[:2])), ratio, np.asarray(True), seed=3, _outputs=draw(st.sampled_from([1, 2])))
 
 
 @cases(dropout_off, gaps=MASK_OF_ZEROS)

@@ -1,11 +1,11 @@
-"""Cases of random ops: what they draw differs from run to run, so types alone are compared."""
+"""Cases of random ops, with the laws of what they draw."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, shapes, tensors
+from tenonnx.testing import Law, call, cases, shapes, tensors
 from tenonnx_standard.random import (
     bernoulli,
     multinomial,
@@ -20,37 +20,60 @@ FLOATS = st.sampled_from([10, 1, 11])
 SEED = st.sampled_from([None, 1.0, 7.5])
 
 
-@cases(random_uniform, gradient=False)
+def uniform(call):
+    low, high = call.attributes["low"], call.attributes["high"]
+    return Law((low + high) / 2, (high - low) / np.sqrt(12), low, high)
+
+
+def normal(call):
+    return Law(call.attributes["mean"], call.attributes["scale"])
+
+
+def coins(call):
+    p = call.inputs[0].astype(np.float64)
+    return Law(p, np.sqrt(p * (1 - p)), 0, 1)
+
+
+def classes(call):
+    weights = np.exp(call.inputs[0].astype(np.float64))[:, None]
+    weights /= weights.sum(-1, keepdims=True)
+    numbers = np.arange(weights.shape[-1])
+    mean = (weights * numbers).sum(-1)
+    deviation = np.sqrt((weights * numbers**2).sum(-1) - mean**2)
+    return Law(mean, deviation, 0, numbers[-1])
+
+
+@cases(random_uniform, gradient=False, law=uniform)
 def _(draw):
     shape = list(draw(shapes(1, 3)))
     return call(dtype=draw(FLOATS), low=-1.0, high=draw(st.sampled_from([0.5, 2.0])), seed=draw(SEED), shape=shape)
 
 
-@cases(random_normal, gradient=False)
+@cases(random_normal, gradient=False, law=normal)
 def _(draw):
     shape = list(draw(shapes(1, 3)))
     return call(dtype=draw(FLOATS), mean=0.5, scale=draw(st.sampled_from([0.5, 2.0])), seed=draw(SEED), shape=shape)
 
 
-@cases(random_uniform_like, gradient=False)
+@cases(random_uniform_like, gradient=False, law=uniform)
 def _(draw):
     dtype = draw(st.sampled_from([None, 1, 11]))
     return call(draw(tensors(["float32", "float64"])), dtype=dtype, low=-1.0, high=2.0, seed=draw(SEED))
 
 
-@cases(random_normal_like, gradient=False)
+@cases(random_normal_like, gradient=False, law=normal)
 def _(draw):
     dtype = draw(st.sampled_from([None, 1, 11]))
     return call(draw(tensors(["float32", "float64"])), dtype=dtype, mean=1.0, scale=2.0, seed=draw(SEED))
 
 
-@cases(bernoulli, gradient=False)
+@cases(bernoulli, gradient=False, law=coins)
 def _(draw):
     dtype = draw(st.sampled_from([None, 1, 7, 9]))
     return call(draw(tensors(["float32", "float64"], min_value=0, max_value=1)), dtype=dtype, seed=draw(SEED))
 
 
-@cases(multinomial, gradient=False)
+@cases(multinomial, gradient=False, law=classes)
 def _(draw):
     logits = draw(tensors(shape=(draw(st.integers(1, 3)), 4)))
     dtype, size = draw(st.sampled_from([6, 7])), draw(st.integers(1, 5))

@@ -32,7 +32,13 @@ def _(draw):
 def one_hot_of(draw, lowest):
     size = draw(st.integers(1, 5))
     places = draw(
-        tensors(["int64", "int32", "float32", "uint8"], max_rank=3, min_value=lowest * size - 1, max_value=size + 1)
+        tensors(
+            ["int64", "int32", "float32", "uint8"],
+            min_rank=1,
+            max_rank=3,
+            min_value=lowest * size - 1,
+            max_value=size + 1,
+        )
     )
     places = np.trunc(places).astype(places.dtype)
     if not lowest:

@@ -1,4 +1,4 @@
-"""Cases of LabelEncoder and ZipMap."""
+"""Cases of LabelEncoder, CategoryMapper and OneHotEncoder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.testing import Gap, call, cases, tensors
-from tenonnx_onnx_ml.labels import label_encoder, label_encoder_by_classes, zip_map
+from tenonnx_onnx_ml.encoders import (
+    COMPARED,
+    category_mapper,
+    label_encoder,
+    label_encoder_by_classes,
+    one_hot_encoder,
+)
 
 WORDS = ["", "a", "b", "ab", "zwölf"]
 
@@ -85,10 +91,57 @@ def _(draw):
     return call(x, classes_strings=classes, default_int64=draw(st.sampled_from([-1, 5])), default_string="?")
 
 
-@cases(zip_map, gradient=False)
+@cases(label_encoder, gradient=False, gaps=[MISSES])
 def _(draw):
-    x = draw(tensors("float32", min_rank=1, max_rank=2, max_side=4))
-    labels = draw(st.permutations(range(x.shape[-1])))
+    """More keys than are compared one by one."""
+    dtype = draw(st.sampled_from(["int64", "float32", "int32", "int16", "float64"]))
+    size = COMPARED + draw(st.integers(1, 20))
+    keys = draw(tensors(dtype, shape=(size,), min_value=-90, max_value=90))
+    x = draw(tensors(dtype, min_value=-91, max_value=91))
+    x = np.where(draw(tensors("bool", shape=x.shape)), keys[draw(tensors("int64", shape=x.shape, min_value=0))], x)
+    if keys.dtype.kind == "f" and draw(st.booleans()):
+        keys[::9] = np.nan
+        x = np.where(draw(tensors("bool", shape=x.shape)), np.asarray(np.nan, keys.dtype), x)
+    values = draw(tensors("int64", shape=(size,), min_value=-99, max_value=99))
+    return call(np.asarray(x, keys.dtype), keys_tensor=keys, values_tensor=values, default_tensor=np.array([7]))
+
+
+@cases(category_mapper, gradient=False)
+def _(draw):
+    count = draw(st.integers(1, 4))
+    words, numbers = draw(st.permutations(WORDS))[:count], draw(st.permutations(range(-2, 4)))[:count]
+    x = draw(tensors(["string", "int64"], min_value=-2, max_value=4))
+    default = draw(st.sampled_from([-1, 5]))
+    return call(x, cats_strings=words, cats_int64s=numbers, default_int64=default, default_string="?")
+
+
+def is_repeated(categories):
+    return len(set(categories)) < len(categories)
+
+
+@cases(
+    one_hot_encoder,
+    gradient=False,
+    gaps=[
+        Gap(
+            "reference",
+            "onnx.reference casts nothing to int64, and counts a repeated category once",
+            when=lambda c: c.inputs[0].dtype.kind == "f" or is_repeated(c.attributes["cats_int64s"] or ()),
+        )
+    ],
+)
+def _(draw):
     if draw(st.booleans()):
-        return call(x, classlabels_int64s=labels)
-    return call(x, classlabels_strings=[WORDS[k] for k in labels])
+        words = draw(st.permutations(WORDS))
+        x = draw(tensors("string", max_rank=2))
+        return call(x, cats_strings=words[: draw(st.integers(1, 5))])
+    categories = draw(st.lists(st.integers(-2, 4), min_size=1, max_size=5))
+    x = draw(tensors(["int64", "int32", "float32", "float64"], max_rank=3, min_value=-3, max_value=5))
+    return call(x, cats_int64s=categories)
+
+
+@cases(one_hot_encoder, gradient=False)
+def _(draw):
+    """Every element has a category."""
+    x = draw(tensors(["int64", "int32"], min_rank=1, max_rank=2, min_value=-1, max_value=2))
+    return call(x, cats_int64s=draw(st.permutations(range(-1, 3))), zeros=0)

@@ -1,0 +1,192 @@
+"""Training steps: our step on onnxruntime and on numpy against PyTorch, Adam everywhere, two threads each.
+
+Needs PyTorch and onnxscript beside the workspace. Models are written by ``torch.onnx.export``, so that what we train
+is a file as people have it. Before anything is timed, the losses of the first steps must agree.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from measure import geometric, rounds, table
+from torch import nn
+
+import tenonnx as tx
+from tenonnx_training import Adam, TrainingStep
+
+THREADS, CLASSES, COMPARED = 2, 10, 5
+
+Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
+
+class Residual(nn.Module):
+    """Ten convolutions: the first, four blocks of two, and one that halves the sides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 32, 3, padding=1)
+        self.blocks = nn.ModuleList([self._block(32), self._block(32), self._block(64), self._block(64)])
+        self.between = nn.Conv2d(32, 64, 3, padding=1, stride=2)
+        self.head = nn.Linear(64, CLASSES)
+
+    @staticmethod
+    def _block(channels: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, channels, 3, padding=1)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.first(x))
+        for k, block in enumerate(self.blocks):
+            if k == 2:
+                x = torch.relu(self.between(x))
+            x = torch.relu(x + block(x))
+        return self.head(x.mean(dim=(2, 3)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(32, 64, batch_first=True)
+        self.head = nn.Linear(64, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found, _ = self.lstm(x)
+        return self.head(found[:, -1])
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, activation="gelu", batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(128, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(x).mean(dim=1))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES)
+    )  # fmt: skip
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 7 * 7, CLASSES),
+    )  # fmt: skip
+
+
+#: The model, and the shape of a batch of its inputs.
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (mlp, (128, 784)),
+    "cnn": (cnn, (64, 1, 28, 28)),
+    "residual net": (Residual, (32, 3, 32, 32)),
+    "lstm": (Recurrent, (32, 32, 32)),
+    "transformer": (Encoder, (16, 64, 128)),
+}
+
+
+def exported(model: nn.Module, shape: tuple[int, ...]) -> tx.Graph:
+    """The model as a file gives it, its batch of any size."""
+    message = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            copy.deepcopy(model).train(), (torch.zeros(shape),), message, dynamo=True, verbose=False,
+            input_names=["x"], output_names=["scores"], dynamic_shapes=({0: torch.export.Dim("batch", min=2)},),
+        )  # fmt: skip
+    return tx.load(message.getvalue())
+
+
+def ours(graph: tx.Graph, trainable: list[str], backend: str, batch: Arrays) -> Callable[[], float]:
+    options: dict[str, Any] = {}
+    if backend == "onnxruntime":
+        options = {"strict": True, "session_options": {"intra_op_num_threads": THREADS}}
+    step = TrainingStep(graph, "softmax_cross_entropy", Adam(1e-3), trainable=trainable, backend=backend, **options)
+    feeds = dict(zip(("x", "target"), batch, strict=True))
+    return lambda: step(feeds)["loss"]
+
+
+def eager(model: nn.Module, batch: Arrays, *, fused: bool = False, compiled: bool = False) -> Callable[[], float]:
+    model = copy.deepcopy(model).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=fused)
+    forward = torch.compile(model) if compiled else model
+    x, target = map(torch.from_numpy, batch)
+
+    def step() -> float:
+        loss = nn.functional.cross_entropy(forward(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def agree(contestants: dict[str, Callable[[], float]]) -> None:
+    """Let all take the same steps, and raise unless they have the same losses."""
+    losses = {name: [step() for _ in range(COMPARED)] for name, step in contestants.items()}
+    for name, found in losses.items():
+        np.testing.assert_allclose(found, losses["torch"], rtol=2e-3, err_msg=f"{name} is not torch")
+
+
+def contestants(name: str, *, everything: bool) -> dict[str, Callable[[], float]]:
+    build, shape = MODELS[name]
+    random = np.random.default_rng(0)
+    batch = random.standard_normal(shape).astype(np.float32), random.integers(0, CLASSES, shape[0])
+    torch.manual_seed(0)
+    model = build()
+    for parameter in model.parameters():  # equal ones would be one initializer in the file
+        parameter.data += 0.01 * torch.randn_like(parameter)
+    graph = exported(model, shape)
+    parameters = sum(p.numel() for p in model.parameters())
+    trained = [v.name for v in graph.variables if v.tensor.dtype.is_float and math.prod(v.shape) > 1]
+    assert sum(math.prod(v.shape) for v in graph.variables if v.name in trained) == parameters, trained
+    found = {"torch": eager(model, batch), "onnxruntime": ours(graph, trained, "onnxruntime", batch)}
+    if everything:
+        found["torch fused"] = eager(model, batch, fused=True)
+        found["numpy"] = ours(graph, trained, "numpy", batch)
+        if (compiled := _compiled(model, batch)) is not None:
+            found["torch.compile"] = compiled
+    agree(found)
+    return found
+
+
+def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:
+    """A compiled step, or None where PyTorch finds no C++ compiler."""
+    try:
+        eager(model, batch, compiled=True)()
+    except Exception as error:
+        print(f"torch.compile does not work here: {type(error).__name__}")
+        return None
+    return eager(model, batch, compiled=True)
+
+
+def main(names: list[str] | None = None, *, everything: bool = True, count: int = 15) -> None:
+    torch.set_num_threads(THREADS)
+    rows, ratios = [], []
+    for name in names or MODELS:
+        found = rounds(contestants(name, everything=everything), count=count, warmup=2)
+        base = found["torch"]
+        ratios.append(found["onnxruntime"] / base)
+        others = [found.get(key, math.nan) / base for key in ("numpy", "torch fused", "torch.compile")]
+        rows.append([name, base * 1e3, found["onnxruntime"] * 1e3, ratios[-1], *others])
+    columns = ["model", "PyTorch ms", "ours ms", "ours", "ours on numpy", "fused Adam", "torch.compile"]
+    table("Training steps, times PyTorch", columns, rows)
+    print(f"\nonnxruntime backend against PyTorch, geometric mean {geometric(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,101 @@
+"""Which types an op takes at which version: data files that packages ship, and how types are numbered in them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from tenonnx.errors import TypeMismatch
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
+from tenonnx.graph.values import Value
+from tenonnx.op.op import Op
+
+
+@functools.cache
+def load_dtypes(package: str, name: str = "dtypes.json") -> Mapping[str, Any]:
+    """The table of a package's data file: op to version to ``{"inputs": [...], "outputs": [...], "shared": [...]}``.
+
+    Each entry of the first two is the set of type codes that are allowed there, or None for any. Inputs that have one
+    number in ``shared`` are of one type, those with -1 of any. The last entry holds for all further (variadic)
+    positions.
+    """
+    data = json.loads(resources.files(package).joinpath(name).read_text("utf-8"))
+    sets = [None if codes is None else frozenset(codes) for codes in data["sets"]]
+    return {
+        op: {
+            version: {"inputs": [sets[k] for k in inputs], "outputs": [sets[k] for k in outputs], "shared": shared}
+            for version, (inputs, outputs, shared) in versions.items()
+        }
+        for op, versions in data["ops"].items()
+    }
+
+
+def type_code(kind: Type | None) -> int | None:
+    """The number of a type: the code of the element type, plus 100 in a sequence and 200 in an optional."""
+    if isinstance(kind, TensorType):
+        return int(kind.dtype)
+    if isinstance(kind, SequenceType | OptionalType):
+        inner = type_code(kind.element)
+        return None if inner is None else inner + (100 if isinstance(kind, SequenceType) else 200)
+    return None
+
+
+def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
+    """Raise ``TypeMismatch`` for elements of a kind that the op never takes, and for two types where it takes one.
+
+    Floats, integers, complex numbers, bools and strings are kinds: another width than the op's own is no fault here,
+    since its body works on any, and an export casts where it must. Positions and sizes are of the very types listed.
+    """
+    table = _newest(op)
+    if table is None:
+        return
+    first: dict[int, Value] = {}
+    for position, value in enumerate(inputs):
+        code = None if value is None else type_code(value.type)
+        if value is None or code is None or not table["inputs"]:
+            continue
+        place = min(position, len(table["inputs"]) - 1)
+        allowed, number = table["inputs"][place], table["shared"][place]
+        parameter = op.signature.input_at(position)
+        if allowed is not None and code not in allowed and (parameter.index or _kind(code) not in map(_kind, allowed)):
+            raise TypeMismatch(
+                f'{op.title}: input "{parameter.name}" takes no {_name(code)}',
+                given=repr(value),
+                available=", ".join(map(_name, sorted(allowed))),
+                do="cast it",
+            )
+        other = first.setdefault(number, value)
+        if number >= 0 and type_code(other.type) != code:
+            raise TypeMismatch(
+                f'{op.title}: input "{parameter.name}" must have the element type of the inputs that share it',
+                given=f"{other!r}, {value!r}",
+                do="cast one of the two",
+            )
+
+
+@functools.cache
+def _newest(op: Op) -> Any:
+    """What the op's own package says of the newest version of this meaning; None where it says nothing."""
+    try:
+        versions = load_dtypes(op.__module__.partition(".")[0]).get(op.name, {})
+    except (FileNotFoundError, ModuleNotFoundError, TypeError):
+        return None
+    held = [int(version) for version in versions if op.holds_at(int(version))]
+    table = versions[str(max(held))] if held else None
+    return table if table and len(table["inputs"]) == len(op.signature.inputs) else None
+
+
+def _kind(code: int) -> tuple[int, object]:
+    container, element = divmod(code, 100)
+    dtype = DType(element)
+    kinds = ("float", dtype.is_float), ("integer", dtype.is_integer), ("complex", dtype.is_complex)
+    return container, next((name for name, holds in kinds if holds), dtype)
+
+
+def _name(code: int) -> str:
+    container, element = divmod(code, 100)
+    return ("", "sequence of ", "optional ", "optional sequence of ")[container] + str(DType(element))

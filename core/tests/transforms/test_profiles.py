@@ -1,0 +1,203 @@
+"""Targets as data files: what a file may say, what a wrong one does, and how a graph follows a right one."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+import tiny
+
+from tenonnx.errors import InvalidCall, NotRepresentable
+from tenonnx.formats.export import export
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.op import Opaque
+from tenonnx.registry import discovery
+from tenonnx.registry.discovery import Plugin
+from tenonnx.transforms.profiles import find_profile, profiles
+from tenonnx.transforms.retarget import retarget, retarget_to
+from tenonnx.transforms.targets import target_for
+
+GOOD = """
+title = "A toy"
+source = "its manual"
+
+[targets.toy-1]
+opsets = { tiny = 3 }
+
+[targets.toy-2]
+note = "of late"
+opsets = { tiny = 5, "ai.onnx" = "any" }
+minimum = { tiny = 4 }
+ir_version = 8
+dtypes = ["float32", "float16", "int64"]
+
+[[targets.toy-2.ops]]
+domain = "tiny"
+dtypes = ["float32"]
+names = ["Mul", "Exp", "Add"]
+
+[[targets.toy-2.ops]]
+domain = "tiny"
+names = ["OnlyNew"]
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Installs packages of target files, each given as file names with their text."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("TENONNX_PLUGINS", raising=False)
+
+    def installed(**packages):
+        made = []
+        for name, files in packages.items():
+            monkeypatch.delitem(sys.modules, name, raising=False)
+            folder = tmp_path / name
+            folder.mkdir()
+            (folder / "__init__.py").touch()
+            for file, text in files.items():
+                (folder / file).write_text(text)
+            made.append(Plugin(name, name, "tenonnx.targets", f"dist-{name}", "1.0"))
+        monkeypatch.setattr(discovery, "_installed", lambda group: made if group == "tenonnx.targets" else ())
+
+    return installed
+
+
+@pytest.fixture
+def toy(install):
+    install(tenonnx_toy_targets={"toy.toml": GOOD})
+
+
+def chain(version=4, dtype="float32"):
+    graph = Graph("chain", opsets={"tiny": version})
+    graph.registry = tiny.registry()
+    graph.output("y", tiny.exp(tiny.double(graph.input("x", dtype, ("n",)))))
+    return graph
+
+
+def test_the_shipped_files_say_where_they_have_their_figures_from():
+    found, failures = profiles()
+    assert not failures
+    assert {"onnxruntime-1.14", "onnxruntime-1.31", "tensorrt-8", "tensorrt-10", "openvino-2024"} < set(found)
+    for profile in found.values():
+        assert "https://" in profile.source
+        assert profile.title
+        assert "ai.onnx" in profile.opsets
+        assert profile.ir_version or "IR version" in profile.note
+
+
+def test_a_file_of_a_plugin_is_read(toy):
+    profile = find_profile("toy-2")
+    assert (profile.title, profile.note, profile.package) == (
+        "A toy", "of late", "dist-tenonnx_toy_targets 1.0"
+    )  # fmt: skip
+    assert profile.opsets == {"tiny": 5, "ai.onnx": None}
+    assert (profile.versions("tiny"), profile.versions("ai.onnx")) == ("4 to 5", "any")
+    assert profile.to_json()["ops"] == ["tiny::Add", "tiny::Exp", "tiny::Mul", "tiny::OnlyNew"]
+    assert find_profile("toy-1").ops is None
+
+
+HEAD = 'title = "t"\nsource = "s"\n[targets.bad]\n'
+
+WRONG = {
+    "no toml": ("title = ", "Invalid value"),
+    "no targets": ('title = "t"\nsource = "s"\n', "must have a table [targets.NAME]"),
+    "no table": ("targets = { bad = 3 }\n", '"targets.bad" must be a table'),
+    "no opsets": (HEAD, "target bad lacks opsets"),
+    "no source": ('title = "t"\n[targets.bad]\nopsets = { a = 1 }\n', "lacks source"),
+    "unknown key": (HEAD + "opset = 3\n", '"opset" of target bad is none of title'),
+    "wrong type": (HEAD + 'ir_version = "8"\n', '"ir_version" of target bad must be int'),
+    "wrong version": (HEAD + "opsets = { a = 0 }\n", "must be a whole number from 1 on"),
+    "wrong minimum": (HEAD + 'opsets = { a = 2 }\nminimum = { a = "any" }\n', "must be a whole number from 1 on"),
+    "wrong dtype": (HEAD + 'opsets = { a = 1 }\ndtypes = ["float33"]\n', "'float33', which ONNX has not"),
+    "wrong names": (HEAD + 'opsets = { a = 1 }\nops = [{ names = "Add" }]\n', "must be a list of strings"),
+    "wrong group": (HEAD + "opsets = { a = 1 }\nops = [3]\n", "must be tables of names"),
+    "taken name": (GOOD.replace("toy-1", "tensorrt-10"), '"tensorrt-10" is a target of tenonnx too'),
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), WRONG.values(), ids=WRONG)
+def test_a_wrong_file_is_named_and_takes_no_other_down(install, text, problem):
+    install(tenonnx_wrong_targets={"wrong.toml": text, "z.toml": GOOD.replace("toy-", "late-")})
+    found, (failure,) = profiles()
+    assert "target file wrong.toml of dist-tenonnx_wrong_targets 1.0 is left out" in str(failure)
+    assert problem in str(failure)
+    assert "late-2" in found
+    assert "tensorrt-10" in found
+    with pytest.raises(InvalidCall, match=r"wrong\.toml"):
+        find_profile("bad")
+
+
+def test_a_plugin_that_is_no_package_is_named(install, monkeypatch):
+    install()
+    monkeypatch.setattr(
+        discovery, "_installed", lambda group: [Plugin(name, name, group, "dist", "1") for name in ("tiny", "no_such")]
+    )
+    found, failures = profiles()
+    assert "tensorrt-10" in found
+    assert ["must be a package" in f.what or "could not be imported" in f.what for f in failures] == [True, True]
+
+
+def test_a_wrong_name_is_refused_with_near_ones():
+    with pytest.raises(InvalidCall) as caught:
+        find_profile("tensort10")
+    assert "tensorrt-10" in caught.value.available
+    assert "tenonnx targets" in caught.value.do
+
+
+def test_a_graph_keeps_its_versions_where_the_target_has_them(toy):
+    assert target_for(chain(4), name="toy-2").opsets["tiny"] == 4
+    assert target_for(chain(2), name="toy-2").opsets["tiny"] == 4
+    assert target_for(chain(4), name="toy-1").opsets == {"tiny": 3}
+    assert target_for(chain(4), {"tiny": 5}, name="toy-2").opsets["tiny"] == 5
+    with pytest.raises(InvalidCall, match="must have the opset") as caught:
+        target_for(chain(4), {"tiny": 4}, name="toy-1")
+    assert caught.value.available == "tiny up to 3"
+
+
+def test_ops_off_the_list_are_expanded_or_refused(toy):
+    assert [node.op_type for node in retarget(chain(), target="toy-2").nodes] == ["Add", "Exp"]
+    graph = chain()
+    graph.output("z", tiny.round_(graph["y"]))
+    with pytest.raises(NotRepresentable) as caught:
+        retarget(graph, target="toy-2")
+    assert "toy-2: tiny 4" in caught.value.what
+    assert "tiny::Round is not on the list of ops of toy-2" in caught.value.given
+    assert caught.value.do
+
+
+def test_element_types_follow_the_list(toy):
+    found = retarget_to(chain(dtype="float64"), target_for(chain(), name="toy-2"), refuse=False)
+    refused = {change.node: change for change in found.refused}
+    assert (refused["x"].op, refused["x"].reason) == ("graph input", "toy-2 has no float64")
+    assert refused["y"].op == "graph output"
+    assert "tiny::Exp of toy-2 does not take float64" in refused["Exp"].reason
+
+
+def test_an_opaque_op_follows_the_list(toy):
+    graph = chain()
+    graph.append(Node(Opaque("tiny", "Nobody"), 4, [graph["y"]], {}, [Value("z", graph=graph)], name="n"))
+    (refused,) = retarget_to(graph, target_for(graph, name="toy-2"), refuse=False).refused
+    assert refused.node == "n"
+    assert "no installed package knows the op, and tiny::Nobody is not on the list" in refused.reason
+    assert refused.do == "install or write a package that defines the op"
+    (refused,) = retarget_to(graph, target_for(graph, name="toy-1"), refuse=False).refused
+    assert "cannot move from version 4 to 3" in refused.reason
+
+
+def test_export_writes_an_ir_version_that_the_target_reads(toy):
+    graph = chain()
+    graph.ir_version = 13
+    report = export(graph, io.BytesIO(), target="toy-2")
+    assert report.ir_version == 4
+    assert export(graph, io.BytesIO()).ir_version == 13
+    assert graph.ir_version == 13
+
+
+def test_contents_that_need_a_newer_ir_version_are_refused(toy):
+    graph = chain()
+    graph.variable("w", np.zeros(2, "float32").astype(tiny.DType.float8e5m2.numpy))
+    with pytest.raises(NotRepresentable, match="must read the IR version") as caught:
+        export(graph, io.BytesIO(), target="toy-2")
+    assert (caught.value.given[:12], caught.value.available) == ("IR version 9", "IR version up to 8")

@@ -1,0 +1,42 @@
+"""Cases of ArrayFeatureExtractor and FeatureVectorizer."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx.testing import Gap, call, cases, shapes, tensors
+from tenonnx_onnx_ml.features import array_feature_extractor, feature_vectorizer
+
+NUMBERS = ["float32", "float64", "int64", "int32"]
+
+
+@cases(array_feature_extractor)
+def _(draw):
+    x = draw(tensors([*NUMBERS, "string"], min_rank=1, max_rank=3))
+    y = draw(tensors("int64", shape=shapes(0, 2), min_value=0, max_value=x.shape[-1] - 1))
+    return call(x, y)
+
+
+@cases(
+    feature_vectorizer,
+    gaps=[
+        Gap(
+            "reference",
+            "onnx.reference gives the type of the inputs, and takes a vector for a column",
+            when=lambda c: c.inputs[0].dtype != "float32" or c.inputs[0].ndim == 1,
+        )
+    ],
+)
+def _(draw):
+    dtype, count = draw(st.sampled_from(NUMBERS)), draw(st.integers(1, 3))
+    rows = [] if draw(st.booleans()) else [draw(st.integers(1, 3))]
+    inputs = [draw(tensors(dtype, shape=(*rows, draw(st.integers(1, 4))))) for _ in range(count)]
+    return call(*inputs, inputdimensions=[draw(st.integers(1, 5)) for _ in inputs])
+
+
+@cases(feature_vectorizer)
+def _(draw):
+    """All that there is, of further axes, too."""
+    rows = draw(st.integers(1, 3))
+    inputs = [draw(tensors("float32", shape=(rows, *draw(shapes(1, 2, max_side=3))))) for _ in range(2)]
+    return call(*inputs)

@@ -1,0 +1,318 @@
+"""Encoding: labels and categories as other labels, as positions and as one-hot vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op
+from tenonnx_onnx_ml.cache import remembered
+from tenonnx_onnx_ml.rows import refuse
+from tenonnx_onnx_ml.scores import labels_problem
+from tenonnx_standard.casting import cast
+from tenonnx_standard.logic import equal, less_or_equal, or_, where
+from tenonnx_standard.math import isnan
+from tenonnx_standard.reduction import reduce_min
+from tenonnx_standard.shape import unsqueeze
+from tenonnx_standard.slicing import gather
+
+Array = np.ndarray[Any, Any]
+
+_DTYPES = {"strings": DType.string, "int64s": DType.int64, "floats": DType.float32}
+
+#: Numeric keys beyond this number are found by bisection; fewer, and strings, by comparison with each.
+COMPARED = 64
+
+
+# ----- positions of keys ----------------------------------------------------------------------------------------------
+
+
+def _positions(X: Value, keys: Array) -> Value:
+    """Where each element of ``X`` is among the keys: the last place of a repeated one, ``len(keys)`` for no key.
+
+    NaN is one key.
+    """
+    if keys.dtype == object or len(keys) <= COMPARED:
+        return _positions_by_comparison(X, keys)
+    return _positions_by_bisection(X, keys)
+
+
+def _positions_by_comparison(X: Value, keys: Array) -> Value:
+    column = unsqueeze(X, [-1])
+    matches = equal(column, constant(keys, X.dtype))
+    if X.dtype.is_float and np.isnan(keys).any():
+        matches = or_(matches, isnan(column) & constant(np.isnan(keys)))
+    places = np.where(_is_last(keys), np.arange(len(keys)), len(keys))
+    return reduce_min(where(matches, constant(places), len(keys)), [-1], keepdims=0)
+
+
+def _positions_by_bisection(X: Value, keys: Array) -> Value:
+    found, places = _sorted(keys)
+    nan = len(keys) if found[-1] == found[-1] else int(places[-1])
+    if nan < len(keys):
+        found, places = found[:-1], places[:-1]
+    steps = max(len(found) - 1, 0).bit_length()
+    padding = (0, 2**steps - len(found))
+    table = constant(np.pad(found, padding, mode="edge"), X.dtype)
+    rank = constant(np.int64(0))
+    for step in reversed(range(steps)):
+        further = rank + 2**step
+        rank = where(less_or_equal(gather(table, further), X), further, rank)
+    position = gather(constant(np.pad(places, padding, mode="edge")), rank)
+    position = where(equal(gather(table, rank), X), position, len(keys))
+    return where(isnan(X), nan, position) if X.dtype.is_float else position
+
+
+def _is_last(keys: Array) -> Array:
+    """For each key whether no later one equals it."""
+    last = {"nan" if key != key else key: place for place, key in enumerate(keys.tolist())}
+    return np.isin(np.arange(len(keys)), list(last.values()))
+
+
+@remembered
+def _sorted(keys: Array) -> tuple[Array, Array]:
+    """The distinct keys in ascending order, NaN last, and their places."""
+    places = np.flatnonzero(_is_last(keys))
+    places = places[np.argsort(keys[places])]
+    return keys[places], places
+
+
+@remembered
+def _places(keys: Array) -> dict[str, int]:
+    return {key: place for place, key in enumerate(keys.tolist())}
+
+
+def _positions_of_array(X: Array, keys: Array) -> Array:
+    """``_positions`` of an array."""
+    if keys.dtype == object:
+        places, missing = _places(keys), len(keys)
+        found = [places.get(text, missing) for text in X.reshape(-1).tolist()]
+        return np.asarray(found, dtype=np.intp).reshape(X.shape)
+    ordered, places = _sorted(keys)
+    ranks = np.minimum(np.searchsorted(ordered, X), len(ordered) - 1)
+    found = ordered[ranks]
+    hits = found == X
+    if X.dtype.kind == "f":
+        hits |= np.isnan(found) & np.isnan(X)
+    return np.where(hits, places[ranks], len(keys))
+
+
+# ----- LabelEncoder ---------------------------------------------------------------------------------------------------
+
+_LISTS = ("floats", "int64s", "strings", "tensor")
+
+
+@op("LabelEncoder", domain="ai.onnx.ml")
+def label_encoder(
+    X,
+    *,
+    default_float=-0.0,
+    default_int64=-1,
+    default_string="_Unused",
+    default_tensor=None,
+    keys_floats: list[float] | None = None,
+    keys_int64s: list[int] | None = None,
+    keys_strings: list[str] | None = None,
+    keys_tensor=None,
+    values_floats: list[float] | None = None,
+    values_int64s: list[int] | None = None,
+    values_strings: list[str] | None = None,
+    values_tensor=None,
+):
+    """The value of each key, the default for what is no key. NaN is one key, and a repeated key has its last value."""
+    keys, values = _table(
+        keys_floats, keys_int64s, keys_strings, keys_tensor,
+        values_floats, values_int64s, values_strings, values_tensor,
+        default_float, default_int64, default_string, default_tensor,
+    )  # fmt: skip
+    return gather(constant(values), _positions(X, keys))
+
+
+def _in_order(attributes: dict[str, Any]) -> list[Any]:
+    """The attributes as ``_table`` takes them: the keys, the values and the defaults by kind."""
+    names = [f"{name}_{kind}" for name in ("keys", "values") for kind in _LISTS]
+    return [attributes[name] for name in (*names, *(f"default_{kind.removesuffix('s')}" for kind in _LISTS))]
+
+
+@remembered
+def _table(*given: Any) -> tuple[Array, Array]:
+    """The keys, and their values with the default behind."""
+    refuse(label_encoder, _table_problem(*given))
+    keys, values = _only(given[:4]), _only(given[4:8])
+    default = next(d for d, choice in zip(given[8:], given[4:8], strict=True) if choice is not None)
+    if given[7] is not None:
+        unused = "_Unused" if values.dtype == object else -0.0 if values.dtype.kind == "f" else -1
+        default = unused if default is None else default.array().item()
+    return keys, np.append(values, np.asarray(default, values.dtype))
+
+
+def _only(choices: Sequence[Any]) -> Array:
+    """The one list or tensor that is given."""
+    kind, given = next((kind, given) for kind, given in zip(_LISTS, choices, strict=True) if given is not None)
+    return given.array().reshape(-1) if kind == "tensor" else np.asarray(given, dtype=_DTYPES[kind].numpy)
+
+
+def _table_problem(*given: Any) -> str | None:
+    """What is wrong with keys, values and default."""
+    for name, choices in (("keys", given[:4]), ("values", given[4:8])):
+        found = [f"{name}_{kind}" for kind, choice in zip(_LISTS, choices, strict=True) if choice is not None]
+        if len(found) != 1:
+            return f"one attribute {name}_* must be given, and here is {' and '.join(found) or 'none'}"
+    keys, values = _only(given[:4]), _only(given[4:8])
+    if len(keys) != len(values) or not len(keys):
+        return f"there must be keys, and as many values as keys, and here are {len(values)} for {len(keys)}"
+    default, wanted = given[11], DType.of(values.dtype)
+    if None in (default, given[7]) or (default.type.dtype, default.array().size) == (wanted, 1):
+        return None
+    return f"default_tensor must be one {wanted}, and here it is {default.type}"
+
+
+def check_label_encoder(**attributes: Any) -> str | None:
+    """What the attributes contradict; asked at import."""
+    return _table_problem(*_in_order(attributes))
+
+
+label_encoder.rule("check", check_label_encoder)
+label_encoder.until(4, lacks=["keys_tensor", "values_tensor", "default_tensor"])
+
+
+@label_encoder.type
+def _(X, **attributes):
+    keys, values = _table(*_in_order(attributes))
+    if DType.of(keys.dtype) is not X.dtype:
+        given = f"{X!r}, {DType.of(keys.dtype)} keys"
+        raise TypeMismatch(f"{label_encoder.title}: X must have the type of the keys", given=given)
+    return X.tensor.with_dtype(DType.of(values.dtype))
+
+
+@label_encoder.numpy
+def _(X, **attributes):
+    keys, values = _table(*_in_order(attributes))
+    return np.asarray(values[_positions_of_array(X, keys)], values.dtype)
+
+
+# ----- strings and integers -------------------------------------------------------------------------------------------
+
+
+@label_encoder.until(2)
+def label_encoder_by_classes(
+    X, *, classes_strings: list[str] | None = None, default_int64=-1, default_string="_Unused"
+):
+    """The position of each string among the classes, or the class at each position."""
+    strings, places = list(classes_strings), list(range(len(classes_strings)))
+    known = {"default_int64": default_int64, "default_string": default_string}
+    if X.dtype is DType.string:
+        first = dict(reversed(list(zip(strings, places, strict=True))))
+        return label_encoder(X, keys_strings=list(first), values_int64s=list(first.values()), **known)
+    return label_encoder(X, keys_int64s=places, values_strings=strings, **known)
+
+
+def check_classes(*, classes_strings: Any, **_: Any) -> str | None:
+    """What the attributes contradict; asked at import."""
+    return None if classes_strings else "classes_strings must be given"
+
+
+label_encoder_by_classes.rule("check", check_classes)
+
+
+@label_encoder_by_classes.type
+def _(X, *, classes_strings, default_int64, default_string):
+    refuse(label_encoder_by_classes, check_classes(classes_strings=classes_strings))
+    return _other_type(label_encoder_by_classes, X)
+
+
+@op("CategoryMapper", domain="ai.onnx.ml")
+def category_mapper(
+    X,
+    *,
+    cats_int64s: list[int] | None = None,
+    cats_strings: list[str] | None = None,
+    default_int64=-1,
+    default_string="_Unused",
+):
+    """The integer beside each string, or the string beside each integer; the last one of a repeated category."""
+    known = {"default_int64": default_int64, "default_string": default_string}
+    if X.dtype is DType.string:
+        return label_encoder(X, keys_strings=cats_strings, values_int64s=cats_int64s, **known)
+    return label_encoder(X, keys_int64s=cats_int64s, values_strings=cats_strings, **known)
+
+
+def check_categories(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | None:
+    """What the attributes contradict; asked at import."""
+    counts = len(cats_strings or ()), len(cats_int64s or ())
+    if counts[0] == counts[1] > 0:
+        return None
+    return f"there must be categories, one integer for each string, and here are {counts[1]} for {counts[0]}"
+
+
+category_mapper.rule("check", check_categories)
+
+
+@category_mapper.type
+def _(X, *, cats_int64s, cats_strings, default_int64, default_string):
+    refuse(category_mapper, check_categories(cats_int64s=cats_int64s, cats_strings=cats_strings))
+    return _other_type(category_mapper, X)
+
+
+def _other_type(op: Op, X: Value) -> TensorType:
+    """Integers for strings, strings for integers."""
+    if X.dtype not in (DType.string, DType.int64):
+        raise TypeMismatch(f"{op.title}: X must hold strings or int64", given=repr(X))
+    return X.tensor.with_dtype(DType.int64 if X.dtype is DType.string else DType.string)
+
+
+# ----- OneHotEncoder --------------------------------------------------------------------------------------------------
+
+
+@op("OneHotEncoder", domain="ai.onnx.ml")
+def one_hot_encoder(X, *, cats_int64s: list[int] | None = None, cats_strings: list[str] | None = None, zeros=1):
+    """A 1 at the place of each element's category. What has none gives zeros, or without ``zeros`` an error.
+
+    Numbers are cast to int64. The place of a repeated category is its last one.
+    """
+    x = X if X.dtype in (DType.string, DType.int64) else cast(X, to=DType.int64)
+    categories = _categories(cats_int64s, cats_strings)
+    rows = np.eye(len(categories) + bool(zeros), len(categories), dtype=np.float32)
+    return gather(constant(rows), _positions(x, categories))  # without zeros it fails at the row that is not there
+
+
+@remembered
+def _categories(integers: Any, strings: Any) -> Array:
+    return np.asarray(strings, dtype=object) if strings else np.asarray(integers, dtype=np.int64)
+
+
+def check_one_hot(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | None:
+    """What the attributes contradict; asked at import."""
+    if not cats_int64s and not cats_strings:
+        return "categories must be given"
+    return labels_problem(cats_int64s, cats_strings, "categories")
+
+
+one_hot_encoder.rule("check", check_one_hot)
+
+
+@one_hot_encoder.type
+def _(X, *, cats_int64s, cats_strings, zeros):
+    refuse(one_hot_encoder, check_one_hot(cats_int64s=cats_int64s, cats_strings=cats_strings))
+    if (X.dtype is DType.string) != bool(cats_strings) or not (X.dtype is DType.string or X.dtype.is_numeric):
+        kind = "strings" if cats_strings else "numbers"
+        raise TypeMismatch(f"{one_hot_encoder.title}: X must hold {kind} like the categories", given=repr(X))
+    count = len(cats_strings or cats_int64s)
+    return TensorType(DType.float32, None if X.rank is None else (*X.shape, count))
+
+
+@one_hot_encoder.numpy
+def _(X, *, cats_int64s, cats_strings, zeros):
+    x = X if X.dtype == object else X.astype(np.int64, copy=False)
+    categories = _categories(cats_int64s, cats_strings)
+    places = _positions_of_array(x, categories)
+    unknown = places == len(categories)
+    if not zeros and unknown.any():
+        raise TypeMismatch(
+            f"{one_hot_encoder.title}: every element must have a category, because zeros is 0",
+            given=", ".join(map(repr, X[unknown][:5].tolist())),
+            available=", ".join(map(repr, categories[:50].tolist())),
+        )
+    return np.eye(len(categories) + 1, len(categories), dtype=np.float32)[places]

@@ -1,0 +1,320 @@
+"""Ensembles: trees with votes of their leaves, read from the attributes of the three operators, and their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, TypeMismatch, Value, constant
+from tenonnx_onnx_ml.tree_walk import BLOCK, led, led_by_ops, record
+from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
+from tenonnx_standard.casting import cast
+from tenonnx_standard.logic import where
+from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_sum
+from tenonnx_standard.shape import reshape
+from tenonnx_standard.slicing import gather, gather_elements
+
+Array = np.ndarray[Any, Any]
+
+AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+LEAF = len(MODES)
+
+_NEUTRAL = {"MIN": (np.minimum, np.inf), "MAX": (np.maximum, -np.inf)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ensemble:
+    """Branches, the ``votes`` of each leaf for each column, and the ``base`` added to what the trees give together.
+
+    ``positive`` tells that no weight is negative, and ``voted`` which columns have votes.
+    """
+
+    branches: Branches
+    votes: Array
+    base: Array | None
+    aggregate: str
+    positive: bool
+    voted: tuple[int, ...]
+    _planted: dict[str, tuple[Trees, Array, Array]] = field(default_factory=dict)
+
+    def planted(self, dtype: Any) -> tuple[Trees, Array, Array]:
+        """The trees for rows of ``dtype``, their slots, and the votes of each slot.
+
+        Features and thresholds are compared in float64 where one of the two is, else in float32.
+        """
+        wide = np.float64 in (dtype, self.branches.thresholds.dtype)
+        name = "float64" if wide else "float32"
+        if name not in self._planted:
+            trees = planted(self.branches, np.dtype(name))
+            self._planted[name] = trees, record(trees), self.votes[trees.leaves]
+        return self._planted[name]
+
+    def scores(self, X: Value, to: DType) -> Value:
+        """What the trees give together, and the base, as [rows, columns]."""
+        trees, _, table = self.planted(X.dtype.numpy)
+        stage = DType.of(trees.thresholds.dtype)
+        reached = led_by_ops(trees, X if X.dtype is stage else cast(X, to=stage))
+        if table.shape[1] == 1:
+            votes, keepdims = reshape(gather_elements(constant(table[:, 0]), reached), [-1, trees.count]), 1
+        else:
+            votes, keepdims = gather(constant(table), reshape(reached, [-1, trees.count])), 0
+        if self.aggregate in _NEUTRAL:
+            total = (reduce_min if self.aggregate == "MIN" else reduce_max)(votes, [1], keepdims=keepdims)
+            limit = float(np.finfo(table.dtype).max)
+            total = where((total <= limit) & (total >= -limit), total, 0.0)
+        else:
+            total = reduce_sum(votes, [1], keepdims=keepdims)
+            if self.aggregate == "AVERAGE":
+                total = total / float(trees.count)
+        total = total if self.base is None else total + constant(self.base)
+        return total if total.dtype is to else cast(total, to=to)
+
+    def scores_of_array(self, X: Array, to: Any) -> Array:
+        """``scores`` of an array, in blocks of rows."""
+        self.check_features(X.shape)
+        trees, slots, table = self.planted(X.dtype)
+        x = np.ascontiguousarray(X, trees.thresholds.dtype)
+        combine = _NEUTRAL.get(self.aggregate, (np.add, 0))[0]
+        total = np.empty((len(x), table.shape[1]), table.dtype)
+        step = max(1, BLOCK // trees.count)
+        for start in range(0, len(x), step):
+            votes = table.take(led(trees, slots, x[start : start + step]), axis=0, mode="clip")
+            combine.reduce(votes, axis=0, out=total[start : start + step])
+        if self.aggregate in _NEUTRAL:
+            total[~np.isfinite(total)] = 0
+        elif self.aggregate == "AVERAGE":
+            total /= trees.count
+        if self.base is not None:
+            total += self.base
+        return total.astype(to, copy=False)
+
+    def check_features(self, shape: Sequence[Any]) -> None:
+        """Raise ``TypeMismatch`` unless these are rows with all features that the trees ask for."""
+        least = self.branches.least_features
+        if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] < least):
+            raise TypeMismatch(
+                f"X must be rows with the {least} features that the trees ask for", given=f"the shape {list(shape)}"
+            )
+
+
+# ----- reading attributes ---------------------------------------------------------------------------------------------
+
+
+def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, aggregate: str) -> Ensemble:
+    """The ensemble of a TreeEnsembleClassifier or -Regressor: nodes have a tree and a number, leaves are nodes.
+
+    The root of a tree is the node that is not the child of one; the first of several, and rather a branch than a leaf.
+    """
+    nodes = {name: _integers(attributes, f"nodes_{name}") for name in ("treeids", "nodeids", "featureids")}
+    ways = {name: _integers(attributes, f"nodes_{name}") for name in ("truenodeids", "falsenodeids")}
+    modes = _modes(attributes["nodes_modes"])
+    thresholds = numbers(attributes, "nodes_values")
+    missing = _integers(attributes, "nodes_missing_value_tracks_true", len(modes))
+    _check_lengths("nodes", nodes | ways | {"modes": modes, "values": thresholds, "missing_value_tracks_true": missing})
+    places = _Places(nodes["treeids"], nodes["nodeids"])
+    inner = np.flatnonzero(modes != LEAF)
+    code = np.where(modes == LEAF, -np.cumsum(modes == LEAF), np.cumsum(modes != LEAF) - 1)
+    children = {}
+    for name, numbered in ways.items():
+        children[name] = places.find(nodes["treeids"][inner], numbered[inner])
+        _check_known(f"nodes_{name}", "a child", nodes["treeids"][inner], numbered[inner], children[name])
+    orphans = np.ones(len(modes), bool)
+    for found in children.values():
+        orphans[found] = False
+    candidates = np.concatenate([np.flatnonzero(orphans & (modes != LEAF)), np.flatnonzero(orphans & (modes == LEAF))])
+    trees, roots = np.unique(nodes["treeids"][candidates], return_index=True)
+    if len(trees) < places.tree_count:
+        rootless = np.setdiff1d(nodes["treeids"], trees)
+        raise TypeMismatch(
+            "nodes_truenodeids and nodes_falsenodeids must not lead back to a node",
+            given=f"tree {rootless[0]}, in which every node is a child",
+            do="make one node of each tree the root",
+        )
+    branches = Branches(
+        _features(nodes["featureids"][inner]), thresholds[inner], modes[inner], code[children["truenodeids"]],
+        code[children["falsenodeids"]], missing[inner].astype(bool), code[np.sort(candidates[roots])],
+    )  # fmt: skip
+    votes = {name: _integers(attributes, f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")}
+    weights = numbers(attributes, f"{prefix}_weights")
+    _check_lengths(prefix, votes | {"weights": weights})
+    found = places.find(votes["treeids"], votes["nodeids"])
+    _check_known(f"{prefix}_nodeids", "a vote", votes["treeids"], votes["nodeids"], found)
+    at_leaf = modes[found] == LEAF
+    base = numbers(attributes, "base_values")
+    if base.size not in (0, 1, columns):
+        raise TypeMismatch(
+            f"base_values must hold one number for each of {columns} scores", given=f"{base.size} base values"
+        )
+    return _ensemble(
+        branches, int((modes == LEAF).sum()), columns, aggregate, base, -1 - code[found[at_leaf]],
+        _within(f"{prefix}_ids", votes["ids"], columns)[at_leaf], weights[at_leaf],
+    )  # fmt: skip
+
+
+def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
+    """The ensemble of a TreeEnsemble: nodes and leaves are lists of their own, and ways are positions in them."""
+    names = ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
+    nodes = {name: _integers(attributes, f"nodes_{name}") for name in names}
+    modes = _tensor("nodes_modes", attributes["nodes_modes"])
+    splits = _floats("nodes_splits", attributes["nodes_splits"])
+    missing = _integers(attributes, "nodes_missing_value_tracks_true", len(modes))
+    _check_lengths("nodes", nodes | {"modes": modes, "splits": splits, "missing_value_tracks_true": missing})
+    if modes.dtype != np.uint8 or modes.max(initial=0) > MEMBER:
+        raise TypeMismatch(
+            "nodes_modes must hold modes", given=f"{modes.dtype}, up to {modes.max(initial=0)}",
+            available=f"uint8, 0 to {MEMBER}: {', '.join(MODES)}, BRANCH_MEMBER",
+        )  # fmt: skip
+    targets, weights = _integers(attributes, "leaf_targetids"), _floats("leaf_weights", attributes["leaf_weights"])
+    _check_lengths("leaf", {"targetids": targets, "weights": weights})
+    ways = []
+    for side in ("true", "false"):
+        is_leaf, to = nodes[f"{side}leafs"] != 0, nodes[f"{side}nodeids"]
+        _within(f"nodes_{side}nodeids", to[is_leaf], len(targets))
+        _within(f"nodes_{side}nodeids", to[~is_leaf], len(modes))
+        ways.append(np.where(is_leaf, -1 - to, to))
+    roots = _within("tree_roots", _integers(attributes, "tree_roots"), len(modes))
+    count = int((modes == MEMBER).sum())
+    members = _sets(_floats("membership_values", attributes["membership_values"]))
+    if len(members) != count:
+        raise TypeMismatch(
+            "membership_values must hold one set for each node with the mode BRANCH_MEMBER, closed by NaN",
+            given=f"{len(members)} sets, {count} nodes",
+        )
+    columns = attributes["n_targets"]
+    columns = int(targets.max(initial=0)) + 1 if columns is None else columns
+    features = _features(nodes["featureids"])
+    branches = Branches(features, splits, modes, *ways, missing.astype(bool), roots, members)
+    aggregate = AGGREGATES[int(_within("aggregate_function", np.array([attributes["aggregate_function"]]), 4)[0])]
+    targets = _within("leaf_targetids", targets, columns)
+    return _ensemble(branches, len(targets), columns, aggregate, np.zeros(0), np.arange(len(targets)), targets, weights)
+
+
+def _ensemble(
+    branches: Branches, leaves: int, columns: int, aggregate: str, base: Array, voting: Array, ids: Array,
+    weights: Array,
+) -> Ensemble:  # fmt: skip
+    """The ensemble in which the leaves ``voting`` have ``weights`` for the columns ``ids``. Planting it is a check."""
+    if aggregate not in AGGREGATES:
+        raise TypeMismatch("aggregate_function must be a known one", given=aggregate, available=", ".join(AGGREGATES))
+    combine, neutral = _NEUTRAL.get(aggregate, (np.add, 0))
+    votes = np.full(leaves * columns, neutral, np.result_type(weights, np.float32))
+    combine.at(votes, voting * columns + ids, weights.astype(votes.dtype))
+    added = base.astype(votes.dtype) if base.size else None
+    voted = tuple(np.unique(ids).tolist())
+    made = Ensemble(branches, votes.reshape(leaves, columns), added, aggregate, bool((weights >= 0).all()), voted)
+    made.planted(branches.thresholds.dtype)
+    return made
+
+
+def numbers(attributes: Mapping[str, Any], name: str) -> Array:
+    """The attribute ``name``, a list of floats, or the tensor that may stand for it; empty if absent."""
+    tensor = attributes[f"{name}_as_tensor"]
+    return np.asarray(attributes[name] or (), np.float32) if tensor is None else _floats(f"{name}_as_tensor", tensor)
+
+
+def _floats(name: str, tensor: Any) -> Array:
+    """The contents of an attribute that is a tensor of floats; empty if absent."""
+    contents = np.zeros(0, np.float32) if tensor is None else _tensor(name, tensor)
+    if contents.dtype.kind != "f":
+        raise TypeMismatch(f"{name} must hold floats", given=str(contents.dtype))
+    return contents
+
+
+def _tensor(name: str, tensor: Any) -> Array:
+    contents = tensor.array() if hasattr(tensor, "array") else tensor
+    if not isinstance(contents, np.ndarray):
+        raise TypeMismatch(f"{name} must be a tensor", given=type(tensor).__name__)
+    return contents.reshape(-1)
+
+
+def tensor_dtype(tensor: Any) -> DType | None:
+    """The dtype of an attribute that is a tensor, if it is there."""
+    return None if tensor is None else DType.of(_tensor("", tensor).dtype)
+
+
+def _integers(attributes: Mapping[str, Any], name: str, count: int = 0) -> Array:
+    """The attribute ``name``; ``count`` zeros if it is absent."""
+    given = attributes[name]
+    return np.asarray(given, np.int64) if given else np.zeros(count, np.int64)
+
+
+def _modes(names: Sequence[str] | None) -> Array:
+    codes = {name: code for code, name in enumerate((*MODES, "LEAF"))}
+    try:
+        return np.fromiter(map(codes.__getitem__, names or ()), np.int8, len(names or ()))
+    except KeyError as error:
+        raise TypeMismatch(
+            "nodes_modes must hold modes", given=f"{error.args[0]!r}", available=", ".join(codes)
+        ) from error
+
+
+def _features(ids: Array) -> Array:
+    if ids.min(initial=0) < 0:
+        raise TypeMismatch("nodes_featureids must not be negative", given=f"{ids.min()}")
+    return ids
+
+
+def _sets(members: Array) -> list[Array]:
+    """Lists of numbers from one in which NaN ends them; the last end may be missing."""
+    ends = np.flatnonzero(np.isnan(members))
+    found = [part[~np.isnan(part)] for part in np.split(members, ends + 1)]
+    return found if found[-1].size else found[:-1]
+
+
+def _within(name: str, ids: Array, count: int) -> Array:
+    outside = ids[(ids < 0) | (ids >= count)]
+    if outside.size:
+        raise TypeMismatch(f"{name} must be from 0 to {count - 1}", given=f"{outside[0]}")
+    return ids
+
+
+def _check_lengths(prefix: str, lists: Mapping[str, Array]) -> None:
+    lengths = {f"{prefix}_{name}": len(each) for name, each in lists.items()}
+    if len(set(lengths.values())) > 1 or not any(lengths.values()):
+        raise TypeMismatch(
+            f"the attributes {prefix}_* must be there, and of one length",
+            given=", ".join(f"{name} {length}" for name, length in lengths.items()),
+        )
+
+
+def _check_known(name: str, what: str, trees: Array, ids: Array, places: Array) -> None:
+    lost = np.flatnonzero(places < 0)
+    if lost.size:
+        k = lost[0]
+        raise TypeMismatch(
+            f"{name} must hold nodes of the same tree",
+            given=f"{what} {ids[k]} in tree {trees[k]}, which has no such node",
+        )
+
+
+class _Places:
+    """Where the nodes of trees stand in their lists."""
+
+    def __init__(self, trees: Array, nodes: Array) -> None:
+        self.trees, self.nodes = np.unique(trees), np.unique(nodes)
+        self.tree_count = len(self.trees)
+        keys = self._keys(trees, nodes)
+        self.order = np.argsort(keys, kind="stable")
+        self.keys = keys[self.order]
+        twice = np.flatnonzero(self.keys[1:] == self.keys[:-1])
+        if twice.size:
+            k = self.order[twice[0]]
+            raise TypeMismatch(
+                "nodes_nodeids must differ within a tree", given=f"node {nodes[k]} of tree {trees[k]} more than once"
+            )
+
+    def _keys(self, trees: Array, nodes: Array) -> Array:
+        return np.searchsorted(self.trees, trees) * (len(self.nodes) + 1) + np.searchsorted(self.nodes, nodes)
+
+    def find(self, trees: Array, nodes: Array) -> Array:
+        """The places of nodes, or -1 where a tree has no such node."""
+        if not len(self.keys):
+            return np.full(len(trees), -1)
+        keys = self._keys(trees, nodes)
+        near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        known = (self.keys[near] == keys) & np.isin(trees, self.trees) & np.isin(nodes, self.nodes)
+        return np.where(known, self.order[near], -1)

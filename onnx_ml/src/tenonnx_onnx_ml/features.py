@@ -1,0 +1,130 @@
+"""Choosing features, and putting them together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, elements, op
+from tenonnx.graph.dims import product
+from tenonnx_onnx_ml.rows import refuse, to_float32
+from tenonnx_onnx_ml.scores import check_numbers
+from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.joining import concat
+from tenonnx_standard.padding import pad
+from tenonnx_standard.shape import flatten, reshape, unsqueeze
+from tenonnx_standard.slicing import gather
+
+Array = np.ndarray[Any, Any]
+
+
+# ----- ArrayFeatureExtractor ------------------------------------------------------------------------------------------
+
+
+@op("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def array_feature_extractor(X, Y: Index):
+    """The features of ``X``, its last axis, at the positions ``Y`` in whatever shape; a vector gives one row."""
+    return gather(reshape(X, [1, -1]) if X.ndim == 1 else X, reshape(Y, [-1]), axis=-1)
+
+
+@array_feature_extractor.type
+def _(X, Y):
+    if Y.dtype is not DType.int64:
+        raise TypeMismatch(f"{array_feature_extractor.title}: Y must hold int64", given=repr(Y))
+    if X.rank is None:
+        return X.tensor
+    if not X.ndim:
+        raise TypeMismatch(f"{array_feature_extractor.title}: a scalar has no features", given=repr(X))
+    chosen, features = elements(Y), X.shape[-1]
+    if chosen is not None and isinstance(features, int):
+        _check_positions([place for place in chosen if isinstance(place, int)], features)
+    count = None if Y.rank is None else product(Y.shape)
+    return X.tensor.with_shape((*(X.shape[:-1] or (1,)), count))
+
+
+def _check_positions(places: Any, features: int) -> None:
+    if len(places) and not 0 <= min(places) <= max(places) < features:
+        what = f"{array_feature_extractor.title}: the positions must be from 0 to {features - 1}"
+        raise TypeMismatch(what, given=f"positions from {min(places)} to {max(places)}")
+
+
+@array_feature_extractor.numpy
+def _(X, Y):
+    places = Y.reshape(-1)
+    _check_positions(places, X.shape[-1])
+    return np.take(np.atleast_2d(X), places, axis=-1)
+
+
+# ----- FeatureVectorizer ----------------------------------------------------------------------------------------------
+
+
+@op("FeatureVectorizer", domain="ai.onnx.ml")
+def feature_vectorizer(*X, inputdimensions: list[int] | None = None):
+    """The features of all inputs side by side in float32. A vector is one row, further axes count as features.
+
+    ``inputdimensions`` says how many features of each input there are: more are cut off, fewer are filled with zeros.
+    """
+    return concat(*(_features(x, size) for x, size in zip(X, _sizes(X, inputdimensions), strict=True)), axis=1)
+
+
+def _sizes(X: Any, inputdimensions: Any) -> Any:
+    return inputdimensions or [None] * len(X)
+
+
+def _features(x: Value, size: int | None) -> Value:
+    x = to_float32(unsqueeze(x, [0]) if x.ndim == 1 else x if x.ndim == 2 else flatten(x))
+    return x if size is None or x.shape[1] == size else pad(x, [0, 0, 0, size - dims(x)[1]])  # a negative one cuts off
+
+
+@feature_vectorizer.type
+def _(*X, inputdimensions):
+    refuse(feature_vectorizer, check_feature_vectorizer(inputdimensions=inputdimensions))
+    sizes = _sizes(X, inputdimensions)
+    if len(sizes) != len(X):
+        raise TypeMismatch(
+            f"{feature_vectorizer.title}: inputdimensions must have a size for each input",
+            given=f"{len(sizes)} sizes for {len(X)} inputs",
+        )
+    rows, columns = set(), []
+    for x, size in zip(X, sizes, strict=True):
+        check_numbers(feature_vectorizer.title, "X", x)
+        if x.dtype is not X[0].dtype:
+            given = ", ".join(map(repr, X))
+            raise TypeMismatch(f"{feature_vectorizer.title}: the inputs must have one type", given=given)
+        if x.rank == 0:
+            raise TypeMismatch(f"{feature_vectorizer.title}: a scalar has no features", given=repr(x))
+        if x.rank is not None:
+            rows.add(x.shape[0] if x.ndim > 1 else 1)
+        columns.append(size if size is not None or x.rank is None else product(x.shape[1:] if x.ndim > 1 else x.shape))
+    known = [row for row in rows if isinstance(row, int)]
+    if len(known) > 1:
+        given = ", ".join(map(repr, X))
+        raise TypeMismatch(f"{feature_vectorizer.title}: the inputs must have one number of rows", given=given)
+    count = known[0] if known else next(iter(rows - {None}), None)
+    return TensorType(DType.float32, (count, None if None in columns else sum(columns[1:], columns[0])))
+
+
+@numpy_rule(feature_vectorizer)
+def _(*X, inputdimensions):
+    rows = [x.reshape(1 if x.ndim == 1 else len(x), -1 if x.size else math.prod(x.shape[1:])) for x in X]
+    sizes = [row.shape[1] if size is None else size for row, size in zip(rows, _sizes(X, inputdimensions), strict=True)]
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("the inputs must have one number of rows")
+    made = np.zeros((len(rows[0]), sum(sizes)), np.float32)
+    start = 0
+    for row, size in zip(rows, sizes, strict=True):
+        made[:, start : start + min(size, row.shape[1])] = row[:, :size]
+        start += size
+    return made
+
+
+def check_feature_vectorizer(*, inputdimensions: Any) -> str | None:
+    """What the attribute contradicts; asked at import."""
+    if inputdimensions and min(inputdimensions) < 0:
+        return f"inputdimensions must not be negative, and here they are {inputdimensions}"
+    return None
+
+
+feature_vectorizer.rule("check", check_feature_vectorizer)

@@ -1,0 +1,188 @@
+"""Maps: from rows of numbers, and to tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.extend import DType, Graph, MapType, SequenceType, TensorType, TypeMismatch, primitive
+from tenonnx.transforms.user_rules import apply_rules
+from tenonnx_onnx_ml.rows import refuse
+from tenonnx_onnx_ml.scores import labels_problem
+
+#: Why ops on maps have no body.
+NO_TENSORS = "maps have no form in tensors"
+
+
+# ----- ZipMap ---------------------------------------------------------------------------------------------------------
+
+
+@primitive("ZipMap", domain="ai.onnx.ml")
+def zip_map(X, *, classlabels_int64s: list[int] | None = None, classlabels_strings: list[str] | None = None):
+    """For each row a map from the labels to the numbers of the row."""
+
+
+@zip_map.type
+def _(X, *, classlabels_int64s, classlabels_strings):
+    labels = classlabels_strings or classlabels_int64s
+    refuse(zip_map, check_zip_map(classlabels_int64s=classlabels_int64s, classlabels_strings=classlabels_strings))
+    if X.dtype is not DType.float32 or X.rank not in (None, 1, 2):
+        raise TypeMismatch(f"{zip_map.title}: X must be a row or rows of float32", given=repr(X))
+    if X.rank is not None and isinstance(X.shape[-1], int) and X.shape[-1] != len(labels):
+        raise TypeMismatch(f"{zip_map.title}: there must be a column for each of {len(labels)} labels", given=repr(X))
+    return SequenceType(MapType(DType.string if classlabels_strings else DType.int64, TensorType(X.dtype, ())))
+
+
+@zip_map.lower()
+def _(X, *, classlabels_int64s, classlabels_strings):
+    raise NotRepresentable(f"{NO_TENSORS}; without_zip_map(graph), or --no-zipmap, leaves the rows of numbers")
+
+
+@zip_map.numpy
+def _(X, *, classlabels_int64s, classlabels_strings):
+    labels = classlabels_strings or classlabels_int64s
+    if X.shape[-1] != len(labels):
+        raise TypeMismatch(
+            f"{zip_map.title}: there must be a column for each of {len(labels)} labels", given=str(X.shape)
+        )
+    return [dict(zip(labels, row, strict=True)) for row in np.atleast_2d(X)]
+
+
+def check_zip_map(*, classlabels_int64s: Any, classlabels_strings: Any) -> str | None:
+    """What the attributes contradict; asked at import."""
+    if not classlabels_int64s and not classlabels_strings:
+        return "class labels must be given"
+    return labels_problem(classlabels_int64s, classlabels_strings, "class labels")
+
+
+zip_map.rule("check", check_zip_map)
+
+
+def without_zip_map(graph: Graph) -> Graph:
+    """``graph`` with the rows of numbers in place of the maps that ZipMap makes of them, under the same names."""
+    return apply_rules(graph, {"ai.onnx.ml::ZipMap": lambda node, X: X})
+
+
+# ----- CastMap --------------------------------------------------------------------------------------------------------
+
+_KINDS = {"TO_FLOAT": DType.float32, "TO_INT64": DType.int64, "TO_STRING": DType.string}
+
+#: What stands where a sparse map has nothing. The text is that of onnxruntime; the specification says none.
+_FILLING = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
+
+
+@primitive("CastMap", domain="ai.onnx.ml")
+def cast_map(X, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1):
+    """The values of a map as one row: in the order of their keys, or for SPARSE each at the position that its key is.
+
+    Numbers become strings with six digits after the point, and integers by truncation.
+    """
+
+
+@cast_map.type
+def _(X, *, cast_to, map_form, max_map):
+    refuse(cast_map, check_cast_map(cast_to=cast_to, map_form=map_form, max_map=max_map))
+    kind = X.type
+    if not isinstance(kind, MapType) or kind.key is not DType.int64:
+        raise TypeMismatch(f"{cast_map.title}: X must be a map with int64 keys", given=repr(X))
+    if _value_dtype(kind) not in (None, DType.float32, DType.string):
+        raise TypeMismatch(f"{cast_map.title}: the values of X must be strings or float32", given=repr(X))
+    return TensorType(_KINDS[cast_to], (1, max_map if map_form == "SPARSE" else None))
+
+
+@cast_map.lower()
+def _(X, *, cast_to, map_form, max_map):
+    raise NotRepresentable(NO_TENSORS)
+
+
+@cast_map.numpy
+def _(X, *, cast_to, map_form, max_map):
+    values = [_converted(value, cast_to) for _, value in sorted(X.items())]
+    dtype = _KINDS[cast_to].numpy
+    if map_form == "DENSE":
+        return np.asarray(values, dtype).reshape(1, -1)
+    keys = sorted(X)
+    if keys and not 0 <= keys[0] <= keys[-1] < max_map:
+        given = f"keys from {keys[0]} to {keys[-1]}"
+        raise TypeMismatch(f"{cast_map.title}: the keys of a sparse map must be from 0 to {max_map - 1}", given=given)
+    row = np.full((1, max_map), _FILLING[cast_to], dtype)
+    row[0, keys] = values
+    return row
+
+
+def _converted(value: Any, cast_to: str) -> Any:
+    """One value of a map as what it is cast to."""
+    if cast_to == "TO_STRING":
+        return value if isinstance(value, str) else f"{value:f}"
+    number = float if cast_to == "TO_FLOAT" or not isinstance(value, str) else int
+    try:
+        return _KINDS[cast_to].numpy.type(number(value))
+    except (ValueError, OverflowError) as error:
+        raise TypeMismatch(f"{cast_map.title}: a value must be a number", given=repr(value)) from error
+
+
+def check_cast_map(*, cast_to: str, map_form: str, max_map: int) -> str | None:
+    """What the attributes contradict; asked at import."""
+    if cast_to not in _KINDS:
+        return f"cast_to must be one of {', '.join(_KINDS)}, and here it is {cast_to!r}"
+    if map_form not in ("DENSE", "SPARSE"):
+        return f"map_form must be DENSE or SPARSE, and here it is {map_form!r}"
+    if map_form == "SPARSE" and max_map < 1:
+        return f"max_map must be positive, and here it is {max_map}"
+    return None
+
+
+cast_map.rule("check", check_cast_map)
+
+
+# ----- DictVectorizer -------------------------------------------------------------------------------------------------
+
+
+@primitive("DictVectorizer", domain="ai.onnx.ml")
+def dict_vectorizer(X, *, int64_vocabulary: list[int] | None = None, string_vocabulary: list[str] | None = None):
+    """The values of a map as one row, each at the place of its key in the vocabulary; zero or "" for absent keys.
+
+    Keys that are not in the vocabulary are left out, as in onnxruntime and scikit-learn.
+    """
+
+
+@dict_vectorizer.type
+def _(X, *, int64_vocabulary, string_vocabulary):
+    problem = check_dict_vectorizer(int64_vocabulary=int64_vocabulary, string_vocabulary=string_vocabulary)
+    refuse(dict_vectorizer, problem)
+    kind, key = X.type, DType.string if string_vocabulary else DType.int64
+    if not isinstance(kind, MapType) or kind.key is not key:
+        raise TypeMismatch(f"{dict_vectorizer.title}: X must be a map with {key} keys", given=repr(X))
+    dtype = _value_dtype(kind)
+    return None if dtype is None else TensorType(dtype, (1, len(string_vocabulary or int64_vocabulary)))
+
+
+@dict_vectorizer.lower()
+def _(X, *, int64_vocabulary, string_vocabulary):
+    raise NotRepresentable(NO_TENSORS)
+
+
+@dict_vectorizer.numpy
+def _(X, *, int64_vocabulary, string_vocabulary):
+    if not X:
+        what = f"{dict_vectorizer.title}: the map must have an element, which tells the type of the row"
+        raise TypeMismatch(what, do="give a word of the vocabulary the value 0")
+    known = np.asarray(list(X.values()))
+    filling, dtype = ("", object) if known.dtype.kind in "OU" else (0, known.dtype)
+    return np.asarray([[X.get(key, filling) for key in string_vocabulary or int64_vocabulary]], dtype)
+
+
+def check_dict_vectorizer(*, int64_vocabulary: Any, string_vocabulary: Any) -> str | None:
+    """What the attributes contradict; asked at import."""
+    if not int64_vocabulary and not string_vocabulary:
+        return "a vocabulary must be given"
+    return labels_problem(int64_vocabulary, string_vocabulary, "the words of the vocabulary")
+
+
+dict_vectorizer.rule("check", check_dict_vectorizer)
+
+
+def _value_dtype(kind: MapType) -> DType | None:
+    return kind.value.dtype if isinstance(kind.value, TensorType) else None

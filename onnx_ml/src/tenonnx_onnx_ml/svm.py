@@ -1,0 +1,326 @@
+"""Support vector machines: kernels, one-against-one classification, regression and detection of outliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, TensorType, Value, constant, op
+from tenonnx_onnx_ml.cache import remembered
+from tenonnx_onnx_ml.coupling import coupled, coupled_array, pairs
+from tenonnx_onnx_ml.rows import float_rows, float_rows_of_array, floats, refuse, row_count
+from tenonnx_onnx_ml.scores import (
+    label_dtype,
+    labelled,
+    labelled_array,
+    labels_problem,
+    transform_problem,
+    transformed,
+    transformed_array,
+    with_second,
+    with_second_array,
+)
+from tenonnx_standard.activation import sigmoid
+from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.logic import greater, where
+from tenonnx_standard.math import clip, exp, pow_
+from tenonnx_standard.reduction import reduce_max, reduce_sum
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.trigonometry import tanh
+
+Array = np.ndarray[Any, Any]
+
+_KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+#: Probabilities of pairs keep so far away from 0 and 1.
+_LEAST = 1e-7
+
+
+# ----- kernels --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """How alike rows are to each of the support vectors, which are rows, too.
+
+    RBF takes squared distances, by a matrix product: ``|a - b|**2`` is ``|a|**2 + |b|**2 - 2 a b``. All is counted from
+    the ``centre`` of the vectors, so that little cancels. ``squares`` are those of the lengths of the vectors.
+    """
+
+    name: str
+    gamma: float
+    coef0: float
+    degree: float
+    vectors: Array
+    centre: Array
+    squares: Array
+
+    def of(self, x: Value) -> Value:
+        if self.name == "RBF":
+            x = x - constant(self.centre)
+        product = matmul(x, constant(self.vectors.T.copy()))
+        if self.name == "LINEAR":
+            return product
+        if self.name == "RBF":
+            return exp((reduce_sum(x * x, [1]) + constant(self.squares) - product * 2.0) * -self.gamma)
+        product = product * self.gamma + self.coef0
+        return tanh(product) if self.name == "SIGMOID" else pow_(product, self.degree)
+
+    def of_array(self, x: Array) -> Array:
+        """``of`` an array."""
+        if self.name == "RBF":
+            x = x - self.centre
+        product = np.matmul(x, self.vectors.T)
+        if self.name == "LINEAR":
+            return product
+        if self.name == "RBF":
+            distance = np.square(x).sum(axis=1, keepdims=True) + self.squares - product * np.float32(2)
+            return np.exp(distance * np.float32(-self.gamma))
+        product = product * np.float32(self.gamma) + np.float32(self.coef0)
+        return np.tanh(product) if self.name == "SIGMOID" else np.power(product, np.float32(self.degree))
+
+
+@remembered
+def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> Kernel:
+    gamma, coef0, degree = params or (0.0, 0.0, 0.0)
+    vectors = floats(support_vectors).reshape(count, -1)
+    centre = vectors.mean(axis=0)
+    if name == "RBF":
+        vectors = vectors - centre
+    return Kernel(name, gamma, coef0, degree, vectors, centre, np.square(vectors).sum(axis=1))
+
+
+def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | None:
+    """What is wrong with a kernel for so many support vectors; without any it has no part in the result."""
+    if name not in _KERNELS:
+        return f"kernel_type must be one of {', '.join(_KERNELS)}, and here it is {name!r}"
+    if (params or (count and name != "LINEAR")) and len(params or ()) != 3:
+        return f"kernel_params must be gamma, coef0 and degree, and here are {len(params or ())} numbers"
+    if count < 0 or (count and (not vectors or len(vectors) % count)):
+        return f"support_vectors must be {count} rows of features, and here are {len(vectors or ())} numbers"
+    return None
+
+
+# ----- SVMClassifier --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """A classifier for each pair of classes, as columns over the values of the kernel."""
+
+    kernel: Kernel
+    weights: Array
+    rho: Array
+    votes: Array
+
+
+@remembered
+def _machine(
+    kernel_type: str, kernel_params: Any, support_vectors: Any, vectors_per_class: Any, coefficients: Any, rho: Any
+) -> Machine:
+    """The coefficients of class i against class j are in row ``j - 1`` for vectors of i, in row i for those of j."""
+    classes, count = len(vectors_per_class), sum(vectors_per_class)
+    rows = floats(coefficients).reshape(classes - 1, count)
+    starts = np.concatenate([[0], np.cumsum(vectors_per_class)])
+    weights = np.zeros((count, len(pairs(classes))), np.float32)
+    votes = np.zeros((2, len(pairs(classes)), classes), np.float32)
+    for pair, (i, j) in enumerate(pairs(classes)):
+        of_i, of_j = (slice(starts[k], starts[k + 1]) for k in (i, j))
+        weights[of_i, pair] = rows[j - 1, of_i]
+        weights[of_j, pair] = rows[i, of_j]
+        votes[0, pair, j] = votes[1, pair, i] = 1
+    kernel = _kernel(kernel_type, kernel_params, support_vectors, count)
+    return Machine(kernel, weights, floats(rho)[: len(pairs(classes))], votes)
+
+
+@op("SVMClassifier", domain="ai.onnx.ml")
+def svm_classifier(
+    X,
+    *,
+    classlabels_ints: list[int] | None = None,
+    classlabels_strings: list[str] | None = None,
+    coefficients: list[float] | None = None,
+    kernel_params: list[float] | None = None,
+    kernel_type="LINEAR",
+    post_transform="NONE",
+    prob_a: list[float] | None = None,
+    prob_b: list[float] | None = None,
+    rho: list[float] | None = None,
+    support_vectors: list[float] | None = None,
+    vectors_per_class: list[int] | None = None,
+):
+    """The label that most classifiers of pairs vote for, and their scores or the probabilities of the classes.
+
+    A score is the kernel's values weighted by coefficients, plus ``rho``; the score of two classes is that of the
+    second one: see ``scores.with_second``. With ``prob_a`` and ``prob_b`` scores become probabilities, after Platt.
+    Without support vectors it is a linear machine with a score for each class; the greatest one wins, but of two
+    classes the second one if any score is positive (or 0.5 where all coefficients are positive), as in onnxruntime.
+    """
+    labels = classlabels_ints, classlabels_strings
+    x, classes = float_rows(X), len(classlabels_ints or classlabels_strings)
+    if not sum(vectors_per_class or ()):
+        scores = matmul(x, constant(floats(coefficients).reshape(classes, -1).T.copy())) + rho[0]
+        position = argmax(scores, axis=1, keepdims=0)
+        if classes == 2 and not prob_a:
+            position = where(_is_second(coefficients, reduce_max(scores, [1], keepdims=0)), 1, position)
+        return labelled(position, *labels), transformed(scores, post_transform)
+    machine = _machine(kernel_type, kernel_params, support_vectors, vectors_per_class, coefficients, rho)
+    scores = matmul(machine.kernel.of(x), constant(machine.weights)) + constant(machine.rho)
+    against, given = machine.votes
+    votes = matmul(cast(scores > 0.0, to=DType.float32), constant(given - against)) + constant(against.sum(axis=0))
+    label = labelled(argmax(votes, axis=1, keepdims=0), *labels)
+    if prob_a:
+        a, b = (constant(floats(numbers)[: len(machine.rho)]) for numbers in (prob_a, prob_b))
+        r = clip(sigmoid(-(scores * a + b)), _LEAST, 1 - _LEAST)
+        return label, transformed(coupled(r, classes), post_transform)
+    if classes == 2:
+        return label, with_second(scores, post_transform, mirrored=post_transform == "NONE")
+    return label, transformed(scores, post_transform)
+
+
+def _is_second(coefficients: Any, greatest: Any) -> Any:
+    """Whether the greatest of two scores makes the second class win whichever it belongs to."""
+    return greatest >= 0.5 if min(coefficients) >= 0 else greatest > 0.0
+
+
+@numpy_rule(svm_classifier)
+def _(
+    X, *, classlabels_ints, classlabels_strings, coefficients, kernel_params, kernel_type, post_transform, prob_a,
+    prob_b, rho, support_vectors, vectors_per_class,
+):  # fmt: skip
+    labels = classlabels_ints, classlabels_strings
+    x, classes = float_rows_of_array(X), len(classlabels_ints or classlabels_strings)
+    if not sum(vectors_per_class or ()):
+        scores = np.matmul(x, floats(coefficients).reshape(classes, -1).T) + floats(rho)[0]
+        position = scores.argmax(axis=1)
+        if classes == 2 and not prob_a:
+            position = np.where(_is_second(coefficients, scores.max(axis=1)), 1, position)
+        return labelled_array(position, *labels), transformed_array(scores, post_transform)
+    machine = _machine(kernel_type, kernel_params, support_vectors, vectors_per_class, coefficients, rho)
+    scores = np.matmul(machine.kernel.of_array(x), machine.weights) + machine.rho
+    against, given = machine.votes
+    votes = np.matmul(scores > 0, given - against) + against.sum(axis=0)
+    label = labelled_array(votes.argmax(axis=1), *labels)
+    if prob_a:
+        a, b = (floats(numbers)[: len(machine.rho)] for numbers in (prob_a, prob_b))
+        r = np.clip(1 / (1 + np.exp(scores * a + b)), np.float32(_LEAST), np.float32(1 - _LEAST))
+        return label, transformed_array(coupled_array(r, classes), post_transform)
+    if classes == 2:
+        return label, with_second_array(scores, post_transform, mirrored=post_transform == "NONE")
+    return label, transformed_array(scores, post_transform)
+
+
+@svm_classifier.type
+def _(X, **attributes):
+    refuse(svm_classifier, check_classifier(**attributes))
+    strings = attributes["classlabels_strings"]
+    classes, vectors = len(attributes["classlabels_ints"] or strings), sum(attributes["vectors_per_class"] or ())
+    features = len(attributes["support_vectors"]) // vectors if vectors else len(attributes["coefficients"]) // classes
+    columns = classes if classes == 2 or not vectors or attributes["prob_a"] else len(pairs(classes))
+    rows = row_count(svm_classifier, X, features)
+    return TensorType(label_dtype(strings), (rows,)), TensorType(DType.float32, (rows, columns))
+
+
+def check_classifier(
+    *, classlabels_ints: Any, classlabels_strings: Any, coefficients: Any, kernel_params: Any, kernel_type: str,
+    post_transform: str, prob_a: Any, prob_b: Any, rho: Any, support_vectors: Any, vectors_per_class: Any,
+) -> str | None:  # fmt: skip
+    """What the attributes contradict; asked at import."""
+    problem = labels_problem(classlabels_ints, classlabels_strings, "class labels") or transform_problem(post_transform)
+    if problem:
+        return problem
+    classes, vectors = len(classlabels_ints or classlabels_strings or ()), sum(vectors_per_class or ())
+    if not classes:
+        return "class labels must be given"
+    problem = _kernel_problem(kernel_type, kernel_params, support_vectors, vectors)
+    if problem:
+        return problem
+    if not vectors:
+        if not coefficients or len(coefficients) % classes:
+            return f"coefficients must be a row for each class, and here are {len(coefficients or ())} for {classes}"
+        return None if rho else "rho must be given"
+    if classes < 2 or len(vectors_per_class) != classes or min(vectors_per_class) < 0:
+        return f"vectors_per_class must be a number for each of {classes} classes, and here it is {vectors_per_class}"
+    if len(coefficients or ()) != (classes - 1) * vectors:
+        count = f"{classes - 1} rows of {vectors}"
+        return f"coefficients must be {count}, and here are {len(coefficients or ())}"
+    count = len(pairs(classes))
+    if len(prob_a or ()) != len(prob_b or ()):
+        return f"prob_a and prob_b must be of one length, and here are {len(prob_a or ())} and {len(prob_b or ())}"
+    for name, numbers in (("rho", rho or ()), ("prob_a", prob_a)):
+        if numbers is not None and len(numbers) < count and (numbers or name == "rho"):
+            return f"{name} must be a number for each of {count} pairs of classes, and here are {len(numbers)}"
+    return None
+
+
+svm_classifier.rule("check", check_classifier)
+
+
+# ----- SVMRegressor ---------------------------------------------------------------------------------------------------
+
+
+@op("SVMRegressor", domain="ai.onnx.ml")
+def svm_regressor(
+    X,
+    *,
+    coefficients: list[float] | None = None,
+    kernel_params: list[float] | None = None,
+    kernel_type="LINEAR",
+    n_supports=0,
+    one_class=0,
+    post_transform="NONE",
+    rho: list[float] | None = None,
+    support_vectors: list[float] | None = None,
+):
+    """The kernel's values, or without support vectors the features, weighted by coefficients, plus ``rho``.
+
+    With ``one_class`` 1 where that is positive and -1 elsewhere. ``post_transform`` has no effect, as in onnxruntime.
+    """
+    x = float_rows(X)
+    if n_supports:
+        x = _kernel(kernel_type, kernel_params, support_vectors, n_supports).of(x)
+    y = matmul(x, constant(floats(coefficients).reshape(-1, 1))) + rho[0]
+    return where(greater(y, 0.0), 1.0, constant(np.float32(-1))) if one_class else y
+
+
+@numpy_rule(svm_regressor)
+def _(
+    X, *, coefficients, kernel_params, kernel_type, n_supports, one_class, post_transform, rho, support_vectors
+):  # fmt: skip
+    x = float_rows_of_array(X)
+    if n_supports:
+        x = _kernel(kernel_type, kernel_params, support_vectors, n_supports).of_array(x)
+    y = np.matmul(x, floats(coefficients).reshape(-1, 1)) + floats(rho)[0]
+    return np.where(y > 0, np.float32(1), np.float32(-1)) if one_class else y
+
+
+@svm_regressor.type
+def _(X, **attributes):
+    refuse(svm_regressor, check_regressor(**attributes))
+    count = attributes["n_supports"]
+    features = len(attributes["support_vectors"]) // count if count else len(attributes["coefficients"])
+    return TensorType(DType.float32, (row_count(svm_regressor, X, features), 1))
+
+
+def check_regressor(
+    *, coefficients: Any, kernel_params: Any, kernel_type: str, n_supports: int, post_transform: str, rho: Any,
+    support_vectors: Any, **_: Any,
+) -> str | None:  # fmt: skip
+    """What the attributes contradict; asked at import."""
+    problem = transform_problem(post_transform)
+    problem = problem or _kernel_problem(kernel_type, kernel_params, support_vectors, n_supports)
+    if problem:
+        return problem
+    if not rho:
+        return "rho must be given"
+    if not coefficients or (n_supports and len(coefficients) != n_supports):
+        count = n_supports or "each feature"
+        return f"there must be a coefficient for {count}, and here are {len(coefficients or ())}"
+    return None
+
+
+svm_regressor.rule("check", check_regressor)

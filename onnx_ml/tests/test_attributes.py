@@ -1,0 +1,146 @@
+"""Attributes and inputs that do not fit each other are refused in words: when a model is read, or when it is run."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx as tx
+from tenonnx_onnx_ml.encoders import label_encoder, one_hot_encoder
+from tenonnx_onnx_ml.features import array_feature_extractor, feature_vectorizer
+from tenonnx_onnx_ml.maps import cast_map
+from tenonnx_onnx_ml.preprocessing import binarizer, imputer, scaler
+from tenonnx_onnx_ml.svm import svm_regressor
+
+MACHINE = {
+    "classlabels_ints": [3, 4, 5],
+    "vectors_per_class": [1, 1, 1],
+    "support_vectors": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+    "coefficients": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    "rho": [0.1, 0.2, 0.3],
+    "kernel_type": "RBF",
+    "kernel_params": [0.5, 0.0, 0.0],
+}
+REGRESSOR = {
+    "n_supports": 2,
+    "support_vectors": [0.0, 1.0, 2.0, 3.0],
+    "coefficients": [1.0, 2.0],
+    "rho": [0.1],
+}
+
+
+def model(op, attributes):
+    """The model of one node on rows of two features."""
+    outputs = ["label", "scores"] if op.endswith("Classifier") else ["y"]
+    node = onnx.helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **attributes)
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])
+    ends = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
+    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("ai.onnx.ml", 4)]
+    return onnx.helper.make_model(onnx.helper.make_graph([node], "one", [x], ends), opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "message"),
+    [
+        ("Binarizer", {"threshold": float("nan")}, "threshold must be a number"),
+        ("CastMap", {"cast_to": "TO_DOUBLE"}, "'TO_DOUBLE'"),
+        ("CastMap", {"map_form": "FLAT"}, "'FLAT'"),
+        ("CastMap", {"map_form": "SPARSE", "max_map": 0}, "max_map must be positive, and here it is 0"),
+        ("CategoryMapper", {"cats_strings": ["a", "b"], "cats_int64s": [1]}, "here are 1 for 2"),
+        ("CategoryMapper", {}, "there must be categories"),
+        ("DictVectorizer", {}, "a vocabulary must be given"),
+        ("DictVectorizer", {"int64_vocabulary": [1], "string_vocabulary": ["a"]}, "here they are both"),
+        ("FeatureVectorizer", {"inputdimensions": [-1]}, "inputdimensions must not be negative"),
+        ("Imputer", {}, "must be given, and here is none"),
+        ("Imputer", {"imputed_value_floats": [1.0], "imputed_value_int64s": [1]}, "must be given, and here is both"),
+        ("LabelEncoder", {"keys_int64s": [1, 2], "values_int64s": [1]}, "there must be keys"),
+        (
+            "LabelEncoder",
+            {"keys_int64s": [1], "keys_floats": [1.0], "values_int64s": [1]},
+            "keys_floats and keys_int64s",
+        ),
+        ("LinearClassifier", {"coefficients": [1.0], "classlabels_ints": [1], "classlabels_strings": ["a"]}, "both"),
+        ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0], "targets": 2}, "here are 3 for 2"),
+        ("LinearRegressor", {"coefficients": [1.0, 2.0], "intercepts": [1.0, 2.0]}, "here are 2 for 1"),
+        ("LinearRegressor", {"coefficients": [1.0, 2.0], "targets": 0}, "targets must be positive"),
+        ("LinearRegressor", {"coefficients": "many"}, '"coefficients" must be floats'),
+        ("OneHotEncoder", {}, "categories must be given"),
+        ("OneHotEncoder", {"cats_int64s": [1], "cats_strings": ["a"]}, "here they are both"),
+        (
+            "SVMClassifier",
+            MACHINE | {"rho": [0.1]},
+            "rho must be a number for each of 3 pairs of classes, and here are 1",
+        ),
+        ("SVMClassifier", MACHINE | {"coefficients": [1.0]}, "coefficients must be 2 rows of 3, and here are 1"),
+        ("SVMClassifier", MACHINE | {"vectors_per_class": [2, 1]}, "a number for each of 3 classes"),
+        ("SVMClassifier", MACHINE | {"prob_a": [1.0]}, "one length, and here are 1 and 0"),
+        ("SVMClassifier", MACHINE | {"prob_a": [1.0], "prob_b": [1.0]}, "prob_a must be a number for each of 3 pairs"),
+        ("SVMClassifier", MACHINE | {"kernel_type": "COSINE"}, "'COSINE'"),
+        ("SVMClassifier", MACHINE | {"kernel_params": [0.5]}, "must be gamma, coef0 and degree"),
+        ("SVMClassifier", MACHINE | {"support_vectors": [1.0, 2.0]}, "support_vectors must be 3 rows of features"),
+        ("SVMClassifier", {k: v for k, v in MACHINE.items() if k != "classlabels_ints"}, "class labels must be given"),
+        ("SVMRegressor", REGRESSOR | {"coefficients": [1.0]}, "there must be a coefficient for 2"),
+        ("SVMRegressor", {k: v for k, v in REGRESSOR.items() if k != "rho"}, "rho must be given"),
+        ("SVMRegressor", REGRESSOR | {"post_transform": "EXP"}, "'EXP'"),
+    ],
+)
+def test_refused_when_read(op, attributes, message):
+    with pytest.raises(tx.InvalidModel, match=message):
+        tx.load(model(op, attributes))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: array_feature_extractor(np.zeros((2, 3), np.float32), np.array([3])), "from 0 to 2"),
+        (lambda: array_feature_extractor(np.zeros((2, 3), np.float32), np.array([-1])), "from 0 to 2"),
+        (lambda: cast_map({0: np.float32(1), 7: np.float32(2)}, map_form="SPARSE", max_map=7), "from 0 to 6"),
+        (lambda: cast_map({-1: np.float32(1)}, map_form="SPARSE", max_map=7), "from 0 to 6"),
+        (lambda: cast_map({0: "seven"}), "a value must be a number"),
+        (lambda: cast_map({"a": np.float32(1)}), "int64 keys"),
+        (lambda: feature_vectorizer(np.zeros((2, 1)), np.zeros((3, 1))), "one number of rows"),
+        (lambda: feature_vectorizer(np.zeros((2, 1)), inputdimensions=[1, 2]), "a size for each input"),
+        (lambda: imputer(np.zeros((2, 3)), imputed_value_int64s=[1]), "imputed_value_floats must be given for float64"),
+        (lambda: imputer(np.zeros((2, 3)), imputed_value_floats=[1.0, 2.0]), "X must have 2 features"),
+        (lambda: imputer(np.zeros(2, np.int32), imputed_value_int64s=[2**40]), "must fit into int32"),
+        (lambda: label_encoder(np.array([1]), keys_floats=[1.0], values_floats=[1.0]), "the type of the keys"),
+        (lambda: one_hot_encoder(np.array([1, 9]), cats_int64s=[1, 2], zeros=0), "every element must have a category"),
+        (lambda: one_hot_encoder(np.array([1]), cats_strings=["a"]), "X must hold strings"),
+        (lambda: svm_regressor(np.zeros((1, 3), np.float32), **REGRESSOR), "X must have 2 features"),
+    ],
+)
+def test_refused_when_called(call, message):
+    with pytest.raises(tx.TypeMismatch, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        (scaler, {"offset": [1.0, 2.0, 3.0]}),
+        (imputer, {"imputed_value_floats": [1.0, 2.0, 3.0]}),
+        (svm_regressor, REGRESSOR),
+    ],
+)
+def test_features_are_counted_at_run_time(op, attributes):
+    """What numpy would broadcast is refused, too."""
+    graph = tx.Graph()
+    graph.output("y", op(graph.input("x", "float32", ("n", None)), **attributes))
+    with pytest.raises(tx.TypeMismatch, match=op.name):
+        graph.run({"x": np.zeros((2, 1), np.float32)}, backend="numpy")
+
+
+def test_unknown_category_fails_in_plain_ops_too():
+    """Without ``zeros`` the lowered model ends with an error in any runtime, not with a wrong row."""
+    graph = tx.Graph(opsets={"ai.onnx.ml": 3, "ai.onnx": 17})
+    graph.output("y", one_hot_encoder(graph.input("x", "int64", ("n",)), cats_int64s=[4, 5], zeros=0))
+    plain = tx.retarget(graph, 17, domains=["ai.onnx"])
+    assert plain.run({"x": np.array([5, 4])})["y"].tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(tx.TenonnxError):
+        plain.run({"x": np.array([5, 6])}, backend="numpy")
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(-1e30, [1, 1]), (1e30, [0, 0]), (0.5, [0, 1]), (-1.5, [1, 1])])
+def test_thresholds_beyond_integers(threshold, expected):
+    assert binarizer(np.array([0, 2**62]), threshold=threshold).tolist() == expected

@@ -1,0 +1,114 @@
+"""Axes that only run time knows, said in ops that must be given theirs beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, Value, constant, static
+from tenonnx.graph import dims as dim
+from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import length
+from tenonnx_standard.joining import concat
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.logic import equal, greater, less, not_, where
+from tenonnx_standard.padding import pad
+from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum, worst
+from tenonnx_standard.shape import expand, reshape, shape, squeeze, unsqueeze
+from tenonnx_standard.slicing import as_int64, compress, gather, slice_
+
+
+def along(x: Value, axis: Value, function: Callable[[Value, int], Value], *, kept: int = 0) -> Value:
+    """``function(x, axis)``, called for the middle axis of a view in which all before and all behind are one.
+
+    The last ``kept`` axes stay as they are, and may come back with other lengths, as the axis itself may.
+    """
+    free = x.ndim - kept
+    if free == 1:
+        return function(x, 0)
+    sizes, places = shape(x), constant(np.arange(free))
+    outer, inner = slice_(sizes, [0], [free]), slice_(sizes, [free], [x.ndim])
+    place = _from_front(reshape(axis, [1]), x.ndim)
+    before = reduce_prod(where(less(places, place), outer, 1))
+    behind = reduce_prod(where(greater(places, place), outer, 1))
+    y = function(reshape(x, concat(before, gather(outer, place), behind, inner, axis=0), allowzero=1), 1)
+    found = shape(y)
+    outer = where(equal(places, place), found[1:2], outer)
+    return reshape(y, concat(outer, slice_(found, [3], [3 + kept]), axis=0), allowzero=1)  # type: ignore[no-any-return]
+
+
+def _from_front(axes: Value, rank: int) -> Value:
+    axes = as_int64(axes)
+    return where(less(axes, 0), axes + rank, axes)
+
+
+def _listed(axes: Value, rank: int) -> Value:
+    """For each axis of a tensor of that rank whether ``axes`` lists it."""
+    matches = equal(constant(np.arange(rank).reshape(-1, 1)), unsqueeze(_from_front(axes, rank), [0]))
+    return cast(reduce_max(cast(matches, to=DType.float32), [1], keepdims=0), to=DType.bool)
+
+
+def _others(data: Value, listed: Value, count: int) -> Value:
+    """The ``count`` lengths of the axes that are not listed."""
+    return expand(compress(shape(data), not_(listed)), [count])
+
+
+@squeeze.lower()
+def _(data: Value, axes: Value | None) -> Value | None:
+    count = None if axes is None else length(axes)
+    if axes is None or static(axes) is not None or data.rank is None or count is None:
+        return None
+    return reshape(data, _others(data, _listed(axes, data.ndim), data.ndim - count), allowzero=1)
+
+
+@unsqueeze.lower()
+def _(data: Value, axes: Value) -> Value | None:
+    """The lengths of ``data`` by the running number of the axes that are not new."""
+    count = length(axes)
+    if static(axes) is not None or data.rank is None or count is None:
+        return None
+    rank = data.ndim + count
+    new = _listed(axes, rank)
+    number = matmul(cast(not_(new), to=DType.float32), constant(np.triu(np.ones((rank, rank), np.float32))))
+    lengths = gather(concat(constant(np.ones(1, np.int64)), shape(data), axis=0), cast(number, to=DType.int64))
+    return reshape(data, where(new, 1, lengths), allowzero=1)
+
+
+def _one_at_a_time(op: Op, neutral: Callable[[DType], Any] | None) -> Callable[..., Any]:
+    """How a reduction over such axes is said where they are an attribute: one axis at a time.
+
+    Each axis is reduced and put back at its full length, and at the end one position of it is kept. A ``neutral``
+    element is added to each axis where one may be empty. No axes and all axes need nothing.
+    """
+
+    def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
+        if axes is None or static(axes) is not None or data.rank is None or axes.rank != 1:
+            return None
+        rank, count = data.ndim, axes.shape[0]
+        if count == rank or (count == 0 and not noop_with_empty_axes):
+            return op(data, keepdims=keepdims)
+        if not isinstance(count, int) or not 0 < count <= rank:
+            return None
+        listed, whole, y = _listed(axes, rank), shape(data), data
+        if not all(map(dim.is_known_positive, data.shape)):
+            if neutral is None:
+                return None
+            y = pad(data, [0] * rank + [1] * rank, constant(np.asarray(neutral(data.dtype)), data.dtype))
+        for axis in range(rank):
+            y = where(slice_(listed, [axis], [axis + 1]), op(y, [axis], keepdims=1), y)
+        y = slice_(y, [0] * rank, where(listed, 1, whole))
+        return y if keepdims else reshape(y, _others(data, listed, rank - count), allowzero=1)
+
+    return lowered
+
+
+for _op, _neutral in {
+    reduce_sum: lambda dtype: 0,
+    reduce_prod: lambda dtype: 1,
+    reduce_max: lambda dtype: worst(dtype.numpy, 1),
+    reduce_min: lambda dtype: worst(dtype.numpy, -1),
+    reduce_mean: None,
+}.items():
+    _op.lower()(_one_at_a_time(_op, _neutral))

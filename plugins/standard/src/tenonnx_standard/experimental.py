@@ -1,0 +1,212 @@
+"""Ops of the default domain that files have and the specification has not.
+
+The first were experimental ops of ONNX, which onnxruntime still runs; exporters leave the others where they know no
+better. An export to an opset leaves none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, dims, op, vector
+from tenonnx_standard.activation import softplus
+from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.constants import range_
+from tenonnx_standard.cumulative import cumsum
+from tenonnx_standard.deformable import deform_conv
+from tenonnx_standard.joining import concat
+from tenonnx_standard.logic import bitshift, equal, less, where
+from tenonnx_standard.math import minimum
+from tenonnx_standard.padding import pad
+from tenonnx_standard.reduction import reduce_max, reduce_sum
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import expand, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.slicing import gather, gather_nd, non_zero, slice_
+from tenonnx_standard.trigonometry import tanh
+from tenonnx_standard.windows import windows
+
+# ----- former experimental ops ----------------------------------------------------------------------------------------
+
+
+@op("Affine", specified=False)
+def affine(X, *, alpha=1.0, beta=0.0):
+    """``alpha * X + beta``."""
+    return X * alpha + beta
+
+
+@op("Scale", specified=False)
+def scale(input, *, scale=1.0):
+    """``input`` times a number."""
+    return input * scale
+
+
+@op("ScaledTanh", specified=False)
+def scaled_tanh(input, *, alpha=1.0, beta=1.0):
+    """``alpha * tanh(beta * input)``."""
+    return tanh(input * beta) * alpha
+
+
+@op("ParametricSoftplus", specified=False)
+def parametric_softplus(X, *, alpha=1.0, beta=1.0):
+    """``alpha * ln(1 + exp(beta * X))``."""
+    return softplus(X * beta) * alpha
+
+
+@op("ImageScaler", specified=False)
+def image_scaler(input, *, bias, scale=1.0):
+    """Images times a number, plus a ``bias`` for each channel."""
+    _check_images(image_scaler, input)
+    channels = input.shape[1]
+    if isinstance(channels, int) and channels != len(bias):
+        raise TypeMismatch(
+            f"{image_scaler.title}: bias must have a number for each channel", given=f"{input!r}, {bias}"
+        )
+    return input * scale + constant(np.asarray(bias).reshape(-1, 1, 1), input.dtype)
+
+
+@op("Crop", specified=False, selects=True)
+def crop(input, *, border, scale=None):
+    """Images without a ``border`` (left, top, right, bottom).
+
+    With ``scale`` they are so high and wide, from the left and top border on.
+    """
+    _check_images(crop, input)
+    if len(border) != 4 or len(scale or (1, 1)) != 2:
+        given = f"border={border}, scale={scale}"
+        raise TypeMismatch(f"{crop.title}: border must be four numbers, and scale two", given=given)
+    left, top, right, bottom = border
+    height, width = dims(input)[2:]
+    ends = [top + scale[0], left + scale[1]] if scale else [height - bottom, width - right]
+    for begin, end, size in zip((top, left), ends, (height, width), strict=True):
+        if isinstance(end, int) and not (0 <= begin <= end and (not isinstance(size, int) or end <= size)):
+            given = f"{input!r}, border={border}, scale={scale}"
+            raise TypeMismatch(f"{crop.title}: what is kept must lie in the image", given=given)
+    return slice_(input, [top, left], ends, [2, 3])
+
+
+@op("DynamicSlice", specified=False, selects=True)
+def dynamic_slice(data, starts: Index, ends: Index, axes: Index = None):
+    """Slice before it could take steps."""
+    return slice_(data, starts, ends, axes)
+
+
+def _check_images(made: Op, x: Value) -> None:
+    if x.ndim != 4:
+        raise TypeMismatch(f"{made.title}: input must be (batch, channels, height, width)", given=repr(x))
+
+
+# ----- other names ----------------------------------------------------------------------------------------------------
+
+
+@op("Bitshift", broadcasts=True, specified=False)
+def bitshift_alias(X, Y, *, direction):
+    """BitShift."""
+    return bitshift(X, Y, direction=direction)
+
+
+@op("DeformableConv", specified=False)
+def deformable_conv(
+    X, W, offset, B=None, mask=None, *, dilations=None, group=1, kernel_shape=None, offset_group=1, pads=None,
+    strides=None,
+):  # fmt: skip
+    """DeformConv."""
+    return deform_conv(
+        X, W, offset, B, mask, dilations=dilations, group=group, kernel_shape=kernel_shape, offset_group=offset_group,
+        pads=pads, strides=strides,
+    )  # fmt: skip
+
+
+# ----- windows --------------------------------------------------------------------------------------------------------
+
+
+@op("AdaptiveAvgPool", specified=False)
+def adaptive_average_pool(X, *, output_size):
+    """The means of ``output_size`` windows on each spatial axis, which cover it and may overlap by one element."""
+    return _adaptive(adaptive_average_pool, X, output_size, 0.0, reduce_sum)
+
+
+@op("AdaptiveMaxPool", specified=False)
+def adaptive_max_pool(X, *, output_size):
+    """The greatest elements of the windows of AdaptiveAvgPool."""
+    return _adaptive(adaptive_max_pool, X, output_size, -np.inf, reduce_max)
+
+
+def _adaptive(made: Op, x: Value, output_size: Any, neutral: float, reduce: Op) -> Value:
+    """Window ``k`` of ``n`` on an axis reaches from ``k / n`` of its length, rounded down, to ``(k + 1) / n``, up."""
+    rank = x.ndim - 2
+    counts = [output_size] * rank if isinstance(output_size, int) else list(output_size)
+    if rank < 1 or len(counts) != rank or min(counts) < 1 or not x.dtype.is_float:
+        given = f"{x!r}, output_size={output_size}"
+        raise TypeMismatch(
+            f"{made.title}: X must be floats (batch, channels, *sizes), output_size a size for each", given=given
+        )
+    for axis, count in enumerate(counts, 2):
+        size = dims(x)[axis]
+        begins, ends = (constant(np.arange(count)[:, None] + k, DType.int64) * size for k in (0, 1))
+        begins, ends = begins / count, (ends + (count - 1)) / count
+        places = begins + range_(0, (size + (count - 1)) // count + 1, 1)
+        taken = gather(x, minimum(places, size - 1), axis=axis)
+        later = list(range(2, x.ndim - axis + 1))
+        x = reduce(where(unsqueeze(less(places, ends), later), taken, neutral), [axis + 1])
+        if reduce is reduce_sum:
+            x = x / cast_like(unsqueeze(ends - begins, later), x)
+        x = squeeze(x, [axis + 1])
+    return x
+
+
+@op("Im2Col", specified=False, selects=True)
+def im2col(X, *, dilations=None, kernel_shape, pads=None, strides=None):
+    """The windows of ``X`` as columns: (batch, channels times places of the kernel, windows); Col2Im sums them up."""
+    if X.ndim != len(kernel_shape) + 2:
+        given = f"{X!r}, kernel_shape={kernel_shape}"
+        raise TypeMismatch(f"{im2col.title}: kernel_shape must have a size for each spatial axis of X", given=given)
+    window = windows(im2col.title, kernel_shape, strides=strides, dilations=dilations, pads=pads)
+    batch, channels, *sizes = dims(X)
+    counts = window.outputs(sizes)
+    begins, ends = window.padding(sizes)
+    padded = pad(X, [0, 0, *begins, 0, 0, *ends]) if any(window.pads) else X
+    columns = []
+    for offset in window.offsets:
+        first = [place * d for place, d in zip(offset, window.dilations, strict=True)]
+        last = [f + (n - 1) * s + 1 for f, n, s in zip(first, counts, window.strides, strict=True)]
+        tap = slice_(padded, first, last, list(range(2, X.ndim)), list(window.strides))
+        columns.append(unsqueeze(tap, [2]))
+    count = counts[0]
+    for n in counts[1:]:
+        count = count * n
+    return reshape(concat(*columns, axis=2), [batch, channels * len(columns), count])
+
+
+# ----- decoding -------------------------------------------------------------------------------------------------------
+
+
+@op("CTCGreedyDecoder", specified=False)
+def ctc_greedy_decoder(inputs, sequence_length, *, blank_index=-1, merge_repeated=0):
+    """The most likely class of each step, without blanks and, if wanted, without repetitions (Graves et al., 2006).
+
+    ``inputs`` are (steps, batch, classes). As in TensorFlow the outputs are a sparse matrix of the classes found
+    (its positions, values and shape), and the negated sum of the greatest inputs of each sequence.
+    """
+    if inputs.ndim != 3:
+        raise TypeMismatch(f"{ctc_greedy_decoder.title}: inputs must be (steps, batch, classes)", given=repr(inputs))
+    steps, batch, classes = dims(inputs)
+    step = unsqueeze(range_(0, steps, 1), [0])
+    reached = less(step, unsqueeze(cast(sequence_length, to=DType.int64), [1]))
+    best = transpose(argmax(inputs, axis=2, keepdims=0), perm=[1, 0])
+    kept = reached & ~equal(best, blank_index if blank_index >= 0 else classes + blank_index)
+    if merge_repeated:
+        nothing = expand(constant(-1, DType.int64), [batch, 1])
+        kept = kept & ~equal(best, concat(nothing, best, axis=1)[:, :-1])
+    found = transpose(non_zero(kept), perm=[1, 0])
+    counts = cumsum(cast(kept, to=DType.int64), 1)
+    places = gather_nd(counts, found) - 1
+    longest = reduce_max(concat(constant([0], DType.int64), reshape(counts, [-1]), axis=0), [0])
+    greatest = transpose(reduce_max(inputs, [2], keepdims=0), perm=[1, 0])
+    return (
+        concat(found[:, :1], unsqueeze(places, [1]), axis=1),
+        gather_nd(best, found),
+        concat(vector([batch]), longest, axis=0),
+        -reduce_sum(where(reached, greatest, 0.0), [1]),
+    )

@@ -1,0 +1,335 @@
+"""Gradients through branches and loops: slopes in float64, and the same numbers from onnxruntime as plain ONNX."""
+
+import io
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import tenonnx as tx
+from tenonnx.extend import DType, NotDifferentiable, SequenceType, TensorType, constant, subgraph
+from tenonnx.graph.dims import parse
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx_standard.control_flow import if_, loop, scan, scan_in_batches
+from tenonnx_standard.joining import concat
+from tenonnx_standard.logic import greater, less
+from tenonnx_standard.random import random_normal_like
+from tenonnx_standard.recurrent import gru, lstm, rnn
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.sequence import sequence_construct, sequence_insert
+from tenonnx_standard.shape import identity
+from tenonnx_standard.trigonometry import tanh
+
+NUMBER, TRUTH = TensorType(DType.int64, ()), TensorType(DType.bool, ())
+random = np.random.default_rng(0)
+
+
+def floats(*shape):
+    return TensorType(DType.float64, tuple(parse(dim) if isinstance(dim, str) else dim for dim in shape))
+
+
+def draw(*shape):
+    return random.uniform(-1, 1, shape)
+
+
+def total(*values):
+    """A scalar that depends on each element in its own way."""
+    return sum(reduce_sum(v * v * v + v, keepdims=0) for v in values)
+
+
+def traced(inputs, function):
+    """The graph of ``function``, which gives a scalar "loss"."""
+    graph = tx.Graph(opsets={"ai.onnx": 18})
+    values = [graph.input(name, kind) for name, kind in inputs.items()]
+    with interpreting(Builder(graph)):
+        loss = function(*values)
+    graph.output("loss", loss)
+    return graph
+
+
+def slopes(graph, feeds, wrt, of="loss"):
+    """The gradients on numpy, after a comparison with finite differences along a random direction for each."""
+    derived = tx.grad(graph, of=of, wrt=wrt)
+    names = [value.name for value in derived.outputs[-len(wrt) :]]
+    found = derived.run(feeds, backend="numpy")
+    for name, gradient in zip(wrt, names, strict=True):
+        direction = random.uniform(-1, 1, np.shape(feeds[name]))
+        assert found[gradient].shape == direction.shape
+        high, low = (
+            graph.run({**feeds, name: feeds[name] + step * direction}, backend="numpy")[of] for step in (1e-5, -1e-5)
+        )
+        np.testing.assert_allclose(np.sum(found[gradient] * direction), (high - low) / 2e-5, rtol=1e-5, atol=1e-8)
+    return derived, found
+
+
+def agrees(graph, feeds, wrt):
+    """``slopes``, and onnxruntime gives the same for the gradient as plain ONNX of opset 18."""
+    derived, found = slopes(graph, feeds, wrt)
+    stream = io.BytesIO()
+    tx.export(derived, stream, opset_version=18, domains=["ai.onnx"])
+    onnx.checker.check_model(onnx.ModelProto.FromString(stream.getvalue()), full_check=True)
+    session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
+    fed = {value.name: np.asarray(feeds[value.name]) for value in session.get_inputs()}
+    for output, theirs in zip(session.get_outputs(), session.run(None, fed), strict=True):
+        np.testing.assert_allclose(theirs, found[output.name], rtol=1e-9, atol=1e-12)
+
+
+# ----- If -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_both_branches_of_if(taken):
+    def loss(x, w, condition):
+        first = subgraph(lambda: [x * w, x + 1.0], name="first")
+        second = subgraph(lambda: [tanh(x), x * 2.0], name="second")
+        return total(*if_(condition, then_branch=first, else_branch=second))
+
+    graph = traced({"x": floats("n", 3), "w": floats(3), "condition": TRUTH}, loss)
+    agrees(graph, {"x": draw(4, 3), "w": draw(3), "condition": np.asarray(taken)}, ["x", "w"])
+
+
+def test_a_random_branch_is_refused():
+    def loss(x, condition):
+        first = subgraph(lambda: x * random_normal_like(x))
+        return total(if_(condition, then_branch=first, else_branch=subgraph(lambda: identity(x))))
+
+    graph = traced({"x": floats(3), "condition": TRUTH}, loss)
+    with pytest.raises(NotDifferentiable, match="must not be random"):
+        tx.grad(graph, of="loss", wrt="x")
+
+
+# ----- Scan -----------------------------------------------------------------------------------------------------------
+
+RECURRENT = {"x": floats("length", "n", 3), "w": floats(3, 4), "u": floats(4, 4), "state": floats("n", 4)}
+
+
+def recurrent(x, w, u, state):
+    """A recurrent layer by hand, with captured weights."""
+
+    def body(state, x):
+        new = tanh(x @ w + state @ u)
+        return new, new * state
+
+    formals = [("state", state.type), ("x", floats(*x.shape[1:]))]
+    return total(*scan(state, x, body=subgraph(body, formals), num_scan_inputs=1))
+
+
+def feeds_of(inputs, **sizes):
+    return {name: draw(*(sizes.get(str(dim), dim) for dim in kind.shape)) for name, kind in inputs.items()}
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_scan_of_any_length(length):
+    agrees(traced(RECURRENT, recurrent), feeds_of(RECURRENT, length=length, n=2), list(RECURRENT))
+
+
+def test_scan_of_no_length():
+    """onnxruntime runs no Scan of length 0."""
+    slopes(traced(RECURRENT, recurrent), feeds_of(RECURRENT, length=0, n=2), list(RECURRENT))
+
+
+def test_scan_in_all_directions():
+    inputs = {"x": floats("n", "length", 3), "z": floats("length", "n"), "state": floats("n", 3), "w": floats(3)}
+
+    def loss(x, z, state, w):
+        n = x.shape[0]
+
+        def body(state, count, x, z):
+            new = tanh(state * x + w) * (reduce_sum(z, keepdims=0) + 1.0)
+            return new, count + 1, new * state, x * new
+
+        formals = [("state", floats(n, 3)), ("count", NUMBER), ("x", floats(n, 3)), ("z", floats(n))]
+        last, _, *stacked = scan(
+            state, constant(np.int64(0)), x, z, body=subgraph(body, formals), num_scan_inputs=2,
+            scan_input_axes=[1, -2], scan_input_directions=[1, 0],
+            scan_output_axes=[-1, 1], scan_output_directions=[0, 1],
+        )  # fmt: skip
+        return total(last, *stacked)
+
+    agrees(traced(inputs, loss), feeds_of(inputs, length=4, n=2), list(inputs))
+
+
+def test_scan_in_batches_of_several_lengths():
+    inputs = {"state": floats(2, 3), "x": floats(2, 4, 3)}
+
+    def loss(state, x):
+        body = subgraph(lambda s, x: (tanh(s + x), s * x), [("s", floats(3)), ("x", floats(3))])
+        lengths = constant(np.int64([4, 2]))
+        return total(*scan_in_batches(lengths, state, x, body=body, num_scan_inputs=1))
+
+    agrees(traced(inputs, loss), feeds_of(inputs), list(inputs))
+
+
+def test_second_order():
+    derived = tx.grad(traced(RECURRENT, recurrent), of="loss", wrt=["u", "x"])
+    derived.output("size", total(derived["u/grad"]) + total(derived["x/grad"]))
+    slopes(derived, feeds_of(RECURRENT, length=3, n=2), ["w", "u", "x", "state"], of="size")
+
+
+# ----- Loop -----------------------------------------------------------------------------------------------------------
+
+ITERATED = {"x": floats("n", 3), "w": floats(3, 3)}
+
+
+def iterated(x, w, count, limit=30.0):
+    """A value that is squashed ``count`` times, while it is small."""
+
+    def body(iteration, going_on, state):
+        new = tanh(state @ w) * 1.5
+        return less(reduce_sum(new * new, keepdims=0), limit), new, new * state
+
+    graph = subgraph(body, [("iteration", NUMBER), ("going_on", TRUTH), ("state", x.type)])
+    return total(*loop(count, constant(np.asarray(True)), x, body=graph, _outputs=2))
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_loop_of_a_computed_number_of_iterations(count):
+    graph = traced({**ITERATED, "count": NUMBER}, iterated)
+    agrees(graph, {**feeds_of(ITERATED, n=2), "count": np.asarray(count)}, list(ITERATED))
+
+
+def test_loop_of_a_known_number_of_iterations():
+    graph = traced(ITERATED, lambda x, w: iterated(x, w, constant(np.int64(3))))
+    agrees(graph, feeds_of(ITERATED, n=2), list(ITERATED))
+
+
+def test_loop_that_ends_by_its_condition():
+    graph = traced({**ITERATED, "count": NUMBER}, lambda *values: iterated(*values, limit=1.0))
+    feeds = {"x": np.full((2, 3), 0.1), "w": np.full((3, 3), 0.5), "count": np.asarray(50)}
+    agrees(graph, feeds, list(ITERATED))
+
+
+def test_loop_that_stores_nothing():
+    def loss(x, count):
+        formals = [("iteration", NUMBER), ("going_on", TRUTH), ("state", x.type)]
+        body = subgraph(lambda iteration, going_on, state: (identity(going_on), state * 0.5), formals)
+        return total(loop(count, None, x, body=body, _outputs=1))
+
+    graph = traced({"x": floats("n"), "count": NUMBER}, loss)
+    for count in (0, 3):
+        agrees(graph, {"x": draw(2), "count": np.asarray(count)}, ["x"])
+
+
+@pytest.mark.parametrize("kind", ["tensor", "sequence"])
+def test_carried_values_that_grow_are_refused(kind):
+    def loss(x, count):
+        grows = kind == "tensor"
+        first = x if grows else sequence_construct(x)
+        formals = [("iteration", NUMBER), ("going_on", TRUTH), ("state", first.type), ("sum", x.type)]
+
+        def body(iteration, going_on, state, sum):
+            longer = concat(state, x * 2.0, axis=0) if grows else sequence_insert(state, sum)
+            return identity(going_on), longer, sum * 2.0 + (reduce_sum(longer) if grows else 0.0)
+
+        _, last = loop(count, None, first, x, body=subgraph(body, formals), _outputs=2)
+        return total(last)
+
+    graph = traced({"x": floats("n"), "count": NUMBER}, loss)
+    if kind == "tensor":
+        with pytest.raises(NotDifferentiable, match="keeps its shape"):
+            tx.grad(graph, of="loss", wrt="x")
+    else:
+        assert isinstance(graph.nodes[0].outputs[0].type, SequenceType)
+        with pytest.raises(NotDifferentiable, match="must be a tensor"):
+            tx.grad(graph, of="loss", wrt="x")
+
+
+@pytest.mark.parametrize("opset", [11, 18])
+def test_loops_of_a_file(opset):
+    """A body that captures by name, of inputs without shapes, and a loop whose last state nobody reads."""
+    source = """
+        <ir_version: 8, opset_import: ["" : OPSET]>
+        file (double[n, 3] x, double[3, 3] w, int64 count) => (double loss) {
+            doubled = Add (w, w)
+            going_on = Constant <value = bool {1}> ()
+            , stacked = Loop (count, going_on, x) <body = body (int64 step, bool before, double[?, ?] state)
+                => (bool after, double[?, ?] new, double[?, ?] each) {
+                    after = Identity (before)
+                    product = MatMul (state, doubled)
+                    new = Tanh (product)
+                    each = Mul (new, state)
+                }>
+            loss = ReduceMean <keepdims = 0> (stacked)
+        }"""
+    model = onnx.parser.parse_model(source.replace("OPSET", str(opset)))
+    graph = tx.load(io.BytesIO(model.SerializeToString()))
+    agrees(graph, {**feeds_of(ITERATED, n=2), "count": np.asarray(3)}, list(ITERATED))
+
+
+# ----- one in the other -----------------------------------------------------------------------------------------------
+
+
+def test_if_in_scan():
+    inputs = {"x": floats("length", 3), "w": floats(3), "state": floats(3)}
+
+    def loss(x, w, state):
+        def body(state, x):
+            first, second = subgraph(lambda: state * x + w), subgraph(lambda: tanh(state) * w)
+            new = if_(greater(reduce_sum(x, keepdims=0), 0.0), then_branch=first, else_branch=second)
+            return new, new * x
+
+        formals = [("state", floats(3)), ("x", floats(3))]
+        return total(*scan(state, x, body=subgraph(body, formals), num_scan_inputs=1))
+
+    agrees(traced(inputs, loss), feeds_of(inputs, length=5), list(inputs))
+
+
+def test_scan_in_loop():
+    inputs = {"x": floats("length", 3), "w": floats(3), "state": floats(3)}
+
+    def loss(x, w, state, count):
+        def step(state, x):
+            new = tanh(state * x + w)
+            return new, new * state
+
+        def body(iteration, going_on, state):
+            formals = [("state", floats(3)), ("x", floats(3))]
+            last, stacked = scan(state, x, body=subgraph(step, formals), num_scan_inputs=1)
+            return identity(going_on), last + reduce_sum(stacked, [0], keepdims=0), last * state
+
+        formals = [("iteration", NUMBER), ("going_on", TRUTH), ("state", floats(3))]
+        return total(*loop(count, None, state, body=subgraph(body, formals), _outputs=2))
+
+    graph = traced({**inputs, "count": NUMBER}, loss)
+    agrees(graph, {**feeds_of(inputs, length=4), "count": np.asarray(3)}, list(inputs))
+
+
+# ----- recurrent layers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("layer", "gates"), [(rnn, 1), (gru, 3), (lstm, 4)])
+@pytest.mark.parametrize("with_lengths", [False, True])
+@pytest.mark.parametrize("length", ["length", 6])
+def test_layers_of_any_length(layer, gates, with_lengths, length):
+    inputs = {
+        "x": floats(length, 2, 3),
+        "w": floats(2, gates * 4, 3),
+        "r": floats(2, gates * 4, 4),
+        "b": floats(2, gates * 8),
+        "h": floats(2, 2, 4),
+    }
+    if layer is lstm:
+        inputs |= {"c": floats(2, 2, 4), "p": floats(2, 12)}
+
+    def loss(x, w, r, b, h, *more):
+        lengths = constant(np.int32([6, 3])) if with_lengths else None
+        found = layer(x, w, r, b, lengths, h, *more, hidden_size=4, direction="bidirectional", _outputs=gates // 4 + 2)
+        return total(*found)
+
+    graph = traced(inputs, loss)
+    agrees(graph, feeds_of(inputs, length=6), list(inputs))
+    assert len(tx.grad(graph, of="loss", wrt=["x", "w"]).nodes) < 250, "the length makes the graph no longer"
+
+
+def test_a_small_variable_is_not_folded_away():
+    """Splitting a bias is done when the graph is built, unless the bias is what the gradient is asked for."""
+    graph = tx.Graph(opsets={"ai.onnx": 18})
+    x = graph.input("x", "float64", (2, 1, 3))
+    weights = [graph.variable(name, draw(1, *shape)) for name, shape in zip("wrb", [(4, 3), (4, 1), (8,)], strict=True)]
+    y, *_ = lstm(x, *weights, hidden_size=1)
+    graph.output("loss", total(y))
+    found = tx.grad(graph, of="loss", wrt=["w", "r", "b"]).run({"x": draw(2, 1, 3)}, backend="numpy")
+    assert all(np.any(found[f"{name}/grad"]) for name in "wrb")
+    assert np.array_equal(found["b/grad"][:, :4], found["b/grad"][:, 4:])

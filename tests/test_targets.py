@@ -1,0 +1,130 @@
+"""Targets by name on the examples: plans, numbers, and what the files say against the runtime that is installed."""
+
+import json
+
+import onnx
+import onnxruntime
+import pytest
+from models import SAMPLES, example, feeds
+
+import tenonnx as tx
+from tenonnx.cli import main
+from tenonnx.transforms.profiles import profiles
+from tenonnx_onnxruntime.kernels import newest, newest_ir
+
+TARGETS, _ = profiles()
+
+
+def test_the_file_of_the_installed_runtime_is_right():
+    profile = TARGETS["onnxruntime-" + ".".join(onnxruntime.__version__.split(".")[:2])]
+    assert profile.opsets == {domain: newest(domain) for domain in profile.opsets}
+    assert profile.ir_version == newest_ir()
+
+
+def test_the_lists_hold_ops_of_onnx():
+    known = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    never = {"ATen", "Affine", "ConstantFill", "Crop", "ImageScaler", "IsFinite", "ParametricSoftplus", "ScaledTanh"}
+    for profile in TARGETS.values():
+        listed = {name for domain, name in profile.ops or () if domain == "ai.onnx"}
+        assert listed <= known | never | {"SimplifiedLayerNormalization"}
+
+
+@pytest.mark.parametrize("target", ["onnxruntime-1.14", "onnxruntime-1.20", "openvino-2024", "tensorrt-10"])
+@pytest.mark.parametrize("name", ["decoder/decoder", "digits/digits"])
+def test_examples_reach_targets_with_the_same_numbers(name, target, tmp_path):
+    graph, path = tx.load(example(name)), tmp_path / "moved.onnx"
+    report = tx.export(graph, path, target=target)
+    profile = TARGETS[target]
+    assert report.ir_version <= (profile.ir_version or report.ir_version)
+    moved = tx.load(path)
+    for domain, version in moved.opsets.items():
+        assert profile.nearest(domain, version) == version
+    if profile.ops is not None:
+        assert {(node.domain, node.op_type) for node in moved.walk()} <= set(profile.ops)
+    if all(node.op.specified for node in moved.walk()):
+        onnx.checker.check_model(path, full_check=True)
+    tx.verify(graph, moved, feeds=feeds(name)).raise_if_failed()
+
+
+@pytest.mark.parametrize("name", ["digits/digits-int8", "iris/iris", "iris/tree"])
+def test_what_stands_in_the_way_is_said_with_a_cure(name, capfd):
+    code = main(["plan", str(example(name)), "--target", "tensorrt-10", "--json"])
+    plan = json.loads(capfd.readouterr().out)
+    refused = [entry for entry in plan["nodes"] if entry["action"] == "refused"]
+    assert code == 1
+    assert plan["possible"] is False
+    assert plan["summary"]["actions"]["refused"] == len(refused)
+    assert all(entry["reason"] and entry["do"] for entry in refused)
+    with pytest.raises(tx.NotRepresentable) as caught:
+        tx.retarget(tx.load(example(name)), target="tensorrt-10")
+    for entry in refused:
+        assert entry["node"] in caught.value.given
+
+
+def branching(inner, called="Stranger"):
+    """A model with a node inside of a branch, and one inside of a function."""
+    info = onnx.helper.make_tensor_value_info
+    make = onnx.helper.make_node
+    then = onnx.helper.make_graph([make(inner, ["f"], ["t"], "deep")], "one", [], [info("t", 1, ["n"])])
+    other = onnx.helper.make_graph([make("Neg", ["f"], ["e"], "plain")], "two", [], [info("e", 1, ["n"])])
+    body = [
+        make("Abs", ["a"], ["b"], "first"),
+        make(called, ["b"], ["c"], "second", domain="acme" if called == "Stranger" else ""),
+    ]
+    function = onnx.helper.make_function(
+        "local", "Twofold", ["a"], ["c"], body, [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("acme", 1)]
+    )
+    nodes = [
+        make("Twofold", ["x"], ["f"], "call", domain="local"),
+        make("If", ["c"], ["y"], "choice", then_branch=then, else_branch=other),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes, "g", [info("x", 1, ["n"]), info("c", onnx.TensorProto.BOOL, [])], [info("y", 1, ["n"])]
+    )
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in (("", 21), ("local", 1), ("acme", 1))]
+    return tx.load(onnx.helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10))
+
+
+def plan_of(graph, **where):
+    from tenonnx.transforms.retarget import retarget_to
+    from tenonnx.transforms.targets import target_for
+
+    return {change.node: change for change in retarget_to(graph, target_for(graph, **where), refuse=False).changes}
+
+
+def test_nodes_of_branches_and_functions_are_planned_with_the_way_to_them():
+    found = plan_of(branching("Det"), name="tensorrt-10")
+    assert {node: change.action for node, change in found.items()} == {
+        "call": "refused",
+        "choice/then_branch/deep": "refused",
+        "choice/else_branch/plain": "kept",
+        "choice": "kept",
+    }
+    assert "ai.onnx::Det is not on the list" in found["choice/then_branch/deep"].reason
+    assert 'node "second" (acme::Stranger@1)' in found["call"].reason
+
+
+def test_a_holder_of_rewritten_nodes_keeps_its_own_action():
+    found = plan_of(branching("Mish", called="Neg"), opset=13)
+    assert found["choice/then_branch/deep"].action == "expanded"
+    assert found["choice"].action == "kept"
+
+
+def test_a_plan_to_where_a_model_is_says_what_convert_does(capfd):
+    assert main(["plan", str(example("decoder/decoder")), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["summary"]["actions"] == {"kept": 42}
+
+
+def test_iris_reaches_a_runtime_that_takes_its_domain(tmp_path):
+    graph = tx.load(example("iris/iris"))
+    tx.export(graph, tmp_path / "iris.onnx", target="onnxruntime-1.16")
+    tx.verify(graph, tx.load(tmp_path / "iris.onnx"), feeds=feeds("iris/iris")).raise_if_failed()
+
+
+def test_every_example_has_a_plan_for_every_target(capfd):
+    for path in map(example, SAMPLES):
+        for name in ("tensorrt-8", "rknn-2", "coreml-onnx"):
+            code = main(["plan", str(path), "--target", name, "--json"])
+            out, err = capfd.readouterr()
+            assert code in (0, 1), err
+            assert json.loads(out)["possible"] is (code == 0)
