@@ -32,6 +32,10 @@ class Batches:
         self._source = data
         if self._arrays is not None:
             self._samples = _common_length(self._arrays)
+        elif not isinstance(data, Iterable):
+            raise InvalidFeed(
+                "data must be arrays by name, a tuple of arrays, or an iterable of batches", given=type(data).__name__
+            )
 
     @property
     def count(self) -> int | None:

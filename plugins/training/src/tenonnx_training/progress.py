@@ -15,6 +15,7 @@ class Progress:
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._bar: Any = None
         self._task: Any = None
+        self._title = ""
         self._started = 0.0
         self._samples = 0
 
@@ -27,7 +28,8 @@ class Progress:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self._bar = Progress(*columns, TextColumn("{task.fields[measured]}"), transient=True, console=_console())
             self._bar.start()
-        self._task = self._bar.add_task(f"epoch {epoch}", total=batches, completed=done, measured="")
+        self._title = f"epoch {epoch}"
+        self._task = self._bar.add_task(self._title, total=batches, completed=done, measured="")
         self._started, self._samples = time.perf_counter(), 0
 
     def advance(self, measured: Mapping[str, float], samples: int) -> None:
@@ -40,8 +42,7 @@ class Progress:
     def end(self, measured: Mapping[str, float]) -> None:
         if self._bar is None:
             return
-        task = self._bar.tasks[self._task]
-        self._bar.console.print(f"{task.description}  {_line(measured)}", highlight=False)
+        self._bar.console.print(f"{self._title}  {_line(measured)}", highlight=False)
         self._bar.remove_task(self._task)
 
     def close(self) -> None:

@@ -1,0 +1,111 @@
+"""``tenonnx grad`` and ``tenonnx train``."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from trained_models import EXAMPLES, digits
+
+import tenonnx as tx
+from tenonnx.cli import main
+
+CNN = str(EXAMPLES / "digits_cnn" / "digits-cnn.onnx")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    _, images, labels = digits()
+    path = tmp_path_factory.mktemp("data") / "train.npz"
+    np.savez(path, images=images[:256], labels=labels[:256])
+    return str(path)
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_a_model_is_tuned_and_resumed(tmp_path, data, capsys):
+    common = (CNN, "--data", data, "--loss", "softmax_cross_entropy", "--lr", "1e-3", "--batch-size", 64)
+    whole, tuned, state = (tmp_path / name for name in ("whole.onnx", "tuned.onnx", "state.safetensors"))
+    assert run("train", *common, "--epochs", 2, "-o", whole) == 0
+    assert run("train", *common, "--epochs", 1, "--checkpoint", state, "--metric", "accuracy") == 0
+    assert run("train", *common, "--epochs", 1, "--resume", state, "-o", tuned) == 0
+    assert onnx.load(tuned) == onnx.load(whole)
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_a_step_is_emitted(tmp_path, data):
+    step = tmp_path / "step.onnx"
+    assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "--epochs", 0, "--emit-step", step) == 0
+    outputs = [output.name for output in onnxruntime.InferenceSession(step).get_outputs()]
+    assert "loss" in outputs
+    assert "classifier.weight/next" in outputs
+
+
+def test_results_as_json(tmp_path, data, capsys):
+    arguments = ("--data", data, "--validation", data, "--loss", "softmax_cross_entropy", "--json")
+    assert run("train", CNN, *arguments, "-o", tmp_path / "tuned.onnx", "--include-training-state") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["epochs"][0]) == {"loss", "validation_loss"}
+    assert tx.load(tmp_path / "tuned.onnx").training_state is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--loss", "hinge"], "no loss and no value"),
+        (["--loss", "softmax_cross_entropy", "--optimizer", "x"], "no optimizer"),
+        (["--loss", "softmax_cross_entropy", "--trainable", "x.*"], "must match"),
+        (["--loss", "softmax_cross_entropy", "--resume", CNN], "training state"),
+        (["--loss", "softmax_cross_entropy", "--metric", "x"], "no metric"),
+        (["--loss", "softmax_cross_entropy", "--validation", "no.npz"], "can be read"),
+    ],
+)
+def test_bad_use_gets_a_message(arguments, message, data, capsys):
+    assert run("train", CNN, "--data", data, *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_data_must_fit_the_model(tmp_path, capsys):
+    path = tmp_path / "wrong.npz"
+    np.savez(path, pixels=np.zeros(3), labels=np.zeros(3), more=np.zeros(3))
+    assert run("train", CNN, "--data", path, "--loss", "softmax_cross_entropy") == 2
+    assert "every input" in capsys.readouterr().err
+    np.savez(path, images=np.zeros((3, 1, 8, 8), np.float32), labels=np.zeros(3), more=np.zeros(3))
+    assert run("train", CNN, "--data", path, "--loss", "softmax_cross_entropy") == 2
+    assert "--target" in capsys.readouterr().err
+
+
+def test_a_gradient_is_a_model(tmp_path, capsys):
+    path = tmp_path / "grad.onnx"
+    arguments = ("--of", "scores", "--wrt", "images,classifier.*", "--cotangent", "g", "--opset", "17")
+    assert run("grad", CNN, *arguments, "-o", path) == 0
+    assert "classifier.weight/grad" in capsys.readouterr().out
+    _, images, _ = digits()
+    session = onnxruntime.InferenceSession(path)
+    cotangent = np.ones((4, 10), np.float32)
+    found = dict(
+        zip(
+            [output.name for output in session.get_outputs()],
+            session.run(None, {"images": images[:4], "g": cotangent}),
+            strict=True,
+        )
+    )
+    np.testing.assert_allclose(found["classifier.bias/grad"], np.full(10, 4))
+    assert found["images/grad"].shape == (4, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--of", "scores", "--wrt", "images"], "scalar"),
+        (["--of", "nothing", "--wrt", "images"], "no value"),
+        (["--of", "scores", "--wrt", "nothing.*"], "--wrt"),
+    ],
+)
+def test_a_gradient_that_there_is_not(arguments, message, tmp_path, capsys):
+    assert run("grad", CNN, *arguments, "-o", tmp_path / "g.onnx") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "g.onnx").exists()

@@ -1,0 +1,91 @@
+"""Files: a tuned model differs in what was trained; a step runs by itself."""
+
+import io
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from trained_models import EXAMPLES, X, Y, digits, linear
+
+import tenonnx as tx
+import tenonnx_training as tt
+
+CNN = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
+
+
+def written(graph, **options):
+    stream = io.BytesIO()
+    tx.export(graph, stream, **options)
+    return onnx.ModelProto.FromString(stream.getvalue())
+
+
+def without_contents(model, names):
+    bare = onnx.ModelProto.FromString(model.SerializeToString())
+    for tensor in bare.graph.initializer:
+        if tensor.name in names:
+            kept = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+            tensor.CopyFrom(kept)
+    return bare
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    graph, images, labels = digits()
+    options = {"loss": "softmax_cross_entropy", "epochs": 1, "batch_size": 100}
+    tt.fit(graph, (images[:200], labels[:200]), trainable=["classifier.*", "*.scale"], **options)
+    return graph
+
+
+def test_only_trained_initializers_differ(tuned):
+    original, found = onnx.load(CNN), written(tuned)
+    changed = {name for name, array in arrays(original).items() if not np.array_equal(array, arrays(found)[name])}
+    statistics = {f"block{k}.norm.{name}" for k in (1, 2) for name in ("mean", "variance")}
+    assert changed == {"classifier.weight", "classifier.bias", "block1.norm.scale", "block2.norm.scale"} | statistics
+    assert without_contents(found, changed) == without_contents(original, changed)
+
+
+def arrays(model):
+    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+
+
+def test_state_is_named_after_parameter_and_optimizer(tuned):
+    found = arrays(written(tuned, include_training_state=True, opset_version=13))
+    assert found["classifier.bias__adam_m"].shape == (10,)
+    assert found["classifier.bias__adam_v"].any()
+    assert found["training__step"] == 2
+    onnx.checker.check_model(written(tuned, include_training_state=True), full_check=True)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adagrad", "adam", "adamw"])
+def test_every_optimizer_goes_on_from_a_file(optimizer):
+    graph = linear()
+    step = tt.TrainingStep(graph, "mean_squared_error", optimizer)
+    losses = [step({"x": X, "target": Y})["loss"] for _ in range(4)]
+    other = linear()
+    step = tt.TrainingStep(other, "mean_squared_error", optimizer)
+    for _ in range(2):
+        step({"x": X, "target": Y})
+    again = tx.load(written(step.write_back(), include_training_state=True))
+    step = tt.TrainingStep(again, "mean_squared_error", optimizer)
+    assert [step({"x": X, "target": Y})["loss"] for _ in range(2)] == losses[2:]
+
+
+@pytest.mark.parametrize("opset", [17, 21])
+def test_a_step_file_runs_on_any_runtime(opset):
+    """By the metadata alone: outputs that replace inputs, everything else has a default or is data."""
+    graph, images, labels = digits()
+    step = tt.TrainingStep(graph, "softmax_cross_entropy", backend="onnxruntime")
+    stream = io.BytesIO()
+    step.export(stream, opset_version=opset, domains=["ai.onnx"])
+    model = onnx.ModelProto.FromString(stream.getvalue())
+    onnx.checker.check_model(model, full_check=True)
+    state = json.loads(next(entry.value for entry in model.metadata_props if entry.key == "tenonnx.state"))
+    session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
+    names, held = [output.name for output in session.get_outputs()], {}
+    for start in range(0, 96, 32):
+        batch = {"images": images[start : start + 32], "target": labels[start : start + 32]}
+        found = dict(zip(names, session.run(None, {**batch, **held}), strict=True))
+        held = {name: found[after] for name, after in state.items()}
+        assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-5)

@@ -1,0 +1,164 @@
+"""Fit: epochs, resuming, stopping, checkpoints and what goes wrong."""
+
+import io
+
+import numpy as np
+import pytest
+from trained_models import X, Y, contents, digits, dropping, linear
+
+import tenonnx as tx
+import tenonnx_training as tt
+from tenonnx.errors import InvalidCall, InvalidFeed
+
+OPTIONS = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.05), "batch_size": 2}
+
+
+@pytest.fixture(params=["numpy", "onnxruntime"])
+def backend(request):
+    return request.param
+
+
+def reloaded(graph):
+    """``graph`` by way of a file with its training state."""
+    stream = io.BytesIO()
+    tx.export(graph, stream, include_training_state=True)
+    return tx.load(stream.getvalue())
+
+
+def test_the_digits_network_learns_in_seconds(backend):
+    graph, images, labels = digits()
+    history = tt.fit(
+        graph,
+        {"images": images[:600], "labels": labels[:600]},
+        loss="softmax_cross_entropy",
+        optimizer=tt.Adam(tt.Cosine(4e-3, steps=8 * 19)),
+        epochs=8,
+        metrics=["accuracy"],
+        validation=(images[600:], labels[600:]),
+        backend=backend,
+    )
+    assert len(history.losses) == 8 * 19
+    assert history.epochs[-1]["validation_accuracy"] > 0.97
+    found = graph.run({"images": images[600:]}, backend=backend)["scores"].argmax(1)
+    assert np.mean(found == labels[600:]) == pytest.approx(history.epochs[-1]["validation_accuracy"])
+
+
+def test_a_run_in_two_parts_is_the_whole_run(backend):
+    data = {"x": X, "target": np.tile(Y, (1, 8))}
+    options = {**OPTIONS, "trainable": "w", "backend": backend}
+    whole, parts = dropping(), dropping()
+    expected = tt.fit(whole, data, epochs=3, **options).losses
+    first = tt.fit(parts, data, epochs=2, **options).losses
+    parts = reloaded(parts)
+    assert first + tt.fit(parts, data, epochs=1, **options).losses == expected
+    np.testing.assert_array_equal(contents(parts)["w"], contents(whole)["w"])
+
+
+def test_an_interrupted_epoch_is_finished(backend, tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    whole, parts = linear(), linear()
+    batches = [{"x": X[k : k + 1], "target": Y[k : k + 1]} for k in range(4)]
+    expected = tt.fit(whole, batches, epochs=1, backend=backend, **OPTIONS).losses
+
+    def stopping():
+        yield from batches[:2]
+        raise KeyboardInterrupt
+
+    history = tt.fit(parts, stopping(), epochs=1, backend=backend, checkpoint=path, **OPTIONS)
+    assert history.interrupted
+    assert history.losses == expected[:2]
+    rest = tt.fit(tx.load(path), batches, epochs=1, backend=backend, **OPTIONS)
+    assert rest.losses == expected[2:]
+
+
+def test_data_comes_in_several_forms():
+    runs = [
+        tt.fit(linear(), data, epochs=1, shuffle=False, **OPTIONS).losses
+        for data in (
+            {"x": X, "anything": Y},
+            (X, Y),
+            [(X[:2], Y[:2]), (X[2:], Y[2:])],
+            iter([{"x": X[:2], "target": Y[:2]}, {"x": X[2:], "target": Y[2:]}]),
+        )
+    ]
+    assert runs == [runs[0]] * 4
+
+
+def test_the_seed_decides_the_order():
+    runs = [tt.fit(linear(), (X, Y), epochs=3, seed=seed, **OPTIONS).losses for seed in (1, 1, 2)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_a_callback_can_end_the_training():
+    seen = []
+
+    def enough(measured):
+        seen.append(measured["validation_loss"])
+        return len(seen) == 2
+
+    history = tt.fit(linear(), (X, Y), epochs=9, validation=(X, Y), callbacks=[enough], **OPTIONS)
+    assert [epoch["validation_loss"] for epoch in history.epochs] == seen
+    assert len(seen) == 2
+
+
+def test_a_loss_that_is_no_number_keeps_what_was_good(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    graph = linear()
+    tt.fit(graph, (X, Y), epochs=1, checkpoint=path, **OPTIONS)
+    good = contents(graph)["w"].copy()
+    bad = [(X, Y), (np.full_like(X, np.inf), Y)]
+    with pytest.raises(tt.TrainingFailed, match="at step 4") as caught:
+        tt.fit(graph, bad, epochs=1, checkpoint=path, **OPTIONS)
+    assert "clip_norm" in caught.value.do
+    np.testing.assert_array_equal(contents(graph)["w"], good)
+    np.testing.assert_array_equal(contents(tx.load(path))["w"], good)
+
+
+def test_data_that_runs_dry():
+    graph = linear()
+    with pytest.raises(InvalidFeed, match="epoch 1") as caught:
+        tt.fit(graph, iter([(X, Y)]), epochs=2, **OPTIONS)
+    assert "ran dry" in caught.value.given
+    assert graph.training_state.settings["epoch"] == 1
+
+
+def test_a_batch_of_another_dtype_stops_before_anything_changes():
+    graph = linear()
+    with pytest.raises(InvalidFeed, match="float32"):
+        tt.fit(graph, [(X, Y), (X.astype("float64") / 3, Y)], epochs=1, **OPTIONS)
+    assert contents(graph)["b"].tolist() == [0.5]
+
+
+@pytest.mark.parametrize("data", [{"x": X, "target": Y[:2]}, 3, [3], [(X,)], {"x": X[:0], "target": Y[:0]}])
+def test_data_that_is_none(data):
+    with pytest.raises((InvalidFeed, InvalidCall)):
+        tt.fit(linear(), data, epochs=1, **OPTIONS)
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": -1}, {"batch_size": 0}])
+def test_numbers_without_meaning(wrong):
+    with pytest.raises(InvalidCall, match="epochs"):
+        tt.fit(linear(), (X, Y), **{**OPTIONS, **wrong})
+
+
+def test_state_of_another_optimizer_or_model():
+    graph = linear()
+    tt.fit(graph, (X, Y), epochs=1, **OPTIONS)
+    with pytest.raises(InvalidCall, match="adam, whose state sgd"):
+        tt.TrainingStep(graph, "mean_squared_error", tt.SGD())
+    partly = linear()
+    tt.fit(partly, (X, Y), epochs=1, trainable="w", **OPTIONS)
+    with pytest.raises(InvalidCall, match="cover every trainable") as caught:
+        tt.TrainingStep(partly, "mean_squared_error")
+    assert "b__adam_m" in caught.value.given
+    other = dropping()
+    other.training_state = partly.training_state
+    with pytest.raises(InvalidCall, match="another model"):
+        tt.TrainingStep(other, "mean_squared_error", trainable="w")
+
+
+def test_a_bar_is_shown_on_request(capsys):
+    tt.fit(linear(), (X, Y), epochs=2, progress=True, **OPTIONS)
+    shown = capsys.readouterr().err
+    assert "epoch 0  loss" in shown
+    assert "epoch 1  loss" in shown

@@ -1,0 +1,148 @@
+"""The step as a graph: what is trained, what the modes mean, and what is refused."""
+
+import numpy as np
+import pytest
+from trained_models import X, Y, dropping, linear, normalised
+
+import tenonnx as tx
+import tenonnx_training as tt
+from tenonnx.errors import InvalidCall, InvalidFeed, NotDifferentiable
+from tenonnx_standard.casting import cast
+from tenonnx_standard.reduction import reduce_mean
+
+
+@pytest.fixture(params=["numpy", "onnxruntime"])
+def backend(request):
+    return request.param
+
+
+def test_only_what_matches_is_trained(backend):
+    step = tt.TrainingStep(linear(), "mean_squared_error", trainable="w", backend=backend)
+    step({"x": X, "target": Y})
+    trained = {v.name: v.data.array() for v in step.write_back().variables}
+    assert trained["b"].tolist() == [0.5]
+    assert np.all(trained["w"] != [[1], [2]])
+    assert tt.TrainingStep(linear(), "mean_squared_error", trainable="!w").made.parameters == ["b"]
+
+
+def test_batches_may_change_their_size(backend):
+    step = tt.TrainingStep(linear(), "mean_squared_error", backend=backend)
+    losses = [step({"x": X[:n], "target": Y[:n]})["loss"] for n in (4, 1, 3, 4)]
+    assert losses[3] < losses[0]
+
+
+def test_a_loss_of_the_file(backend):
+    graph = linear()
+    error = graph.outputs[0] - graph.input("t", "float32", ("batch", 1))
+    graph.output("cost", reduce_mean(error * error, keepdims=0))
+    step = tt.TrainingStep(graph, "cost", tt.SGD(0.1), backend=backend)
+    assert step.target is None
+    first = step({"x": X, "t": Y})
+    assert step({"x": X, "t": Y})["cost"] < first["cost"]
+
+
+def test_a_loss_of_the_user(backend):
+    def quartic(prediction, target):
+        return reduce_mean((prediction - target) ** 4.0, keepdims=0)
+
+    step = tt.TrainingStep(linear(), quartic, tt.SGD(0.001), backend=backend)
+    np.testing.assert_allclose(step({"x": X, "target": Y})["loss"], np.mean((X @ [[1], [2]] + 0.5 - Y) ** 4), rtol=1e-6)
+
+
+def test_running_statistics_follow_the_batch(backend):
+    step = tt.TrainingStep(normalised(), "mean_squared_error", tt.SGD(0.0), backend=backend)
+    found = step({"x": X, "target": np.zeros_like(X)})
+    np.testing.assert_allclose(found["loss"], 1, rtol=1e-4)  # normalised by the batch, not by what ran before
+    held = {v.name: v.data.array() for v in step.write_back().variables}
+    np.testing.assert_allclose(held["mean"], 0.9 * 0.5 + 0.1 * X.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(held["variance"], 0.9 * 2.0 + 0.1 * X.var(0), rtol=1e-6)
+    expected = np.mean(((X - held["mean"]) / np.sqrt(held["variance"] + 1e-5)) ** 2)
+    np.testing.assert_allclose(step.evaluate({"x": X, "target": np.zeros_like(X)})["loss"], expected, rtol=1e-5)
+
+
+def test_statistics_can_be_frozen():
+    step = tt.TrainingStep(normalised(), "mean_squared_error", frozen_statistics=True)
+    step({"x": X, "target": np.zeros_like(X)})
+    assert step.made.statistics == []
+    assert {v.name: v.data.array()[0] for v in step.write_back().variables}["mean"] == 0.5
+
+
+def test_dropout_drops_in_training_alone(backend):
+    step = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.0), trainable="w", backend=backend)
+    batch = {"x": X, "target": np.zeros((4, 8), np.float32)}
+    losses = [step(batch)["loss"] for _ in range(4)]
+    assert len(set(losses)) == 4
+    again = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.0), trainable="w", backend=backend)
+    assert [again(batch)["loss"] for _ in range(4)] == losses
+    other = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.0), trainable="w", backend=backend, seed=1)
+    assert other(batch)["loss"] not in losses
+    whole = np.mean((X @ np.ones((2, 8))) ** 2)
+    np.testing.assert_allclose(step.evaluate(batch)["loss"], whole, rtol=1e-6)
+
+
+def test_notes_say_what_a_file_cannot_show():
+    (note,) = tt.TrainingStep(linear(), "mean_squared_error", trainable="w").notes
+    assert "no BatchNormalization and no Dropout" in note
+    notes = tt.TrainingStep(linear(), "mean_squared_error").notes
+    assert any("single numbers" in note and note.endswith("b") for note in notes)
+
+
+def test_half_precision_has_wide_moments(backend):
+    step = tt.TrainingStep(linear("float16"), "mean_squared_error", tt.Adam(0.01), backend=backend, loss_scale=8.0)
+    batch = {"x": X.astype(np.float16), "target": Y.astype(np.float16)}
+    losses = [step(batch)["loss"] for _ in range(30)]
+    assert losses[-1] < losses[0]
+    assert step.program.state["w"].dtype == np.float16
+    assert step.program.state["w__adam_m"].dtype == np.float32
+
+
+def test_double_precision_stays_double(backend):
+    step = tt.TrainingStep(linear("float64"), "mean_squared_error", backend=backend)
+    step({"x": X.astype(np.float64), "target": Y.astype(np.float64)})
+    assert step.program.state["w__adam_v"].dtype == np.float64
+
+
+def test_a_pattern_that_matches_nothing():
+    with pytest.raises(InvalidCall, match='"head') as caught:
+        tt.TrainingStep(linear(), "mean_squared_error", trainable=["w", "head.*"])
+    assert caught.value.available == "w, b"
+
+
+def test_an_unknown_loss_or_output():
+    with pytest.raises(InvalidCall, match="no loss and no value") as caught:
+        tt.TrainingStep(linear(), "hinge")
+    assert "mean_squared_error" in caught.value.available
+    with pytest.raises(InvalidCall, match='no value "z"'):
+        tt.TrainingStep(linear(), tt.Objective("mean_squared_error", output="z"))
+
+
+@pytest.mark.parametrize("loss", ["y", lambda prediction, target: prediction - target])
+def test_a_loss_must_be_a_scalar(loss):
+    with pytest.raises(InvalidCall, match="one floating-point number"):
+        tt.TrainingStep(linear(), loss)
+
+
+def test_every_break_of_the_path_is_named():
+    graph = linear()
+    graph.output("z", cast(cast(graph.outputs[0], to=tx.DType.int64), to=tx.DType.float32))
+    graph.outputs = graph.outputs[1:]
+    with pytest.raises(NotDifferentiable, match="path") as caught:
+        tt.TrainingStep(graph, "mean_squared_error")
+    assert "Cast" in caught.value.given
+
+
+def test_a_batch_that_does_not_fit_changes_nothing(backend):
+    step = tt.TrainingStep(linear(), "mean_squared_error", backend=backend)
+    for wrong in ({"x": X}, {"x": X, "target": Y, "z": Y}, {"x": X.astype("float64") / 3, "target": Y}):
+        with pytest.raises(InvalidFeed):
+            step(wrong)
+    assert step.steps == 0
+    assert step.program.state["w"].tolist() == [[1], [2]]
+
+
+def test_labels_are_checked():
+    graph = linear()
+    graph.output("p", tx.Value.__add__(graph.outputs[0], graph.variable("more", np.zeros((1, 3), np.float32))))
+    step = tt.TrainingStep(graph, tt.Objective("softmax_cross_entropy", output="p"))
+    with pytest.raises(InvalidFeed, match="label"):
+        step({"x": X, "target": np.int64([0, 1, 2, 3])})
