@@ -31,13 +31,13 @@ def test_the_digits_network_learns_in_seconds(backend):
         graph,
         {"images": images[:600], "labels": labels[:600]},
         loss="softmax_cross_entropy",
-        optimizer=tt.Adam(tt.Cosine(4e-3, steps=8 * 19)),
-        epochs=8,
+        optimizer=tt.Adam(tt.Cosine(8e-3, steps=10 * 19)),
+        epochs=10,
         metrics=["accuracy"],
         validation=(images[600:], labels[600:]),
         backend=backend,
     )
-    assert len(history.losses) == 8 * 19
+    assert len(history.losses) == 10 * 19
     assert history.epochs[-1]["validation_accuracy"] > 0.97
     found = graph.run({"images": images[600:]}, backend=backend)["scores"].argmax(1)
     assert np.mean(found == labels[600:]) == pytest.approx(history.epochs[-1]["validation_accuracy"])
