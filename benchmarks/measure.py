@@ -12,8 +12,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 
-def rounds(contestants: Mapping[str, Callable[[], object]], count: int = 7, warmup: int = 1) -> dict[str, float]:
-    """Median seconds of each contestant, called in turn ``count`` times after ``warmup`` calls that do not count."""
+def rounds(
+    contestants: Mapping[str, Callable[[], object]],
+    count: int = 7,
+    warmup: int = 1,
+    summary: Callable[[Sequence[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """The ``summary`` of the seconds of each contestant, called in turn ``count`` times after ``warmup`` calls."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for k in range(count + warmup):
         for name, call in contestants.items():
@@ -21,7 +26,7 @@ def rounds(contestants: Mapping[str, Callable[[], object]], count: int = 7, warm
             call()
             if k >= warmup:
                 times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: summary(found) for name, found in times.items()}
 
 
 def processes(commands: Mapping[str, Sequence[str]], count: int = 9) -> dict[str, tuple[float, float]]:

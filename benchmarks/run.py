@@ -7,10 +7,11 @@ import inference
 import operators
 import reading
 import startup
+import trees
 
 
 def main() -> None:
-    for part in (reading, external_data, inference, operators, startup):
+    for part in (reading, external_data, inference, operators, trees, startup):
         part.main()
 
 

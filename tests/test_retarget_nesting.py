@@ -22,7 +22,8 @@ nested (float[2, 3] x, bool flag, int64 count) => (float[2, 3] y, float[2, 3] ru
         next = Add (scaled, x)
     }>
     zero = Constant <value = float[3] {0, 0, 0}> ()
-    last, running = Scan <num_scan_inputs = 1, body = add (float[3] total, float[3] row) => (float[3] sum, float[3] out) {
+    last, running = Scan <num_scan_inputs = 1,
+        body = add (float[3] total, float[3] row) => (float[3] sum, float[3] out) {
         sum = Add (total, row)
         out = Mul (sum, weight)
     }> (zero, y)

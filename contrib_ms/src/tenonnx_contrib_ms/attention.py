@@ -221,7 +221,8 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
     for value_ in (query, key, value, past_key, past_value, cos_cache, sin_cache, bias, sink, q_weight, k_weight):
         if value_ is not None and (value_.dtype is not query.dtype or not value_.dtype.is_float):
             raise TypeMismatch(f"{title}: the inputs must be floats of one dtype", given=f"{query!r}, {value_!r}")
-    for value_, rank in ((query, 3), (key, 3), (value, 3), (past_key, 4), (past_value, 4), (bias, 4), (positions, 2)):
+    ranks = {2: (cos_cache, sin_cache, positions), 3: (query, key, value), 4: (past_key, past_value, bias)}
+    for value_, rank in ((each, rank) for rank, inputs in ranks.items() for each in inputs):
         if value_ is not None and value_.rank not in (None, rank):
             raise TypeMismatch(
                 f"{title}: an input has the wrong number of axes", given=f"{value_!r} instead of {rank} axes"

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.extend import TypeMismatch
+
 Array = np.ndarray[Any, Any]
 
 
@@ -29,6 +31,11 @@ def attend(
     lengths = seqlens_k.astype(np.int64).reshape(-1) + 1
     total = sequence if past_key is None else int(total_sequence_length.reshape(()))
     start = lengths - sequence if sequence < total else np.zeros_like(lengths)
+    if past_key is not None and not ((start >= 0) & (lengths <= total)).all():
+        given = f"seqlens_k {seqlens_k.tolist()}, total_sequence_length {total}, {sequence} new positions"
+        raise TypeMismatch(
+            "GroupQueryAttention: each length must hold the new positions, within the total", given=given
+        )
     rows = start[:, None] + np.arange(sequence)
     if do_rotary:
         positions = rows

@@ -14,6 +14,7 @@ from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx_standard.control_flow import if_, loop, scan, scan_in_batches
 from tenonnx_standard.joining import concat
+from tenonnx_standard.linear_attention import linear_attention
 from tenonnx_standard.logic import greater, less
 from tenonnx_standard.random import random_normal_like
 from tenonnx_standard.recurrent import gru, lstm, rnn
@@ -164,7 +165,7 @@ def test_scan_in_batches_of_several_lengths():
 
 def test_second_order():
     derived = tx.grad(traced(RECURRENT, recurrent), of="loss", wrt=["u", "x"])
-    derived.output("size", total(derived["u/grad"]) + total(derived["x/grad"]))
+    derived.output("size", total(derived["u/grad"], derived["x/grad"]))
     slopes(derived, feeds_of(RECURRENT, length=3, n=2), ["w", "u", "x", "state"], of="size")
 
 
@@ -321,6 +322,25 @@ def test_layers_of_any_length(layer, gates, with_lengths, length):
     graph = traced(inputs, loss)
     agrees(graph, feeds_of(inputs, length=6), list(inputs))
     assert len(tx.grad(graph, of="loss", wrt=["x", "w"]).nodes) < 250, "the length makes the graph no longer"
+
+
+def test_second_order_of_layers():
+    inputs = {"x": floats("length", 2, 3), "w": floats(1, 16, 3), "r": floats(1, 16, 4)}
+    graph = traced(inputs, lambda *values: total(*lstm(*values, hidden_size=4, _outputs=3)))
+    derived = tx.grad(graph, of="loss", wrt=["r", "x"])
+    derived.output("size", total(derived["r/grad"], derived["x/grad"]))
+    slopes(derived, feeds_of(inputs, length=6), list(inputs), of="size")
+
+
+def test_second_order_of_linear_attention():
+    inputs = {name: floats(1, "length", size) for name, size in zip("qkvdb", (4, 4, 4, 2, 2), strict=True)}
+
+    def loss(q, k, v, d, b):
+        return total(*linear_attention(q, k, v, None, d, b, q_num_heads=2, kv_num_heads=2))
+
+    derived = tx.grad(traced(inputs, loss), of="loss", wrt=["q", "k", "d"])
+    derived.output("size", total(*(derived[f"{name}/grad"] for name in "qkd")))
+    slopes(derived, feeds_of(inputs, length=4), list(inputs), of="size")
 
 
 def test_a_small_variable_is_not_folded_away():

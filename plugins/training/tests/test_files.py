@@ -89,3 +89,27 @@ def test_a_step_file_runs_on_any_runtime(opset):
         found = dict(zip(names, session.run(None, {**batch, **held}), strict=True))
         held = {name: found[after] for name, after in state.items()}
         assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-5)
+
+
+def test_the_step_in_the_form_of_the_standard():
+    """Driven as the specification says: outputs of the algorithm replace the initializers that they are bound to."""
+    graph, images, labels = digits()
+    step = tt.TrainingStep(graph, "softmax_cross_entropy", backend="numpy")
+    model = written(graph, post_export_hooks=[tt.training_info(step)])
+    onnx.checker.check_model(model, full_check=True)
+    assert without_contents(model, ()).graph == onnx.load(CNN).graph
+    (info,) = model.training_info
+    everything = [*model.graph.initializer, *info.algorithm.initializer]
+    held = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in everything}
+    whole = onnx.ModelProto.FromString(model.SerializeToString())
+    del whole.training_info[:]
+    whole.graph.CopyFrom(info.algorithm)
+    whole.graph.initializer.extend(model.graph.initializer)
+    for start in (0, 32):
+        batch = {"images": images[start : start + 32], "target": labels[start : start + 32]}
+        del whole.graph.initializer[:]
+        whole.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in held.items())
+        session = onnxruntime.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])
+        found = dict(zip([o.name for o in session.get_outputs()], session.run(None, batch), strict=True))
+        held.update({entry.key: found[entry.value] for entry in info.update_binding})
+        assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-4)

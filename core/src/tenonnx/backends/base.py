@@ -180,7 +180,7 @@ def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
         raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
     if not isinstance(kind.value, TensorType) or not feed:
         return feed
-    contents = list(feed.values())
+    contents: Any = list(feed.values())
     if kind.value.dtype.is_float and all(type(each) is float for each in contents):
         contents = np.asarray(contents, kind.value.dtype.numpy)
     whole = Value(value.name, TensorType(kind.value.dtype, (len(feed),)))

@@ -20,6 +20,7 @@ from tenonnx.formats.onnx.streaming import packed_source
 from tenonnx.formats.onnx.tensors import (
     MappedContents,
     TensorContents,
+    from_raw,
     packed_bytes,
     static_dims,
     tensor_type,
@@ -161,20 +162,23 @@ def _contents(proto: TensorProto, entries: dict[str, Entry]) -> Constant:
     whole = TensorProto()
     whole.CopyFrom(proto)
     del whole.external_data[:]
-    _restore(whole, notes[_FIELD], entry.region, kind.dtype)
+    _restore(whole, notes[_FIELD], entry.region, kind)
     return TensorContents(whole)
 
 
-def _restore(proto: TensorProto, field: str, region: Region, dtype: DType) -> None:
+def _restore(proto: TensorProto, field: str, region: Region, kind: TensorType) -> None:
     """Put contents in the field of a message that they came from."""
     if field == "raw_data":
         proto.raw_data = bytes(region.view())
     elif field in _FIELDS:
-        unit = {"float_data": "<f4", "double_data": "<f8"}.get(field) or _integer(dtype)
+        unit = {"float_data": "<f4", "double_data": "<f8"}.get(field) or _integer(kind.dtype)
         try:
-            numbers = np.frombuffer(region.view(), unit)
+            if kind.dtype.bits == 6:  # four of them share three bytes, and each has an integer of its own in a field
+                numbers = from_raw(region.view(), kind).view(np.uint8).reshape(-1)
+            else:
+                numbers = np.frombuffer(region.view(), unit)
         except ValueError as error:
-            raise InvalidModel(f'tensor "{proto.name}" cannot lie in {field}', given=str(dtype)) from error
+            raise InvalidModel(f'tensor "{proto.name}" cannot lie in {field}', given=str(kind.dtype)) from error
         getattr(proto, field).extend(numbers.tolist())
     elif field or region.length:
         raise InvalidModel(f'tensor "{proto.name}" must lie in a field that there is', given=field[:40])

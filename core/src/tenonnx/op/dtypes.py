@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -44,11 +44,19 @@ def type_code(kind: Type | None) -> int | None:
     return None
 
 
+def _takes(allowed: Collection[int], code: int, is_index: bool) -> bool:
+    """Whether an input may have the type of that code; the element of an optional may stand for it."""
+    if code in allowed or code + 200 in allowed:
+        return True
+    return code == DType.int64 if is_index else _kind(code) in map(_kind, allowed)
+
+
 def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
     """Raise ``TypeMismatch`` for elements of a kind that the op never takes, and for two types where it takes one.
 
     Floats, integers, complex numbers, bools and strings are kinds: another width than the op's own is no fault here,
-    since its body works on any, and an export casts where it must. Positions and sizes are of the very types listed.
+    since its body works on any, and an export casts where it must. Positions and sizes are of the very types listed,
+    or int64, as which Python's ints are taken.
     """
     table = _newest(op)
     if table is None:
@@ -61,14 +69,14 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
         place = min(position, len(table["inputs"]) - 1)
         allowed, number = table["inputs"][place], table["shared"][place]
         parameter = op.signature.input_at(position)
-        if allowed is not None and code not in allowed and (parameter.index or _kind(code) not in map(_kind, allowed)):
+        if allowed is not None and not _takes(allowed, code, parameter.index):
             raise TypeMismatch(
                 f'{op.title}: input "{parameter.name}" takes no {_name(code)}',
                 given=repr(value),
                 available=", ".join(map(_name, sorted(allowed))),
                 do="cast it",
             )
-        other = first.setdefault(number, value)
+        other = value if parameter.index else first.setdefault(number, value)
         if number >= 0 and type_code(other.type) != code:
             raise TypeMismatch(
                 f'{op.title}: input "{parameter.name}" must have the element type of the inputs that share it',

@@ -175,9 +175,12 @@ def _kind(value: Any) -> str:
     """The kind of a Python value; empty where it may be any, or one that no signature tells of."""
     if isinstance(value, list | tuple):
         kinds = {_kind_of_type(kind) for kind in set(map(type, value))}  # millions of items have few types
-        if not kinds or "" in kinds:
+        if not kinds:
             return ""
-        return f"{kinds.pop()}s" if len(kinds) == 1 else "floats" if kinds == {"int", "float"} else "mixed"
+        if kinds == {"int", "float"}:
+            return "floats"
+        only, *others = kinds
+        return "mixed" if others or not only else f"{only}s"
     return _kind_of_type(type(value))
 
 

@@ -441,7 +441,8 @@ def _written(op: Op, call: Call, version: int) -> tuple[list[Value | None], dict
                 raise NotRepresentable(f'{op.domain}::{op.name} has no input "{parameter.name}" at version {version}')
         elif parameter.name in form.moved:
             if value is not None:
-                static[parameter.name] = _as_attribute(op, parameter, value, version, parameter.name in form.vectors)
+                is_number = parameter.name in form.vectors or isinstance(form.defaults[parameter.name], float)
+                static[parameter.name] = _as_attribute(op, parameter, value, version, is_number)
         else:
             inputs.append(value)
     while inputs and inputs[-1] is None:

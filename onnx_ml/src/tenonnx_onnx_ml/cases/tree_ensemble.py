@@ -231,6 +231,24 @@ def meets_nan_at_unequal(c):
     return bool(np.isnan(c.inputs[0].astype(np.float32)).any()) and UNEQUAL in c.attributes["nodes_modes"].array()
 
 
+def asks_for_a_part(c):
+    """Whether the number that is looked for in a set may not be whole."""
+    x = c.inputs[0].astype(np.float32)
+    return MEMBER in c.attributes["nodes_modes"].array() and not np.array_equal(x, np.trunc(x), equal_nan=True)
+
+
+def has_zero(c):
+    members = c.attributes["membership_values"]
+    return members is not None and 0 in members.array()
+
+
+LISTED = [
+    Gap("onnxruntime", NAN.reason, when=meets_nan_at_unequal),
+    Gap("onnxruntime", "onnxruntime looks for the whole part of a feature in a set", when=asks_for_a_part),
+    Gap("reference", "onnx.reference finds nothing in a set with 0", when=has_zero),
+]
+
+
 def lacks_votes(c):
     """Whether the least or greatest is asked of a target that may have no vote."""
     return c.attributes["aggregate_function"] > 1 and c.attributes["n_targets"] > 1
@@ -240,7 +258,7 @@ def lacks_votes(c):
     tree_ensemble,
     gradient=False,
     gaps=[
-        Gap("onnxruntime", NAN.reason, when=meets_nan_at_unequal),
+        *LISTED,
         Gap("reference", "onnx.reference gives the greatest float where there is no vote", when=lacks_votes),
     ],
 )
@@ -255,11 +273,16 @@ def _(draw):
     tree_ensemble,
     gradient=False,
     gaps=[
-        Gap("onnxruntime", NAN.reason, when=meets_nan_at_unequal),
+        *LISTED,
         Gap(
             "onnxruntime",
             "onnxruntime takes 1 for LOGISTIC and 2 for SOFTMAX",
             when=lambda c: c.attributes["post_transform"] in (1, 2) and c.attributes["n_targets"] > 1,
+        ),
+        Gap(
+            "onnxruntime",
+            "onnxruntime computes transforms in float32",
+            when=lambda c: c.inputs[0].dtype == np.float64,
         ),
         Gap(
             "reference",

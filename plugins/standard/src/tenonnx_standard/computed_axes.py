@@ -1,4 +1,4 @@
-"""Axes that only run time knows, said in ops that must be given theirs beforehand."""
+"""Axes and bounds that only run time knows, said in ops that must be given theirs beforehand."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Value, constant, static
+from tenonnx.extend import DType, Op, Value, constant, elements, static
 from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import length
+from tenonnx_standard.checking import dim_of, length
+from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import equal, greater, less, not_, where
+from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum, worst
 from tenonnx_standard.shape import expand, reshape, shape, squeeze, unsqueeze
@@ -39,9 +41,10 @@ def along(x: Value, axis: Value, function: Callable[[Value, int], Value], *, kep
     return reshape(y, concat(outer, slice_(found, [3], [3 + kept]), axis=0), allowzero=1)  # type: ignore[no-any-return]
 
 
-def _from_front(axes: Value, rank: int) -> Value:
-    axes = as_int64(axes)
-    return where(less(axes, 0), axes + rank, axes)
+def _from_front(places: Value, size: Any) -> Value:
+    """Places of an axis or positions along one, those below 0 counted from the end."""
+    places = as_int64(places)
+    return where(less(places, 0), places + size, places)
 
 
 def _listed(axes: Value, rank: int) -> Value:
@@ -74,6 +77,24 @@ def _(data: Value, axes: Value) -> Value | None:
     number = matmul(cast(not_(new), to=DType.float32), constant(np.triu(np.ones((rank, rank), np.float32))))
     lengths = gather(concat(constant(np.ones(1, np.int64)), shape(data), axis=0), cast(number, to=DType.int64))
     return reshape(data, where(new, 1, lengths), allowzero=1)
+
+
+@slice_.lower()
+def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
+    """By gathering the positions."""
+    count = length(starts)
+    if data.rank is None or count is None or (static(starts) is not None and static(ends) is not None):
+        return None
+    listed = list(range(count)) if axes is None else elements(axes)
+    strides = [1] * count if steps is None else elements(steps)
+    if not all(isinstance(number, int) for number in (*(listed or [None]), *(strides or [None]))):
+        return None
+    for k, (axis, step) in enumerate(zip(listed or [], strides or [], strict=True)):
+        size, back = dim_of(data, axis), int(step < 0)
+        start, end = (minimum(maximum(_from_front(bound[k], size), -back), size - back) for bound in (starts, ends))
+        taken = (start - end if back else end - start) + (abs(step) - 1)
+        data = gather(data, start + range_(0, maximum(taken / abs(step), 0), 1) * step, axis=axis)
+    return data
 
 
 def _one_at_a_time(op: Op, neutral: Callable[[DType], Any] | None) -> Callable[..., Any]:

@@ -285,6 +285,9 @@ def _(X, dY, *, kernel_shape, group, **attributes):
     window = windows(conv.title, kernel_shape, **attributes)
     x, g = widened(X, dY)
     batch, results, *outputs = g.shape
+    if (batch, *outputs) != (x.shape[0], *window.outputs(x.shape[2:])):
+        given = f"X {list(x.shape)}, dY {list(g.shape)}"
+        raise TypeMismatch(f"{conv_weight_gradient.title}: dY must have the shape of the convolution", given=given)
     rest = int(np.prod(outputs[1:]))
     g = g.reshape(batch, group, results // group, -1)
     total = np.zeros((group, results // group, x.shape[1] // group * int(np.prod(window.kernel))), x.dtype)

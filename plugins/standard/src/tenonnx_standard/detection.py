@@ -212,6 +212,9 @@ def _regions_type(title: str, X: Value, rois: Value, columns: int, height: int, 
 @roi_align.type
 def _(X, rois, batch_indices, *, coordinate_transformation_mode, mode, output_height, output_width, **_):
     _check_align(coordinate_transformation_mode, mode)
+    if min(output_height, output_width) < 1:
+        given = f"output_height={output_height}, output_width={output_width}"
+        raise TypeMismatch(f"{roi_align.title}: a region must have a height and a width", given=given)
     check_shape(roi_align, "batch_indices", batch_indices, [None if rois.rank is None else rois.shape[0]])
     return _regions_type(roi_align.title, X, rois, 4, output_height, output_width)
 
@@ -378,13 +381,14 @@ def _(X, rois, *, pooled_shape, spatial_scale):
         edges = np.stack([np.floor(b * step) + low, np.ceil((b + 1) * step) + low])
         first, beyond = np.clip(edges, 0, X.shape[2 + k]).astype(np.intp)
         widest = (beyond - first).max(initial=1)
-        places.append(np.minimum(first[..., None] + np.arange(widest), beyond[..., None] - 1))
+        places.append(np.minimum(first[:, None] + np.arange(widest)[:, None], np.maximum(beyond[:, None] - 1, 0)))
         filled.append(first < beyond)
+    x = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
     y = np.zeros((boxes.shape[0], X.shape[1], *pooled_shape), X.dtype)
     for region, image in enumerate(images if X.size else ()):
         rows, columns = (axis[region] for axis in places)
-        left = max(columns.min(), 0)
-        lines = X[image, ..., left : columns.max() + 1].take(rows, 1, mode="clip").max(2)
-        y[region] = lines.take(columns - left, 2, mode="clip").max(3)
+        left = columns.min()
+        lines = x[image, :, left : columns.max() + 1].take(rows, 0).max(0)
+        y[region] = lines.take(columns - left, 1).max(1).transpose(2, 0, 1)
     np.copyto(y, y.dtype.type(0), where=~(filled[0][:, None, :, None] & filled[1][:, None, None]))
     return y

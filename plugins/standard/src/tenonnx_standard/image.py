@@ -24,6 +24,7 @@ from tenonnx.extend import (
 )
 from tenonnx.graph import dims as dim
 from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import and_, or_, where
@@ -296,6 +297,7 @@ def affine_grid(theta, size: Index, *, align_corners=0):
 def _(theta, size, **_):
     if not theta.dtype.is_float:
         raise TypeMismatch(f"{affine_grid.title}: theta must hold floats", given=repr(theta))
+    check_shape(affine_grid, "size", size, [None])
     rank = _rank_of_images(theta, size)
     if rank is None:
         return TensorType(theta.dtype)

@@ -11,6 +11,7 @@ from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, 
 from tenonnx.extend import op as define
 from tenonnx_standard.activation import sigmoid
 from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import scan
 from tenonnx_standard.convolution import conv
@@ -212,6 +213,7 @@ def _check(
             f"{title}: q_num_heads must be a positive multiple of kv_num_heads",
             given=f"q_num_heads={q_num_heads}, kv_num_heads={kv_num_heads}",
         )
+    check_shape(linear_attention, "beta", beta, [*query.shape[:2], None])
     for x, heads in ((query, q_num_heads), (key, kv_num_heads), (value, kv_num_heads), (decay, kv_num_heads)):
         if x is None:
             continue

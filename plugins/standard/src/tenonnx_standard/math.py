@@ -215,24 +215,6 @@ def _(X: Value, Y: Value) -> Value | None:
     return cast(pow_(cast(X, to=DType.float64), cast(Y, to=DType.float64)), to=X.dtype)  # type: ignore[no-any-return]
 
 
-@pow_.lower()
-def _(X: Value, Y: Value) -> Value | None:
-    """Integers were no base before opset 12: by squaring as often as the exponent has bits that can matter."""
-    if not (X.dtype.is_integer and Y.dtype.is_integer):
-        return None
-    result: Any = 1
-    base, exponent = X, maximum(Y, 0)
-    for _ in range((X.dtype.bits - 1).bit_length()):
-        half = exponent / 2
-        result = where(equal(exponent - half * 2, 1), base * result, result)
-        base, exponent = base * base, half
-    # What is left is a power of 0, 1 or -1, or too great.
-    result = where(greater(exponent, 0), base * result, result)
-    sign = where(equal(Y - Y / 2 * 2, 0), 1, X)
-    unit = where(equal(X * X, 1), sign, 0)
-    return where(less(Y, 0), unit, result) if Y.dtype.is_signed else result  # type: ignore[no-any-return]
-
-
 def _integer_power(X: Array, Y: Array) -> Array:
     if Y.dtype.kind == "u" or not (Y < 0).any():
         return np.power(X, Y.astype(X.dtype))

@@ -9,6 +9,7 @@ import numpy as np
 from tenonnx.extend import DType, Graph, TypeMismatch, Value, inline
 from tenonnx.extend import op as define
 from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.scaled_attention import float_dtype, grouped_product, grouped_scores
 from tenonnx_standard.softmax import softmax
@@ -27,9 +28,12 @@ def flex_attention(
     Everything is (batch, heads, sequence, size); heads of ``Q`` may share those of ``K`` and ``V``. The functions see
     (batch, heads, queries, keys) in the dtype that the softmax is taken in.
     """
-    if any(x.ndim != 4 for x in (Q, K, V)):
+    if any(x.ndim != 4 or not x.dtype.is_float for x in (Q, K, V)):
         given = f"{Q!r}, {K!r}, {V!r}"
-        raise TypeMismatch(f"{flex_attention.title}: Q, K and V must be (batch, heads, sequence, size)", given=given)
+        what = "Q, K and V must be floats, of (batch, heads, sequence, size)"
+        raise TypeMismatch(f"{flex_attention.title}: {what}", given=given)
+    check_shape(flex_attention, "K", K, [Q.shape[0], None, None, Q.shape[3]])
+    check_shape(flex_attention, "V", V, [*K.shape[:3], None])
     dtype = _precision(Q.dtype, softmax_precision)
     scores = _modified(cast(grouped_scores(Q, K, scale), to=dtype), score_mod, "score_mod")
     probabilities = _modified(softmax(scores), prob_mod, "prob_mod")

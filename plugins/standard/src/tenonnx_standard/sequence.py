@@ -19,7 +19,6 @@ from tenonnx.extend import (
     Value,
     constant,
     inline,
-    op,
     primitive,
     static,
     subgraph,
@@ -193,9 +192,14 @@ def _map_type(input_sequence: Value, *additional_inputs: Value, body: Graph, _ou
     return tuple(SequenceType(kind) for kind in subgraph_types("SequenceMap", body, kinds))
 
 
-@op("SequenceMap", since=17)
+@primitive("SequenceMap", since=17, type=_map_type)
 def sequence_map(input_sequence, *additional_inputs, body, _outputs=None):
     """``body`` applied to each element; of the other inputs sequences advance alongside, tensors stay."""
+
+
+@sequence_map.lower()
+def _(input_sequence, *additional_inputs, body, _outputs=None):
+    """A loop that adds to sequences which begin empty."""
     from tenonnx_standard.control_flow import loop
     from tenonnx_standard.shape import identity
 
@@ -210,9 +214,6 @@ def sequence_map(input_sequence, *additional_inputs, body, _outputs=None):
     formals = [("place", LENGTH), ("going_on", TensorType(DType.bool, ()))]
     formals += [(f"made_{k}", value.type) for k, value in enumerate(empty)]
     return loop(sequence_length(input_sequence), None, *empty, body=subgraph(step, formals))
-
-
-sequence_map.type(_map_type)
 
 
 @sequence_map.numpy

@@ -1,6 +1,7 @@
 """Trains graphs: forward, backward and update are one graph of plain ops, which any backend runs."""
 
 from tenonnx_training.fitting import History, TrainingFailed, fit
+from tenonnx_training.info import training_info
 from tenonnx_training.losses import (
     BinaryCrossEntropy,
     FunctionLoss,
@@ -17,5 +18,5 @@ from tenonnx_training.training_step import TrainingStep
 __all__ = [
     "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "Cosine", "FunctionLoss", "History", "Linear",
     "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "Objective", "SoftmaxCrossEntropy",
-    "StepDecay", "TrainingFailed", "TrainingStep", "fit",
+    "StepDecay", "TrainingFailed", "TrainingStep", "fit", "training_info",
 ]  # fmt: skip

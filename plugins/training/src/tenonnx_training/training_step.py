@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
@@ -105,22 +106,25 @@ class TrainingStep:
         write_back(self.source, self.made, self.optimizer, self.program.state, {"seed": self.seed, **progress})
         return self.source
 
+    def graph(self) -> Graph:
+        """The whole step as a graph, with defaults as they are now for all that it changes."""
+        graph = copy_graph(self.made.graph)
+        contents = {name: self.program.state[name] for name in self.made.state}
+        contents[RATE] = np.float32(rate_at(self.optimizer.learning_rate, self.steps))
+        contents[SEED] = np.int64(self.seed)
+        listed = {value.name for value in graph.variables}
+        for value in graph.formals:
+            if value.name in contents:
+                value.data = ArrayConstant(np.asarray(contents[value.name]))
+                graph.variables += [value] if value.name not in listed else []
+        return graph
+
     def export(self, path: str | os.PathLike[str] | BinaryIO, **fields: Any) -> Report:
         """Write the whole step as an ONNX file, which any runtime can drive, with defaults for all that it changes.
 
         Its metadata says which output replaces which input (``tenonnx.state``).
         """
-        import json
-
-        graph = copy_graph(self.made.graph)
-        contents = {name: ArrayConstant(np.asarray(self.program.state[name])) for name in self.made.state}
-        contents[RATE] = ArrayConstant(np.asarray(rate_at(self.optimizer.learning_rate, self.steps), np.float32))
-        contents[SEED] = ArrayConstant(np.asarray(self.seed, np.int64))
-        for value in graph.formals:
-            if value.name in contents:
-                value.data = contents[value.name]
-                if not any(value is variable for variable in graph.variables):
-                    graph.variables.append(value)
+        graph = self.graph()
         graph.metadata["tenonnx.state"] = json.dumps(self.made.state)
         return export(graph, path, **fields)
 

@@ -1,0 +1,39 @@
+"""Powers and remainders of integers, for targets that compute them of floats alone, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx.extend import Value
+from tenonnx_standard.logic import and_, equal, greater, less, not_, where, xor
+from tenonnx_standard.math import maximum, mod_of_integers, pow_
+
+
+@pow_.lower()
+def _(X: Value, Y: Value) -> Value | None:
+    """By squaring, as often as the exponent has bits that can matter."""
+    if not (X.dtype.is_integer and Y.dtype.is_integer):
+        return None
+    result: Any = 1
+    base, exponent = X, maximum(Y, 0)
+    for _ in range((X.dtype.bits - 1).bit_length()):
+        half = exponent / 2
+        result = where(equal(exponent - half * 2, 1), base * result, result)
+        base, exponent = base * base, half
+    # What is left is a power of 0, 1 or -1, or too great.
+    result = where(greater(exponent, 0), base * result, result)
+    sign = where(equal(Y - Y / 2 * 2, 0), 1, X)
+    unit = where(equal(X * X, 1), sign, 0)
+    return where(less(Y, 0), unit, result) if Y.dtype.is_signed else result  # type: ignore[no-any-return]
+
+
+@mod_of_integers.lower()
+def _(A: Value, B: Value, *, fmod: int) -> Value | None:
+    """What division leaves, which has the sign of A; one B more where B has the other sign."""
+    if not A.dtype.is_integer:
+        return None
+    rest = A - A / B * B
+    if fmod or not A.dtype.is_signed:
+        return rest  # type: ignore[no-any-return]
+    opposite = and_(not_(equal(rest, 0)), xor(less(rest, 0), less(B, 0)))
+    return where(opposite, rest + B, rest)  # type: ignore[no-any-return]

@@ -1,0 +1,42 @@
+"""The training step in the standard's own form: ``TrainingInfoProto`` beside the model that it trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenonnx.formats.onnx.writer import to_model
+from tenonnx.transforms.retarget import retarget
+from tenonnx_training.training_step import TrainingStep
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tenonnx.formats.export import PostExportHook
+
+#: The first IR version that has ``training_info`` as it is today.
+_TRAINING_IR = 7
+
+
+def training_info(step: TrainingStep) -> PostExportHook:
+    """A hook for ``export(post_export_hooks=...)`` that adds the step to the model, at the model's own opsets.
+
+    The step is the algorithm; its state beside the parameters are initializers of its own, and ``update_binding`` says
+    which output replaces which initializer (onnx.proto, ``TrainingInfoProto``).
+    """
+
+    def add(model: onnx.ModelProto) -> None:
+        opsets = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
+        graph = retarget(step.graph(), opsets, list(opsets))
+        algorithm = to_model(graph).graph
+        shared = {value.name for value in step.source.variables}
+        held = {tensor.name for tensor in algorithm.initializer}
+        info = model.training_info.add()
+        info.algorithm.CopyFrom(algorithm)
+        del info.algorithm.initializer[:], info.algorithm.input[:]
+        info.algorithm.initializer.extend(t for t in algorithm.initializer if t.name not in shared)
+        info.algorithm.input.extend(i for i in algorithm.input if i.name not in held)
+        for name, after in step.made.state.items():
+            info.update_binding.add(key=name, value=after)
+        model.ir_version = max(model.ir_version, _TRAINING_IR)
+
+    return add
