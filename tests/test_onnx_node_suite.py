@@ -124,7 +124,6 @@ def test_the_list_is_complete():
     assert sorted(onnx_suites.node_cases()) == NAMES, f"run python {Path(__file__).name}"
 
 
-@pytest.mark.xfail(reason="not all operators are written yet", strict=True)
 def test_every_op_is_provided():
     assert not {op for case in onnx_suites.node_cases().values() for op in onnx_suites.not_provided(case.model)}
 

@@ -38,6 +38,7 @@ DATA_DEPENDENT = {
     "Range": "the ends may be floats",
     "Resize": "the scales are floats",
     "SequenceAt": "the position may be any",
+    "SequenceEmpty": "the elements to come may have any shape",
     "SplitToSequence": "the parts need not be equal",
     "StringNormalizer": "stop words are left out",
     "StringSplit": "as many parts as the longest text has",

@@ -12,6 +12,7 @@ from tenonnx.graph import dims as dim
 from tenonnx_contrib_ms.attention_arrays import attend
 from tenonnx_standard import attention
 from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.linear_algebra import matmul
@@ -29,8 +30,9 @@ def group_query_attention(
     query, key=None, value=None, past_key=None, past_value=None, seqlens_k=REQUIRED, total_sequence_length=REQUIRED,
     cos_cache=None, sin_cache=None, position_ids=None, attention_bias=None, head_sink=None, k_scale=None, v_scale=None,
     q_norm_weight=None, k_norm_weight=None, *,
-    causal=1, do_rotary=0, k_quant_type="NONE", kv_cache_bit_width=0, kv_num_heads, local_window_size=-1, num_heads,
-    qk_norm_epsilon=1e-6, qk_output=0, rotary_interleaved=0, scale=0.0, sliding_window_cache=0, smooth_softmax=-1,
+    causal=1, do_rotary=0, k_quant_type="NONE", kv_cache_bit_width=0, kv_num_heads: int, local_window_size=-1,
+    num_heads: int, qk_norm_epsilon=1e-6, qk_output=0, rotary_interleaved=0, scale=0.0, sliding_window_cache=0,
+    smooth_softmax=-1,
     softcap=0.0, v_quant_type="NONE",
 ):  # fmt: skip
     """Attention whose query heads share keys and values in ``kv_num_heads`` groups; these are appended to the past.
@@ -227,6 +229,8 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
             raise TypeMismatch(
                 f"{title}: an input has the wrong number of axes", given=f"{value_!r} instead of {rank} axes"
             )
+    for name, value_ in (("key", key), ("value", value)):
+        check_shape(group_query_attention, name, value_, [*query.shape[:2], None])
     count = attributes["num_heads"] if key is not None else attributes["num_heads"] + 2 * attributes["kv_num_heads"]
     if isinstance(query.shape[2], int) and query.shape[2] % count:
         raise TypeMismatch(f"{title}: the last axis of query must hold {count} heads", given=repr(query))

@@ -129,6 +129,7 @@ def binarizer(X, *, threshold=0.0):
     return X * 0 + 1 if limit is None else cast(greater(X, constant(limit)), to=X.dtype)
 
 
+@np.errstate(over="ignore")
 def _limit(dtype: DType, threshold: float) -> Any:
     """The threshold as a number of the type, None where every integer is greater."""
     number = np.float32(threshold)
@@ -181,6 +182,7 @@ def imputer(
     return where(missing, constant(imputed if len(imputed) > 1 else imputed[0]), X)
 
 
+@np.errstate(over="ignore")
 def _imputation(dtype: DType, floating: Any, integers: Any, replaced_float: float, replaced_integer: int) -> Any:
     """The imputed values and the one that they replace, None where the type does not have it."""
     if dtype.is_float:

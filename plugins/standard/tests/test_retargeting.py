@@ -12,11 +12,12 @@ from tenonnx.transforms.retarget import retarget
 from tenonnx_standard.casting import bitcast
 from tenonnx_standard.deformable import col2im
 from tenonnx_standard.joining import concat
-from tenonnx_standard.math import maximum, pow_
+from tenonnx_standard.math import maximum, mod, pow_
 from tenonnx_standard.pooling import average_pool, max_pool
 from tenonnx_standard.reduction import reduce_max, reduce_mean
 from tenonnx_standard.shape import reshape, squeeze, unsqueeze
 from tenonnx_standard.signal import dft
+from tenonnx_standard.slicing import slice_
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 AXES = np.array([-1, 0])
@@ -47,6 +48,18 @@ CASES = {
         [X.reshape(1, 4, 6)[..., :4], np.array([2, 2])],
     ),
     "a shape of something empty": (13, lambda x, y: reshape(x, y, allowzero=1), [X[:, :0], np.array([3, 4, 0])]),
+    "bounds, computed": (
+        9,
+        lambda x, a, b: slice_(x, a, b, [2, 1], [1, 2]),
+        [X, np.array([-3, 0]), np.array([99, -1])],
+    ),
+    "bounds backwards, computed": (9, lambda x, a, b: slice_(x, a, b, [2], [-2]), [X, np.array([-1]), np.array([-9])]),
+    "a remainder of integers": (9, lambda x, y: mod(x, y), [np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])]),
+    "a remainder with the sign of the first": (
+        9,
+        lambda x, y: mod(x, y, fmod=1),
+        [np.array([7, -7]), np.array([-3, 3])],
+    ),
     "bits of integers": (21, lambda x: bitcast(x, to=2), [np.array([-1, 5, -128], np.int8)]),
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.cli.output import complain
+from tenonnx.cli.tables import is_table, read_table, write_table
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.files import write_bytes
 from tenonnx.graph.graph import Graph
@@ -19,21 +20,27 @@ from tenonnx.graph.values import Value
 
 
 def read_feeds(graph: Graph, inputs: Sequence[str], archive: str | None) -> dict[str, Any]:
-    """What ``--input name=file`` and ``--inputs file`` give; names in an archive that are no inputs are left out."""
+    """What ``--input name=file`` and ``--inputs file`` give; names in an archive that are no inputs are left out.
+
+    A table is given by either option.
+    """
     formals = {value.name: value for value in graph.formals}
     feeds: dict[str, Any] = {}
-    if archive is not None:
+    tables = [path for path in (archive, *inputs) if path is not None and is_table(path) and "=" not in path]
+    for path in tables:
+        feeds.update(read_table(graph, path))
+    if archive is not None and archive not in tables:
         held = _read(archive)
         if not isinstance(held, dict):
-            raise InvalidCall("--inputs must name a .npz file", given=archive, do="--input name=file.npy")
-        feeds = {name: _typed(array, formals[name]) for name, array in held.items() if name in formals}
+            raise InvalidCall("--inputs must name a .npz or .csv file", given=archive, do="--input name=file.npy")
+        feeds.update({name: _typed(array, formals[name]) for name, array in held.items() if name in formals})
         unused = [name for name in held if name not in formals]
         if unused:
             complain(f"{archive}: {', '.join(unused)} left out, as the model has no such input")
-    for text in inputs:
+    for text in (each for each in inputs if each not in tables):
         name, equals, path = text.partition("=")
         if not equals or not name or not path:
-            raise InvalidCall("--input must be name=file.npy or name=file.npz", given=text)
+            raise InvalidCall("--input must be name=file.npy, name=file.npz or a table.csv", given=text)
         if name not in formals:
             raise InvalidCall(f'the model has no input "{name}"', available=", ".join(formals))
         held = _read(path)
@@ -80,7 +87,10 @@ def _typed(array: Any, value: Value) -> Any:
 
 
 def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
-    """Write outputs as a .npz file, or a single one as a .npy file; whole or not at all."""
+    """Write outputs as a .npz or .csv file, or a single one as a .npy file; whole or not at all."""
+    if is_table(path):
+        write_table(path, contents)
+        return
     arrays = dict(flattened(contents))
     buffer = io.BytesIO()
     suffix = Path(path).suffix.lower()
@@ -93,7 +103,7 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
         np.save(buffer, next(iter(arrays.values())))
     else:
         raise InvalidCall(
-            "outputs are written to a .npz file, or a single one to a .npy file",
+            "outputs are written to a .npz or .csv file, or a single one to a .npy file",
             given=f"{path} for {', '.join(arrays)}",
         )
     write_bytes(path, [buffer.getbuffer()])

@@ -91,9 +91,12 @@ def input_options(command: Command) -> Command:
     """What to feed: ``--input`` and ``--inputs``."""
     one = click.option(
         "--input", "inputs", multiple=True, metavar="NAME=FILE",
-        help="Contents of an input: a .npy file, or a .npz file that holds the name. Repeatable.",
+        help="Contents of an input: a .npy file, or a .npz file that holds the name. Repeatable. "
+        "Or a .csv file alone, with a column for each input.",
     )  # fmt: skip
-    whole = click.option("--inputs", "archive", metavar="FILE", help="A .npz file with contents of inputs by name.")
+    whole = click.option(
+        "--inputs", "archive", metavar="FILE", help="A .npz file with contents of inputs by name, or a .csv file."
+    )
     return one(whole(command))
 
 

@@ -30,7 +30,7 @@ LARGEST_SHOWN = 1000
 @click.command("run")
 @model_argument
 @input_options
-@click.option("-o", "--output", metavar="FILE", help="Write the outputs to a .npz file, or one to a .npy file.")
+@click.option("-o", "--output", metavar="FILE", help="Write the outputs to a .npz or .csv file, or one to .npy.")
 @click.option("--backend", default="auto", metavar="NAME", help="auto (the default), numpy, onnxruntime ...")
 @shapes_option
 @seed_option

@@ -40,6 +40,8 @@ class Differentiability:
         """``yes`` by a rule, ``by body``, or ``no`` with the reason."""
         if self.inputs:
             return "yes" if find_rule(self.op, "vjp") else "by body"
+        if not self.met:
+            return "no case tells"
         if not self.op.pure and "zero" in self.met:
             return "no: drawn at random"
         named = (

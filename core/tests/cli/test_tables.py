@@ -1,0 +1,96 @@
+"""Tables of text as inputs and outputs."""
+
+import numpy as np
+import pytest
+
+from tenonnx.cli.tables import read_table, write_table
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+
+
+def columns(**types):
+    """A graph with an input of one column for each name."""
+    graph = Graph()
+    for name, dtype in types.items():
+        graph.input(name, dtype, (None, 1))
+    return graph
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(text):
+        path = tmp_path / "rows.csv"
+        path.write_text(text, "utf-8")
+        return str(path)
+
+    return write
+
+
+def test_columns_by_name(table):
+    graph = columns(age="float32", town="string", count="int64", member="bool")
+    path = table('town,member,age,count,ignored\n"Bern, CH",true,41.5,-3,x\nUlm,0,,7,y\n')
+    found = read_table(graph, path)
+    assert list(found) == ["age", "town", "count", "member"]
+    assert found["town"].tolist() == [["Bern, CH"], ["Ulm"]]
+    np.testing.assert_array_equal(found["age"], np.float32([[41.5], [np.nan]]))
+    assert found["count"].dtype == np.int64
+    assert found["member"].tolist() == [[True], [False]]
+
+
+def test_all_columns_as_the_features_of_one_input(table):
+    graph = Graph()
+    graph.input("x", "float32", ("n", 3))
+    assert read_table(graph, table("a,b,c\n1,2,3\n4,5,6\n"))["x"].tolist() == [[1, 2, 3], [4, 5, 6]]
+    with pytest.raises(InvalidCall, match="3 columns"):
+        read_table(graph, table("a,b\n1,2\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "given"),
+    [
+        ("age\n1\n", 'a column "count"', "age"),
+        ("age,count\n1,2\nold,3\n", 'row 3 of column "age" must be a value of float32', "'old'"),
+        ("age,count\n1,2.5\n", 'row 2 of column "count" must be a value of int64', "'2.5'"),
+        ("age,count\n1,\n", "int64", "''"),
+        ("age,count\n1,99999999999999999999\n", "int64", "99999999999999999999"),
+        ("age,count\n1\n", "rows as long as the first", "row 2 has 1 fields"),
+        ("age,age\n1,2\n", "names differ", "age, age"),
+        ("age,count\n", "rows as long", "0 rows"),
+        ("", "names the columns", ""),
+    ],
+)
+def test_what_does_not_fit_is_named(table, text, message, given):
+    with pytest.raises(InvalidCall, match=message) as caught:
+        read_table(columns(age="float32", count="int64"), table(text))
+    assert given in caught.value.given
+
+
+def test_a_file_that_is_none(tmp_path):
+    with pytest.raises(InvalidCall, match="can be read"):
+        read_table(columns(a="float32"), str(tmp_path / "no.csv"))
+    (tmp_path / "binary.csv").write_bytes(b"a\n\xff\xfe\n")
+    with pytest.raises(InvalidCall, match="UTF-8"):
+        read_table(columns(a="float32"), str(tmp_path / "binary.csv"))
+
+
+def test_outputs_as_rows(tmp_path):
+    path = tmp_path / "out.csv"
+    results = {
+        "label": np.array(["cat", "dog"], object),
+        "scores": np.float32([[0.25, 0.75], [1, 0]]),
+        "map": [{"cat": 1.0}, {"dog": 2.0}],
+        "one": np.int64([[1], [2]]),
+    }
+    write_table(str(path), results)
+    lines = path.read_text("utf-8").splitlines()
+    assert lines[0] == "label,scores[0],scores[1],map[cat],map[dog],one"
+    assert lines[1:] == ["cat,0.25,0.75,1.0,,1", "dog,1.0,0.0,,2.0,2"]
+
+
+@pytest.mark.parametrize("wrong", [np.float32(1), np.zeros((1, 2, 3)), []])
+def test_outputs_without_rows(tmp_path, wrong):
+    with pytest.raises(InvalidCall, match="no rows"):
+        write_table(str(tmp_path / "out.csv"), {"y": np.asarray(wrong) if not isinstance(wrong, list) else wrong})
+    with pytest.raises(InvalidCall, match="same number of rows"):
+        write_table(str(tmp_path / "out.csv"), {"a": np.zeros(2), "b": np.zeros(3)})
+    assert not (tmp_path / "out.csv").exists()
