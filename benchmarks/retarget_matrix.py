@@ -34,9 +34,10 @@ HEADLINE = (11, 13, 17, 18, 21, 27)
 #: Cases that draw at random: their outputs are compared by type and shape.
 DRAWN = re.compile(r"bernoulli|training_dropout(?!_zero)")
 
-#: How far float32 may be off in units of the largest element, and bfloat16 in units of each: as far as rounding in
-#: another order goes. The tolerances of the cases are 1e-3 of each element, and 1e-7.
-ROUNDING, BFLOAT16 = 2.0**-22, 2.0**-6
+#: How far float32 may be off in units of the largest element, and half floats in units of each (two in the last place):
+#: as far as rounding in another order goes. The tolerances of the cases are 1e-3 of each element, and 1e-7.
+ROUNDING = 2.0**-22
+HALVES = {"float16": 2.0**-9, "bfloat16": 2.0**-6}
 
 #: What kind of reason a refusal is, by words of its message; the first that fits.
 REASONS = (
@@ -165,11 +166,9 @@ def _compare(ours: Any, theirs: Any, case: Any) -> None:
     assert ours.dtype == theirs.dtype, f"{ours.dtype} instead of {theirs.dtype}"
     if DRAWN.search(case.name):
         return
-    rtol, atol = case.rtol, case.atol
+    rtol, atol = max(case.rtol, HALVES.get(theirs.dtype.name, 0)), case.atol
     if theirs.dtype == np.float32:
         atol = max(atol, ROUNDING * np.max(np.abs(theirs), initial=0, where=np.isfinite(theirs)))
-    elif theirs.dtype.name == "bfloat16":
-        rtol = max(rtol, BFLOAT16)
     if theirs.dtype.isbuiltin == 2:  # numpy cannot promote the element types of ml_dtypes
         ours, theirs = ours.astype(np.float32), theirs.astype(np.float32)
     np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol)

@@ -8,7 +8,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/writing-a-plugin.md", "plugins/training/README.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/architecture.md", "docs/writing-a-plugin.md", "plugins/training/README.md"]
+)
 def test_python_blocks_run(name, monkeypatch, tmp_path):
     text = (ROOT / name).read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

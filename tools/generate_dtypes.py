@@ -34,6 +34,7 @@ FILES = {
     "plugins/standard/src/tenonnx_standard/dtypes.json": ("", False),
     "quantized/src/tenonnx_quantized/dtypes.json": ("", True),
     "onnx_ml/src/tenonnx_onnx_ml/dtypes.json": ("ai.onnx.ml", False),
+    "plugins/training/src/tenonnx_training/dtypes.json": ("ai.onnx.preview.training", False),
 }
 
 #: Added to the code of an element type for each container around it (see ``tenonnx.op.dtypes``).

@@ -231,6 +231,10 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
             )
     for name, value_ in (("key", key), ("value", value)):
         check_shape(group_query_attention, name, value_, [*query.shape[:2], None])
+    if past_key is not None and past_key.rank is not None:
+        held = [query.shape[0], attributes["kv_num_heads"], *past_key.shape[2:]]
+        check_shape(group_query_attention, "past_key", past_key, held)
+        check_shape(group_query_attention, "past_value", past_value, held)
     count = attributes["num_heads"] if key is not None else attributes["num_heads"] + 2 * attributes["kv_num_heads"]
     if isinstance(query.shape[2], int) and query.shape[2] % count:
         raise TypeMismatch(f"{title}: the last axis of query must hold {count} heads", given=repr(query))

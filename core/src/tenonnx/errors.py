@@ -59,7 +59,9 @@ class NotRepresentable(TenonnxError):
 
 
 class NotDifferentiable(TenonnxError):
-    """A gradient was asked for along a path that has none."""
+    """A gradient was asked for along a path that has none, of the values ``names`` where there are others."""
+
+    names: tuple[str, ...] = ()
 
 
 class PluginError(TenonnxError):

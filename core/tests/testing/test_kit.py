@@ -91,7 +91,9 @@ def test_a_right_composite_passes():
 
 def test_each_check_that_applies_is_one_test():
     labels = [test.label for test in items_of_cases([case_of(sine)])]
-    assert labels == [f"Sin@7-{name}" for name in ("onnxruntime", "reference", "types", "gradient", "export", "oracle")]
+    assert labels == [
+        f"Sin@7-{name}" for name in ("onnxruntime", "reference", "types", "gradient", "export", "bad input", "oracle")
+    ]
 
 
 # ----- what is wrong fails ------------------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ def test_a_body_that_works_with_static_shapes_alone_fails():
 
 
 def test_a_rule_that_writes_into_its_input_fails():
-    fails(case_of(unary("Sin", 7, lambda x: np.sin(x, out=x))), "onnxruntime", "on the drawn inputs raised ValueError")
+    fails(case_of(unary("Sin", 7, lambda x: np.sin(x, out=x))), "onnxruntime", "output array is read-only")
 
 
 def test_a_rule_that_warns_fails():
@@ -149,7 +151,7 @@ def test_a_rule_that_warns_fails():
         (lambda x: x.tensor.with_shape(tuple(7 for _ in x.shape)), "dim 0 would be 7"),
         (lambda x: x.tensor.with_shape(tuple(d if isinstance(d, int) else d + 1 for d in x.shape)), "for d0_0="),
         (lambda x: x.tensor.with_shape(None), r"and ONNX infers \["),
-        (lambda x: x.tensor.with_shape(tuple(d * 1 for d in x.shape)), "with unknown dims raised TypeError"),
+        (lambda x: x.tensor.with_shape(tuple(d * 1 for d in x.shape)), "with unknown dims raised TypeMismatch"),
     ],
 )
 def test_a_wrong_type_rule_fails(rule, match):

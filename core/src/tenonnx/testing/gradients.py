@@ -112,7 +112,7 @@ def vector_jacobian(
     graph, feeds = trace(case.op, drawn, the_op, symbolic=symbolic)
     weighted = [(v.name, c) for v, c in zip(graph.outputs, cotangents, strict=False) if c is not None]
     seeds = {name: f"cotangent{position}" for position, (name, _) in enumerate(weighted)}
-    derived = grad(graph, of=list(seeds), wrt=[f"input{p}" for p in wrt], seeds=seeds)
+    derived = grad(graph, of=list(seeds), wrt=[f"input{p}" for p in wrt], seeds=seeds, strict=False)
     outputs = run_graph(derived, [*feeds, *(c for _, c in weighted)])
     return [np.asarray(product) for product in outputs[len(graph.outputs) :]]
 

@@ -22,15 +22,20 @@ from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
 
 
 def grad(
-    graph: Graph, of: str | Sequence[str], wrt: str | Sequence[str], *, seeds: Mapping[str, str] | None = None
+    graph: Graph,
+    of: str | Sequence[str],
+    wrt: str | Sequence[str],
+    *,
+    seeds: Mapping[str, str] | None = None,
+    strict: bool = True,
 ) -> Graph:
     """``graph`` with an output ``{name}/grad`` more for each value named in ``wrt``: the gradient of the sum of ``of``.
 
     ``of`` names scalars. With ``seeds``, mapping a name of ``of`` to a new graph input, that value may have any shape
     and the input is its cotangent: the outputs are then vector-Jacobian products. Ops without a VJP are expanded
-    first and their bodies differentiated. A value on which ``of`` does not depend has the gradient zero. Raises
-    ``NotDifferentiable`` naming every node that breaks a path, ``InvalidCall`` for unknown names and for an ``of`` that
-    is no scalar.
+    first and their bodies differentiated. A value on which ``of`` does not depend has the gradient zero; one on which
+    it depends by steps alone, such as those of ArgMax, has it unless ``strict``. Raises ``NotDifferentiable`` naming
+    every node that breaks a path, ``InvalidCall`` for unknown names and for an ``of`` that is no scalar.
     """
     targets = [of] if isinstance(of, str) else list(of)
     names = [wrt] if isinstance(wrt, str) else list(wrt)
@@ -49,11 +54,14 @@ def grad(
             given = seeds.get(name)
             sweep.seed(values[name], None if given is None else ready.input(given, values[name].tensor))
         sweep.run([values[name] for name in names])
+        if strict:
+            sweep.refuse_breaks([values[name] for name in names])
         found = [sweep.gradient(values[name]) for name in names]
-    for name, gradient in zip(names, found, strict=True):
-        output = operator("identity", gradient)
-        output.name = ready.unique_name(f"{name}/grad")
-        ready.outputs.append(output)
+    with interpreting(Builder(ready)):
+        for name, gradient in zip(names, found, strict=True):
+            output = operator("identity", gradient)
+            output.name = ready.unique_name(f"{name}/grad")
+            ready.outputs.append(output)
     for name in names:
         values[name].data = contents[name]
     drop_dead_nodes(ready)
@@ -154,6 +162,7 @@ class _Sweep:
         self.builder = Builder(graph, prefix="gradient", fold=True)
         self.cotangents: dict[Value, Value] = {}
         self.broken: list[str] = []
+        self.steps: list[tuple[Node, Value]] = []
 
     def seed(self, value: Value, cotangent: Value | None) -> None:
         self.builder.prefix = f"{value.name}/seed"
@@ -169,6 +178,25 @@ class _Sweep:
         if self.broken:
             raise NotDifferentiable("the path must have a gradient all along", given="\n".join(self.broken))
 
+    def refuse_breaks(self, values: Sequence[Value]) -> None:
+        """Raise ``NotDifferentiable`` for values that have influence, but no path along which it is differentiable."""
+        by_contents = [n for n in self.graph.nodes if any(v is not None and v.elements is None for v in n.outputs)]
+        lost, breaks = [], {}
+        for value in values:
+            if value not in self.cotangents:
+                reached = dependents(by_contents, [value])
+                found = {_no_gradient(node, [step]): None for node, step in self.steps if step in reached}
+                lost += [value.name] if found else []
+                breaks |= found
+        if lost:
+            error = NotDifferentiable(
+                f"there must be a differentiable path to {', '.join(lost)}",
+                given="\n".join(breaks),
+                do="leave out what has none, or take zero for its gradient (strict=False)",
+            )
+            error.names = tuple(lost)
+            raise error
+
     def gradient(self, value: Value) -> Value:
         found = self.cotangents.get(value)
         if found is not None:
@@ -180,8 +208,7 @@ class _Sweep:
         op = known_op(node)
         rule = find_rule(op, "vjp")
         if rule is None:
-            names = ", ".join(f'"{v.name}"' for v in node.uses if v in wanted)
-            self.broken.append(f"{node.title} has no gradient for input {names}")
+            self.broken.append(_no_gradient(node, [v for v in node.uses if v in wanted]))
             return
         self.builder.prefix = f"{node.name or node.op_type}/vjp"
         bound, attributes = bind(node)
@@ -196,7 +223,11 @@ class _Sweep:
             attributes |= {"_captures": captures, "_wanted": wanted}
         found = invoke(op, rule, [g, y, *inputs], attributes, len(node.outputs))
         for value, gradient in zip((*inputs, *captures), found, strict=False):
-            if value is not None and gradient is not None and value in wanted:
+            if value is None or value not in wanted:
+                continue
+            if gradient is None:
+                self.steps.append((node, value))
+            else:
                 self._accumulate(value, self._summed(op, gradient, value))
 
     def _summed(self, op: Op, gradient: Value, value: Value) -> Value:
@@ -208,3 +239,7 @@ class _Sweep:
     def _accumulate(self, value: Value, gradient: Value) -> None:
         held = self.cotangents.get(value)
         self.cotangents[value] = gradient if held is None else operator("add", held, gradient)
+
+
+def _no_gradient(node: Node, inputs: Sequence[Value]) -> str:
+    return f"{node.title} has no gradient for input {', '.join(repr(v) for v in inputs)}"

@@ -1,11 +1,13 @@
-"""Powers and remainders of integers, for targets that compute them of floats alone, or not at all."""
+"""Powers, remainders and comparisons of integers, for targets that have them of floats alone, or not at all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tenonnx.extend import Value
-from tenonnx_standard.logic import and_, equal, greater, less, not_, where, xor
+from tenonnx.extend import DType, Op, Value
+from tenonnx_standard.casting import cast
+from tenonnx_standard.logic import and_, equal, greater, less, not_, or_, where, xor
 from tenonnx_standard.math import maximum, mod_of_integers, pow_
 
 
@@ -37,3 +39,33 @@ def _(A: Value, B: Value, *, fmod: int) -> Value | None:
         return rest  # type: ignore[no-any-return]
     opposite = and_(not_(equal(rest, 0)), xor(less(rest, 0), less(B, 0)))
     return where(opposite, rest + B, rest)  # type: ignore[no-any-return]
+
+
+def _in_halves(made: Op) -> Callable[[Value, Value], Value | None]:
+    """How integers are compared where floats alone are: of 64 bits the upper half, and then the lower one."""
+
+    def in_floats(a: Value, b: Value) -> Value:
+        return made(cast(a, to=DType.float64), cast(b, to=DType.float64))  # type: ignore[no-any-return]
+
+    def lowered(A: Value, B: Value) -> Value | None:
+        if not A.dtype.is_integer:
+            return None
+        if A.dtype.bits < 64:
+            return in_floats(A, B)
+        (a, low_a), (b, low_b) = ((x / (1 << 32), x - x / (1 << 32) * (1 << 32)) for x in (A, B))
+        same = equal(cast(a, to=DType.int64), cast(b, to=DType.int64))
+        return or_(in_floats(a, b), and_(same, in_floats(low_a, low_b)))  # type: ignore[no-any-return]
+
+    return lowered
+
+
+less.lower()(_in_halves(less))
+greater.lower()(_in_halves(greater))
+
+
+@equal.lower()
+def _(A: Value, B: Value) -> Value | None:
+    """The bits are equal that numbers have in a signed integer, which was comparable from the start."""
+    if A.dtype is not DType.uint64:
+        return None
+    return equal(cast(A, to=DType.int64), cast(B, to=DType.int64))  # type: ignore[no-any-return]

@@ -168,6 +168,15 @@ def _(A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, 
     return y.astype(A.dtype, copy=False)
 
 
+@gemm.vjp
+def _(g: Value, y: Value, A: Value, B: Value, C: Value | None, *, alpha, beta, transA, transB):
+    from tenonnx_standard.operators import sum_to
+
+    left = gemm(B, g, alpha=alpha, transA=transB, transB=1) if transA else gemm(g, B, alpha=alpha, transB=1 - transB)
+    right = gemm(g, A, alpha=alpha, transA=1, transB=transA) if transB else gemm(A, g, alpha=alpha, transA=1 - transA)
+    return left, right, None if C is None else sum_to(_scaled(g, beta), C)
+
+
 @gemm.until(11)
 def gemm_with_c(A, B, C, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     """Gemm whose C is not optional."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -196,13 +197,27 @@ def _(g: Value, y: Value, condition: Value, X: Value, Y: Value) -> tuple[None, V
 
 @where.lower()
 def _(condition: Value, X: Value, Y: Value) -> Value | None:
-    """Without Where integers can be masked; floats cannot, as 0 times infinity is NaN."""
+    """Without Where integers can be masked; floats cannot, as 0 times infinity is NaN, so they are gathered."""
     if X.dtype is DType.bool:
         return or_(and_(condition, X), and_(not_(condition), Y))
     if not X.dtype.is_integer:
-        return None
+        return _gathered(condition, X, Y)
     chosen = cast(condition, to=X.dtype)
     return X * chosen + Y * (1 - chosen)
+
+
+def _gathered(condition: Value, X: Value, Y: Value) -> Value | None:
+    """Where, of known shapes: what is chosen lies behind all of Y or among it."""
+    from tenonnx_standard.shape import concat, expand, reshape
+    from tenonnx_standard.slicing import gather
+
+    known = broadcast_types(where, (condition, X, Y))
+    if known is None or not all(isinstance(side, int) for side in known):
+        return None
+    common: Any = list(known)
+    chosen, x, y = (reshape(expand(v, common), [-1]) for v in (cast(condition, to=DType.int64), X, Y))
+    count = math.prod(common)
+    return reshape(gather(concat(y, x, axis=0), constant(np.arange(count)) + chosen * count), common)
 
 
 # ----- bits -----------------------------------------------------------------------------------------------------------

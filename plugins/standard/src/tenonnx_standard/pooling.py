@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tenonnx_standard.scatter import scatter_elements
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shape import concat, expand, reshape, shape, unsqueeze
 from tenonnx_standard.slicing import gather
+from tenonnx_standard.unpooling import max_unpool
 from tenonnx_standard.windows import (
     Array,
     Length,
@@ -36,6 +38,7 @@ from tenonnx_standard.windows import (
     spatial,
     sum_taps,
     tap,
+    tap_slices,
     taps_inside,
     through_float32,
     widened,
@@ -189,23 +192,27 @@ def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_ord
 
 @max_pool.vjp
 def _(g, y, X, *, storage_order, _outputs=None, **attributes):
-    return max_pool_gradient(X, g[0] if isinstance(g, tuple) else g, **attributes)
+    g, y = (v[0] if isinstance(v, tuple) else v for v in (g, y))
+    return max_pool_gradient(X, g, y, **attributes)
 
 
 @op("MaxPoolGradient", domain="tenonnx")
 def max_pool_gradient(
-    X, dY, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, strides=None
+    X, dY, Y=None, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, strides=None
 ):  # fmt: skip
-    """The gradient of MaxPool: each element of ``dY`` is added to the place that held the maximum.
+    """The gradient of MaxPool, which gave ``Y``: each element of ``dY`` is added to the place that held the maximum.
 
-    The places are those that MaxPool tells, so it takes opset 8; where windows overlap it takes the additions of
-    ScatterElements, opset 16.
+    Where windows lie side by side the places are found by comparing, else they are those that MaxPool tells, which
+    takes opset 8; where windows overlap it takes the additions of ScatterElements, opset 16.
     """
     window = windows(
         max_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
         ceil_mode=ceil_mode,
     )  # fmt: skip
     window = plainly(window, X.shape[2:]) or window
+    if _is_tiled(X, window):
+        y = max_pool(X, **window.attributes) if Y is None else Y
+        return max_unpool(dY, _places_by_comparing(X, y, window), kernel_shape=kernel_shape, strides=strides)
     _, places = max_pool(X, ceil_mode=int(window.ceil_mode), **window.attributes, _outputs=2)
     count = reduce_prod(shape(X), keepdims=1)
     zeros = expand(constant(np.zeros(1), X.dtype), count)
@@ -216,14 +223,34 @@ def max_pool_gradient(
     return reshape(scattered, shape(X))
 
 
-max_pool_gradient.type(lambda X, dY, **_: X.tensor)
+def _is_tiled(X: Value, window: Windows) -> bool:
+    """Whether every element of the images in ``X`` is in one window."""
+    sizes = X.shape[2:]
+    whole = all(isinstance(n, int) and n % k == 0 for n, k in zip(sizes, window.kernel, strict=True))
+    return whole and window.kernel == window.extents == window.strides and not any(window.pads)
+
+
+def _places_by_comparing(X: Value, y: Value, window: Windows) -> Value:
+    """Where in the flattened ``X`` the tiles first have their maxima ``y``."""
+    batch, channels, *sizes = dims(X)
+    outputs = window.outputs(sizes)
+    places = np.arange(math.prod(sizes)).reshape(sizes)
+    *offsets, last = window.offsets
+    inside = constant(places[last])
+    for offset in reversed(offsets):
+        inside = where(equal(tap(X, window, offset, outputs), y), int(places[offset]), inside)
+    images = reshape(range_(0, batch * channels, 1), [batch, channels, *(1,) * window.rank])
+    return images * places.size + constant(places[tuple(tap_slices(window, (0,) * window.rank, outputs))]) + inside
+
+
+max_pool_gradient.type(lambda X, dY, Y, **_: X.tensor)
 
 
 @max_pool_gradient.numpy
-def _(X, dY, *, kernel_shape, **attributes):
+def _(X, dY, Y=None, *, kernel_shape, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
     (g,) = widened(dY)
-    pooled = pool(X, window, np.maximum, lowest(X.dtype))
+    pooled = pool(X, window, np.maximum, lowest(X.dtype)) if Y is None else Y
     if g.shape != pooled.shape:
         wanted = list(pooled.shape)
         raise TypeMismatch(f"{max_pool_gradient.title}: dY must have the shape {wanted}", given=f"{dY.shape}")

@@ -135,7 +135,8 @@ class Adagrad(_Settings):
 class Adam(_Settings):
     """Descent along the mean gradient by rates that shrink with its spread (Kingma and Ba 2015).
 
-    The corrections of the first moments' bias are applied to the rate and to epsilon, which costs nothing for each
+    The slots are the sums of which the moments are the means: m / (1 - beta1) and v / (1 - beta2). These factors and
+    the corrections of the first moments' bias are applied to the rate and to epsilon, which costs nothing for each
     parameter and gives the same numbers.
     """
 
@@ -152,9 +153,9 @@ class Adam(_Settings):
             raise InvalidCall("Adam: the betas must be below 1", given=f"{self.beta1}, {self.beta2}")
 
     def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
-        spread = sqrt(1.0 - pow_(self.beta2, step))
+        spread = sqrt((1.0 - pow_(self.beta2, step)) / (1.0 - self.beta2))
         return {
-            "rate": rate * spread / (1.0 - pow_(self.beta1, step)),
+            "rate": rate * spread * (1.0 - self.beta1) / (1.0 - pow_(self.beta1, step)),
             "epsilon": spread * self.epsilon,
             "plain rate": rate,
         }
@@ -167,9 +168,9 @@ class Adam(_Settings):
     def _moved(
         self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
     ) -> tuple[Value, ...]:
-        mean = slots[0] * self.beta1 + gradient * (1.0 - self.beta1)
-        square = slots[1] * self.beta2 + gradient * gradient * (1.0 - self.beta2)
-        return parameter - mean / (sqrt(square) + scalars["epsilon"]) * scalars["rate"], mean, square
+        total = slots[0] * self.beta1 + gradient
+        squares = slots[1] * self.beta2 + gradient * gradient
+        return parameter - total / (sqrt(squares) + scalars["epsilon"]) * scalars["rate"], total, squares
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenonnx.extend import DType, Graph, TypeMismatch, Value, hookimpl, inline, op
+from tenonnx.extend import DType, Graph, Op, TypeMismatch, Value, hookimpl, inline, op
 from tenonnx.graph.values import Node
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
@@ -20,6 +20,7 @@ from tenonnx.transforms.extract import extract
 from tenonnx.transforms.grad import grad
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.checking import check_shape
 from tenonnx_standard.logic import where
 from tenonnx_standard.math import pow_, sqrt
 from tenonnx_standard.reduction import reduce_sum
@@ -30,16 +31,30 @@ _DOMAIN = "ai.onnx.preview.training"
 # ----- updates --------------------------------------------------------------------------------------------------------
 
 
-def _updated(title: str, slots: int, inputs: Sequence[Value], update: Callable[..., tuple[Value, ...]]) -> Any:
-    """The results of ``update`` for each tensor, its gradient and its ``slots``: all first results, all second ..."""
+def _groups(op: Op, slots: int, R: Value, T: Value, inputs: Sequence[Value]) -> list[tuple[Value, ...]]:
+    """For each tensor itself, its gradient and its ``slots``; files have all tensors first, then all gradients ..."""
     count, rest = divmod(len(inputs), 2 + slots)
     if rest or not count:
         raise TypeMismatch(
-            f"{title}: there must be tensors, as many gradients, and as many of each of {slots} slots",
+            f"{op.title}: there must be tensors, as many gradients, and as many of each of {slots} slots",
             given=f"{len(inputs)} tensors",
         )
-    groups = [inputs[start * count : (start + 1) * count] for start in range(2 + slots)]
-    results = [update(*group) for group in zip(*groups, strict=True)]
+    check_shape(op, "R", R, [])
+    check_shape(op, "T", T, [])
+    groups = list(zip(*(inputs[start * count : (start + 1) * count] for start in range(2 + slots)), strict=True))
+    for tensor, *others in groups:
+        for other in others:
+            if other.dtype is not tensor.dtype:
+                given = f"{tensor!r}, {other!r}"
+                raise TypeMismatch(f"{op.title}: a tensor, its gradient and its slots have one dtype", given=given)
+            if tensor.tensor.shape is not None:
+                check_shape(op, "inputs", other, tensor.shape)
+    return groups
+
+
+def _updated(groups: Sequence[tuple[Value, ...]], update: Callable[..., tuple[Value, ...]]) -> Any:
+    """The results of ``update`` for each group: all first results, all second ..."""
+    results = [update(*group) for group in groups]
     return tuple(result for group in zip(*results, strict=True) for result in group)
 
 
@@ -53,7 +68,7 @@ def adagrad(R, T, *inputs, decay_factor=0.0, epsilon=1e-6, norm_coefficient=0.0)
         total = h + g * g
         return x - rate * g / (sqrt(total) + epsilon), total
 
-    return _updated(adagrad.title, 1, inputs, update)
+    return _updated(_groups(adagrad, 1, R, T, inputs), update)
 
 
 @op("Momentum", domain=_DOMAIN, since=1)
@@ -68,7 +83,7 @@ def momentum(R, T, *inputs, alpha: float, beta: float, mode: str, norm_coefficie
         along = velocity if mode == "standard" else g + velocity * alpha
         return x - cast_like(R, x) * along, velocity
 
-    return _updated(momentum.title, 1, inputs, update)
+    return _updated(_groups(momentum, 1, R, T, inputs), update)
 
 
 @op("Adam", domain=_DOMAIN, since=1)
@@ -86,17 +101,16 @@ def adam(R, T, *inputs, alpha=0.9, beta=0.999, epsilon=1e-6, norm_coefficient=0.
         moved = x - rate * mean / (sqrt(square) + epsilon)
         return moved * (1.0 - norm_coefficient_post), mean, square
 
-    return _updated(adam.title, 2, inputs, update)
+    return _updated(_groups(adam, 2, R, T, inputs), update)
 
 
-def _update_type(slots: int, R: Value, T: Value, *inputs: Value, **_: Any) -> Any:
-    count = len(inputs) // (2 + slots)
-    return tuple(value.type for value in (*inputs[:count], *inputs[2 * count :]))
+def _update_type(op: Op, slots: int, R: Value, T: Value, *inputs: Value, **_: Any) -> Any:
+    tensors, _gradients, *held = zip(*_groups(op, slots, R, T, inputs), strict=True)
+    return tuple(value.type for group in (tensors, *held) for value in group)
 
 
-adagrad.type(partial(_update_type, 1))
-momentum.type(partial(_update_type, 1))
-adam.type(partial(_update_type, 2))
+for _op, _slots in ((adagrad, 1), (momentum, 1), (adam, 2)):
+    _op.type(partial(_update_type, _op, _slots))
 
 
 # ----- the gradient ---------------------------------------------------------------------------------------------------
@@ -117,7 +131,7 @@ def gradient(*Inputs, xs: list[str], y: str, zs: list[str] | None = None, _graph
     part = opened(extract(_with_gradients(_graph, y), names, [y]), names)
     with interpreting(Builder(part, prefix=y)):
         total = part.output(f"{y}/total", reduce_sum(part[y], keepdims=0))
-    slope = grad(part, of=total.name, wrt=xs)
+    slope = grad(part, of=total.name, wrt=xs, strict=False)
     return inline(slope, Inputs)[-len(xs) :]
 
 

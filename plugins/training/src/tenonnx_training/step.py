@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 import tenonnx as tx
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.extend import DType, Graph, TensorType, Value, constant
 from tenonnx.graph.values import ArrayConstant
 from tenonnx.op.build import Builder
@@ -98,7 +99,17 @@ def step_graph(
     made = StepGraph(ready.graph, objective, parameters=parameters, seeded=ready.used, notes=notes + form.notes)
     updated = {name: value.name for name, value in form.statistics.items()}
     add_objective(made)
-    _add_updates(made, graph, optimizer, clip_norm, loss_scale, updated)
+    made.notes += _idle_note(made)
+    try:
+        _add_updates(made, graph, optimizer, clip_norm, loss_scale, updated)
+    except NotDifferentiable as error:
+        if trainable is not None or set(parameters) <= {*error.names}:
+            error.do = 'take out what has none: trainable="!name"'
+            raise
+        others = [f"!{glob.escape(name)}" for name in error.names]
+        scaling = {"loss_scale": loss_scale, "clip_norm": clip_norm, "frozen_statistics": frozen_statistics}
+        made = step_graph(graph, objective, optimizer, trainable=others, **scaling)
+        made.notes.append(f"not trained, since no gradient reaches them: {', '.join(error.names)}")
     return made
 
 
@@ -138,6 +149,15 @@ def _numbers_note(graph: Graph, parameters: Sequence[str]) -> list[str]:
     numbers = [v.name for v in graph.variables if v.name in parameters and set(v.tensor.shape or ()) == {1}]
     text = f"trains single numbers, which may be constants of the model (leave out by !name): {', '.join(numbers)}"
     return [text] if numbers else []
+
+
+def _idle_note(made: StepGraph) -> list[str]:
+    needed = {made.loss}
+    for node in reversed(made.graph.nodes):
+        if any(v is not None and v.name in needed for v in node.outputs):
+            needed.update(v.name for v in node.uses)
+    idle = [name for name in made.parameters if name not in needed]
+    return [f"the loss does not depend on {', '.join(idle)}"] if idle else []
 
 
 def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, shapes, tensors
+from tenonnx.testing import Gap, call, cases, shapes, tensors
 from tenonnx_training.preview import adagrad, adam, momentum
 
 
@@ -28,6 +28,11 @@ def _(draw):
     return call(*_arguments(draw, 1), alpha=0.9, beta=0.5, mode=mode, norm_coefficient=0.01)
 
 
-@cases(adam, gradient=False)
+_WIDENED = Gap(
+    "reference", "onnx.reference gives float64 for float32 once the rate is corrected", lambda c: c.inputs[1] > 0
+)
+
+
+@cases(adam, gradient=False, gaps=[_WIDENED])
 def _(draw):
     return call(*_arguments(draw, 2), alpha=0.8, beta=0.9, norm_coefficient=0.01, norm_coefficient_post=0.02)

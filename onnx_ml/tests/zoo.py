@@ -1,0 +1,323 @@
+"""Estimators of scikit-learn, LightGBM and XGBoost, small enough to be fitted in a test: name, estimator, data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # LightGBM and XGBoost import what is deprecated
+    from lightgbm import LGBMClassifier, LGBMRegressor
+    from sklearn import (
+        cluster, compose, datasets, decomposition, discriminant_analysis, ensemble, feature_extraction,
+        feature_selection, gaussian_process, impute, linear_model, mixture, multiclass, naive_bayes, neighbors,
+        neural_network, pipeline, preprocessing, svm, tree,
+    )  # fmt: skip
+    from xgboost import XGBClassifier, XGBRegressor
+
+
+class Entry(NamedTuple):
+    """An estimator, and a function that makes the features and targets that it is fitted to."""
+
+    estimator: Any
+    data: Callable[[], tuple[np.ndarray, Any]]
+
+
+# ----- data -----------------------------------------------------------------------------------------------------------
+
+
+def _sample(load, step, columns=slice(None), dtype=np.float32):
+    features, target = load(return_X_y=True)
+    return features[::step, columns].astype(dtype), target[::step]
+
+
+def iris():
+    return _sample(datasets.load_iris, 2)
+
+
+def two_kinds():
+    """Two of the kinds of flowers, named by strings."""
+    features, kind = iris()
+    return features[kind > 0], np.array(["setosa", "versicolor", "virginica"])[kind[kind > 0]]
+
+
+def doubles():
+    """Scaled flowers in float64."""
+    features, kind = _sample(datasets.load_iris, 3, dtype=np.float64)
+    return (features - features.mean(axis=0)) / features.std(axis=0), kind
+
+
+def doubles_of_two():
+    features, kind = doubles()
+    return features[kind > 0], kind[kind > 0]
+
+
+def even():
+    """Scaled flowers in float32."""
+    features, kind = doubles()
+    return features.astype(np.float32), kind
+
+
+def petals():
+    """A regression in float64: the last measurement from the others."""
+    features, _ = doubles()
+    return features[:, :3], features[:, 3]
+
+
+def two_targets():
+    features, _ = iris()
+    return features[:, :2], features[:, 2:]
+
+
+def holes():
+    """Flowers with missing measurements."""
+    features, kind = iris()
+    features[::5, 1] = features[1::7, 3] = np.nan
+    return features, kind
+
+
+def holes_of_two():
+    features, kind = holes()
+    return features[kind > 0], kind[kind > 0] - 1
+
+
+def blood_with_holes():
+    features, target = diabetes()
+    features[::5, 1] = features[1::7, 3] = np.nan
+    return features, target
+
+
+def length_with_holes():
+    """A regression with missing features."""
+    features, _ = holes()
+    return features[:, 1:], features[:, 0]
+
+
+def wine():
+    return _sample(datasets.load_wine, 2)
+
+
+def cancer():
+    return _sample(datasets.load_breast_cancer, 5, slice(10))
+
+
+def diabetes():
+    return _sample(datasets.load_diabetes, 5)
+
+
+def counts():
+    """Numbers of ink, as counts and a regression target that is positive."""
+    features, digit = digits()
+    return features, digit + 1
+
+
+def digits():
+    return _sample(datasets.load_digits, 16)
+
+
+def words():
+    """Categories as strings."""
+    return np.array([["a", "q"], ["b", "q"], ["c", "r"], ["a", "r"]] * 3, dtype=object), np.arange(12) % 3
+
+
+def codes():
+    """Categories as integers."""
+    return np.array([[1, 20], [2, 20], [5, 40], [1, 40]] * 3, dtype=np.int64), np.arange(12) % 3
+
+
+SENTENCES = (
+    "the cat sat on the mat", "a dog barked at the cat", "shares fell on the market", "the bank raised its rates",
+    "a cat and a dog", "the market rose as rates fell", "dog and cat slept", "its shares rose",
+)  # fmt: skip
+
+
+def texts():
+    return np.array(SENTENCES, dtype=object), np.array([0, 0, 1, 1, 0, 1, 0, 1])
+
+
+def passengers():
+    """Two columns of numbers, which have holes, and two of strings."""
+    random = np.random.default_rng(0)
+    age, fare = random.integers(1, 80, 40).astype(float), random.integers(5, 90, 40) / 2
+    age[::6] = np.nan
+    port, cabin = random.choice(["Cork", "Dover", "Brest"], 40), random.choice(["first", "second"], 40)
+    survived = (fare > 20) ^ (random.random(40) < 0.2)
+    return np.stack([age.astype(object), fare.astype(object), port, cabin], axis=1), survived.astype(np.int64)
+
+
+# ----- estimators -----------------------------------------------------------------------------------------------------
+
+
+def scaled(estimator):
+    return pipeline.make_pipeline(preprocessing.StandardScaler(), estimator)
+
+
+def of_passengers(estimator, **encoder):
+    numbers = pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.StandardScaler())
+    strings = preprocessing.OneHotEncoder(**encoder)
+    columns = compose.ColumnTransformer([("numbers", numbers, [0, 1]), ("strings", strings, [2, 3])])
+    return pipeline.make_pipeline(columns, estimator)
+
+
+def logistic():
+    return linear_model.LogisticRegression(max_iter=300)
+
+
+def vectorized(vectorizer, estimator):
+    return pipeline.make_pipeline(vectorizer, estimator)
+
+
+_kernel = gaussian_process.kernels
+
+LINEAR = {
+    "LogisticRegression": Entry(logistic(), iris),
+    "LogisticRegression of two": Entry(logistic(), two_kinds),
+    "LogisticRegression on digits": Entry(scaled(logistic()), digits),
+    "LogisticRegression one against the rest": Entry(multiclass.OneVsRestClassifier(logistic()), iris),
+    "LogisticRegressionCV": Entry(scaled(linear_model.LogisticRegressionCV(
+        Cs=2, cv=2, l1_ratios=(0,), scoring="accuracy", use_legacy_attributes=False)), iris),
+    "SGDClassifier": Entry(scaled(linear_model.SGDClassifier(loss="log_loss", random_state=0)), cancer),
+    "Perceptron": Entry(scaled(linear_model.Perceptron(random_state=0)), iris),
+    "RidgeClassifier": Entry(linear_model.RidgeClassifier(), wine),
+    "LinearDiscriminantAnalysis": Entry(discriminant_analysis.LinearDiscriminantAnalysis(), iris),
+    "QuadraticDiscriminantAnalysis": Entry(discriminant_analysis.QuadraticDiscriminantAnalysis(), iris),
+    "LinearRegression": Entry(linear_model.LinearRegression(), diabetes),
+    "Ridge of two targets": Entry(linear_model.Ridge(), two_targets),
+    "Lasso": Entry(linear_model.Lasso(0.1), diabetes),
+    "ElasticNet": Entry(linear_model.ElasticNet(0.01), diabetes),
+    "BayesianRidge": Entry(linear_model.BayesianRidge(), diabetes),
+    "HuberRegressor": Entry(linear_model.HuberRegressor(max_iter=500), diabetes),
+    "PoissonRegressor": Entry(scaled(linear_model.PoissonRegressor()), counts),
+    "GammaRegressor": Entry(scaled(linear_model.GammaRegressor()), counts),
+    "QuantileRegressor": Entry(linear_model.QuantileRegressor(alpha=0.1), diabetes),
+    "RANSACRegressor": Entry(linear_model.RANSACRegressor(random_state=0), diabetes),
+}  # fmt: skip
+
+SUPPORT_VECTORS = {
+    f"SVC {kernel}, {kind}": Entry(scaled(svm.SVC(kernel=kernel, random_state=0)), data)
+    for kernel in ("linear", "poly", "rbf", "sigmoid")
+    for kind, data in (("two kinds", two_kinds), ("three kinds", iris))
+} | {
+    "SVC, probabilities of two": Entry(scaled(svm.SVC(probability=True, random_state=0)), two_kinds),
+    "SVC, probabilities of three": Entry(scaled(svm.SVC(probability=True, random_state=0)), iris),
+    "NuSVC": Entry(scaled(svm.NuSVC(random_state=0)), iris),
+    "LinearSVC": Entry(scaled(svm.LinearSVC(random_state=0)), cancer),
+    "SVR": Entry(scaled(svm.SVR()), diabetes),
+    "SVR poly": Entry(scaled(svm.SVR(kernel="poly", degree=2)), diabetes),
+    "NuSVR": Entry(scaled(svm.NuSVR()), diabetes),
+    "LinearSVR": Entry(scaled(svm.LinearSVR(random_state=0)), diabetes),
+    "OneClassSVM": Entry(svm.OneClassSVM(gamma=0.5), iris),
+    "SGDOneClassSVM": Entry(linear_model.SGDOneClassSVM(random_state=0), doubles),
+}
+
+_SMALL = {"n_estimators": 8, "random_state": 0}
+
+TREES = {
+    "DecisionTreeClassifier": Entry(tree.DecisionTreeClassifier(random_state=0), iris),
+    "DecisionTreeRegressor": Entry(tree.DecisionTreeRegressor(random_state=0), diabetes),
+    "DecisionTreeRegressor of two targets": Entry(tree.DecisionTreeRegressor(random_state=0), two_targets),
+    "DecisionTreeClassifier on doubles": Entry(tree.DecisionTreeClassifier(random_state=0), doubles),
+    "DecisionTreeClassifier with holes": Entry(tree.DecisionTreeClassifier(random_state=0), holes),
+    "ExtraTreeClassifier": Entry(tree.ExtraTreeClassifier(random_state=0), wine),
+    "RandomForestClassifier": Entry(ensemble.RandomForestClassifier(**_SMALL), digits),
+    "RandomForestRegressor": Entry(ensemble.RandomForestRegressor(**_SMALL), diabetes),
+    "ExtraTreesClassifier": Entry(ensemble.ExtraTreesClassifier(**_SMALL), two_kinds),
+    "ExtraTreesRegressor": Entry(ensemble.ExtraTreesRegressor(**_SMALL), diabetes),
+    "GradientBoostingClassifier": Entry(ensemble.GradientBoostingClassifier(**_SMALL), iris),
+    "GradientBoostingClassifier of two": Entry(ensemble.GradientBoostingClassifier(**_SMALL), two_kinds),
+    "GradientBoostingRegressor": Entry(ensemble.GradientBoostingRegressor(**_SMALL), diabetes),
+    "HistGradientBoostingClassifier": Entry(ensemble.HistGradientBoostingClassifier(max_iter=5), holes),
+    "HistGradientBoostingClassifier of two": Entry(ensemble.HistGradientBoostingClassifier(max_iter=5), holes_of_two),
+    "HistGradientBoostingRegressor": Entry(ensemble.HistGradientBoostingRegressor(max_iter=5), length_with_holes),
+    "AdaBoostClassifier": Entry(ensemble.AdaBoostClassifier(**_SMALL), iris),
+    "AdaBoostRegressor": Entry(ensemble.AdaBoostRegressor(**_SMALL), diabetes),
+    "BaggingClassifier": Entry(ensemble.BaggingClassifier(**_SMALL), iris),
+    "BaggingRegressor": Entry(ensemble.BaggingRegressor(**_SMALL), diabetes),
+    "IsolationForest": Entry(ensemble.IsolationForest(**_SMALL), iris),
+    "LGBMClassifier": Entry(LGBMClassifier(verbose=-1, n_jobs=1, **_SMALL), holes),
+    "LGBMClassifier of two": Entry(LGBMClassifier(verbose=-1, n_jobs=1, **_SMALL), holes_of_two),
+    "LGBMRegressor": Entry(LGBMRegressor(verbose=-1, n_jobs=1, **_SMALL), length_with_holes),
+    "XGBClassifier": Entry(XGBClassifier(n_jobs=1, max_depth=3, **_SMALL), holes),
+    "XGBClassifier of two": Entry(XGBClassifier(n_jobs=1, max_depth=3, **_SMALL), holes_of_two),
+    "XGBRegressor": Entry(XGBRegressor(n_jobs=1, max_depth=3, **_SMALL), length_with_holes),
+}
+
+OTHERS = {
+    "KNeighborsClassifier": Entry(neighbors.KNeighborsClassifier(), iris),
+    "KNeighborsClassifier by distance": Entry(neighbors.KNeighborsClassifier(weights="distance"), iris),
+    "KNeighborsRegressor": Entry(neighbors.KNeighborsRegressor(3), diabetes),
+    "RadiusNeighborsClassifier": Entry(neighbors.RadiusNeighborsClassifier(2.0), doubles),
+    "LocalOutlierFactor": Entry(neighbors.LocalOutlierFactor(novelty=True), doubles),
+    "GaussianNB": Entry(naive_bayes.GaussianNB(), iris),
+    "MultinomialNB": Entry(naive_bayes.MultinomialNB(), digits),
+    "BernoulliNB": Entry(naive_bayes.BernoulliNB(binarize=8.0), digits),
+    "ComplementNB": Entry(naive_bayes.ComplementNB(), digits),
+    "CategoricalNB": Entry(naive_bayes.CategoricalNB(min_categories=41), codes),
+    "MLPClassifier": Entry(scaled(neural_network.MLPClassifier((8,), max_iter=20, random_state=0)), iris),
+    "MLPClassifier of two": Entry(neural_network.MLPClassifier((8,), "tanh", max_iter=20, random_state=0), two_kinds),
+    "MLPRegressor": Entry(
+        neural_network.MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", max_iter=20, random_state=0), petals),
+    "KMeans": Entry(cluster.KMeans(3, n_init=1, random_state=0), iris),
+    "MiniBatchKMeans": Entry(cluster.MiniBatchKMeans(3, n_init=1, random_state=0), even),
+    "GaussianMixture": Entry(mixture.GaussianMixture(3, random_state=0), doubles),
+    "GaussianMixture, diagonal": Entry(mixture.GaussianMixture(2, covariance_type="diag", random_state=0), doubles),
+    "GaussianProcessRegressor": Entry(
+        gaussian_process.GaussianProcessRegressor(_kernel.RBF() + _kernel.WhiteKernel(), random_state=0), petals),
+    "GaussianProcessClassifier": Entry(
+        gaussian_process.GaussianProcessClassifier(_kernel.RBF(), optimizer=None, random_state=0), doubles_of_two),
+    "VotingClassifier": Entry(ensemble.VotingClassifier(
+        [("a", logistic()), ("b", naive_bayes.GaussianNB())], voting="soft", flatten_transform=False), iris),
+    "StackingRegressor": Entry(ensemble.StackingRegressor(
+        [("a", linear_model.Ridge()), ("b", tree.DecisionTreeRegressor(max_depth=2, random_state=0))], cv=2), diabetes),
+}  # fmt: skip
+
+_HASHES = {"analyzer": "word", "token_pattern": "[a-z]+"}
+
+TRANSFORMERS = {
+    "StandardScaler": Entry(preprocessing.StandardScaler(), cancer),
+    "MinMaxScaler": Entry(preprocessing.MinMaxScaler(), wine),
+    "MaxAbsScaler": Entry(preprocessing.MaxAbsScaler(), wine),
+    "RobustScaler": Entry(preprocessing.RobustScaler(), wine),
+    "Normalizer": Entry(preprocessing.Normalizer("l1"), iris),
+    "Binarizer": Entry(preprocessing.Binarizer(threshold=2.5), iris),
+    "PolynomialFeatures": Entry(preprocessing.PolynomialFeatures(2), iris),
+    "PowerTransformer": Entry(preprocessing.PowerTransformer(), iris),
+    "KBinsDiscretizer": Entry(
+        preprocessing.KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"), iris),
+    "OneHotEncoder of strings": Entry(preprocessing.OneHotEncoder(handle_unknown="ignore"), words),
+    "OneHotEncoder of integers": Entry(preprocessing.OneHotEncoder(), codes),
+    "OrdinalEncoder": Entry(preprocessing.OrdinalEncoder(), words),
+    "TargetEncoder": Entry(preprocessing.TargetEncoder(cv=2, random_state=0, target_type="continuous"), words),
+    "SimpleImputer": Entry(impute.SimpleImputer(), holes),
+    "SimpleImputer, most frequent": Entry(impute.SimpleImputer(strategy="most_frequent"), holes),
+    "KNNImputer": Entry(impute.KNNImputer(n_neighbors=2), blood_with_holes),
+    "PCA": Entry(decomposition.PCA(2), iris),
+    "TruncatedSVD": Entry(decomposition.TruncatedSVD(3, random_state=0), digits),
+    "SelectKBest": Entry(feature_selection.SelectKBest(k=2), iris),
+    "VarianceThreshold": Entry(feature_selection.VarianceThreshold(0.5), iris),
+    "CountVectorizer": Entry(feature_extraction.text.CountVectorizer(), texts),
+    "TfidfVectorizer": Entry(feature_extraction.text.TfidfVectorizer(), texts),
+    "TfidfVectorizer of pairs": Entry(feature_extraction.text.TfidfVectorizer(ngram_range=(1, 2)), texts),
+}  # fmt: skip
+
+PIPELINES = {
+    "columns to LogisticRegression": Entry(of_passengers(logistic(), handle_unknown="ignore"), passengers),
+    "columns to RandomForestClassifier": Entry(
+        of_passengers(ensemble.RandomForestClassifier(max_depth=3, **_SMALL), handle_unknown="ignore"), passengers),
+    "columns to LGBMClassifier": Entry(
+        of_passengers(LGBMClassifier(verbose=-1, n_jobs=1, **_SMALL), handle_unknown="ignore"), passengers),
+    "words to Ridge": Entry(vectorized(preprocessing.OneHotEncoder(), linear_model.Ridge()), words),
+    "text to LogisticRegression": Entry(vectorized(feature_extraction.text.TfidfVectorizer(), logistic()), texts),
+    "text to LinearSVC": Entry(
+        vectorized(feature_extraction.text.CountVectorizer(), svm.LinearSVC(random_state=0)), texts),
+    "selection and union": Entry(pipeline.make_pipeline(
+        pipeline.make_union(decomposition.PCA(2), feature_selection.SelectKBest(k=2)), logistic()), wine),
+    "scaled neighbours": Entry(scaled(neighbors.KNeighborsClassifier(3)), wine),
+    "calibrated by imputed forest": Entry(
+        pipeline.make_pipeline(impute.SimpleImputer(), ensemble.ExtraTreesClassifier(**_SMALL)), holes),
+}  # fmt: skip
+
+ZOO = LINEAR | SUPPORT_VECTORS | TREES | OTHERS | TRANSFORMERS | PIPELINES
