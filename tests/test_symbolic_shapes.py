@@ -71,7 +71,8 @@ attention (float[batch, sequence, 32] x, float[32, 96] w) => (float[a, b, c] y, 
 #: A network of images of any size, with what makes lengths of lengths.
 PICTURES = """
 <ir_version: 9, opset_import: ["": 18]>
-pictures (float[batch, 3, height, width] x, float[4, 3, 3, 3] w, float[4, 2, 2, 2] u) => (float[a, 4] y, float[b, c] empty)
+pictures (float[batch, 3, height, width] x, float[4, 3, 3, 3] w, float[4, 2, 2, 2] u)
+=> (float[a, 4] y, float[b, c] empty)
 {
   scales = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()
   pads = Constant <value_ints = [0, 0, 1, 2, 0, 0, 3, 0]> ()

@@ -17,7 +17,7 @@ from tenonnx_onnx_ml.maps import without_zip_map
 for package in ("sklearn", "skl2onnx", "onnxmltools", "lightgbm", "xgboost"):
     pytest.importorskip(package)
 
-from zoo import ZOO
+from zoo import OPTIONS, ZOO
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def converted(name):
     from skl2onnx import to_onnx
     from skl2onnx.common import _container
 
-    estimator, data = ZOO[name]
+    estimator, data, opsets = ZOO[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of scikit-learn and the converters
         register()
@@ -35,7 +35,8 @@ def converted(name):
         types, feeds = inputs_of(features)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_container, "make_node", make_node)
-            return estimator, features, to_onnx(estimator, initial_types=types, target_opset=18), feeds
+            proto = to_onnx(estimator, initial_types=types, target_opset=opsets, options=OPTIONS)
+        return estimator, features, proto, feeds
 
 
 def make_node(*arguments, **attributes):

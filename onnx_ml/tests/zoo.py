@@ -20,10 +20,11 @@ with warnings.catch_warnings():
 
 
 class Entry(NamedTuple):
-    """An estimator, and a function that makes the features and targets that it is fitted to."""
+    """An estimator, a function that makes the features and targets that it is fitted to, and the opsets of the file."""
 
     estimator: Any
     data: Callable[[], tuple[np.ndarray, Any]]
+    opsets: Any = {"": 18, "ai.onnx.ml": 3}  # noqa: RUF012
 
 
 # ----- data -----------------------------------------------------------------------------------------------------------
@@ -262,8 +263,9 @@ OTHERS = {
         neural_network.MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", max_iter=20, random_state=0), petals),
     "KMeans": Entry(cluster.KMeans(3, n_init=1, random_state=0), iris),
     "MiniBatchKMeans": Entry(cluster.MiniBatchKMeans(3, n_init=1, random_state=0), even),
-    "GaussianMixture": Entry(mixture.GaussianMixture(3, random_state=0), doubles),
-    "GaussianMixture, diagonal": Entry(mixture.GaussianMixture(2, covariance_type="diag", random_state=0), doubles),
+    "GaussianMixture": Entry(mixture.GaussianMixture(3, random_state=0), doubles, 18),
+    "GaussianMixture, diagonal": Entry(
+        mixture.GaussianMixture(2, covariance_type="diag", random_state=0), doubles, 18),
     "GaussianProcessRegressor": Entry(
         gaussian_process.GaussianProcessRegressor(_kernel.RBF() + _kernel.WhiteKernel(), random_state=0), petals),
     "GaussianProcessClassifier": Entry(
@@ -273,8 +275,6 @@ OTHERS = {
     "StackingRegressor": Entry(ensemble.StackingRegressor(
         [("a", linear_model.Ridge()), ("b", tree.DecisionTreeRegressor(max_depth=2, random_state=0))], cv=2), diabetes),
 }  # fmt: skip
-
-_HASHES = {"analyzer": "word", "token_pattern": "[a-z]+"}
 
 TRANSFORMERS = {
     "StandardScaler": Entry(preprocessing.StandardScaler(), cancer),
@@ -319,5 +319,12 @@ PIPELINES = {
     "calibrated by imputed forest": Entry(
         pipeline.make_pipeline(impute.SimpleImputer(), ensemble.ExtraTreesClassifier(**_SMALL)), holes),
 }  # fmt: skip
+
+#: What the converter is told: a locale that every system has, and anything about LinearSVC, see the findings.
+OPTIONS = {
+    feature_extraction.text.CountVectorizer: {"locale": "C"},
+    feature_extraction.text.TfidfVectorizer: {"locale": "C"},
+    svm.LinearSVC: {"nocl": False},
+}
 
 ZOO = LINEAR | SUPPORT_VECTORS | TREES | OTHERS | TRANSFORMERS | PIPELINES

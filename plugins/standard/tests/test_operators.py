@@ -128,7 +128,7 @@ def test_bools_are_combined_by_logic():
 
 
 def test_two_dtypes_are_never_mixed():
-    with pytest.raises(TypeMismatch, match="one dtype"):
+    with pytest.raises(TypeMismatch, match="element type"):
         run(lambda a, b: a + b, np.zeros(2, np.float32), np.zeros(2, np.float64))
 
 

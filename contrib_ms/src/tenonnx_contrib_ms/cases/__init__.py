@@ -14,7 +14,7 @@ UNWRITTEN = """
     NGramRepeatBlock NhwcConv NhwcFusedConv NhwcMaxPool PackedAttention PackedMultiHeadAttention
     PackedSparseAttentionIndexer Pad PagedAttention Range RelativePositionBias RemovePadding RestorePadding Rfft
     SampleOp Sampling ScaledSiLU SkipGroupNorm Snpe SparseAttention SparseAttentionIndexer SparsePagedAttention
-    SparseToDenseMatMul Tokenizer TorchEmbedding Trilu UnfoldTensor Unique VarlenCausalConvWithState
+    SparseToDenseMatMul TorchEmbedding Trilu UnfoldTensor Unique VarlenCausalConvWithState
     VarlenNGramHashMapping WhisperBeamSearch WordConvEmbedding
 """
 

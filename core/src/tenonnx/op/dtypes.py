@@ -87,14 +87,26 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
 
 @functools.cache
 def _newest(op: Op) -> Any:
-    """What the op's own package says of the newest version of this meaning; None where it says nothing."""
+    """What the op's own package says of the newest version of this meaning, with the element types of all of them.
+
+    None where it says nothing.
+    """
     try:
         versions = load_dtypes(op.__module__.partition(".")[0]).get(op.name, {})
     except (FileNotFoundError, ModuleNotFoundError, TypeError):
         return None
-    held = [int(version) for version in versions if op.holds_at(int(version))]
-    table = versions[str(max(held))] if held else None
-    return table if table and len(table["inputs"]) == len(op.signature.inputs) else None
+    held = sorted(int(version) for version in versions if op.holds_at(int(version)))
+    table = versions[str(held[-1])] if held else None
+    if table is None or len(table["inputs"]) != len(op.signature.inputs):
+        return None
+    alike = [inputs for v in held if len(inputs := versions[str(v)]["inputs"]) == len(table["inputs"])]
+    return {**table, "inputs": [_union(sets) for sets in zip(*alike, strict=True)]}
+
+
+def _union(sets: Sequence[frozenset[int] | None]) -> frozenset[int] | None:
+    """All types of some sets, None for any."""
+    known = [allowed for allowed in sets if allowed is not None]
+    return frozenset[int]().union(*known) if len(known) == len(sets) else None
 
 
 def _kind(code: int) -> tuple[int, object]:

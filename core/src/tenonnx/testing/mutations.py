@@ -141,12 +141,13 @@ def _from_file(model: onnx.ModelProto, drawn: Call) -> Outputs:
 
 
 def _objection(op: Op, drawn: Call, model: onnx.ModelProto) -> str:
-    """Why ONNX's own inference refuses the types, ranks or attributes; nothing where it does not."""
-    schema = schema_at(op, versions(op)[-1])
-    if schema is None or not schema.judged:
+    """Why ONNX's own inference refuses the ranks or attributes, or the types at every version; nothing where not."""
+    schemas = [found for version in versions(op) if (found := schema_at(op, version)) is not None]
+    if not schemas or not schemas[-1].judged:
         return ""
-    for formal, contents in zip(schema.inputs, drawn.inputs, strict=False):
-        allowed = schema.constraints.get(formal.types, {formal.types})
+    alike = [schema for schema in schemas if len(schema.inputs) == len(schemas[-1].inputs)]
+    for position, (formal, contents) in enumerate(zip(schemas[-1].inputs, drawn.inputs, strict=False)):
+        allowed = {t for s in alike for t in s.constraints.get(s.inputs[position].types, {s.inputs[position].types})}
         if isinstance(contents, np.ndarray) and not any(_alike(DType.of(contents.dtype), text) for text in allowed):
             return f"{formal.name} takes no {DType.of(contents.dtype)}"
     try:

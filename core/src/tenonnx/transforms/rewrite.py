@@ -153,6 +153,8 @@ class Rewriter(Builder):
         found = self.copy(value)
         taken = any(found is other for other in self.graph.outputs)
         renamed = found.name != value.name
+        if (taken or renamed) and found.is_constant:  # equal ones are one value, and each output has a name of its own
+            return Value(value.name, found.type, data=found.data, graph=self.graph)
         if taken or renamed:
             self.prefix = found.name
             copy: Value = operator("identity", found)

@@ -53,13 +53,13 @@ def regex_full_match(X, *, pattern: str | None = None):
 @regex_full_match.type
 def _(X: Value, *, pattern: str | None) -> TensorType:
     _check_strings(regex_full_match, X)
-    _compiled(pattern)
+    compiled(regex_full_match.title, pattern)
     return X.tensor.with_dtype(DType.bool)
 
 
 @numpy_rule(regex_full_match)
 def _(x: Array, *, pattern: str | None) -> Array:
-    matches = _compiled(pattern).fullmatch
+    matches = compiled(regex_full_match.title, pattern).fullmatch
     found = [matches(text) is not None for text in x.reshape(-1).tolist()]
     return np.asarray(found, dtype=bool).reshape(x.shape)
 
@@ -78,9 +78,8 @@ _DIFFERENT = re.compile(
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(pattern: str | None) -> re.Pattern[str]:
+def compiled(title: str, pattern: str | None) -> re.Pattern[str]:
     """A pattern of RE2 as one of Python. Raises ``TypeMismatch`` where it is none, or Python has no such thing."""
-    title = regex_full_match.title
     if pattern is None:
         raise TypeMismatch(f"{title}: the pattern is missing", do="write the attribute pattern")
 

@@ -1,0 +1,100 @@
+"""Strings cut into tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.extend import DType, TensorType, TypeMismatch, primitive
+from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.text import compiled
+
+Array = np.ndarray[Any, Any]
+
+_START, _END = "\x02", "\x03"
+
+
+@primitive("Tokenizer", domain="com.microsoft")
+def tokenizer(
+    X, *, mark: int, mincharnum: int, pad_value: str, separators: list[str] | None = None, tokenexp: str | None = None
+):
+    """The tokens of each string along a new last axis, filled up with ``pad_value``.
+
+    Tokens are the matches of ``tokenexp``, or what is left between ``separators``, of which each is applied to the
+    pieces that the one before left. Shorter ones than ``mincharnum`` are dropped. ``mark`` puts a start and an end
+    around the tokens, unless no string has any. Alternatives match in their order.
+    """
+
+
+def check_tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Any, tokenexp: str | None) -> str | None:
+    """What the attributes contradict; asked at import."""
+    if bool(separators) == bool(tokenexp):
+        return f"one of separators and tokenexp must be given, and here is {'both' if tokenexp else 'none'}"
+    if mincharnum < 1:
+        return f"mincharnum must be positive, and here it is {mincharnum}"
+    for pattern in separators or [tokenexp]:
+        compiled(tokenizer.title, pattern)
+    return None
+
+
+tokenizer.rule("check", check_tokenizer)
+
+
+@tokenizer.type
+def _(X, **attributes):
+    problem = check_tokenizer(**attributes)
+    if problem:
+        raise TypeMismatch(f"{tokenizer.title}: {problem}")
+    if X.dtype is not DType.string or X.rank not in (None, 1, 2):
+        raise TypeMismatch(f"{tokenizer.title}: X must be a vector or matrix of strings", given=repr(X))
+    return TensorType(DType.string, None if X.rank is None else (*X.shape, None) if 0 not in X.shape else X.shape)
+
+
+@tokenizer.lower()
+def _(X, **attributes):
+    raise NotRepresentable("regular expressions that cut strings have no form in ai.onnx")
+
+
+@numpy_rule(tokenizer)
+def _(
+    X: Array, *, mark: int, mincharnum: int, pad_value: str, separators: Sequence[str] | None, tokenexp: str | None
+) -> Array:
+    if not X.size:
+        return X
+    cut = _matches(tokenexp) if tokenexp else _pieces(separators or ())
+    found = [[token for token in cut(text) if len(token) >= mincharnum] for text in X.reshape(-1).tolist()]
+    if mark and any(found):
+        found = [[_START, *tokens, _END] for tokens in found]
+    tokens = np.full((len(found), max(map(len, found))), pad_value, dtype=object)
+    for row, each in zip(tokens, found, strict=True):
+        row[: len(each)] = each
+    return tokens.reshape(*X.shape, -1) if tokens.size else tokens.reshape(*X.shape, 0)
+
+
+def _matches(pattern: str) -> Callable[[str], list[str]]:
+    expression = compiled(tokenizer.title, pattern)
+    return lambda text: [match[0] for match in expression.finditer(text)]
+
+
+def _pieces(separators: Sequence[str]) -> Callable[[str], list[str]]:
+    """Where a separator is the empty string, the pieces are characters."""
+    expressions = [compiled(tokenizer.title, separator) for separator in separators]
+
+    def cut(text: str) -> list[str]:
+        pieces = [text]
+        for expression in expressions:
+            pieces = [part for piece in pieces for part in _split(expression, piece)]
+        return pieces
+
+    return cut
+
+
+def _split(expression: re.Pattern[str], text: str) -> list[str]:
+    """The parts between matches; Python's own split would add what groups match."""
+    ends = [match.span() for match in expression.finditer(text)]
+    starts = [0, *(end for _, end in ends)]
+    return [text[start:stop] for start, stop in zip(starts, [*(start for start, _ in ends), len(text)], strict=True)]
