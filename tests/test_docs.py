@@ -9,7 +9,14 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/architecture.md", "docs/writing-a-plugin.md", "plugins/training/README.md"]
+    "name",
+    [
+        "README.md",
+        "docs/architecture.md",
+        "docs/writing-a-plugin.md",
+        "plugins/training/README.md",
+        "onnx_ml/README.md",
+    ],
 )
 def test_python_blocks_run(name, monkeypatch, tmp_path):
     text = (ROOT / name).read_text("utf-8")

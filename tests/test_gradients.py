@@ -10,6 +10,12 @@ from models import example, feeds
 
 import tenonnx as tx
 from tenonnx.checks.compare import compare
+from tenonnx.errors import NotDifferentiable
+from tenonnx_standard.casting import cast
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import expand, shape
+from tenonnx_standard.slicing import gather
 
 TRAINED = {"digits/digits": "probabilities", "decoder/decoder": "logits"}
 
@@ -64,3 +70,30 @@ def test_the_gradient_of_the_digits_model_is_the_slope():
         probabilities = moved.run(arrays, backend="numpy")["probabilities"]
         losses.append(np.mean(np.float64(probabilities) ** 2))
     np.testing.assert_allclose((losses[0] - losses[1]) / (2 * step), np.sum(slope * direction), rtol=2e-2)
+
+
+def stepping():
+    """A loss that depends on ``x`` smoothly, on ``steps`` by a rounded number and on ``sized`` by its shape."""
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x, steps, sized = (graph.input(name, "float32", ("n",)) for name in ("x", "steps", "sized"))
+    number = cast(cast(steps, to=tx.DType.int64), to=tx.DType.float32)
+    chosen = gather(x, argmax(x, axis=0, keepdims=1))
+    graph.output("loss", reduce_sum(x * number + expand(chosen, shape(sized)), keepdims=0))
+    return graph
+
+
+def test_influence_by_steps_alone_is_an_error_that_names_them():
+    with pytest.raises(NotDifferentiable, match="path to steps") as caught:
+        tx.grad(stepping(), of="loss", wrt=["x", "steps", "sized"])
+    assert caught.value.names == ("steps",)
+    assert "ai.onnx::Cast" in caught.value.given
+    assert "ArgMax" not in caught.value.given
+    assert "strict" in caught.value.do
+
+
+def test_influence_by_steps_or_shapes_has_the_gradient_zero():
+    feeds = {"x": np.float32([1, 3]), "steps": np.float32([2.5, 4]), "sized": np.float32([0, 0])}
+    found = tx.grad(stepping(), of="loss", wrt=["x", "steps", "sized"], strict=False).run(feeds, backend="numpy")
+    assert [found[f"{name}/grad"].tolist() for name in feeds] == [[2, 6], [0, 0], [0, 0]]
+    found = tx.grad(stepping(), of="loss", wrt=["x", "sized"]).run(feeds, backend="numpy")
+    assert found["sized/grad"].tolist() == [0, 0]

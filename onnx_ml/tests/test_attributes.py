@@ -9,7 +9,8 @@ import pytest
 import tenonnx as tx
 from tenonnx_onnx_ml.encoders import label_encoder, one_hot_encoder
 from tenonnx_onnx_ml.features import array_feature_extractor, feature_vectorizer
-from tenonnx_onnx_ml.maps import cast_map
+from tenonnx_onnx_ml.linear import linear_classifier
+from tenonnx_onnx_ml.maps import cast_map, zip_map
 from tenonnx_onnx_ml.preprocessing import binarizer, imputer, scaler
 from tenonnx_onnx_ml.svm import svm_regressor
 
@@ -28,6 +29,8 @@ REGRESSOR = {
     "coefficients": [1.0, 2.0],
     "rho": [0.1],
 }
+
+LINES = {"coefficients": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "intercepts": [0.0, 0.0, 0.0], "classlabels_ints": [7, 8, 9]}
 
 
 def model(op, attributes):
@@ -99,11 +102,16 @@ def test_refused_when_read(op, attributes, message):
         (lambda: cast_map({-1: np.float32(1)}, map_form="SPARSE", max_map=7), "from 0 to 6"),
         (lambda: cast_map({0: "seven"}), "a value must be a number"),
         (lambda: cast_map({"a": np.float32(1)}), "int64 keys"),
+        (lambda: cast_map({0: np.float32("nan")}, cast_to="TO_INT64"), "a value must be a number"),
+        (lambda: cast_map({0: np.float32(1e30)}, cast_to="TO_INT64"), "a value must be a number"),
         (lambda: feature_vectorizer(np.zeros((2, 1)), np.zeros((3, 1))), "one number of rows"),
         (lambda: feature_vectorizer(np.zeros((2, 1)), inputdimensions=[1, 2]), "a size for each input"),
         (lambda: imputer(np.zeros((2, 3)), imputed_value_int64s=[1]), "imputed_value_floats must be given for float64"),
         (lambda: imputer(np.zeros((2, 3)), imputed_value_floats=[1.0, 2.0]), "X must have 2 features"),
         (lambda: imputer(np.zeros(2, np.int32), imputed_value_int64s=[2**40]), "must fit into int32"),
+        (lambda: linear_classifier(np.zeros((2, 3), np.float32), **LINES), "X must have 2 features"),
+        (lambda: linear_classifier(np.zeros((2, 2)), **LINES | {"classlabels_ints": [1, 2]}), "2 labels for 3"),
+        (lambda: zip_map(np.zeros((2, 3), np.float32), classlabels_int64s=[1, 2]), "a column for each of 2 labels"),
         (lambda: label_encoder(np.array([1]), keys_floats=[1.0], values_floats=[1.0]), "the type of the keys"),
         (lambda: one_hot_encoder(np.array([1, 9]), cats_int64s=[1, 2], zeros=0), "every element must have a category"),
         (lambda: one_hot_encoder(np.array([1]), cats_strings=["a"]), "X must hold strings"),
@@ -129,6 +137,45 @@ def test_features_are_counted_at_run_time(op, attributes):
     graph.output("y", op(graph.input("x", "float32", ("n", None)), **attributes))
     with pytest.raises(tx.TypeMismatch, match=op.name):
         graph.run({"x": np.zeros((2, 1), np.float32)}, backend="numpy")
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "message"),
+    [
+        ("ZipMap", {"classlabels_int64s": [1, 2, 3]}, "a column for each of 3 labels"),
+        ("SVMRegressor", REGRESSOR | {"support_vectors": [0.0] * 6}, "X must have 3 features"),
+        ("LinearClassifier", {"coefficients": [1.0] * 6, "classlabels_ints": [1, 2]}, "X must have 3 features"),
+    ],
+)
+def test_features_are_counted_when_checked(op, attributes, message):
+    """Where the file knows how many features there are, no input is needed to see that they do not fit."""
+    with pytest.raises(tx.InvalidModel, match=message):
+        tx.infer(tx.load(model(op, attributes)))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_what_is_no_integer_has_no_category(number, backend):
+    graph = tx.load(model("OneHotEncoder", {"cats_int64s": [0, 1]}))
+    found = graph.run({"x": np.array([[number, 1]], np.float32)}, backend=backend)["y"]
+    assert found.tolist() == [[[0, 0], [0, 1]]]
+
+
+@pytest.mark.parametrize("op", ["LinearClassifier", "SVMClassifier", "LinearRegressor", "SVMRegressor", "Scaler"])
+def test_nan_leads_to_nan_in_its_row_alone(op):
+    attributes = {
+        "LinearClassifier": LINES,
+        "SVMClassifier": MACHINE,
+        "LinearRegressor": {"coefficients": [1.0, 2.0]},
+        "SVMRegressor": REGRESSOR | {"kernel_params": [0.5, 0.0, 0.0]},
+        "Scaler": {"offset": [1.0], "scale": [2.0]},
+    }[op]
+    graph = tx.load(model(op, attributes))
+    for backend in ("numpy", "onnxruntime"):
+        found = graph.run({"x": np.float32([[np.nan, np.nan], [1, 2]])}, backend=backend)
+        rows = list(found.values())[-1]
+        assert np.isnan(rows[0]).all()
+        assert np.isfinite(rows[1]).all()
 
 
 def test_unknown_category_fails_in_plain_ops_too():

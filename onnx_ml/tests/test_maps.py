@@ -36,6 +36,9 @@ def test_python_floats_have_the_type_of_the_map(backend):
         ({1: 2}, "must be map\\(string, int64"),
         ([("a", 1)], "given +list"),
         ({"a": 2.5}, "must be int64"),
+        ({"a": None}, "must be int64"),
+        ({"a": [1, 2]}, "must be int64"),
+        ({"a": 2, 3: 4}, "must be map\\(string, int64"),
         ({}, "must have an element"),
     ],
 )

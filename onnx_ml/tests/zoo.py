@@ -12,9 +12,29 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # LightGBM and XGBoost import what is deprecated
     from lightgbm import LGBMClassifier, LGBMRegressor
     from sklearn import (
-        cluster, compose, datasets, decomposition, discriminant_analysis, ensemble, feature_extraction,
-        feature_selection, gaussian_process, impute, linear_model, mixture, multiclass, naive_bayes, neighbors,
-        neural_network, pipeline, preprocessing, svm, tree,
+        calibration,
+        cluster,
+        compose,
+        cross_decomposition,
+        datasets,
+        decomposition,
+        discriminant_analysis,
+        ensemble,
+        feature_extraction,
+        feature_selection,
+        gaussian_process,
+        impute,
+        linear_model,
+        mixture,
+        multiclass,
+        multioutput,
+        naive_bayes,
+        neighbors,
+        neural_network,
+        pipeline,
+        preprocessing,
+        svm,
+        tree,
     )  # fmt: skip
     from xgboost import XGBClassifier, XGBRegressor
 
@@ -129,6 +149,13 @@ def codes():
     return np.array([[1, 20], [2, 20], [5, 40], [1, 40]] * 3, dtype=np.int64), np.arange(12) % 3
 
 
+def kinds():
+    """Numbers, and codes of seven categories, of which every other one is a class."""
+    random = np.random.default_rng(0)
+    code = random.integers(0, 7, 80)
+    return np.stack([random.random(80), code], axis=1).astype(np.float32), code % 2
+
+
 SENTENCES = (
     "the cat sat on the mat", "a dog barked at the cat", "shares fell on the market", "the bank raised its rates",
     "a cat and a dog", "the market rose as rates fell", "dog and cat slept", "its shares rose",
@@ -171,8 +198,6 @@ def vectorized(vectorizer, estimator):
     return pipeline.make_pipeline(vectorizer, estimator)
 
 
-_kernel = gaussian_process.kernels
-
 LINEAR = {
     "LogisticRegression": Entry(logistic(), iris),
     "LogisticRegression of two": Entry(logistic(), two_kinds),
@@ -198,12 +223,14 @@ LINEAR = {
 }  # fmt: skip
 
 SUPPORT_VECTORS = {
-    f"SVC {kernel}, {kind}": Entry(scaled(svm.SVC(kernel=kernel, random_state=0)), data)
+    f"SVC {kernel} of {kind}": Entry(scaled(svm.SVC(kernel=kernel, random_state=0)), data)
     for kernel in ("linear", "poly", "rbf", "sigmoid")
-    for kind, data in (("two kinds", two_kinds), ("three kinds", iris))
+    for kind, data in (("two", two_kinds), ("three", iris))
 } | {
-    "SVC, probabilities of two": Entry(scaled(svm.SVC(probability=True, random_state=0)), two_kinds),
+    "SVC, probabilities of two": Entry(scaled(svm.SVC(kernel="poly", probability=True, random_state=0)), two_kinds),
     "SVC, probabilities of three": Entry(scaled(svm.SVC(probability=True, random_state=0)), iris),
+    "SVC rbf, not scaled": Entry(svm.SVC(gamma=0.01), wine),
+    "SVR rbf, not scaled": Entry(svm.SVR(gamma=0.1, C=10), cancer),
     "NuSVC": Entry(scaled(svm.NuSVC(random_state=0)), iris),
     "LinearSVC": Entry(scaled(svm.LinearSVC(random_state=0)), cancer),
     "SVR": Entry(scaled(svm.SVR()), diabetes),
@@ -214,13 +241,17 @@ SUPPORT_VECTORS = {
     "SGDOneClassSVM": Entry(linear_model.SGDOneClassSVM(random_state=0), doubles),
 }
 
+_FIRST = {"": 12, "ai.onnx.ml": 1}
 _SMALL = {"n_estimators": 8, "random_state": 0}
+_QUIET = {"verbose": -1, "n_jobs": 1, **_SMALL}
 
 TREES = {
     "DecisionTreeClassifier": Entry(tree.DecisionTreeClassifier(random_state=0), iris),
     "DecisionTreeRegressor": Entry(tree.DecisionTreeRegressor(random_state=0), diabetes),
     "DecisionTreeRegressor of two targets": Entry(tree.DecisionTreeRegressor(random_state=0), two_targets),
     "DecisionTreeClassifier on doubles": Entry(tree.DecisionTreeClassifier(random_state=0), doubles),
+    "DecisionTreeRegressor on doubles": Entry(tree.DecisionTreeRegressor(random_state=0), petals),
+    "RandomForestClassifier, first version": Entry(ensemble.RandomForestClassifier(**_SMALL), wine, _FIRST),
     "DecisionTreeClassifier with holes": Entry(tree.DecisionTreeClassifier(random_state=0), holes),
     "ExtraTreeClassifier": Entry(tree.ExtraTreeClassifier(random_state=0), wine),
     "RandomForestClassifier": Entry(ensemble.RandomForestClassifier(**_SMALL), digits),
@@ -238,13 +269,17 @@ TREES = {
     "BaggingClassifier": Entry(ensemble.BaggingClassifier(**_SMALL), iris),
     "BaggingRegressor": Entry(ensemble.BaggingRegressor(**_SMALL), diabetes),
     "IsolationForest": Entry(ensemble.IsolationForest(**_SMALL), iris),
-    "LGBMClassifier": Entry(LGBMClassifier(verbose=-1, n_jobs=1, **_SMALL), holes),
-    "LGBMClassifier of two": Entry(LGBMClassifier(verbose=-1, n_jobs=1, **_SMALL), holes_of_two),
-    "LGBMRegressor": Entry(LGBMRegressor(verbose=-1, n_jobs=1, **_SMALL), length_with_holes),
+    "LGBMClassifier": Entry(LGBMClassifier(**_QUIET), holes),
+    "LGBMClassifier of two": Entry(LGBMClassifier(**_QUIET), holes_of_two),
+    "LGBMClassifier with categories": Entry(
+        LGBMClassifier(categorical_feature=[1], min_data_per_group=1, min_child_samples=2, **_QUIET), kinds),
+    "LGBMRegressor": Entry(LGBMRegressor(**_QUIET), length_with_holes),
     "XGBClassifier": Entry(XGBClassifier(n_jobs=1, max_depth=3, **_SMALL), holes),
     "XGBClassifier of two": Entry(XGBClassifier(n_jobs=1, max_depth=3, **_SMALL), holes_of_two),
     "XGBRegressor": Entry(XGBRegressor(n_jobs=1, max_depth=3, **_SMALL), length_with_holes),
-}
+}  # fmt: skip
+
+_kernel = gaussian_process.kernels
 
 OTHERS = {
     "KNeighborsClassifier": Entry(neighbors.KNeighborsClassifier(), iris),
@@ -260,11 +295,11 @@ OTHERS = {
     "MLPClassifier": Entry(scaled(neural_network.MLPClassifier((8,), max_iter=20, random_state=0)), iris),
     "MLPClassifier of two": Entry(neural_network.MLPClassifier((8,), "tanh", max_iter=20, random_state=0), two_kinds),
     "MLPRegressor": Entry(
-        neural_network.MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", max_iter=20, random_state=0), petals),
+        neural_network.MLPRegressor(hidden_layer_sizes=8, activation="logistic", max_iter=20, random_state=0), petals),
     "KMeans": Entry(cluster.KMeans(3, n_init=1, random_state=0), iris),
     "MiniBatchKMeans": Entry(cluster.MiniBatchKMeans(3, n_init=1, random_state=0), even),
     "GaussianMixture": Entry(mixture.GaussianMixture(3, random_state=0), doubles, 18),
-    "GaussianMixture, diagonal": Entry(
+    "GaussianMixture with diagonals": Entry(
         mixture.GaussianMixture(2, covariance_type="diag", random_state=0), doubles, 18),
     "GaussianProcessRegressor": Entry(
         gaussian_process.GaussianProcessRegressor(_kernel.RBF() + _kernel.WhiteKernel(), random_state=0), petals),
@@ -272,6 +307,10 @@ OTHERS = {
         gaussian_process.GaussianProcessClassifier(_kernel.RBF(), optimizer=None, random_state=0), doubles_of_two),
     "VotingClassifier": Entry(ensemble.VotingClassifier(
         [("a", logistic()), ("b", naive_bayes.GaussianNB())], voting="soft", flatten_transform=False), iris),
+    "CalibratedClassifierCV": Entry(calibration.CalibratedClassifierCV(svm.LinearSVC(random_state=0), cv=2), even),
+    "OneVsOneClassifier": Entry(multiclass.OneVsOneClassifier(logistic()), iris),
+    "MultiOutputRegressor": Entry(multioutput.MultiOutputRegressor(linear_model.Ridge()), two_targets),
+    "PLSRegression": Entry(cross_decomposition.PLSRegression(2), diabetes),
     "StackingRegressor": Entry(ensemble.StackingRegressor(
         [("a", linear_model.Ridge()), ("b", tree.DecisionTreeRegressor(max_depth=2, random_state=0))], cv=2), diabetes),
 }  # fmt: skip
@@ -294,6 +333,7 @@ TRANSFORMERS = {
     "SimpleImputer": Entry(impute.SimpleImputer(), holes),
     "SimpleImputer, most frequent": Entry(impute.SimpleImputer(strategy="most_frequent"), holes),
     "KNNImputer": Entry(impute.KNNImputer(n_neighbors=2), blood_with_holes),
+    "KernelPCA": Entry(decomposition.KernelPCA(2, kernel="rbf"), even),
     "PCA": Entry(decomposition.PCA(2), iris),
     "TruncatedSVD": Entry(decomposition.TruncatedSVD(3, random_state=0), digits),
     "SelectKBest": Entry(feature_selection.SelectKBest(k=2), iris),
@@ -308,7 +348,7 @@ PIPELINES = {
     "columns to RandomForestClassifier": Entry(
         of_passengers(ensemble.RandomForestClassifier(max_depth=3, **_SMALL), handle_unknown="ignore"), passengers),
     "columns to LGBMClassifier": Entry(
-        of_passengers(LGBMClassifier(verbose=-1, n_jobs=1, **_SMALL), handle_unknown="ignore"), passengers),
+        of_passengers(LGBMClassifier(**_QUIET), handle_unknown="ignore"), passengers),
     "words to Ridge": Entry(vectorized(preprocessing.OneHotEncoder(), linear_model.Ridge()), words),
     "text to LogisticRegression": Entry(vectorized(feature_extraction.text.TfidfVectorizer(), logistic()), texts),
     "text to LinearSVC": Entry(
@@ -316,7 +356,7 @@ PIPELINES = {
     "selection and union": Entry(pipeline.make_pipeline(
         pipeline.make_union(decomposition.PCA(2), feature_selection.SelectKBest(k=2)), logistic()), wine),
     "scaled neighbours": Entry(scaled(neighbors.KNeighborsClassifier(3)), wine),
-    "calibrated by imputed forest": Entry(
+    "imputed forest": Entry(
         pipeline.make_pipeline(impute.SimpleImputer(), ensemble.ExtraTreesClassifier(**_SMALL)), holes),
 }  # fmt: skip
 

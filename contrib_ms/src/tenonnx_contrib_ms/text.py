@@ -51,7 +51,7 @@ def _(X, **attributes):
         raise TypeMismatch(f"{tokenizer.title}: {problem}")
     if X.dtype is not DType.string or X.rank not in (None, 1, 2):
         raise TypeMismatch(f"{tokenizer.title}: X must be a vector or matrix of strings", given=repr(X))
-    return TensorType(DType.string, None if X.rank is None else (*X.shape, None) if 0 not in X.shape else X.shape)
+    return TensorType(DType.string, None if X.rank is None else X.shape if 0 in X.shape else (*X.shape, None))
 
 
 @tokenizer.lower()

@@ -154,6 +154,22 @@ def test_state_and_results_are_apart():
     assert program.state["w"].item() == 2
 
 
+def test_results_that_are_read_late_are_those_of_their_call():
+    program = graph(w=10).compile("numpy", state={"w": "next"})
+    first, second = program({"x": X}), program({"x": X})
+    assert [first["next"].item(), second["next"].item()] == [11, 12]
+    assert dict(first).keys() == {"y", "next"}
+    first["next"][:] = 0
+    assert program({"x": X})["next"].item() == 13
+
+
+def test_a_call_that_fails_leaves_the_state():
+    program = graph(w=10).compile("numpy", state={"w": "next"})
+    with pytest.raises(tx.InvalidFeed):
+        program({"x": np.zeros((2, 2, 2), np.float32)})
+    assert program.state["w"].item() == 10
+
+
 @pytest.mark.parametrize("state", [{"z": "next"}, {"w": "z"}])
 def test_state_maps_inputs_to_outputs(state):
     with pytest.raises(tx.InvalidCall, match='"z" is none'):

@@ -314,5 +314,6 @@ def _(X, *, cats_int64s, cats_strings, zeros):
             f"{one_hot_encoder.title}: every element must have a category, because zeros is 0",
             given=", ".join(map(repr, X[unknown][:5].tolist())),
             available=", ".join(map(repr, categories[:50].tolist())),
+            do='give known categories, or set zeros to 1, which handle_unknown="ignore" does in scikit-learn',
         )
     return np.eye(len(categories) + 1, len(categories), dtype=np.float32)[places]

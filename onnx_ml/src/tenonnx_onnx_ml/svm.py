@@ -30,6 +30,7 @@ from tenonnx_standard.logic import greater, where
 from tenonnx_standard.math import clip, exp, pow_
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 from tenonnx_standard.selection import argmax
+from tenonnx_standard.shape import unsqueeze
 from tenonnx_standard.trigonometry import tanh
 
 Array = np.ndarray[Any, Any]
@@ -47,8 +48,8 @@ _LEAST = 1e-7
 class Kernel:
     """How alike rows are to each of the support vectors, which are rows, too.
 
-    RBF takes squared distances, by a matrix product: ``|a - b|**2`` is ``|a|**2 + |b|**2 - 2 a b``. All is counted from
-    the ``centre`` of the vectors, so that little cancels. ``squares`` are those of the lengths of the vectors.
+    RBF takes squared distances. By the matrix product, ``|a|**2 + |b|**2 - 2 a b``, that is quick, but features of any
+    size are exact in float64 only; the body takes differences, so that it needs no float64 of a runtime.
     """
 
     name: str
@@ -56,42 +57,33 @@ class Kernel:
     coef0: float
     degree: float
     vectors: Array
-    centre: Array
-    squares: Array
 
     def of(self, x: Value) -> Value:
         if self.name == "RBF":
-            x = x - constant(self.centre)
+            difference = unsqueeze(x, [1]) - constant(self.vectors)
+            return exp(reduce_sum(difference * difference, [2], keepdims=0) * -self.gamma)
         product = matmul(x, constant(self.vectors.T.copy()))
         if self.name == "LINEAR":
             return product
-        if self.name == "RBF":
-            return exp((reduce_sum(x * x, [1]) + constant(self.squares) - product * 2.0) * -self.gamma)
         product = product * self.gamma + self.coef0
         return tanh(product) if self.name == "SIGMOID" else pow_(product, self.degree)
 
     def of_array(self, x: Array) -> Array:
         """``of`` an array."""
         if self.name == "RBF":
-            x = x - self.centre
+            x, vectors = x.astype(np.float64), self.vectors.astype(np.float64)
+            squares = np.square(x).sum(axis=1, keepdims=True) + np.square(vectors).sum(axis=1)
+            return np.exp((squares - np.matmul(x, vectors.T) * 2) * -self.gamma).astype(np.float32)
         product = np.matmul(x, self.vectors.T)
         if self.name == "LINEAR":
             return product
-        if self.name == "RBF":
-            distance = np.square(x).sum(axis=1, keepdims=True) + self.squares - product * np.float32(2)
-            return np.exp(distance * np.float32(-self.gamma))
         product = product * np.float32(self.gamma) + np.float32(self.coef0)
         return np.tanh(product) if self.name == "SIGMOID" else np.power(product, np.float32(self.degree))
 
 
 @remembered
 def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> Kernel:
-    gamma, coef0, degree = params or (0.0, 0.0, 0.0)
-    vectors = floats(support_vectors).reshape(count, -1)
-    centre = vectors.mean(axis=0)
-    if name == "RBF":
-        vectors = vectors - centre
-    return Kernel(name, gamma, coef0, degree, vectors, centre, np.square(vectors).sum(axis=1))
+    return Kernel(name, *(params or (0.0, 0.0, 0.0)), floats(support_vectors).reshape(count, -1))
 
 
 def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | None:

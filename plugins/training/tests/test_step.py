@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from trained_models import X, Y, dropping, linear, normalised
+from trained_models import X, Y, contents, dropping, linear, normalised
 
 import tenonnx as tx
 import tenonnx_training as tt
@@ -129,6 +129,35 @@ def test_every_break_of_the_path_is_named():
     with pytest.raises(NotDifferentiable, match="path") as caught:
         tt.TrainingStep(graph, "mean_squared_error")
     assert "Cast" in caught.value.given
+
+
+def rounded():
+    """``x @ w`` scaled by a rounded number, beside a variable that nothing reads."""
+    graph = linear()
+    number = graph.variable("number", np.float32([2.5]))
+    graph.variable("idle", np.ones(2, np.float32))
+    scaled = graph.outputs[0] * cast(cast(number, to=tx.DType.int64), to=tx.DType.float32)
+    graph.output("z", scaled)
+    return graph
+
+
+OF_Z = tt.Objective("mean_squared_error", output="z")
+
+
+def test_what_no_gradient_reaches_is_left_out():
+    step = tt.TrainingStep(rounded(), OF_Z, tt.AdamW(0.1, weight_decay=0.5))
+    assert step.made.parameters == ["w", "b", "idle"]
+    assert "not trained, since no gradient reaches them: number" in step.notes
+    assert "the loss does not depend on idle" in step.notes
+    step({"x": X, "target": Y})
+    assert contents(step.write_back())["number"].tolist() == [2.5]
+
+
+def test_what_no_gradient_reaches_cannot_be_asked_for():
+    with pytest.raises(NotDifferentiable, match="path to number") as caught:
+        tt.TrainingStep(rounded(), OF_Z, trainable=["w", "number"])
+    assert "Cast" in caught.value.given
+    assert "trainable" in caught.value.do
 
 
 def test_a_batch_that_does_not_fit_changes_nothing(backend):

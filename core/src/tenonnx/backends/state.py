@@ -60,19 +60,83 @@ class State(MutableMapping[str, Any]):
                 )
 
 
+class Results(dict[str, Any]):
+    """The outputs by name. Those that the program keeps as state are copied (``show``) when they are read.
+
+    ``replaced`` has the new state by input.
+    """
+
+    def __init__(self, names: Iterable[str], show: Callable[[Any], Any] = deepcopy) -> None:
+        super().__init__(dict.fromkeys(names))
+        self._show = show
+        self.replaced: Mapping[str, Any] = {}
+        self._unread: dict[str, Any] = {}
+
+    def keep(self, kept: Mapping[str, Any], replaced: Mapping[str, Any]) -> None:
+        self.replaced = replaced
+        self._unread = dict(kept)
+
+    def take(self) -> None:
+        """Copy what is not copied yet."""
+        for name, value in self._unread.items():
+            super().__setitem__(name, self._show(value))
+        self._unread = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._unread:
+            super().__setitem__(name, self._show(self._unread.pop(name)))
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[str]:  # also keeps dict(results) and **results from reading past __getitem__
+        return super().__iter__()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.take()
+        return super().get(name, default)
+
+    def values(self) -> Any:
+        self.take()
+        return super().values()
+
+    def items(self) -> Any:
+        self.take()
+        return super().items()
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self.take()
+        return super().pop(name, *default)
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+    def __repr__(self) -> str:
+        return repr(self.copy())
+
+    def __reduce__(self) -> Any:
+        return dict, (self.copy(),)
+
+
 class StatefulProgram:
-    """Keeps some inputs between calls: each is replaced by an output after every call that succeeds."""
+    """Keeps some inputs between calls: each is replaced by an output after every call that succeeds.
+
+    ``program`` gives arrays that nobody writes again, so they are the new state as they are.
+    """
 
     def __init__(self, program: Program, graph: Graph, state: Mapping[str, str]) -> None:
         self.backend = program.backend
         self.state = State(graph, state)
         self._run = program
+        self._outputs = [value.name for value in graph.outputs]
         self._names = dict(state)
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         self.state.check_set(feeds)
-        results = self._run({**self.state.held, **feeds})
-        self.state.held.update({name: deepcopy(results[output]) for name, output in self._names.items()})
+        found = self._run({**self.state.held, **feeds})
+        kept = {output: found.pop(output) for output in set(self._names.values())}
+        results = Results(self._outputs)
+        results.update(found)
+        results.keep(kept, {name: kept[output] for name, output in self._names.items()})
+        self.state.held.update(results.replaced)
         return results
 
 

@@ -105,9 +105,19 @@ def _parsed(value: Value, name: str, fields: Sequence[str], path: str) -> Any:
             found[row] = parse(field.strip())
         except (ValueError, KeyError, OverflowError) as error:
             raise InvalidCall(
-                f'{path}: row {row + 2} of column "{name}" must be a value of {kind.dtype}', given=repr(field)
+                f'{path}: row {row + 2} of column "{name}" must be a value of {kind.dtype}',
+                given=repr(field),
+                available=_fields(kind.dtype),
+                do="correct the field",
             ) from error
     return found
+
+
+def _fields(dtype: DType) -> str:
+    """What a field of a column may be."""
+    if dtype is DType.bool:
+        return ", ".join(_BOOLS)
+    return "a number, or nothing for NaN" if dtype.is_float else "a whole number that the type has"
 
 
 def _parser(dtype: DType) -> Callable[[str], Any]:

@@ -136,11 +136,9 @@ class Graph:
 
     def input(self, name: str, dtype: DType | str | Type, shape: tuple[int | str | None, ...] | None = None) -> Value:
         """Add a graph input. A dim is an int, a symbol or expression such as ``"batch"`` or ``"2*n + 1"``, or None."""
-        if isinstance(dtype, DType | str):
-            dims = None if shape is None else tuple(parse(d) if isinstance(d, str) else d for d in shape)
-            kind: Type = TensorType(DType.of(dtype), dims)
-        else:
-            kind = dtype
+        kind: Type = TensorType(DType.of(dtype), shape) if isinstance(dtype, DType | str) else dtype  # type: ignore[arg-type]
+        if isinstance(kind, TensorType) and kind.shape is not None:
+            kind = kind.with_shape(tuple(parse(d) if isinstance(d, str) else d for d in kind.shape))
         value = Value(self._claim(name), kind, graph=self)
         self.formals.append(value)
         return value

@@ -155,11 +155,12 @@ def pending_captures(graph: Graph) -> dict[Value, Value]:
 
 
 def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value, ...]:
-    """Give all subgraphs of one node the same captures in the same order, and return the outer values."""
+    """Give all subgraphs of one node the same further captures in the same order, and return the outer values."""
     outers = dict.fromkeys(outer for graph in subgraphs for outer in pending_captures(graph))
     for graph in subgraphs:
-        inner = Builder(graph)
-        graph.captures = [inner.capture(outer) for outer in outers]
+        inner, further = Builder(graph), set(pending_captures(graph).values())
+        held = [value for value in graph.captures if value not in further]
+        graph.captures = [*held, *(inner.capture(outer) for outer in outers)]
         graph.pending = None
     return tuple(value for outer in outers if (value := builder.adopt(outer)) is not None)
 

@@ -181,7 +181,8 @@ class _Sweep:
     def refuse_breaks(self, values: Sequence[Value]) -> None:
         """Raise ``NotDifferentiable`` for values that have influence, but no path along which it is differentiable."""
         by_contents = [n for n in self.graph.nodes if any(v is not None and v.elements is None for v in n.outputs)]
-        lost, breaks = [], {}
+        lost: list[str] = []
+        breaks: dict[str, None] = {}
         for value in values:
             if value not in self.cotangents:
                 reached = dependents(by_contents, [value])

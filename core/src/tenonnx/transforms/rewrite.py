@@ -11,7 +11,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value, operator
 from tenonnx.op.binding import UNFORESEEN, bind, invoke, pad, refused
-from tenonnx.op.build import Builder
+from tenonnx.op.build import Builder, align_captures
 from tenonnx.op.call import interpreting
 from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
@@ -119,6 +119,8 @@ class Rewriter(Builder):
         origin = node.origin if attributes is None else None
         if node.subgraphs:
             written = {name: self._attribute(a, captures) for name, a in written.items()}
+            listed = (a if isinstance(a, list) else [a] for a in written.values())
+            captures += align_captures([g for graphs in listed for g in graphs if isinstance(g, Graph)], self)
         kept = Node(
             node.op, node.version if version is None else version, inputs, written, outputs,
             name=node.name, captures=captures, origin=origin,

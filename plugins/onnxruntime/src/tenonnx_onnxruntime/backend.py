@@ -19,6 +19,7 @@ from tenonnx.formats.onnx.types import OPTIONAL_INPUTS_IR
 from tenonnx.graph.dtypes import DType
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.targets import Target, target_for
+from tenonnx_onnxruntime.blocked import block_convolutions
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.rescue import RescuedProgram
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeStatefulProgram, shortened
@@ -100,6 +101,8 @@ def _session(
             return _open(candidate, settings, providers, inline)
         except RUNTIME_ERRORS as error:
             problems.append(shortened(error))
+        except NotRepresentable as error:  # a graph may have ops newer than what it says
+            problems.append(error.given or error.what)
     raise UnsupportedOp(
         f"onnxruntime {onnxruntime.__version__} cannot run the graph",
         given="\n".join(dict.fromkeys(problems)),
@@ -137,6 +140,8 @@ def _open(
     that it can optimize what depends on them.
     """
     model, initializers, _ = prepare(graph, ExportConfig())
+    if providers == [CPU]:
+        block_convolutions(model, graph)
     model.ir_version = min(model.ir_version, newest_ir())
     if model.ir_version >= OPTIONAL_INPUTS_IR and len(graph.inputs) < len(graph.formals):
         inputs = [info for value, info in zip(graph.formals, model.graph.input, strict=True) if value.data is None]

@@ -12,7 +12,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx.backends.base import FeedCheck, check_feeds
 from tenonnx.backends.defaults import Defaults
-from tenonnx.backends.state import State, check_state
+from tenonnx.backends.state import Results, State, check_state
 from tenonnx.errors import InvalidCall, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
@@ -20,7 +20,7 @@ from tenonnx.transforms.defaults import opened
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from tenonnx.graph.graph import Graph
 
@@ -124,7 +124,7 @@ class _Turns:
         side.bind(held)
         for value, array in zip(inputs, arrays, strict=True):
             side.feed(value.name, to_runtime(array, value.tensor.dtype))
-        results = Results(self._outputs)
+        results = Results(self._outputs, _shown)
         try:
             side.run(self._session, results)
         except _RUN_ERRORS as error:
@@ -194,61 +194,6 @@ def _buffer(kind: Type | None) -> Any:
     if len(shape) < len(kind.shape):
         return None
     return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, int(kind.dtype))
-
-
-class Results(dict[str, Any]):
-    """The outputs by name. Those that the program keeps as state are copied out of the runtime when they are read.
-
-    ``replaced`` has the new state by input.
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(dict.fromkeys(names))
-        self.replaced: Mapping[str, Any] = {}
-        self._unread: dict[str, Any] = {}
-
-    def keep(self, kept: Mapping[str, Any], replaced: Mapping[str, Any]) -> None:
-        self.replaced = replaced
-        self._unread = dict(kept)
-
-    def take(self) -> None:
-        """Copy what is not copied yet."""
-        for name, value in self._unread.items():
-            super().__setitem__(name, _shown(value))
-        self._unread = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self._unread:
-            super().__setitem__(name, _shown(self._unread.pop(name)))
-        return super().__getitem__(name)
-
-    def __iter__(self) -> Iterator[str]:  # also keeps dict(results) and **results from reading past __getitem__
-        return super().__iter__()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.take()
-        return super().get(name, default)
-
-    def values(self) -> Any:
-        self.take()
-        return super().values()
-
-    def items(self) -> Any:
-        self.take()
-        return super().items()
-
-    def pop(self, name: str, *default: Any) -> Any:
-        self.take()
-        return super().pop(name, *default)
-
-    def copy(self) -> dict[str, Any]:
-        return dict(self.items())
-
-    def __repr__(self) -> str:
-        return repr(self.copy())
-
-    def __reduce__(self) -> Any:
-        return dict, (self.copy(),)
 
 
 def _held(array: Any) -> Any:

@@ -80,7 +80,7 @@ def relu(X):
 
 relu.until(6, ignored=["consumed_inputs"])
 relu.numpy(lambda x: _above(x) if x.dtype.kind == "f" else np.asarray(np.maximum(x, x.dtype.type(0))))
-relu.vjp(lambda g, y, X: where(X > 0, g, 0.0))
+relu.vjp(lambda g, y, X: where(y > 0, g, 0.0))
 
 
 @_activation("LeakyRelu")

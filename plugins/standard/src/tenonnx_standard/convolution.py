@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx.graph import dims as dim
-from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shape import concat, reshape, transpose, unsqueeze
@@ -264,8 +264,8 @@ def conv_weight_gradient(
     ]
     if isinstance(channels, int) and channels // group <= FEW_CHANNELS and len(taps) > 1:
         taps = [concat(*taps, axis=2)]
-    products = [reduce_sum(matmul(t, g), [0], keepdims=0) for t in taps]
-    flat = products[0] if len(products) == 1 else concat(*products, axis=1)
+    products = [matmul(t, g) for t in taps]
+    flat = sum_of_first_axes(products[0] if len(products) == 1 else concat(*products, axis=2), 1)
     places = int(np.prod(window.kernel))
     weights = transpose(reshape(flat, [group, places, channels // group, results // group]), perm=[0, 3, 2, 1])
     return reshape(weights, [results, channels // group, *window.kernel])

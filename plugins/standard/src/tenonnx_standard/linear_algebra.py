@@ -117,6 +117,19 @@ def size(lengths: list[Any]) -> Any:
     return whole
 
 
+def sum_of_first_axes(x: Value, count: int) -> Value:
+    """``x`` summed over its first ``count`` axes: a row of ones times a matrix, as runtimes add columns up slowly."""
+    from tenonnx_standard.reduction import reduce_sum
+    from tenonnx_standard.shape import as_shape, expand
+
+    sizes = dims(x)
+    if x.dtype not in (DType.float32, DType.float64) or count in (0, x.ndim):
+        return reduce_sum(x, list(range(count)), keepdims=0) if count else x  # type: ignore[no-any-return]
+    rows = size(sizes[:count])
+    ones = expand(constant(np.ones((1, 1)), x.dtype), [1, rows])
+    return as_shape(matmul(ones, as_shape(x, [rows, size(sizes[count:])])), sizes[count:])
+
+
 # ----- Gemm -----------------------------------------------------------------------------------------------------------
 
 

@@ -275,7 +275,8 @@ def _(X, Scale, B, *, axis, epsilon, stash_type):
 def _(g, y, X, Scale, B, *, axis, epsilon, stash_type):
     axes = _trailing(layer_normalization, axis, X.ndim)
     x = to_dtype(X, _stash(layer_normalization, stash_type))
-    standard, _, inverse, _ = standardised(x, axes, epsilon)
+    ones = expand(constant(1, x.dtype), dims(x)[axes[0] :])
+    standard, _, inverse = layer_normalization(x, ones, axis=axis, epsilon=epsilon, stash_type=stash_type, _outputs=3)
     gx = gscale = None
     if g[0] is not None:
         gx = standardised_gradient(to_dtype(g[0] * Scale, x.dtype), standard, inverse, axes)

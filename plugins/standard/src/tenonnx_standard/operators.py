@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.extend import Dim, DType, TypeMismatch, Value, constant, operator_table, static
 from tenonnx.graph.dims import known_lower_bound
 from tenonnx_standard.casting import cast, cast_like
-from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.logic import (
     and_,
     bitwise_and,
@@ -186,7 +186,7 @@ def sum_to(g: Value, like: Value) -> Value:
         g = reduce_sum(g, leading + inner, keepdims=1)
         g = squeeze(g, leading) if lead else g
     elif lead:
-        g = reduce_sum(g, leading, keepdims=0)
+        g = sum_of_first_axes(g, lead)
     return _sum_where_shapes_differ(g, like) if unsure else g
 
 

@@ -243,7 +243,10 @@ def _places_by_comparing(X: Value, y: Value, window: Windows) -> Value:
     return images * places.size + constant(places[tuple(tap_slices(window, (0,) * window.rank, outputs))]) + inside
 
 
-max_pool_gradient.type(lambda X, dY, Y, **_: X.tensor)
+@max_pool_gradient.type
+def _(X, dY, Y, **_):
+    one_float_dtype(max_pool_gradient.title, X, dY, Y)
+    return X.tensor
 
 
 @max_pool_gradient.numpy

@@ -88,7 +88,8 @@ random_normal_like.vjp(lambda g, y, input, **_: None)
 @op("Bernoulli", since=15, pure=False)
 def bernoulli(input, *, dtype: int | None = None, seed: float | None = None):
     """One with the probability that ``input`` holds, else zero."""
-    drawn = less(random_uniform_like(input, seed=seed), input)
+    wide = cast(input, to=DType.float32) if input.dtype.bits < 32 else input  # where fewer numbers would round to 1
+    drawn = less(random_uniform_like(wide, seed=seed), wide)
     return cast(drawn, to=int(input.dtype) if dtype is None else dtype)
 
 

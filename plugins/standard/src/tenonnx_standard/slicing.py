@@ -269,12 +269,17 @@ def _(g, y, data, indices, *, axis):
 def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
     """``g`` summed up at the places of ``data`` that it was gathered from."""
     from tenonnx_standard.scatter import scatter_nd
-    from tenonnx_standard.shape import expand, transpose, unsqueeze
+    from tenonnx_standard.shape import expand, pad, transpose, unsqueeze
 
+    axis, rank, count = axis % data.ndim, data.ndim, indices.ndim
+    place, length = static(indices), data.shape[axis]
+    if place is not None and count == 0 and isinstance(length, int):
+        before = int(place) % length
+        around = [before if k == axis else length - 1 - before if k == axis + rank else 0 for k in range(2 * rank)]
+        return pad(unsqueeze(g, [axis]), around)
     places = unsqueeze(as_int64(indices), [-1])
     if axis == 0:
         return scatter_nd(operator("zeros_like", data), places, g, reduction="add")
-    axis, rank, count = axis % data.ndim, data.ndim, indices.ndim
     moved = [*range(axis, axis + count), *range(axis), *range(axis + count, g.ndim)]
     sizes = dims(data)
     zeros = expand(constant(0, data.dtype), [sizes[axis], *sizes[:axis], *sizes[axis + 1 :]])

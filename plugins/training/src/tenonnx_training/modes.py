@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from tenonnx.extend import Graph, Op, Value, constant
 from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx_standard.activation import relu
 from tenonnx_standard.batch_normalization import batch_normalization
 from tenonnx_standard.dropout import dropout
+from tenonnx_standard.pooling import max_pool
 
 #: The inputs of BatchNormalization, at every version, that hold running statistics.
 _STATISTICS = slice(3, 5)
@@ -53,7 +55,7 @@ def training_form(graph: Graph, *, frozen_statistics: bool = False) -> TrainingF
             seen.add(batch_normalization.name)
             if not frozen_statistics:
                 return _by_batch(rewriter, call, form)
-        return None
+        return _pooled_first(call)
 
     form.graph = Rewriter(graph, decide).run()
     if missing := [op.name for op in (batch_normalization, dropout) if op.name not in seen]:
@@ -67,6 +69,14 @@ def training_form(graph: Graph, *, frozen_statistics: bool = False) -> TrainingF
 def _is(op: object, newest: Op) -> bool:
     """Whether ``op`` is some version of ``newest``."""
     return isinstance(op, Op) and (op.domain, op.name) == (newest.domain, newest.name)
+
+
+def _pooled_first(call: Call) -> Sequence[Value | None] | None:
+    """MaxPool of Relu as Relu of MaxPool: the same numbers and gradients, and fewer of them to compute."""
+    node = call.inputs[0].producer if _is(call.op, max_pool) and call.inputs[0] is not None else None
+    if node is None or node.op is not relu or (call.outputs or 1) > 1:
+        return None
+    return (relu(call.op(node.inputs[0], **call.attributes)),)
 
 
 def _dropping(call: Call) -> Sequence[Value | None]:

@@ -117,9 +117,7 @@ def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]
     """The loss and the metrics of ``graph`` as it is used, the variables ``changing`` being inputs."""
     made = StepGraph(evaluation_form(_with_inputs(graph, changing)), objective)
     add_objective(made)
-    made.graph = made.graph.extract(
-        [v.name for v in made.graph.formals if v.name not in made.state], [made.loss, *made.metrics]
-    )
+    made.graph = made.graph.extract([v.name for v in made.graph.formals if v.data is None], [made.loss, *made.metrics])
     return made
 
 

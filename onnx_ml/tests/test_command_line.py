@@ -1,0 +1,103 @@
+"""``tenonnx run`` on a pipeline over a table: a column of the CSV file for each input, labels and probabilities out."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+
+import numpy as np
+import pytest
+
+from tenonnx.cli import main
+
+for package in ("sklearn", "skl2onnx", "lightgbm", "xgboost"):
+    pytest.importorskip(package)
+
+import zoo  # noqa: E402
+
+COLUMNS = ("age", "fare", "port", "cabin")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return zoo.of_passengers(zoo.logistic()).fit(*zoo.passengers())
+
+
+@pytest.fixture(scope="module")
+def pipeline(fitted, tmp_path_factory):
+    """The file of a pipeline of imputer, scaler, one-hot encoder and logistic regression."""
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+
+    kinds = (FloatTensorType, FloatTensorType, StringTensorType, StringTensorType)
+    path = tmp_path_factory.mktemp("pipeline") / "pipeline.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        types = [(name, kind([None, 1])) for name, kind in zip(COLUMNS, kinds, strict=True)]
+        path.write_bytes(to_onnx(fitted, initial_types=types, target_opset=18).SerializeToString())
+    return path
+
+
+@pytest.fixture
+def run(pipeline, tmp_path, capsys):
+    """Runs the pipeline on the text of a table."""
+
+    def run(text, *options):
+        table = tmp_path / "rows.csv"
+        table.write_text(text, "utf-8")
+        code = main(["run", str(pipeline), "--input", str(table), *options])
+        return code, capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_labels_and_probabilities(fitted, run, tmp_path, backend):
+    rows, _ = zoo.passengers()
+    lines = [",".join("" if field != field else str(field) for field in row) for row in rows]
+    out = tmp_path / "out.csv"
+    code, err = run("\n".join([",".join(COLUMNS), *lines]), "-o", str(out), "--backend", backend)
+    assert code == 0, err
+    with out.open() as file:
+        found = list(csv.DictReader(file))
+    assert list(found[0]) == ["output_label", "output_probability[0]", "output_probability[1]"]
+    assert [int(row["output_label"]) for row in found] == fitted.predict(rows).tolist()
+    probabilities = [[float(row[f"output_probability[{k}]"]) for k in (0, 1)] for row in found]
+    np.testing.assert_allclose(probabilities, fitted.predict_proba(rows), atol=1e-5)
+
+
+def test_columns_in_any_order_among_others(run, tmp_path):
+    code, err = run("cabin,name,port,fare,age\nfirst,Ann,Cork,30,\n", "-o", str(tmp_path / "out.csv"))
+    assert code == 0, err
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "age,port,cabin\n30,Cork,first\n",
+            ['must have a column "fare"', "age, port, cabin", "fare: float32", "name the columns"],
+        ),
+        (
+            "age,fare,port,cabin\n30,9.5,Cork,first\nold,9.5,Cork,first\n",
+            ['row 3 of column "age" must be a value of float32', "'old'", "a number, or nothing", "correct"],
+        ),
+        (
+            "age,fare,port,cabin\n30,9.5,Cork,first\n30,9.5,Rome,first\n",
+            ["every element must have a category", "'Rome'", "'Brest', 'Cork', 'Dover'", "handle_unknown"],
+        ),
+    ],
+    ids=["missing column", "wrong type", "unseen category"],
+)
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_what_does_not_fit_is_said(run, tmp_path, text, parts, backend):
+    out = tmp_path / "out.csv"
+    code, err = run(text, "-o", str(out), "--backend", backend)
+    assert code == 2
+    for part, label in zip(parts, ("", "given", "available", "do"), strict=True):
+        line = next(line for line in err.splitlines() if label in line and part in line)
+        assert line
+    assert not out.exists()
