@@ -1,6 +1,8 @@
 """The programs in the documentation run, block after block."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,15 @@ def test_python_blocks_run(name, monkeypatch, tmp_path):
     scope = {"__name__": f"docs.{Path(name).stem}"}
     for block in blocks:
         exec(compile(block, name, "exec"), scope)
+
+
+def test_an_op_of_a_script_runs(tmp_path):
+    """A script is no package that could ship a table of element types."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np\nimport tenonnx_standard\nfrom tenonnx.extend import op\n\n"
+        "@op('Twice', domain='org.lab', since=1)\ndef twice(X):\n    return X * 2.0\n\n"
+        "print(twice(np.ones(2, np.float32)))\n"
+    )
+    found = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
+    assert found.stdout == "[2. 2.]\n"

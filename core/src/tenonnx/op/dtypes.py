@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -91,8 +92,11 @@ def _newest(op: Op) -> Any:
 
     None where it says nothing.
     """
+    package = op.__module__.partition(".")[0]
+    if getattr(sys.modules.get(package), "__spec__", None) is None:  # a script or a notebook
+        return None
     try:
-        versions = load_dtypes(op.__module__.partition(".")[0]).get(op.name, {})
+        versions = load_dtypes(package).get(op.name, {})
     except (FileNotFoundError, ModuleNotFoundError, TypeError):
         return None
     held = sorted(int(version) for version in versions if op.holds_at(int(version)))
