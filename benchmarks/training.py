@@ -1,15 +1,18 @@
-"""Training steps: our step on onnxruntime and on numpy against PyTorch, Adam everywhere, two threads each.
+"""Training steps: ours on onnxruntime and on numpy against PyTorch, Adam everywhere, as many threads for each.
 
 Needs PyTorch and onnxscript beside the workspace. Models are written by ``torch.onnx.export``, so that what we train
 is a file as people have it. Before anything is timed, the losses of the first steps must agree.
+``python benchmarks/training.py [--threads 2] [--quick] [model ...]``; ``--quick`` leaves out all but the first two.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
 import io
+import logging
 import math
-import sys
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +25,7 @@ from torch import nn
 import tenonnx as tx
 from tenonnx_training import Adam, TrainingStep
 
-THREADS, CLASSES, COMPARED = 2, 10, 5
+CLASSES, COMPARED = 10, 5
 
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
@@ -113,7 +116,7 @@ def exported(model: nn.Module, shape: tuple[int, ...]) -> tx.Graph:
 def ours(graph: tx.Graph, trainable: list[str], backend: str, batch: Arrays) -> Callable[[], float]:
     options: dict[str, Any] = {}
     if backend == "onnxruntime":
-        options = {"strict": True, "session_options": {"intra_op_num_threads": THREADS}}
+        options = {"strict": True, "session_options": {"intra_op_num_threads": torch.get_num_threads()}}
     step = TrainingStep(graph, "softmax_cross_entropy", Adam(1e-3), trainable=trainable, backend=backend, **options)
     feeds = dict(zip(("x", "target"), batch, strict=True))
     return lambda: step(feeds)["loss"]
@@ -174,8 +177,9 @@ def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:
     return eager(model, batch, compiled=True)
 
 
-def main(names: list[str] | None = None, *, everything: bool = True, count: int = 15) -> None:
-    torch.set_num_threads(THREADS)
+def main(names: list[str] | None = None, *, threads: int = 2, everything: bool = True, count: int = 25) -> None:
+    logging.disable(logging.WARNING)  # the exporter's, about packages that it misses
+    torch.set_num_threads(threads)
     rows, ratios = [], []
     for name in names or MODELS:
         found = rounds(contestants(name, everything=everything), count=count, warmup=2)
@@ -184,9 +188,15 @@ def main(names: list[str] | None = None, *, everything: bool = True, count: int 
         others = [found.get(key, math.nan) / base for key in ("numpy", "torch fused", "torch.compile")]
         rows.append([name, base * 1e3, found["onnxruntime"] * 1e3, ratios[-1], *others])
     columns = ["model", "PyTorch ms", "ours ms", "ours", "ours on numpy", "fused Adam", "torch.compile"]
-    table("Training steps, times PyTorch", columns, rows)
+    table(f"Training steps, times PyTorch, {threads} thread{'s' if threads > 1 else ''}", columns, rows)
     print(f"\nonnxruntime backend against PyTorch, geometric mean {geometric(ratios):.3f}")
+    print(f"load of the machine at the end: {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", help=", ".join(MODELS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quick", action="store_true")
+    chosen = parser.parse_args()
+    main(chosen.models, threads=chosen.threads, everything=not chosen.quick)

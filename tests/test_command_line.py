@@ -9,6 +9,7 @@ import onnx
 import pytest
 from models import EXAMPLES, example
 
+import tenonnx as tx
 from tenonnx.cli import main
 
 DIGITS, INT8, DECODER = example("digits/digits"), example("digits/digits-int8"), example("decoder/decoder")
@@ -25,6 +26,26 @@ def tenonnx(capfd, monkeypatch, tmp_path):
         return code, *capfd.readouterr()
 
     return run
+
+
+def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
+    code, out, err = tenonnx("convert", DECODER, "-o", "same.onnx")
+    assert code == 0
+    assert "not compared on onnxruntime: the original fails there, too" in err
+    assert "--inputs" in err
+    assert "verified on numpy, against the original on numpy, with made-up inputs (seed 0)" in out
+    graph = tx.load(DECODER)
+    found = tx.verify(graph, graph)
+    assert found.equal
+    assert {output.backend for output in found.outputs} == {"numpy"}
+
+
+def test_a_version_that_no_node_needs_is_left_out_with_a_note(tenonnx):
+    for command in ("plan", DIGITS), ("convert", DIGITS, "-o", "same.onnx"):
+        code, _, err = tenonnx(*command, "--opset", "com.microsoft=1")
+        assert code == 0
+        assert 'no node is of domain "com.microsoft"' in err
+    assert "com.microsoft" not in tx.load("same.onnx").opsets
 
 
 def test_inspect_names_the_packages(tenonnx):

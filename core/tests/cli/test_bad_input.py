@@ -186,6 +186,7 @@ USE = {
     "output folder": (["run", "{model}", "-o", "none/y.npz"], "folder of an output file must exist"),
     "convert into nowhere": (["convert", "{model}", "-o", "none/m.onnx"], "folder of an output file must exist"),
     "convert onto a folder": (["convert", "{model}", "-o", "folder"], "which is a folder"),
+    "convert into an unknown format": (["convert", "{model}", "-o", "zz.xyz"], "available  .onnx, .safetensors"),
     "native onto a folder": (["convert", "{model}", "-o", "folder.safetensors"], "which is a folder"),
     "threshold": (["convert", "{model}", "-o", "m.onnx", "--external-data-threshold", "-1"], "not in the range"),
 }

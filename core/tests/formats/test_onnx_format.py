@@ -15,7 +15,9 @@ from onnx import TensorProto, helper
 import tenonnx as tx
 from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
 from tenonnx.formats.onnx.reader import read
-from tenonnx.formats.onnx.writer import to_model
+from tenonnx.formats.onnx.writer import ir_version, to_model
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
 from tenonnx.registry.registry import Registry
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
@@ -387,3 +389,11 @@ def test_text_that_is_no_utf_8_is_refused(path):
         setattr(holder, path[-1], "MARKER!")
     with pytest.raises(InvalidModel):
         load(model.SerializeToString().replace(b"MARKER!", b"\xff" * 7))
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype > DType.bfloat16], ids=str)
+def test_a_file_has_the_ir_version_that_its_element_types_came_with(dtype):
+    published = helper.find_min_ir_version_for([helper.make_opsetid("", dtype.first_opset)])
+    graph = Graph(opsets={"ai.onnx": 13})
+    graph.input("x", dtype, (2,))
+    assert ir_version(graph) == dtype.first_ir_version == published

@@ -70,8 +70,12 @@ def test_state_cannot_take_the_name_of_a_value():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '{"tensors": 3, "settings": {}}', '{"tensors": ["gone"], "settings": {}}']
-)
+    "text",
+    [
+        "", "{}", "[1]", '{"tensors": 3, "settings": {}}', '{"tensors": ["gone"], "settings": {}}',
+        '{"tensors": [[1]], "settings": {}}', '{"tensors": [], "settings": 3}', "[" * 100_000,
+    ],
+)  # fmt: skip
 def test_a_wrong_announcement_is_refused(text):
     wrong = model()
     wrong.metadata_props.add(key=KEY, value=text)

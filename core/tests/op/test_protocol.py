@@ -118,13 +118,16 @@ def test_spelling_is_the_inverse_of_binding():
 
 def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
     @op("Newer", domain="tiny")
-    def newer(x, *, mode=0):
+    def newer(x, *, mode=0, kind="", axis=0):
         return x
 
-    newer.until(7, lacks=["mode"])
-    assert spell_attributes(newer, 6, {"mode": 0}, {}) == {}
-    with pytest.raises(NotRepresentable, match="does not exist at version 6"):
-        spell_attributes(newer, 6, {"mode": 1}, {})
+    newer.until(7, lacks=["mode", "kind", "axis"])
+    plain = {"mode": 0, "kind": "", "axis": 0}
+    assert spell_attributes(newer, 6, plain, {}) == {}
+    with pytest.raises(NotRepresentable, match='"mode" does not exist at version 6'):
+        spell_attributes(newer, 6, plain | {"mode": 1}, {})
+    with pytest.raises(NotRepresentable, match='"mode" and "kind" and "axis" do not exist'):  # whatever the hash seed
+        spell_attributes(newer, 6, {"mode": 1, "kind": "x", "axis": 2}, {})
 
 
 def test_axes_are_counted_from_the_front_where_they_must_be():

@@ -9,7 +9,9 @@ from tenonnx.errors import InvalidCall, NotDifferentiable, NotRepresentable, Uns
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.evaluate import evaluate_graph
-from tenonnx.op.op import Opaque
+from tenonnx.op.op import Opaque, op
+from tenonnx.op.rules import find_rule
+from tenonnx.registry.registry import Registry
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.extract import extract
 from tenonnx.transforms.fold import fold
@@ -51,6 +53,22 @@ def test_decompose_keeps_output_names_and_derives_new_ones():
     lowered = decompose(build(lambda x: tiny.affine(x, shift=1.0)), keep=lambda call: call.op.primitive)
     assert [v.name for v in lowered.outputs] == ["y"]
     assert lowered.nodes[0].outputs[0].name == "Affine/Mul"
+
+
+def test_rules_that_a_package_adds_to_ops_of_others_are_there_before_they_are_looked_for():
+    @op("Late", domain="tiny")
+    def late(x):
+        return tiny.double(x)
+
+    class Package:
+        domain, source = "tiny", "late 1.0"
+
+        def register(self, registry):
+            registry.add_rule(late, "toy", lambda x: x)
+
+    graph = build(late)
+    graph.registry = Registry([Package()])
+    assert names(decompose(graph, keep=lambda call: find_rule(call.op, "toy") is not None)) == ["Late"]
 
 
 def test_equal_constants_are_shared():

@@ -200,12 +200,11 @@ def _(X, **attributes):
 def label_encoder_by_classes(
     X, *, classes_strings: list[str] | None = None, default_int64=-1, default_string="_Unused"
 ):
-    """The position of each string among the classes, or the class at each position."""
+    """The position of each string among the classes (the last one of several), or the class at each position."""
     strings, places = list(classes_strings), list(range(len(classes_strings)))
     known = {"default_int64": default_int64, "default_string": default_string}
     if X.dtype is DType.string:
-        first = dict(reversed(list(zip(strings, places, strict=True))))
-        return label_encoder(X, keys_strings=list(first), values_int64s=list(first.values()), **known)
+        return label_encoder(X, keys_strings=strings, values_int64s=places, **known)
     return label_encoder(X, keys_int64s=places, values_strings=strings, **known)
 
 

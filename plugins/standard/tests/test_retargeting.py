@@ -1,26 +1,38 @@
 """What retargeting makes of ops that older versions cannot say in the same way."""
 
+import itertools
+import subprocess
+import sys
+
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from tenonnx.errors import NotRepresentable
+from tenonnx.extend import DType, TensorType, subgraph
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
 from tenonnx.op.evaluate import evaluate_graph
 from tenonnx.transforms.retarget import retarget
 from tenonnx_standard.casting import bitcast
+from tenonnx_standard.control_flow import scan
 from tenonnx_standard.deformable import col2im
 from tenonnx_standard.joining import concat
-from tenonnx_standard.math import maximum, mod, pow_
+from tenonnx_standard.logic import equal, greater, less
+from tenonnx_standard.math import maximum, minimum, mod, pow_
 from tenonnx_standard.pooling import average_pool, max_pool
-from tenonnx_standard.reduction import reduce_max, reduce_mean
+from tenonnx_standard.recurrent import rnn
+from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_prod, reduce_sum
 from tenonnx_standard.shape import reshape, squeeze, unsqueeze
 from tenonnx_standard.signal import dft
 from tenonnx_standard.slicing import slice_
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 AXES = np.array([-1, 0])
+LARGEST = 2**63 - 1
 WINDOWS = {"ceil_mode": 1, "kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [3, 3]}
 
 CASES = {
@@ -82,6 +94,157 @@ def test_computed_axes_of_a_mean_of_what_may_be_empty_are_refused():
     graph.output("y", reduce_mean(graph.input("x", "float32", ("n", 3)), graph.input("axes", "int64", (1,))))
     with pytest.raises(NotRepresentable, match="no form in the target"):
         retarget(graph, 11)
+
+
+def session(graph):
+    return onnxruntime.InferenceSession(to_model(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("step", [1, 2, LARGEST, -1, -2, -LARGEST])
+def test_every_slice_with_computed_bounds_is_that_of_the_specification(step):
+    graph = Graph(opsets={"ai.onnx": 21})
+    start, end = graph.input("s", "int64", (1,)), graph.input("e", "int64", (1,))
+    graph.output("y", slice_(graph.input("x", "float32", (2, "n")), start, end, [1], [step]))
+    source, moved = session(graph), session(retarget(graph, 9))
+    starts = [-LARGEST - 1, -LARGEST, -9, -3, -2, -1, 0, 1, 2, 3, 9, LARGEST]
+    ends = starts if step > 0 else starts[:-1]  # onnxruntime takes the largest for the end on the way back, too
+    for size, s, e in itertools.product((0, 1, 3), starts, ends):
+        feeds = {"s": np.array([s]), "e": np.array([e]), "x": np.ones((2, size), np.float32).cumsum(1)}
+        wanted = source.run(None, feeds)[0]
+        np.testing.assert_array_equal(evaluate_graph(graph, list(feeds.values()))[0], wanted, f"{size}: {s}, {e}")
+        np.testing.assert_array_equal(moved.run(None, feeds)[0], wanted, f"{size}: {s}, {e}")
+
+
+WIDTHS = {"int32": 2**31, "int64": 2**63, "uint32": 2**32, "uint64": 2**64}
+
+
+def edges(dtype):
+    """The numbers at which arithmetic of an integer type changes, and some between them."""
+    end = WIDTHS[dtype]
+    numbers = {
+        0,
+        1,
+        2,
+        3,
+        5,
+        2**15,
+        2**16 - 1,
+        46341,
+        end // 2,
+        end // 2 - 1,
+        2**31 % end,
+        2**32 % end,
+        end - 2,
+        end - 1,
+    }
+    signed = dtype.startswith("i")
+    return sorted({*numbers, *(-n for n in numbers), -end} if signed else numbers)
+
+
+def on_edges(function, dtype, other, opset):
+    """Every pair of edges, what ``function`` makes of them in the older form, and what it is."""
+    pairs = list(itertools.product(edges(dtype), edges(other)))
+    arrays = [np.array([a for a, _ in pairs], dtype), np.array([b for _, b in pairs], other)]
+    graph = Graph(opsets={"ai.onnx": 26})
+    graph.output("y", function(*(graph.input(f"x{k}", str(a.dtype), a.shape) for k, a in enumerate(arrays))))
+    return pairs, evaluate_graph(retarget(graph, opset), arrays)[0].tolist(), function(*arrays).tolist()
+
+
+@pytest.mark.parametrize("other", WIDTHS)
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_integers_to_a_power_at_the_edges_of_their_type(dtype, other):
+    smallest, end = (-WIDTHS[dtype] if dtype[0] == "i" else 0), WIDTHS[dtype]
+    for (x, y), moved, found in zip(*on_edges(pow_, dtype, other, 11), strict=True):
+        if y < 0:
+            wanted = 0 if abs(x) > 1 else x if y % 2 else x * x
+        elif abs(x) < 2:
+            wanted = x ** (y % 2 + 2) if y else 1
+        elif y > 64 or not smallest <= x**y < end:
+            continue  # the type has no such number
+        else:
+            wanted = x**y
+        assert (x, y, moved) == (x, y, wanted)
+        assert (x, y, found) == (x, y, wanted)
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+@pytest.mark.parametrize("function", [less, greater, equal, maximum, minimum, mod, lambda a, b: mod(a, b, fmod=1)])
+def test_integers_are_compared_and_divided_exactly_at_the_edges_of_their_type(dtype, function):
+    pairs, moved, found = on_edges(function, dtype, dtype, 8)
+    assert [(*p, v) for p, v in zip(pairs, moved, strict=True) if p[1]] == [
+        (*p, v) for p, v in zip(pairs, found, strict=True) if p[1]
+    ]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("shape", [(1, 0, 4), (1, 2, 0), (1, 0, 0), (1, 2, 4)])
+@pytest.mark.parametrize(
+    ("function", "axes"),
+    [
+        (squeeze, [0]),
+        (unsqueeze, [1, 3]),
+        (lambda x, axes: reduce_sum(x, axes, keepdims=0), [0, 2]),
+        (lambda x, axes: reduce_sum(x, axes, keepdims=0), [1]),
+        (lambda x, axes: reduce_prod(x, axes), [1]),
+        (lambda x, axis: dft(unsqueeze(x, [-1]), None, axis), 0),
+    ],
+)  # fmt: skip
+def test_computed_axes_of_what_may_be_empty(function, axes, shape, known):
+    x, axes = np.ones(shape, np.float32).cumsum(1), np.array(axes)
+    graph = Graph(opsets={"ai.onnx": 21})
+    dims = shape if known else ("a", "b", "c")
+    graph.output("y", function(graph.input("x", "float32", dims), graph.input("axes", "int64", axes.shape)))
+    moved, wanted = retarget(graph, 11), function(x, axes)
+    for found in (session(moved).run(None, {"x": x, "axes": axes})[0], evaluate_graph(moved, [x, axes])[0]):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def check_without_loops(graph, arrays, **where):
+    moved = retarget(graph, **where)
+    assert not {n.op_type for n in moved.walk()} & {"Scan", "Loop", "RNN", "LSTM", "GRU"}
+    for found, wanted in zip(evaluate_graph(moved, arrays), evaluate_graph(graph, arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("where", "layout"), [({"target": "rknn-2"}, 0), ({"opset": 8}, 1)])
+@pytest.mark.parametrize("length", [3, 6])
+def test_a_layer_over_time_is_written_out_where_there_is_no_loop(length, where, layout):
+    random = np.random.default_rng(0)
+    graph = Graph(opsets={"ai.onnx": 14})
+    x = random.normal(size=(2, length, 3) if layout else (length, 2, 3)).astype(np.float32)
+    w, r = (graph.variable(n, random.normal(size=(2, 4, k)).astype(np.float32)) for n, k in (("w", 3), ("r", 4)))
+    lengths = graph.variable("lengths", np.array([length, 2], np.int32))
+    inputs = graph.input("x", "float32", x.shape), w, r, None, lengths
+    for k, y in enumerate(rnn(*inputs, hidden_size=4, direction="bidirectional", layout=layout)):
+        graph.output(f"y{k}", y)
+    check_without_loops(graph, [x], **where)
+
+
+def test_a_scan_is_written_out_below_the_version_that_has_it():
+    graph = Graph(opsets={"ai.onnx": 21})
+    x, scale = graph.input("x", "float32", (2, 3, 4)), graph.input("scale", "float32", (2, 4))
+    kinds = [("total", TensorType(DType.float32, (2, 4))), ("part", TensorType(DType.float32, (2, 4)))]
+    with interpreting(Builder(graph)):
+        body = subgraph(lambda total, part: (total + part * scale, total), kinds)
+        axes = {"scan_input_axes": [1], "scan_output_axes": [-1]}
+        ways = {"scan_input_directions": [1], "scan_output_directions": [1]}
+        total, totals = scan(scale * 0.0, x, body=body, num_scan_inputs=1, **axes, **ways)
+    graph.output("y", total)
+    graph.output("ys", totals)
+    check_without_loops(graph, [X, X[:, 0]], opset=7)
+
+
+def test_lowerings_are_found_for_a_graph_that_is_built_by_hand():
+    program = """
+from tenonnx.graph.graph import Graph
+from tenonnx.transforms.retarget import retarget
+from tenonnx_standard.reduction import reduce_sum
+
+graph = Graph(opsets={"ai.onnx": 21})
+graph.output("y", reduce_sum(graph.input("x", "float32", (2, 3)), graph.input("axes", "int64", (1,))))
+retarget(graph, 11)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_negative_axis_needs_the_rank():

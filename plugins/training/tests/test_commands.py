@@ -6,9 +6,10 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from trained_models import EXAMPLES, digits
+from trained_models import EXAMPLES, X, Y, digits, linear
 
 import tenonnx as tx
+import tenonnx_training as tt
 from tenonnx.cli import main
 
 CNN = str(EXAMPLES / "digits_cnn" / "digits-cnn.onnx")
@@ -34,6 +35,63 @@ def test_a_model_is_tuned_and_resumed(tmp_path, data, capsys):
     assert run("train", *common, "--epochs", 1, "--resume", state, "-o", tuned) == 0
     assert onnx.load(tuned) == onnx.load(whole)
     assert "accuracy" in capsys.readouterr().out
+
+
+def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkeypatch):
+    steps, trained = [], tt.TrainingStep.__call__
+
+    def interrupted(step, batch):
+        if len(steps) == 2:
+            raise KeyboardInterrupt
+        steps.append(batch)
+        return trained(step, batch)
+
+    monkeypatch.setattr(tt.TrainingStep, "__call__", interrupted)
+    tuned, state = tmp_path / "tuned.onnx", tmp_path / "state.safetensors"
+    arguments = ("--data", data, "--loss", "softmax_cross_entropy", "--epochs", 3, "--batch-size", 64)
+    assert run("train", CNN, *arguments, "-o", tuned, "--checkpoint", state) == 0
+    assert "interrupted after 2 steps" in capsys.readouterr().err
+    assert onnx.load(tuned) != onnx.load(CNN)
+    assert tx.load(state).training_state.tensors["training__step"].array() == 2
+
+
+def checkpoint(tmp_path, data):
+    path = tmp_path / "state.safetensors"
+    assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "--checkpoint", path) == 0
+    return path
+
+
+def test_a_checkpoint_that_is_torn(tmp_path, data, capsys):
+    path = checkpoint(tmp_path, data)
+    whole = path.read_bytes()
+    capsys.readouterr()
+    for torn in (whole[: len(whole) // 2], whole[:20], b"", bytes(len(whole)), whole[:8] + bytes(99) + whole[107:]):
+        path.write_bytes(torn)
+        assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "--resume", path) == 2
+        shown = capsys.readouterr().err
+        assert "state.safetensors" in shown
+        assert "Traceback" not in shown
+
+
+def test_a_checkpoint_of_another_model(tmp_path, data, capsys):
+    state, other, arrays = checkpoint(tmp_path, data), tmp_path / "other.onnx", tmp_path / "xy.npz"
+    tx.export(linear(), other)
+    np.savez(arrays, x=X, y=Y)
+    tuned = tmp_path / "tuned.onnx"
+    arguments = ("--data", arrays, "--loss", "mean_squared_error", "--resume", state, "-o", tuned)
+    assert run("train", other, *arguments) == 2
+    shown = capsys.readouterr().err
+    assert "no w__adam_m" in shown
+    assert "block1" in shown
+    assert not tuned.exists()
+
+
+def test_notes_are_shown(tmp_path, capsys):
+    other, arrays = tmp_path / "other.onnx", tmp_path / "xy.npz"
+    tx.export(linear(), other)
+    np.savez(arrays, x=X, y=Y)
+    assert run("train", other, "--data", arrays, "--loss", "mean_squared_error") == 0
+    assert "note: trains single numbers" in capsys.readouterr().err
 
 
 def test_a_step_is_emitted(tmp_path, data):

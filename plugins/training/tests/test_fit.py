@@ -31,7 +31,7 @@ def test_the_digits_network_learns_in_seconds(backend):
         graph,
         {"images": images[:600], "labels": labels[:600]},
         loss="softmax_cross_entropy",
-        optimizer=tt.Adam(tt.Cosine(8e-3, steps=10 * 19)),
+        optimizer=tt.Adam(tt.CosineDecay(8e-3, steps=10 * 19)),
         epochs=10,
         metrics=["accuracy"],
         validation=(images[600:], labels[600:]),
@@ -76,12 +76,13 @@ def test_data_comes_in_several_forms():
         tt.fit(linear(), data, epochs=1, shuffle=False, **OPTIONS).losses
         for data in (
             {"x": X, "anything": Y},
+            {"x": X.astype(int).tolist(), "target": Y.astype(int).tolist()},
             (X, Y),
             [(X[:2], Y[:2]), (X[2:], Y[2:])],
             iter([{"x": X[:2], "target": Y[:2]}, {"x": X[2:], "target": Y[2:]}]),
         )
     ]
-    assert runs == [runs[0]] * 4
+    assert runs == [runs[0]] * 5
 
 
 def test_the_seed_decides_the_order():
@@ -116,10 +117,22 @@ def test_a_loss_that_is_no_number_keeps_what_was_good(tmp_path):
 
 def test_data_that_runs_dry():
     graph = linear()
-    with pytest.raises(InvalidFeed, match="epoch 1") as caught:
+    with pytest.raises(InvalidFeed, match="epoch 2") as caught:
         tt.fit(graph, iter([(X, Y)]), epochs=2, **OPTIONS)
     assert "ran dry" in caught.value.given
     assert graph.training_state.settings["epoch"] == 1
+
+
+def test_validation_data_that_runs_dry():
+    with pytest.raises(InvalidFeed, match="epoch 2") as caught:
+        tt.fit(linear(), (X, Y), epochs=2, validation=iter([(X, Y)]), **OPTIONS)
+    assert "ran dry" in caught.value.given
+
+
+def test_labels_that_are_no_numbers():
+    graph, images, labels = digits()
+    with pytest.raises(InvalidFeed, match='"target" must be int64'):
+        tt.fit(graph, (images[:9], labels[:9].astype(str)), loss="softmax_cross_entropy", epochs=1)
 
 
 def test_a_batch_of_another_dtype_stops_before_anything_changes():
@@ -160,5 +173,5 @@ def test_state_of_another_optimizer_or_model():
 def test_a_bar_is_shown_on_request(capsys):
     tt.fit(linear(), (X, Y), epochs=2, progress=True, **OPTIONS)
     shown = capsys.readouterr().err
-    assert "epoch 0  loss" in shown
-    assert "epoch 1  loss" in shown
+    assert "epoch 1: loss" in shown
+    assert "epoch 2: loss" in shown

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import onnxruntime
 import pytest
-from trained_models import X, dropping
+from trained_models import X, Y, dropping, linear
 
 import tenonnx as tx
 import tenonnx_training as tt
@@ -13,8 +13,16 @@ from tenonnx.errors import UnsupportedOp
 from tenonnx.extend import constant, primitive, same_type, subgraph
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
-from tenonnx_standard.control_flow import loop, scan
-from tenonnx_standard.random import bernoulli, multinomial, random_normal, random_uniform, random_uniform_like
+from tenonnx_standard.control_flow import if_, loop, scan
+from tenonnx_standard.random import (
+    bernoulli,
+    multinomial,
+    random_normal,
+    random_normal_like,
+    random_uniform,
+    random_uniform_like,
+)
+from tenonnx_standard.reduction import reduce_max
 from tenonnx_standard.shape import identity
 from tenonnx_training.noise import seeded
 
@@ -142,6 +150,19 @@ def test_another_seed_or_step_gives_other_losses():
     assert len({*losses(3), *losses(4)}) == 10
 
 
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_an_evaluation_can_be_repeated(backend):
+    graph = linear()
+    noisy = graph.outputs[0] + random_normal_like(graph.outputs[0])
+    graph.output("noisy", noisy)
+    step = tt.TrainingStep(graph, "mean_squared_error", output="noisy", seed=5, backend=backend)
+    batch = {"x": X, "target": Y}
+    first = step.evaluate(batch)
+    assert step.evaluate(batch) == first != step.evaluate({"x": X[::-1].copy(), "target": Y[::-1].copy()})
+    assert first["loss"] == pytest.approx(step(batch)["loss"], rel=1e-6)
+    assert step.evaluate(batch) != first
+
+
 def each_time(x):
     def body(iteration, going_on, x):
         return going_on, identity(x), random_uniform_like(x)
@@ -155,6 +176,16 @@ def each_time(x):
 def test_every_iteration_draws_anew(backend):
     _, found = drawn(each_time, backend=backend, x=np.zeros(100, np.float32))
     assert len(np.unique(found)) == 300
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_a_branch_may_draw(backend):
+    def branching(x):
+        noisy, plain = (subgraph(branch) for branch in (lambda: x + random_uniform_like(x), lambda: identity(x)))
+        return if_(reduce_max(x, keepdims=0) > 0, then_branch=noisy, else_branch=plain)
+
+    assert np.all(drawn(branching, backend=backend, x=X)[0] > X)
+    np.testing.assert_array_equal(drawn(branching, backend=backend, x=-X)[0], -X)
 
 
 def test_a_body_that_cannot_count_is_refused():

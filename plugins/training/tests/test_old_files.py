@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from trained_models import EXAMPLES, X, contents
@@ -57,7 +58,7 @@ def dropping(opset, *, training=False, ratio=0.5):
 
 def stepped(model, backend, **options):
     graph = tx.load(model)
-    step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.1), trainable="w", backend=backend, **options)
+    step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.1), backend=backend, **options)
     return step, {"x": X, "target": ZEROS}
 
 
@@ -72,7 +73,7 @@ def test_batch_normalization_of_every_version(opset, training, backend):
     found = contents(step.write_back())
     np.testing.assert_allclose(found["mean"], 0.9 * 0.5 + 0.1 * h.mean(0), rtol=1e-6)
     np.testing.assert_allclose(found["variance"], 0.9 * 2.0 + 0.1 * h.var(0), rtol=1e-6)
-    used = (X @ found["w"] - found["mean"]) / np.sqrt(found["variance"] + 1e-5)
+    used = (X @ found["w"] - found["mean"]) / np.sqrt(found["variance"] + 1e-5) * found["scale"] + found["shift"]
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(used**2), rel=1e-4)
 
 
@@ -87,6 +88,15 @@ def test_dropout_of_every_version(opset, training, backend):
     losses = [step(batch, learning_rate=0.0)["loss"] for _ in range(200)]
     assert len(set(losses)) > 20
     assert np.mean(losses) == pytest.approx(2 * whole, rel=0.1)  # the ratio of the file is 0.5
+
+
+def test_the_step_of_an_old_file_is_a_newer_file(tmp_path):
+    step, batch = stepped(normalising(7, training=False), "numpy")
+    step.export(tmp_path / "step.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "step.onnx")
+    found = dict(zip([output.name for output in session.get_outputs()], session.run(None, batch), strict=True))
+    assert found["loss"] == pytest.approx(step(batch, learning_rate=0.1)["loss"], rel=1e-5)
+    np.testing.assert_allclose(found["w/next"], step.program.state["w"], rtol=1e-5, atol=1e-6)
 
 
 def test_initializers_that_are_inputs(backend):
@@ -104,7 +114,7 @@ def test_initializers_that_are_inputs(backend):
     assert found.ir_version == 3
     assert [value.name for value in found.graph.input] == list(inputs)
     changed = [a.name for a, b in zip(model.graph.initializer, found.graph.initializer, strict=True) if a != b]
-    assert changed == ["w", "mean", "variance"]
+    assert {*changed} - {"shift"} == {"w", "scale", "mean", "variance"}
     y = graph.run({"x": X}, backend=backend)["y"]
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(y**2), rel=1e-5)
 
@@ -120,7 +130,7 @@ def test_a_decoder_of_contributed_ops_is_tuned(backend):
     graph = tx.load(path)
     loss = tt.FunctionLoss(next_token, tx.TensorType(tx.DType.int64, ("batch", "sequence")))
     options = {"trainable": ["layers.*", "first_norm.weight", "embedding.weight"], "backend": backend}
-    step = tt.TrainingStep(graph, tt.Objective(loss, output="logits"), tt.Adam(3e-3), **options)
+    step = tt.TrainingStep(graph, loss, tt.Adam(3e-3), output="logits", **options)
     batch = dict(np.load(EXAMPLES / "decoder" / "samples.npz"))
     batch["target"] = np.roll(batch["input_ids"], -1, axis=1)
     losses = [step(batch)["loss"] for _ in range(4)]
@@ -131,4 +141,84 @@ def test_a_decoder_of_contributed_ops_is_tuned(backend):
     found, original = onnx.load_model_from_string(stream.getvalue()), onnx.load(path)
     assert found.graph.node == original.graph.node
     changed = {a.name for a, b in zip(found.graph.initializer, original.graph.initializer, strict=True) if a != b}
-    assert changed == set(step.made.parameters)
+    assert changed == set(step._made.parameters)
+
+
+def test_a_dropout_that_an_old_file_wants_is_off_in_use(backend):
+    """Up to opset 6 it drops unless ``is_test`` says otherwise, and its mask is of the dtype of the data."""
+    node = helper.make_node("Dropout", ["h"], ["d", "mask"], ratio=0.5)
+    model = written(node, 6, {"w": W})
+    model.graph.node.append(helper.make_node("Mul", ["d", "mask"], ["y"]))
+    step, batch = stepped(model, backend)
+    whole = np.mean((X @ W) ** 2)
+    assert step.evaluate(batch)["loss"] == pytest.approx(whole, rel=1e-6)
+    losses = [step(batch, learning_rate=0.0)["loss"] for _ in range(200)]
+    assert np.mean(losses) == pytest.approx(2 * whole, rel=0.1)
+
+
+def test_normalization_in_training_without_its_statistics_is_off_in_use(backend):
+    model = normalising(15, training=True)
+    del model.graph.node[1].output[1:]
+    step, batch = stepped(model, backend)
+    y = (X @ W - 0.5) / np.sqrt(2 + 1e-5)
+    assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(y**2), rel=1e-5)
+
+
+def test_normalization_by_position_is_off_in_use():
+    model = normalising(7, training=True)
+    model.graph.node[1].attribute.append(helper.make_attribute("spatial", 0))
+    step, batch = stepped(model, "numpy")
+    y = (X @ W - 0.5) / np.sqrt(2 + 1e-5)
+    assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(y**2), rel=1e-5)
+
+
+def nested(node, opset, held):
+    """``x @ w`` and a node, which lies in a function that lies in another."""
+    model = written(node, opset, held)
+    inner, given = model.graph.node[1], ["h", *node.input[1:]]
+    standard = helper.make_opsetid("", opset)
+    own = helper.make_opsetid("own", 1)
+    functions = [("Inner", inner), ("Outer", helper.make_node("Inner", given, ["y"], domain="own"))]
+    for name, body in functions:
+        model.functions.append(helper.make_function("own", name, given, ["y"], [body], [standard, own]))
+    model.graph.node[1].CopyFrom(helper.make_node("Outer", given, ["y"], domain="own"))
+    model.opset_import.append(own)
+    return model
+
+
+def test_dropout_in_a_function(backend):
+    model = dropping(13)
+    step, batch = stepped(nested(model.graph.node[1], 13, {"w": W, "ratio": np.float32(0.5)}), backend)
+    plain, _ = stepped(model, backend)
+    assert step.notes == plain.notes
+    losses = [step(batch, learning_rate=0.0)["loss"] for _ in range(3)]
+    assert losses == [plain(batch, learning_rate=0.0)["loss"] for _ in range(3)]
+    assert len(set(losses)) == 3
+    assert step.evaluate(batch)["loss"] == pytest.approx(np.mean((X @ W) ** 2), rel=1e-6)
+
+
+def test_normalization_in_a_function(backend):
+    model = normalising(15, training=False)
+    held = {name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer for name in [tensor.name]}
+    runs = []
+    for given in (model, nested(model.graph.node[1], 15, held)):
+        step, batch = stepped(given, backend)
+        runs.append(([step(batch)["loss"], step.evaluate(batch)["loss"]], contents(step.write_back())))
+    assert runs[0][0] == runs[1][0]
+    assert not np.array_equal(runs[0][1]["mean"], held["mean"])
+    for name, array in runs[0][1].items():
+        np.testing.assert_array_equal(array, runs[1][1][name])
+
+
+def test_noise_in_a_function_follows_the_seed(backend):
+    node = helper.make_node("RandomNormalLike", ["h"], ["y"])
+
+    def losses(seed):
+        model = nested(node, 17, {"w": W})
+        model.graph.node[1].output[0] = "noise"
+        model.graph.node.append(helper.make_node("Add", ["h", "noise"], ["y"]))
+        step, batch = stepped(model, backend, seed=seed)
+        return [step.evaluate(batch)["loss"], *(step(batch)["loss"] for _ in range(2)), step.evaluate(batch)["loss"]]
+
+    assert losses(1) == losses(1)
+    assert len({*losses(1), *losses(2)}) == 6  # a step draws what an evaluation before it draws

@@ -49,7 +49,7 @@ OPTIMIZERS = [
     (tt.Adagrad(0.05, rate_decay=0.01, initial_sum=0.1), adagrad),
     (tt.Adam(0.05), adam),
     (tt.AdamW(0.05, weight_decay=0.1), adamw),
-    (tt.Adam(tt.Linear(0.05, 0.01, 4)), lambda p, g, s, t: adam(p, g, s, t, 0.05 - 0.01 * (t - 1))),
+    (tt.Adam(tt.LinearDecay(0.05, 0.01, 4)), lambda p, g, s, t: adam(p, g, s, t, 0.05 - 0.01 * (t - 1))),
 ]
 
 
@@ -79,7 +79,7 @@ def test_clipping_bounds_the_common_norm():
 
 
 def test_schedules():
-    cosine = tt.Cosine(1.0, 12, warmup=2, floor=0.1)
+    cosine = tt.CosineDecay(1.0, 12, warmup=2, floor=0.1)
     assert [cosine(0), cosine(1), cosine(2)] == [0.5, 1.0, 1.0]
     np.testing.assert_allclose([cosine(7), cosine(12), cosine(99)], [0.55, 0.1, 0.1])
     assert [tt.StepDecay(1.0, 3, 0.5)(k) for k in (0, 2, 3, 6)] == [1, 1, 0.5, 0.25]

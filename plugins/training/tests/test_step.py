@@ -22,7 +22,7 @@ def test_only_what_matches_is_trained(backend):
     trained = {v.name: v.data.array() for v in step.write_back().variables}
     assert trained["b"].tolist() == [0.5]
     assert np.all(trained["w"] != [[1], [2]])
-    assert tt.TrainingStep(linear(), "mean_squared_error", trainable="!w").made.parameters == ["b"]
+    assert tt.TrainingStep(linear(), "mean_squared_error", trainable="!w")._made.parameters == ["b"]
 
 
 def test_batches_may_change_their_size(backend):
@@ -63,7 +63,7 @@ def test_running_statistics_follow_the_batch(backend):
 def test_statistics_can_be_frozen():
     step = tt.TrainingStep(normalised(), "mean_squared_error", frozen_statistics=True)
     step({"x": X, "target": np.zeros_like(X)})
-    assert step.made.statistics == []
+    assert step._made.statistics == []
     assert {v.name: v.data.array()[0] for v in step.write_back().variables}["mean"] == 0.5
 
 
@@ -113,13 +113,67 @@ def test_an_unknown_loss_or_output():
         tt.TrainingStep(linear(), "hinge")
     assert "mean_squared_error" in caught.value.available
     with pytest.raises(InvalidCall, match='no value "z"'):
-        tt.TrainingStep(linear(), tt.Objective("mean_squared_error", output="z"))
+        tt.TrainingStep(linear(), "mean_squared_error", output="z")
 
 
-@pytest.mark.parametrize("loss", ["y", lambda prediction, target: prediction - target])
+@pytest.mark.parametrize("loss", ["y", lambda prediction, target: prediction - target, lambda *_: 3.0])
 def test_a_loss_must_be_a_scalar(loss):
     with pytest.raises(InvalidCall, match="one floating-point number"):
         tt.TrainingStep(linear(), loss)
+    if not isinstance(loss, str):
+        with pytest.raises(InvalidCall, match=r"metric .* one floating-point number"):
+            tt.TrainingStep(linear(), "mean_squared_error", metrics=[loss])
+
+
+WRONG = [
+    ({"clip_norm": 0.0}, "clip_norm"),
+    ({"loss_scale": -1.0}, "loss_scale"),
+    ({"seed": -1}, "seed"),
+    ({"seed": 2**63}, "seed"),
+    ({"seed": "one"}, "seed"),
+    ({"trainable": "!*"}, "variable to train"),
+    ({"optimizer": tt.Adam}, "optimizer"),
+    ({"loss": None}, "loss"),
+    ({"target": "x"}, '"x" must be new'),
+    ({"nonsense": 3}, "option"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG)
+def test_options_without_meaning(wrong, message):
+    with pytest.raises(InvalidCall, match=message) as caught:
+        tt.TrainingStep(linear(), **{"loss": "mean_squared_error", **wrong})
+    assert caught.value.given
+
+
+@pytest.mark.parametrize("rate", [lambda step: None, float("nan"), -0.1, "0.1"])
+def test_a_learning_rate_is_a_number(rate):
+    step = tt.TrainingStep(linear(), "mean_squared_error")
+    with pytest.raises(InvalidCall, match="learning rate"):
+        step({"x": X, "target": Y}, learning_rate=rate)
+    assert step.steps == 0
+
+
+def test_names_of_the_step_must_be_free():
+    graph = linear()
+    graph.input("learning_rate", "float32", ())
+    with pytest.raises(InvalidCall, match='"learning_rate" must be new'):
+        tt.TrainingStep(graph, "mean_squared_error")
+
+
+def test_one_of_two_outputs_is_trained(backend):
+    graph = linear()
+    v = graph.variable("v", np.ones((1, 3), np.float32))
+    graph.output("z", graph.outputs[0] @ v)
+    target = np.zeros((4, 3), np.float32)
+    step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.01), output="z", backend=backend)
+    losses = [step({"x": X, "target": target})["loss"] for _ in range(3)]
+    assert losses == sorted(losses, reverse=True)
+    first = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.01), backend=backend)
+    assert "the loss does not depend on v" in first.notes
+    first({"x": X, "target": Y})
+    np.testing.assert_array_equal(first.program.state["v"], contents(graph)["v"])
+    assert [output.name for output in first.write_back().outputs] == ["y", "z"]
 
 
 def test_every_break_of_the_path_is_named():
@@ -141,12 +195,12 @@ def rounded():
     return graph
 
 
-OF_Z = tt.Objective("mean_squared_error", output="z")
+OF_Z = {"loss": "mean_squared_error", "output": "z"}
 
 
 def test_what_no_gradient_reaches_is_left_out():
-    step = tt.TrainingStep(rounded(), OF_Z, tt.AdamW(0.1, weight_decay=0.5))
-    assert step.made.parameters == ["w", "b", "idle"]
+    step = tt.TrainingStep(rounded(), optimizer=tt.AdamW(0.1, weight_decay=0.5), **OF_Z)
+    assert step._made.parameters == ["w", "b", "idle"]
     assert "not trained, since no gradient reaches them: number" in step.notes
     assert "the loss does not depend on idle" in step.notes
     step({"x": X, "target": Y})
@@ -155,7 +209,7 @@ def test_what_no_gradient_reaches_is_left_out():
 
 def test_what_no_gradient_reaches_cannot_be_asked_for():
     with pytest.raises(NotDifferentiable, match="path to number") as caught:
-        tt.TrainingStep(rounded(), OF_Z, trainable=["w", "number"])
+        tt.TrainingStep(rounded(), trainable=["w", "number"], **OF_Z)
     assert "Cast" in caught.value.given
     assert "trainable" in caught.value.do
 
@@ -172,6 +226,6 @@ def test_a_batch_that_does_not_fit_changes_nothing(backend):
 def test_labels_are_checked():
     graph = linear()
     graph.output("p", tx.Value.__add__(graph.outputs[0], graph.variable("more", np.zeros((1, 3), np.float32))))
-    step = tt.TrainingStep(graph, tt.Objective("softmax_cross_entropy", output="p"))
+    step = tt.TrainingStep(graph, "softmax_cross_entropy", output="p")
     with pytest.raises(InvalidFeed, match="label"):
         step({"x": X, "target": np.int64([0, 1, 2, 3])})

@@ -124,6 +124,13 @@ def check_feeds(formals: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]
     Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim that the input does not have.
     """
     known = {value.name for value in formals}
+    if not isinstance(feeds, Mapping):
+        raise InvalidFeed(
+            "the feeds must be a mapping from names of inputs to contents",
+            given=type(feeds).__name__,
+            available=", ".join(f"{v.name}: {v.type}" for v in formals),
+            do='call it as graph.run({"name": array})',
+        )
     unknown = [name for name in feeds if name not in known]
     missing = [v.name for v in formals if v.name not in feeds and v.data is None]
     if unknown or missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from tenonnx.cli.options import (
     json_option,
     load_model,
     model_argument,
+    note_unused,
     seed_option,
     shapes_option,
     target_options,
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from tenonnx.checks.verify import Verification
     from tenonnx.formats.export import ExportConfig, Report
     from tenonnx.graph.graph import Graph
+
+
+#: What a model can be written as.
+SUFFIXES = (".onnx", ".safetensors")
 
 
 @click.command("convert")
@@ -74,8 +80,11 @@ def command(
     target, or when the result does not give the numbers of the original.
     """
     from tenonnx.cli.arrays import read_feeds
+    from tenonnx.errors import InvalidCall
     from tenonnx.formats.export import ExportConfig
 
+    if not output.lower().endswith(SUFFIXES) and not Path(output).is_dir():
+        raise InvalidCall("a model is written to a file of a known format", given=output, available=", ".join(SUFFIXES))
     graph = transformed(load_model(model))
     feeds = read_feeds(graph, inputs, archive) or None
     options = {"feeds": feeds, "input_shapes": input_shapes, "seed": seed, "absolute": atol, "relative": rtol}
@@ -98,11 +107,13 @@ def command(
         report = _write(graph, output, config)
     for note in notes:
         complain(note)
+    note_unused(opset, report.opsets)
     if as_json:
         found = verified[0].to_json() if verified else None
         say_json({"file": model, "output": output, **report.to_json(), "verification": found})
     else:
-        _say_report(output, report, verified)
+        given = f"made-up inputs (seed {seed})" if feeds is None else "the inputs given"
+        _say_report(output, report, verified, given)
 
 
 def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
@@ -135,7 +146,7 @@ def _verified(
     return found
 
 
-def _say_report(output: str, report: Report, verified: Sequence[Verification]) -> None:
+def _say_report(output: str, report: Report, verified: Sequence[Verification], given: str) -> None:
     from tenonnx.cli.changes import say_changes
 
     opsets = ", ".join(f"{domain} {version}" for domain, version in report.opsets.items())
@@ -146,5 +157,5 @@ def _say_report(output: str, report: Report, verified: Sequence[Verification]) -
     for verification in verified:
         backends = ", ".join(dict.fromkeys(each.backend for each in verification.outputs))
         if verification.largest is not None:
-            say(f"verified on {backends}, against the original on {verification.reference}")
+            say(f"verified on {backends}, against the original on {verification.reference}, with {given}")
             say(f"largest difference: {verification.largest}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tenonnx.cli.output import working
+from tenonnx.cli.output import complain, working
 
 if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
@@ -126,6 +126,13 @@ def transformed(graph: Graph) -> Graph:
         if plugin.name in wanted:
             graph = plugin.load()(graph)
     return graph
+
+
+def note_unused(asked: Mapping[str, int] | None, domains: Collection[str]) -> None:
+    """Say which versions were asked for that no node of the result has a use for."""
+    for domain in asked or ():
+        if domain not in domains:
+            complain(f'note: no node is of domain "{domain}", so its version is left out')
 
 
 def load_model(path: str) -> Graph:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenonnx.cli.options import InputShapes, json_option, load_model, model_argument, shapes_option, target_options
+from tenonnx.cli.options import (
+    InputShapes,
+    json_option,
+    load_model,
+    model_argument,
+    note_unused,
+    shapes_option,
+    target_options,
+)
 from tenonnx.cli.output import plural, say, say_json, working
 
 if TYPE_CHECKING:
@@ -39,6 +47,7 @@ def command(
     with working(f"planning {model}"):
         infer(graph, input_shapes, strict=False)
         where, changes, ir_version = plan(graph, ExportConfig(opset, domains, target))
+    note_unused(opset, {"ai.onnx", *graph.opsets, *(change.op.partition("::")[0] for change in changes)})
     refused = sum(change.action == "refused" for change in changes)
     if as_json:
         say_json(

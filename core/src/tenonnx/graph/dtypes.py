@@ -78,6 +78,16 @@ class DType(enum.IntEnum):
     def is_numeric(self) -> builtins.bool:
         return self in _FLOATS or self in _INTEGERS or self in _COMPLEX
 
+    @property
+    def first_opset(self) -> int:
+        """The version of ai.onnx whose ops first knew the type."""
+        return _FIRST[self][0] if self in _FIRST else 1
+
+    @property
+    def first_ir_version(self) -> int:
+        """The IR version that files need to hold the type."""
+        return _FIRST[self][1] if self in _FIRST else 1
+
     @classmethod
     def of(cls, dtype: Any) -> DType:
         """The element type of a numpy dtype, dtype name, ONNX code or another ``DType``.
@@ -98,6 +108,23 @@ _SIGNED = frozenset(d for d in DType if d.name.startswith("int"))
 _INTEGERS = _SIGNED | frozenset(d for d in DType if d.name.startswith("uint"))
 _COMPLEX = frozenset({DType.complex64, DType.complex128})
 _BITS = {d: int(re.search(r"\d+", d.name + " 0")[0]) for d in DType} | {DType.bool: 8}  # type: ignore[index]
+
+#: The opset and the IR version (onnx.in.proto, enum Version) that types came with that were not there from the start.
+_FIRST = {
+    DType.bfloat16: (13, 4),
+    DType.float8e4m3fn: (19, 9),
+    DType.float8e4m3fnuz: (19, 9),
+    DType.float8e5m2: (19, 9),
+    DType.float8e5m2fnuz: (19, 9),
+    DType.uint4: (21, 10),
+    DType.int4: (21, 10),
+    DType.float4e2m1: (23, 11),
+    DType.float8e8m0: (24, 12),
+    DType.uint2: (25, 13),
+    DType.int2: (25, 13),
+    DType.float6e2m3: (28, 14),
+    DType.float6e3m2: (28, 14),
+}
 
 _ML_DTYPES = {
     DType.bfloat16: "bfloat16",

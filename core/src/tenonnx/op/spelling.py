@@ -8,6 +8,7 @@ newest form.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -101,12 +102,14 @@ def spell_attributes(
     the version has no way to say a value.
     """
     form = form_at(op, version)
-    for name in form.lacks & set(attributes):
-        if not same_attribute(attributes[name], op.signature.attributes[name]):
-            raise NotRepresentable(
-                f'{op.title}: attribute "{name}" does not exist at version {version}',
-                given=f"{name}={attributes[name]!r}",
-            )
+    defaults = op.signature.attributes
+    unsaid = {n: a for n, a in attributes.items() if n in form.lacks and not same_attribute(a, defaults[n])}
+    if unsaid:
+        verb = "does" if len(unsaid) == 1 else "do"
+        raise NotRepresentable(
+            f"{op.title}: attribute {' and '.join(map(json.dumps, unsaid))} {verb} not exist at version {version}",
+            given=", ".join(f"{name}={value!r}" for name, value in unsaid.items()),
+        )
     spelled: dict[str, Any] = {}
     for old, name in form.attributes.items():
         if name in form.moved:

@@ -11,7 +11,7 @@ from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.targets import Change, Retargeted
 
 #: Below this IR version every initializer had to be listed as an input, so that the list says nothing.
-FIRST_IR_VERSION = 4
+OPTIONAL_INPUTS_IR = 4
 
 
 def opened(graph: Graph, names: Collection[str]) -> Graph:
@@ -39,7 +39,7 @@ def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) ->
 
     Where a node has a form with the defaults alone, the inputs that have one become constants.
     """
-    if graph.ir_version is not None and graph.ir_version < FIRST_IR_VERSION:
+    if graph.ir_version is not None and graph.ir_version < OPTIONAL_INPUTS_IR:
         return retargeted(graph)
     contents = {value.name: value.data for value in graph.formals if value.data is not None}
     if not contents:

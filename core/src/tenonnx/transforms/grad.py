@@ -23,22 +23,22 @@ from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
 
 def grad(
     graph: Graph,
-    of: str | Sequence[str],
-    wrt: str | Sequence[str],
+    of: str | Value | Sequence[str | Value],
+    wrt: str | Value | Sequence[str | Value],
     *,
     seeds: Mapping[str, str] | None = None,
     strict: bool = True,
 ) -> Graph:
     """``graph`` with an output ``{name}/grad`` more for each value named in ``wrt``: the gradient of the sum of ``of``.
 
-    ``of`` names scalars. With ``seeds``, mapping a name of ``of`` to a new graph input, that value may have any shape
-    and the input is its cotangent: the outputs are then vector-Jacobian products. Ops without a VJP are expanded
-    first and their bodies differentiated. A value on which ``of`` does not depend has the gradient zero; one on which
+    ``of`` names scalars; a value stands for its name. With ``seeds``, mapping a name of ``of`` to a new graph input,
+    that value may have any shape and the input is its cotangent: the outputs are then vector-Jacobian products. Ops
+    without a VJP are expanded first and their bodies differentiated. A value on which ``of`` does not depend has the
+    gradient zero; one on which
     it depends by steps alone, such as those of ArgMax, has it unless ``strict``. Raises ``NotDifferentiable`` naming
     every node that breaks a path, ``InvalidCall`` for unknown names and for an ``of`` that is no scalar.
     """
-    targets = [of] if isinstance(of, str) else list(of)
-    names = [wrt] if isinstance(wrt, str) else list(wrt)
+    targets, names = _names(of), _names(wrt)
     seeds = seeds or {}
     refuse_opaque(graph, "differentiated")
     infer(graph)
@@ -66,6 +66,11 @@ def grad(
         values[name].data = contents[name]
     drop_dead_nodes(ready)
     return ready
+
+
+def _names(given: str | Value | Sequence[str | Value]) -> list[str]:
+    several = [given] if isinstance(given, str | Value) else given
+    return [each.name if isinstance(each, Value) else each for each in several]
 
 
 def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:

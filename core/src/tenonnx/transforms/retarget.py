@@ -22,6 +22,7 @@ from tenonnx.op.rules import find_rule
 from tenonnx.op.signature import Input
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.registry import Registry, default_registry
+from tenonnx.transforms.advice import advice, body_nodes, first_versions
 from tenonnx.transforms.defaults import sparing_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx.transforms.targets import (
@@ -88,6 +89,9 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     rewriter = _Retargeting(graph, mover.decide)
     rewriter.mover = mover
     moved = rewriter.run()
+    firsts = first_versions(graph, target, list(mover.stuck), functools.partial(_refused, graph, mover.registry))
+    for node, change in mover.stuck.items():
+        change.do = advice(node, target, mover.registry, firsts.get(node))
     mover.finish(rewriter)
     mover.changes += interface_refusals(graph, target)
     moved.opsets = dict(_used_opsets(moved, target, graph))
@@ -95,6 +99,17 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     if moved.opsets != graph.opsets:
         moved.ir_version = None
     return Retargeted(moved, mover.changes)
+
+
+def _refused(graph: Graph, registry: Registry, target: Target, nodes: Collection[Node]) -> Collection[Node]:
+    """Which of some nodes have no form in a target."""
+    mover = _Mover(target, registry)
+    rewriter = _Retargeting(
+        graph, lambda rewriter, call: mover.decide(rewriter, call) if rewriter.node in nodes else None
+    )
+    rewriter.mover = mover
+    rewriter.run()
+    return mover.stuck
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
@@ -146,6 +161,7 @@ class _Mover:
         self.registry = registry
         self.changes: list[Change] = []
         self.refusals: list[str] = []
+        self.stuck: dict[Node, Change] = {}
         self.actions: list[tuple[str, str]] = []
         self.kept_functions: set[tuple[str, str, str]] = set()
         self.lowering: list[tuple[Op, tuple[Value | None, ...], str]] = []
@@ -168,8 +184,10 @@ class _Mover:
         """Note what became of a node of the source."""
         op = f"{node.domain}::{node.op_type}@{node.version}"
         if refusals:
-            reasons = "; ".join(dict.fromkeys(refusals))
-            self.changes.append(Change(label, op, "refused", reasons, do=self._advice(node)))
+            reasons = list(dict.fromkeys(refusals))
+            reason = reasons[0] if len(reasons) == 1 else f"{reasons[0]}; instead of it, {reasons[-1]}"
+            self.stuck[node] = Change(label, op, "refused", reason, reasons=reasons)
+            self.changes.append(self.stuck[node])
             return
         action, reason = self.actions[0] if self.actions else ("kept", "")
         into: dict[str, int] = {}
@@ -177,24 +195,6 @@ class _Mover:
             for each in made:
                 into[each.op_type] = into.get(each.op_type, 0) + 1
         self.changes.append(Change(label, op, action, reason, into))
-
-    def _advice(self, node: Node) -> str:
-        """What would help a node that has no form in the target."""
-        op, version = node.op, self.target.version(node.domain)
-        missing = [n for n in _body_nodes(op) if not isinstance(n.op, Op)] if isinstance(op, Op) else [node]
-        packages = {self.registry.provider(n.domain, n.op_type) for n in missing}
-        if missing:
-            known = " ".join(sorted(package for package in packages if package))
-            return f"pip install {known}" if known else "install or write a package that defines the op"
-        if version is None and self.target.profile is None:
-            return f"allow domain {node.domain}"
-        kinds = [v.type for v in node.inputs if v is not None]
-        unknown = any(kind is None or (isinstance(kind, TensorType) and kind.shape is None) for kind in kinds)
-        if unknown and isinstance(op, Op) and not op.primitive:
-            return "give the graph's inputs their shapes (--input-shapes), as the types here are not known"
-        if isinstance(op, Op) and version is not None and version < op.since:
-            return f"go to version {op.since} of {node.domain} or newer"
-        return "replace the node by others, or go to another target"
 
     def finish(self, rewriter: Rewriter) -> None:
         for node in rewriter.graph.walk():
@@ -279,7 +279,7 @@ class _Mover:
         if (
             call.node is not None
             and allowed
-            and all(self.target.version(n.domain) == n.version for n in _body_nodes(op))
+            and all(self.target.version(n.domain) == n.version for n in body_nodes(op))
         ):
             self.kept_functions.add((op.domain, op.name, ""))
             return _KEPT
@@ -308,7 +308,8 @@ class _Mover:
             mark = _Mark(rewriter, self)
             self.actions.append(("lowered", reasons[0] if reasons else ""))
             counted = {"_outputs": call.outputs} if "_outputs" in inspect.signature(lowering).parameters else {}
-            result = rewriter.inside(lowering, *call.inputs, **call.attributes, **counted)
+            attributes = {name: rewriter.inside(rewriter._reopened, a, call) for name, a in call.attributes.items()}
+            result = rewriter.inside(lowering, *call.inputs, **attributes, **counted)
             if result is not None and len(self.refusals) == mark.refusals:
                 return result if isinstance(result, tuple) else (result,)
             reasons += self.refusals[mark.refusals :]
@@ -316,8 +317,8 @@ class _Mover:
         return None
 
     def _fold(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        """The results themselves, where they are known."""
-        if not call.op.pure or any(v is not None and not v.is_constant for v in call.inputs):
+        """The results themselves, where they are known; so are those of shapes that are."""
+        if not call.op.pure or any(v is not None and v.data is None for v in call.inputs):
             return None
         self.actions.append(("folded", reasons[0] if reasons else ""))
         return rewriter._folded(call.op, call.inputs, call.attributes, call.outputs)
@@ -325,7 +326,7 @@ class _Mover:
     def _expand(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         if call.op.primitive:
             return None
-        inner = _body_nodes(call.op)
+        inner = body_nodes(call.op)
         self.actions.append(("inlined" if inner else "expanded", reasons[0] if reasons else ""))
         missing = [n.title for n in inner if not isinstance(n.op, Op)]
         if missing:
@@ -410,12 +411,6 @@ class _Mark:
         del self.mover.actions[self.actions :]
         del self.mover.changes[self.changes :]
         self.rewriter.forget_names(self.names)
-
-
-def _body_nodes(op: Op) -> list[Node]:
-    """What the body of a local function holds; other ops have no body that is a graph."""
-    body: Graph | None = getattr(op, "body", None)
-    return [] if body is None else list(body.walk())
 
 
 def _types(values: Sequence[Value | None]) -> list[Type | None]:

@@ -16,6 +16,7 @@ from tenonnx.op.call import interpreting
 from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
+from tenonnx.registry.registry import default_registry
 
 #: Bodies nested deeper than this expand to themselves.
 MAXIMUM_DEPTH = 64
@@ -49,6 +50,7 @@ class Rewriter(Builder):
         self.source = source
         self.decide = decide
         self.outer = parent
+        self.registry = source.root.registry if parent is None else parent.registry
         self.mapping: dict[Value, Value] = {}
         self.depth = 0
         self.journal: list[tuple[str, str, int | None]] = [] if parent is None else parent.journal
@@ -204,6 +206,7 @@ class Rewriter(Builder):
         return self.static_results(infer_call(op, inputs, attributes, outputs))
 
     def _decided(self, call: Call) -> Sequence[Value | None] | None:
+        (self.registry or default_registry()).load(call.op.domain)  # any package of it may have rules on the op
         try:
             return self.decide(self, call)
         except TenonnxError as error:

@@ -15,23 +15,6 @@ from tenonnx.op.op import Op
 from tenonnx.registry.registry import canonical_domain, default_registry
 from tenonnx.transforms.profiles import Profile, find_profile
 
-#: The versions of ai.onnx whose ops first knew an element type; the others were there from the start.
-FIRST_OPSET: Mapping[DType, int] = {
-    DType.bfloat16: 13,
-    DType.float8e4m3fn: 19,
-    DType.float8e4m3fnuz: 19,
-    DType.float8e5m2: 19,
-    DType.float8e5m2fnuz: 19,
-    DType.uint4: 21,
-    DType.int4: 21,
-    DType.float4e2m1: 23,
-    DType.float8e8m0: 24,
-    DType.uint2: 25,
-    DType.int2: 25,
-    DType.float6e2m3: 28,
-    DType.float6e3m2: 28,
-}
-
 #: The domain of ops that are never written to a file.
 INTERNAL_DOMAIN = "tenonnx"
 
@@ -82,7 +65,8 @@ class Change:
     An input or output of the graph that the target cannot have is refused likewise, and an input whose default is
     needed is closed; ``op`` says what it is. ``node`` is
     the way to a node: its name, after those of the nodes and attributes that hold its subgraph. ``do`` says what would
-    help a refused one.
+    help a refused one, ``reason`` why it has no form itself and what the last op is that would have to stand for it,
+    ``reasons`` all that was found on the way.
     """
 
     node: str
@@ -91,9 +75,11 @@ class Change:
     reason: str = ""
     into: dict[str, int] = field(default_factory=dict)
     do: str = ""
+    reasons: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("node", "op", "action", "reason", "into", "do")}
+        names = ("node", "op", "action", "reason", "into", "do", "reasons")
+        return {name: getattr(self, name) for name in names[: None if self.reasons else -1]}
 
     def __str__(self) -> str:
         into = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in self.into.items())
@@ -152,7 +138,8 @@ def target_for(
         ):
             opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
     opsets.setdefault("ai.onnx", max((n.op.version for n in graph.walk() if isinstance(n.op, Op)), default=1))
-    wanted = {"ai.onnx": opset} if isinstance(opset, int) else dict(opset or {})
+    wanted = dict(opset or {}) if isinstance(opset, Mapping | None) else {"ai.onnx": opset}
+    domains = [domains] if isinstance(domains, str) else domains
     _check_domains([*wanted, *(domains or ())], graph, opsets)
     if profile is not None:
         opsets = {domain: profile.nearest(domain, held) for domain, held in opsets.items() if domain in profile.opsets}
@@ -179,6 +166,10 @@ def _check_version(domain: str, version: int, graph: Graph, profile: Profile | N
     """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
     import onnx
 
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise InvalidCall(
+            "an opset must be a whole number, or a mapping from domains to whole numbers", given=f"{domain} {version!r}"
+        )
     if profile is not None and (domain not in profile.opsets or profile.nearest(domain, version) != version):
         raise InvalidCall(
             f"the target {profile.name} must have the opset that is asked for",
@@ -221,7 +212,7 @@ def interface_refusals(graph: Graph, target: Target) -> list[Change]:
             dtype = _element_type(value.type)
             if dtype is None:
                 continue
-            first, reason, do = FIRST_OPSET.get(dtype, 1), "", "give the model an interface of other element types"
+            first, reason, do = dtype.first_opset, "", "give the model an interface of other element types"
             if older and version is not None and version < first:
                 reason = f"{dtype} does not exist at version {version} of ai.onnx, but from {first} on"
                 do = f"go to version {first} of ai.onnx or newer"

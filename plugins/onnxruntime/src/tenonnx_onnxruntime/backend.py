@@ -15,8 +15,8 @@ from tenonnx.backends.defaults import DefaultsProgram
 from tenonnx.errors import InvalidCall, NotRepresentable, UnsupportedOp
 from tenonnx.formats.export import ExportConfig, prepare
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
-from tenonnx.formats.onnx.types import OPTIONAL_INPUTS_IR
 from tenonnx.graph.dtypes import DType
+from tenonnx.transforms.defaults import OPTIONAL_INPUTS_IR
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.targets import Target, target_for
 from tenonnx_onnxruntime.blocked import block_convolutions

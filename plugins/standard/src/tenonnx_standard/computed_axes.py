@@ -18,8 +18,11 @@ from tenonnx_standard.logic import equal, greater, less, not_, where
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum, worst
-from tenonnx_standard.shape import expand, reshape, shape, squeeze, unsqueeze
+from tenonnx_standard.shape import expand, reshape, shape, size, squeeze, unsqueeze
 from tenonnx_standard.slicing import as_int64, compress, gather, slice_
+
+#: No axis is longer, so that greater steps are like this one, with which sums cannot overflow.
+LONGEST = 1 << 40
 
 
 def along(x: Value, axis: Value, function: Callable[[Value, int], Value], *, kept: int = 0) -> Value:
@@ -35,10 +38,29 @@ def along(x: Value, axis: Value, function: Callable[[Value, int], Value], *, kep
     place = _from_front(reshape(axis, [1]), x.ndim)
     before = reduce_prod(where(less(places, place), outer, 1))
     behind = reduce_prod(where(greater(places, place), outer, 1))
-    y = function(reshape(x, concat(before, gather(outer, place), behind, inner, axis=0), allowzero=1), 1)
+    full = _is_full(x)
+    y = function(_in_shape(x, concat(before, gather(outer, place), behind, inner, axis=0), full), 1)
     found = shape(y)
     outer = where(equal(places, place), found[1:2], outer)
-    return reshape(y, concat(outer, slice_(found, [3], [3 + kept]), axis=0), allowzero=1)  # type: ignore[no-any-return]
+    return _in_shape(y, concat(outer, slice_(found, [3], [3 + kept]), axis=0), full)
+
+
+def _is_full(x: Value) -> bool:
+    return all(map(dim.is_known_positive, x.shape))
+
+
+def _in_shape(x: Value, lengths: Value, full: bool) -> Value:
+    """``x`` in a shape in which 0 means 0, and not what ``x`` has there as in older versions.
+
+    Unless it is ``full``, elements for a shape without 0 are added where there are none, and cut off.
+    """
+    if full or lengths.shape == (0,):
+        return reshape(x, lengths)  # type: ignore[no-any-return]
+    least = maximum(lengths, 1)
+    missing = reduce_prod(least, keepdims=1) - size(x)
+    nothing = constant(np.full(1, "" if x.dtype is DType.string else 0, x.dtype.numpy), x.dtype)
+    y = reshape(concat(reshape(x, [-1]), expand(nothing, missing), axis=0), least)
+    return slice_(y, constant(np.zeros(y.ndim, np.int64)), lengths)  # type: ignore[no-any-return]
 
 
 def _from_front(places: Value, size: Any) -> Value:
@@ -55,7 +77,7 @@ def _listed(axes: Value, rank: int) -> Value:
 
 def _others(data: Value, listed: Value, count: int) -> Value:
     """The ``count`` lengths of the axes that are not listed."""
-    return expand(compress(shape(data), not_(listed)), [count])
+    return reshape(compress(shape(data), not_(listed)), [count])
 
 
 @squeeze.lower()
@@ -63,7 +85,7 @@ def _(data: Value, axes: Value | None) -> Value | None:
     count = None if axes is None else length(axes)
     if axes is None or static(axes) is not None or data.rank is None or count is None:
         return None
-    return reshape(data, _others(data, _listed(axes, data.ndim), data.ndim - count), allowzero=1)
+    return _in_shape(data, _others(data, _listed(axes, data.ndim), data.ndim - count), _is_full(data))
 
 
 @unsqueeze.lower()
@@ -76,7 +98,7 @@ def _(data: Value, axes: Value) -> Value | None:
     new = _listed(axes, rank)
     number = matmul(cast(not_(new), to=DType.float32), constant(np.triu(np.ones((rank, rank), np.float32))))
     lengths = gather(concat(constant(np.ones(1, np.int64)), shape(data), axis=0), cast(number, to=DType.int64))
-    return reshape(data, where(new, 1, lengths), allowzero=1)
+    return _in_shape(data, where(new, 1, lengths), _is_full(data))
 
 
 @slice_.lower()
@@ -89,9 +111,12 @@ def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value 
     strides = [1] * count if steps is None else elements(steps)
     if not all(isinstance(number, int) for number in (*(listed or [None]), *(strides or [None]))):
         return None
-    for k, (axis, step) in enumerate(zip(listed or [], strides or [], strict=True)):
-        size, back = dim_of(data, axis), int(step < 0)
-        start, end = (minimum(maximum(_from_front(bound[k], size), -back), size - back) for bound in (starts, ends))
+    for k, (axis, stride) in enumerate(zip(listed or [], strides or [], strict=True)):
+        size, back, step = dim_of(data, axis), int(stride < 0), max(-LONGEST, min(stride, LONGEST))
+        start, end = (
+            minimum(maximum(_from_front(bound[k], size), least), size - back)
+            for bound, least in ((starts, 0), (ends, -back))
+        )
         taken = (start - end if back else end - start) + (abs(step) - 1)
         data = gather(data, start + range_(0, maximum(taken / abs(step), 0), 1) * step, axis=axis)
     return data
@@ -112,15 +137,15 @@ def _one_at_a_time(op: Op, neutral: Callable[[DType], Any] | None) -> Callable[.
             return op(data, keepdims=keepdims)
         if not isinstance(count, int) or not 0 < count <= rank:
             return None
-        listed, whole, y = _listed(axes, rank), shape(data), data
-        if not all(map(dim.is_known_positive, data.shape)):
+        listed, whole, y, full = _listed(axes, rank), shape(data), data, _is_full(data)
+        if not full:
             if neutral is None:
                 return None
             y = pad(data, [0] * rank + [1] * rank, constant(np.asarray(neutral(data.dtype)), data.dtype))
         for axis in range(rank):
             y = where(slice_(listed, [axis], [axis + 1]), op(y, [axis], keepdims=1), y)
         y = slice_(y, [0] * rank, where(listed, 1, whole))
-        return y if keepdims else reshape(y, _others(data, listed, rank - count), allowzero=1)
+        return y if keepdims else _in_shape(y, _others(data, listed, rank - count), full)
 
     return lowered
 

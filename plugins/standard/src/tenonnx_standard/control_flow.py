@@ -19,6 +19,7 @@ from tenonnx.extend import (
     Value,
     constant,
     dims,
+    inline,
     primitive,
     static,
     subgraph,
@@ -242,6 +243,36 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
     stacked = [
         _stack(held[::-1] if reverse else held, kind, axis)
         for held, kind, axis, reverse in zip(scanned, kinds, axes, reverses, strict=True)
+    ]
+    return (*carried, *stacked)
+
+
+@scan.lower()
+def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> tuple[Value, ...] | None:
+    """Step after step, where their number is known."""
+    from tenonnx_standard.joining import concat
+    from tenonnx_standard.shape import unsqueeze
+    from tenonnx_standard.slicing import gather
+
+    states = len(inputs) - num_scan_inputs
+    where = _axes(attributes["scan_input_axes"], num_scan_inputs)
+    slices = list(zip(inputs[states:], where, _axes(attributes["scan_input_directions"], num_scan_inputs), strict=True))
+    lengths = [x.shape[axis] for x, axis, _ in slices if x.rank is not None]
+    length = next((each for each in lengths if isinstance(each, int)), 0)
+    if not length:
+        return None
+    carried, scanned = list(inputs[:states]), []
+    for step in range(length):
+        given = [gather(x, length - 1 - step if reverse else step, axis=axis) for x, axis, reverse in slices]
+        found = inline(body, [*carried, *given], captures=list(body.pending or body.captures))
+        carried = list(found[:states])
+        scanned.append(found[states:])
+    columns = list(zip(*scanned, strict=True))
+    axes = _axes(attributes["scan_output_axes"], len(columns))
+    reverses = _axes(attributes["scan_output_directions"], len(columns))
+    stacked = [
+        concat(*(unsqueeze(y, [axis]) for y in (column[::-1] if reverse else column)), axis=axis)
+        for column, axis, reverse in zip(columns, axes, reverses, strict=True)
     ]
     return (*carried, *stacked)
 

@@ -24,9 +24,12 @@ def _(X: Value, Y: Value) -> Value | None:
         base, exponent = base * base, half
     # What is left is a power of 0, 1 or -1, or too great.
     result = where(greater(exponent, 0), base * result, result)
-    sign = where(equal(Y - Y / 2 * 2, 0), 1, X)
-    unit = where(equal(X * X, 1), sign, 0)
-    return where(less(Y, 0), unit, result) if Y.dtype.is_signed else result  # type: ignore[no-any-return]
+    if not Y.dtype.is_signed:
+        return result  # type: ignore[no-any-return]
+    inverse = cast(equal(X, 1), to=X.dtype)
+    if X.dtype.is_signed:
+        inverse = where(equal(X, -1), where(equal(Y - Y / 2 * 2, 0), 1, X), inverse)
+    return where(less(Y, 0), inverse, result)  # type: ignore[no-any-return]
 
 
 @mod_of_integers.lower()

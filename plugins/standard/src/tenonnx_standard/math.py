@@ -87,6 +87,7 @@ def neg(X):
 
 neg.numpy(np.negative)
 neg.vjp(lambda g, y, X: neg(g))
+neg.lower()(lambda X: mul(X, -1))  # signs of zeros too, which 0 - X would lose
 
 
 @elementwise("Abs")
@@ -117,6 +118,7 @@ def reciprocal(X):
 
 reciprocal.numpy(np.reciprocal)
 reciprocal.vjp(lambda g, y, X: neg(g * y * y))
+reciprocal.lower()(lambda X: div(1.0, X))
 
 
 # ----- rounding -------------------------------------------------------------------------------------------------------
@@ -216,11 +218,12 @@ def _(X: Value, Y: Value) -> Value | None:
 
 
 def _integer_power(X: Array, Y: Array) -> Array:
+    near = Y if Y.dtype == X.dtype else np.where(Y > 64, 64 + Y % 2, Y)  # beyond the bits of X only odd or even counts
     if Y.dtype.kind == "u" or not (Y < 0).any():
-        return np.power(X, Y.astype(X.dtype))
-    result = np.power(X, np.maximum(Y, 0).astype(X.dtype))
+        return np.power(X, near.astype(X.dtype))
+    result = np.power(X, np.maximum(near, 0).astype(X.dtype))
     inverse = np.where(X == 1, 1, np.where(X == -1, np.where(Y % 2 == 0, 1, -1), 0))
-    return np.where(Y < 0, inverse, result).astype(X.dtype)
+    return np.where(Y < 0, inverse.astype(X.dtype), result)
 
 
 @pow_.vjp

@@ -11,12 +11,11 @@ from tenonnx_training.losses import (
     SoftmaxCrossEntropy,
 )
 from tenonnx_training.optimizers import SGD, Adagrad, Adam, AdamW, Momentum
-from tenonnx_training.schedules import Cosine, Linear, StepDecay
-from tenonnx_training.step import Objective
+from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
 from tenonnx_training.training_step import TrainingStep
 
 __all__ = [
-    "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "Cosine", "FunctionLoss", "History", "Linear",
-    "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "Objective", "SoftmaxCrossEntropy",
+    "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "History", "LinearDecay",
+    "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "SoftmaxCrossEntropy",
     "StepDecay", "TrainingFailed", "TrainingStep", "fit", "training_info",
 ]  # fmt: skip

@@ -14,6 +14,8 @@ Data = Any
 
 Batch = dict[str, Any]
 
+Array = np.ndarray[Any, Any]
+
 
 class Batches:
     """Batches of ``data``, anew for every epoch.
@@ -28,7 +30,7 @@ class Batches:
     ) -> None:
         self._inputs, self._target = list(inputs), target
         self._batch_size, self._shuffle, self._seed = batch_size, shuffle, seed
-        self._arrays = self._named(data) if _holds_arrays(data) else None
+        self._arrays = _as_arrays(self._named(data)) if _holds_arrays(data) else None
         self._source = data
         if self._arrays is not None:
             self._samples = _common_length(self._arrays)
@@ -37,33 +39,47 @@ class Batches:
                 "data must be arrays by name, a tuple of arrays, or an iterable of batches", given=type(data).__name__
             )
 
-    @property
-    def count(self) -> int | None:
-        """How many batches an epoch has, None where that is not known."""
+    def count(self, skip: int) -> int | None:
+        """How many batches an epoch has without its first ``skip`` samples, None where that is not known."""
         if self._arrays is not None:
-            return -(-self._samples // self._batch_size)
-        return len(self._source) if hasattr(self._source, "__len__") else None
+            return max(-(-(self._samples - skip) // self._batch_size), 0)
+        return len(self._source) if hasattr(self._source, "__len__") and not skip else None
 
     def epoch(self, number: int, *, skip: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch without the first ``skip``. Raises ``InvalidFeed`` if there are none."""
-        empty = True
-        for position, batch in enumerate(self._cut(number) if self._arrays is not None else self._source):
+        """The batches of an epoch without the first ``skip`` samples.
+
+        Raises ``InvalidFeed`` if the epoch has no batches at all, and where a batch that is given whole begins among
+        the samples to skip and ends behind them.
+        """
+        if self._arrays is not None:
+            yield from self._cut(number, skip)
+            return
+        passed, empty = 0, True
+        for batch in map(self._named, self._source):
             empty = False
-            if position >= skip:
-                yield batch if self._arrays is not None else self._named(batch)
+            if passed >= skip:
+                yield batch
+                continue
+            passed += samples_of(batch)
+            if passed > skip:
+                raise InvalidFeed(
+                    f"epoch {number + 1} was left after {skip} samples, and no batch may begin before these and end later",
+                    given=f"batches, the first of which have {passed} samples",
+                    do="give batches of the same size as before, or arrays",
+                )
         if empty:
             raise InvalidFeed(
-                f"there must be a batch in epoch {number}",
+                f"there must be a batch in epoch {number + 1}",
                 given="data that ran dry" if number else "no data",
                 do="give arrays, a list, or an object whose __iter__ begins anew",
             )
 
-    def _cut(self, number: int) -> Iterator[Batch]:
+    def _cut(self, number: int, skip: int) -> Iterator[Batch]:
         assert self._arrays is not None
         order = np.arange(self._samples)
         if self._shuffle:
             np.random.default_rng([self._seed, number]).shuffle(order)
-        for start in range(0, self._samples, self._batch_size):
+        for start in range(skip, self._samples, self._batch_size):
             chosen = order[start : start + self._batch_size]
             yield {name: array[chosen] for name, array in self._arrays.items()}
 
@@ -86,8 +102,18 @@ class Batches:
 
 
 def _holds_arrays(data: Data) -> bool:
-    parts = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, tuple) else []
-    return bool(parts) and all(isinstance(part, np.ndarray) for part in parts)
+    parts = data if isinstance(data, tuple) else ()
+    return isinstance(data, Mapping) or (bool(parts) and all(isinstance(part, np.ndarray) for part in parts))
+
+
+def _as_arrays(data: Batch) -> dict[str, Array]:
+    arrays = {}
+    for name, rows in data.items():
+        try:
+            arrays[name] = np.asarray(rows)
+        except ValueError as error:
+            raise InvalidFeed(f'"{name}" must be an array, or rows of equal lengths', given=str(error)) from error
+    return arrays
 
 
 def _common_length(arrays: Mapping[str, Any]) -> int:

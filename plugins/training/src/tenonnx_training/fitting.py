@@ -15,7 +15,7 @@ from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.progress import Progress
-from tenonnx_training.step import Objective
+from tenonnx_training.settings import settled
 from tenonnx_training.training_step import TrainingStep
 
 #: Called after every epoch with what is known of it; what returns True ends the training.
@@ -23,7 +23,7 @@ Callback = Callable[[dict[str, float]], bool | None]
 
 
 class TrainingFailed(TenonnxError):
-    """Training cannot go on: the loss is no number any more."""
+    """Training cannot go on: the loss or a parameter is no number any more."""
 
 
 @dataclass
@@ -44,12 +44,12 @@ def fit(
     graph: Graph,
     data: Data,
     *,
-    loss: str | Loss | Callable[..., Any],
+    loss: str | Loss | Callable[..., Any] | None = None,
     optimizer: Optimizer | str | None = None,
     trainable: str | Sequence[str] | None = None,
     epochs: int = 1,
-    batch_size: int = 32,
-    shuffle: bool = True,
+    batch_size: int | None = None,
+    shuffle: bool | None = None,
     output: str | None = None,
     target: str = "target",
     metrics: Sequence[str | Metric] = (),
@@ -66,28 +66,33 @@ def fit(
     ``data`` and ``validation`` are arrays by name, a tuple (inputs ..., target), or an iterable of batches in either
     form; arrays are cut into shuffled batches of ``batch_size``. ``loss`` is a name, an object, a function of
     prediction and target, or a scalar value of the graph. A graph that carries training state goes on from it, also in
-    the middle of an epoch. After each epoch the graph is written to ``checkpoint``, a native file. Ctrl-C ends the
+    the middle of an epoch, and what is not given is as it was before; without state 32 samples are a batch, and they
+    are shuffled. After each epoch the graph is written to ``checkpoint``, a native file. Ctrl-C ends the
     training in order. ``progress`` shows a bar on stderr, by default on a terminal. Further ``options`` go to
     ``TrainingStep``.
 
-    Raises ``TrainingFailed`` when the loss is not finite: then graph and checkpoint are as after the last epoch before.
+    Raises ``TrainingFailed`` when the loss, or at the end of an epoch a parameter, is not finite: then graph and
+    checkpoint are as after the last epoch before.
     """
-    if epochs < 0 or batch_size < 1:
+    cutting, notes = settled(graph.training_state, {"batch_size": batch_size, "shuffle": shuffle})
+    if epochs < 0 or cutting["batch_size"] < 1:
         raise InvalidCall(
-            "there must be epochs and samples in a batch", given=f"epochs={epochs}, batch_size={batch_size}"
+            "there must be epochs and samples in a batch", given=f"epochs={epochs}, batch_size={cutting['batch_size']}"
         )
-    objective = Objective(loss, output=output, target=target, metrics=metrics)
-    step = TrainingStep(graph, objective, optimizer, trainable=trainable, seed=seed, backend=backend, **options)
+    objective: dict[str, Any] = {"output": output, "target": target, "metrics": metrics}
+    options = {**objective, "trainable": trainable, "seed": seed, "backend": backend, **options}
+    step = TrainingStep(graph, loss, optimizer, **options)
     inputs = [value.name for value in graph.inputs if value.name != step.target]
-    common = {"batch_size": batch_size, "seed": step.seed}
+    common = {**cutting, "seed": step.seed}
     run = _Run(
         step,
-        Batches(data, inputs, step.target, shuffle=shuffle, **common),
-        None if validation is None else Batches(validation, inputs, step.target, shuffle=False, **common),
+        Batches(data, inputs, step.target, **common),
+        None if validation is None else Batches(validation, inputs, step.target, **{**common, "shuffle": False}),
         checkpoint,
         Progress(progress),
     )
-    run.history.notes = list(step.notes)
+    run.cutting = cutting
+    run.history.notes = [*step.notes, *notes]
     try:
         for _ in range(epochs):
             measured = run.epoch()
@@ -96,6 +101,7 @@ def fit(
                 break
     except KeyboardInterrupt:
         run.history.interrupted = True
+        run.check()
         run.save()
     finally:
         run.progress.close()
@@ -103,7 +109,7 @@ def fit(
 
 
 class _Run:
-    """A training under way: ``number`` is the epoch, ``done`` how many of its batches are trained on."""
+    """A training under way: ``number`` is the epoch, ``done`` how many of its samples are trained on."""
 
     def __init__(
         self,
@@ -115,25 +121,30 @@ class _Run:
     ) -> None:
         self.step, self.batches, self.validation = step, batches, validation
         self.checkpoint, self.progress = checkpoint, progress
-        self.number = int(step.settings.get("epoch", 0))
-        self.done = int(step.settings.get("batch", 0))
+        self.number = int(step._settings.get("epoch", 0))
+        self.done = int(step._settings.get("samples", 0))
         self.history = History()
+        self.cutting: dict[str, Any] = {}
 
     def epoch(self) -> dict[str, float]:
-        """Train one epoch, or what is left of it, measure it and save."""
+        """Train one epoch, or what is left of one, measure it and save."""
         mean = _Mean()
-        self.progress.begin(self.number, self.batches.count, self.done)
+        self.progress.begin(self.number + 1, self.batches.count(self.done))
         for batch in self.batches.epoch(self.number, skip=self.done):
             measured = self.step(batch)
-            loss = measured[self.step.made.loss]
+            loss = measured[self.step._made.loss]
             if not math.isfinite(loss):
-                self._fail(loss)
-            self.done += 1
-            self.history.losses.append(loss)
+                self._fail(f"the loss is {loss}")
             samples = samples_of(batch)
+            self.done += samples
+            self.history.losses.append(loss)
             mean.add(measured, samples)
             self.progress.advance(mean.values(), samples)
         found = mean.values()
+        if not found:  # it was left after its last batch
+            self.number, self.done = self.number + 1, 0
+            return self.epoch()
+        self.check()
         if self.validation is not None:
             found.update({f"validation_{name}": value for name, value in self._validate().items()})
         self.number, self.done = self.number + 1, 0
@@ -142,23 +153,28 @@ class _Run:
         self.save()
         return found
 
+    def check(self) -> None:
+        """Raise ``TrainingFailed`` where an update has made a parameter that is no number: no loss tells yet."""
+        if lost := self.step._not_finite():
+            self._fail(f'"{lost[0]}" is not finite any more')
+
     def save(self) -> None:
         """Bring graph and checkpoint up to date."""
-        graph = self.step.write_back(epoch=self.number, batch=self.done)
+        graph = self.step.write_back(epoch=self.number, samples=self.done, **self.cutting)
         if self.checkpoint is not None:
             graph.save(self.checkpoint)
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None
         mean = _Mean()
-        for batch in self.validation.epoch(0):
+        for batch in self.validation.epoch(self.number):
             mean.add(self.step.evaluate(batch), samples_of(batch))
         return mean.values()
 
-    def _fail(self, loss: float) -> None:
+    def _fail(self, what: str) -> None:
         raise TrainingFailed(
-            f"the loss is {loss} at step {self.step.steps}",
-            given=f"epoch {self.number}, batch {self.done}, after {[round(x, 4) for x in self.history.losses[-3:]]}",
+            f"{what} at step {self.step.steps}",
+            given=f"epoch {self.number + 1}, sample {self.done}, after {[round(x, 4) for x in self.history.losses[-3:]]}",
             available="the graph and its checkpoint are as they were after the last epoch before",
             do="lower the learning rate, clip gradients (clip_norm=1.0), or look for such numbers in the data",
         )

@@ -149,7 +149,7 @@ class BinaryCrossEntropy(_Elementwise):
     includes: ClassVar[str] = "Sigmoid"
 
     def each(self, prediction: Value, target: Value) -> Value:
-        return relu(prediction) - prediction * target + log(exp(-absolute(prediction)) + 1.0)
+        return relu(prediction) - prediction * target + log(exp(-absolute(prediction)) + 1.0)  # type: ignore[no-any-return]
 
     def check(self, prediction: TensorType, target: Array) -> None:
         wide = target.astype(np.float64)

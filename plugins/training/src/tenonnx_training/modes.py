@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tenonnx.extend import Graph, Op, Value, constant
+from tenonnx.formats.onnx.functions import Function
+from tenonnx.graph.values import Node
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.activation import relu
-from tenonnx_standard.batch_normalization import batch_normalization
-from tenonnx_standard.dropout import dropout
+from tenonnx_standard.batch_normalization import batch_normalization, batch_normalization_spatial
+from tenonnx_standard.casting import cast_like
+from tenonnx_standard.dropout import dropout, dropout_off, dropout_off_masked_by_number
 from tenonnx_standard.pooling import max_pool
 
-#: The inputs of BatchNormalization, at every version, that hold running statistics.
-_STATISTICS = slice(3, 5)
+#: The inputs of BatchNormalization, at every version, that hold scale and shift, and running statistics.
+_AFFINE, _STATISTICS = slice(1, 3), slice(3, 5)
 
 
 @dataclass
@@ -25,22 +29,48 @@ class TrainingForm:
     notes: list[str] = field(default_factory=list)
 
 
-def statistics_of(graph: Graph) -> list[str]:
-    """The variables that hold running statistics."""
-    found = [
-        value.name
-        for node in graph.nodes
-        if _is(node.op, batch_normalization)
-        for value in node.inputs[_STATISTICS]
-        if value is not None and any(value is variable for variable in graph.variables)
-    ]
-    return list(dict.fromkeys(found))
+def without_functions(graph: Graph) -> Graph:
+    """``graph`` with the local functions expanded that hold BatchNormalization or Dropout, which are then seen."""
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        return rewriter.expand(call) if _has_modes(call.op) else None
+
+    return Rewriter(graph, decide).run() if any(_has_modes(node.op) for node in graph.walk()) else graph
 
 
-def training_form(graph: Graph, *, frozen_statistics: bool = False) -> TrainingForm:
+def _has_modes(op: object) -> bool:
+    """Whether ``op`` is a local function in which BatchNormalization or Dropout is called."""
+    if not isinstance(op, Function):
+        return False
+    inside = [node.op for node in op.body.walk()]
+    return any(_is(o, batch_normalization) or _is(o, dropout) or _has_modes(o) for o in inside)
+
+
+def not_for_gradients(graph: Graph) -> set[str]:
+    """What no gradient is to change: running statistics, and the ratios of Dropout."""
+    held = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
+    found = [v for node in graph.walk() for op, part in held if _is(node.op, op) for v in node.inputs[part]]
+    return {value.name for value in found if value is not None}
+
+
+def statistics_of(graph: Graph, trained: Collection[str] | None = None) -> list[str]:
+    """The variables that hold running statistics of what is not frozen; see ``training_form``."""
+    variables = {value.name for value in graph.variables}
+    nodes = [node for node in graph.nodes if _is(node.op, batch_normalization) and not _is_frozen(node, trained)]
+    names = [value.name for node in nodes for value in node.inputs[_STATISTICS] if value is not None]
+    return [name for name in dict.fromkeys(names) if name in variables]
+
+
+def _is_frozen(node: Node, trained: Collection[str] | None) -> bool:
+    """Whether neither scale nor shift of a BatchNormalization is trained; None stands for all."""
+    return trained is not None and not any(v is not None and v.name in trained for v in node.inputs[_AFFINE])
+
+
+def training_form(graph: Graph, *, trained: Collection[str] | None = None) -> TrainingForm:
     """``graph`` with Dropout at work and BatchNormalization by the statistics of the batch, whatever its file says.
 
-    With ``frozen_statistics`` BatchNormalization stays as it is. The notes say what could not be seen or done.
+    Where ``trained`` is given, a BatchNormalization whose scale and shift are not among these names is frozen: it goes
+    by its running statistics and keeps them. The notes say what could not be seen or done.
     """
     form = TrainingForm(graph)
     seen: set[str] = set()
@@ -53,8 +83,8 @@ def training_form(graph: Graph, *, frozen_statistics: bool = False) -> TrainingF
             return _dropping(call)
         if _is(call.op, batch_normalization):
             seen.add(batch_normalization.name)
-            if not frozen_statistics:
-                return _by_batch(rewriter, call, form)
+            frozen = _is_frozen(call.node, trained)
+            return _by_running_statistics(call) if frozen else _by_batch(rewriter, call, form)
         return _pooled_first(call)
 
     form.graph = Rewriter(graph, decide).run()
@@ -84,8 +114,10 @@ def _dropping(call: Call) -> Sequence[Value | None]:
     ratio = others[0] if others else None
     if ratio is None and "ratio" in call.attributes:
         ratio = constant(call.attributes["ratio"], "float32")
-    results = dropout(data, ratio, constant(True), _outputs=call.outputs)
-    return results if isinstance(results, tuple) else (results,)
+    if call.outputs == 1:
+        return (dropout(data, ratio, constant(True), _outputs=1),)
+    output, mask = dropout(data, ratio, constant(True))
+    return output, mask if call.op in (dropout, dropout_off) else cast_like(mask, data)
 
 
 def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm) -> Sequence[Value | None] | None:
@@ -118,14 +150,32 @@ def evaluation_form(graph: Graph) -> Graph:
     """``graph`` as it is used, also where its file was exported as it is trained."""
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        if call.op is dropout:
-            data, ratio, _ = call.inputs
-            results = dropout(data, ratio, None, _outputs=call.outputs) if call.node is not None else None
-            return results if isinstance(results, tuple) or results is None else (results,)
-        if _is(call.op, batch_normalization) and call.node is not None and len(call.node.outputs) > 1:
-            options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
-            normalised = batch_normalization(*call.inputs, **options, _outputs=1)
-            return (normalised, *call.inputs[_STATISTICS], *call.inputs[_STATISTICS])[: call.outputs]
-        return None
+        if _is(call.op, dropout) and _trains(call):
+            off = dropout if call.op is dropout else dropout_off_masked_by_number
+            results = off(call.inputs[0], _outputs=call.outputs)
+            return results if isinstance(results, tuple) else (results,)
+        return _by_running_statistics(call) if _is(call.op, batch_normalization) else None
 
     return Rewriter(graph, decide).run()
+
+
+def _by_running_statistics(call: Call) -> Sequence[Value | None] | None:
+    """BatchNormalization as it is used, None where it is that already."""
+    if not _trains(call):
+        return None
+    options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
+    by_channel = call.attributes.get("spatial", 1)
+    used = batch_normalization if by_channel else partial(batch_normalization_spatial, spatial=0)
+    normalised = used(*call.inputs, **options, _outputs=1)
+    return (normalised, *call.inputs[_STATISTICS], *call.inputs[_STATISTICS])[: call.outputs]
+
+
+def _trains(call: Call) -> bool:
+    """Whether a call of Dropout or BatchNormalization is one of training, which versions say in different ways."""
+    if call.op is dropout:
+        return call.inputs[2] is not None
+    if "training_mode" in call.attributes:
+        return bool(call.attributes["training_mode"])
+    if "is_test" in call.attributes:
+        return not call.attributes["is_test"]
+    return call.op.name == batch_normalization.name and (call.outputs or 1) > 1

@@ -114,9 +114,9 @@ def _iterations(rewriter: Rewriter) -> Sequence[Value]:
     while rewriter.outer is not None:
         node = rewriter.outer.node
         op = None if node is None else node.op
-        if op in loop.meanings:
+        if op in tuple(loop.meanings):
             found.append(rewriter.copy(rewriter.source.formals[0]))
-        elif op not in if_.meanings:
+        elif op not in tuple(if_.meanings):
             raise UnsupportedOp(
                 f"{'a subgraph' if node is None else node.title} draws the same random numbers in every iteration",
                 do="draw them outside and pass them in, or write it as a Loop",

@@ -6,9 +6,12 @@ parameters have slots in float32, and are updated in float32.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from tenonnx.errors import InvalidCall
 from tenonnx.extend import Value
@@ -45,7 +48,7 @@ class Optimizer(Protocol):
         ...
 
     def settings(self) -> dict[str, Any]:
-        """The numbers to keep in a file."""
+        """The numbers to keep in a file, as JSON can hold them."""
         ...
 
 
@@ -56,9 +59,12 @@ class _Settings:
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in self.settings().items():
-            if isinstance(value, int | float) and value < 0:
-                raise InvalidCall(f"{type(self).__name__}: {name} must not be negative", given=str(value))
+        for name in (part.name for part in fields(self)):
+            value = _plain(getattr(self, name))
+            object.__setattr__(self, name, value)
+            schedule = name == "learning_rate" and callable(value)
+            if not schedule and not (isinstance(value, int | float) and 0 <= value < math.inf):
+                raise InvalidCall(f"{type(self).__name__}: {name} must be a number from 0 on", given=repr(value))
 
     def initial(self, slot: str) -> float:
         return 0.0
@@ -67,10 +73,23 @@ class _Settings:
         return {"rate": rate}
 
     def settings(self) -> dict[str, Any]:
-        return {name: None if callable(value) else value for name, value in asdict(self).items()}
+        """A schedule is its name and its numbers, and a function None."""
+        held = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: _told(value) if callable(value) else value for name, value in held.items()}
 
     def _decayed(self, gradient: Value, parameter: Value) -> Value:
         return gradient + parameter * self.weight_decay if self.weight_decay else gradient
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python, which JSON can hold."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _told(schedule: Any) -> dict[str, Any] | None:
+    if not is_dataclass(schedule) or isinstance(schedule, type):
+        return None
+    return {"schedule": type(schedule).__name__, **{name: _plain(value) for name, value in asdict(schedule).items()}}
 
 
 @dataclass(frozen=True)
@@ -135,8 +154,7 @@ class Adagrad(_Settings):
 class Adam(_Settings):
     """Descent along the mean gradient by rates that shrink with its spread (Kingma and Ba 2015).
 
-    The slots are the sums of which the moments are the means: m / (1 - beta1) and v / (1 - beta2). These factors and
-    the corrections of the first moments' bias are applied to the rate and to epsilon, which costs nothing for each
+    The slots are the moments. Their bias is corrected in the rate and in epsilon, which costs nothing for each
     parameter and gives the same numbers.
     """
 
@@ -153,9 +171,9 @@ class Adam(_Settings):
             raise InvalidCall("Adam: the betas must be below 1", given=f"{self.beta1}, {self.beta2}")
 
     def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
-        spread = sqrt((1.0 - pow_(self.beta2, step)) / (1.0 - self.beta2))
+        spread = sqrt(1.0 - pow_(self.beta2, step))
         return {
-            "rate": rate * spread * (1.0 - self.beta1) / (1.0 - pow_(self.beta1, step)),
+            "rate": rate * spread / (1.0 - pow_(self.beta1, step)),
             "epsilon": spread * self.epsilon,
             "plain rate": rate,
         }
@@ -168,9 +186,9 @@ class Adam(_Settings):
     def _moved(
         self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
     ) -> tuple[Value, ...]:
-        total = slots[0] * self.beta1 + gradient
-        squares = slots[1] * self.beta2 + gradient * gradient
-        return parameter - total / (sqrt(squares) + scalars["epsilon"]) * scalars["rate"], total, squares
+        mean = slots[0] * self.beta1 + gradient * (1.0 - self.beta1)
+        square = slots[1] * self.beta2 + gradient * gradient * (1.0 - self.beta2)
+        return parameter - mean / (sqrt(square) + scalars["epsilon"]) * scalars["rate"], mean, square
 
 
 @dataclass(frozen=True)

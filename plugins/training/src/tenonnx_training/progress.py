@@ -9,27 +9,32 @@ from typing import Any
 
 
 class Progress:
-    """A bar on stderr with loss and throughput, and a line for every epoch that is over. None: if it is a terminal."""
+    """On stderr a line for every epoch as soon as it is over, and on a terminal a bar with loss and throughput.
+
+    ``shown`` is None for: if it is a terminal.
+    """
 
     def __init__(self, shown: bool | None) -> None:
-        self._shown = sys.stderr.isatty() if shown is None else shown
+        self._terminal = sys.stderr.isatty()
+        self._shown = self._terminal if shown is None else shown
         self._bar: Any = None
         self._task: Any = None
         self._title = ""
         self._started = 0.0
         self._samples = 0
 
-    def begin(self, epoch: int, batches: int | None, done: int) -> None:
-        if not self._shown:
+    def begin(self, epoch: int, batches: int | None) -> None:
+        self._title = f"epoch {epoch}"
+        if not (self._shown and self._terminal):
             return
         if self._bar is None:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bar = Progress(*columns, TextColumn("{task.fields[measured]}"), transient=True, console=_console())
+            columns = (*columns, TextColumn("{task.fields[measured]}"))
+            self._bar = Progress(*columns, transient=True, console=_console(), redirect_stdout=sys.stdout.isatty())
             self._bar.start()
-        self._title = f"epoch {epoch}"
-        self._task = self._bar.add_task(self._title, total=batches, completed=done, measured="")
+        self._task = self._bar.add_task(self._title, total=batches, measured="")
         self._started, self._samples = time.perf_counter(), 0
 
     def advance(self, measured: Mapping[str, float], samples: int) -> None:
@@ -40,10 +45,12 @@ class Progress:
         self._bar.update(self._task, advance=1, measured=f"{_line(measured)}  {rate:,.0f} samples/s")
 
     def end(self, measured: Mapping[str, float]) -> None:
-        if self._bar is None:
-            return
-        self._bar.console.print(f"{self._title}  {_line(measured)}", highlight=False)
-        self._bar.remove_task(self._task)
+        text = f"{self._title}: {_line(measured)}"
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._bar.remove_task(self._task)
+        elif self._shown:
+            print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -57,4 +64,4 @@ def _console() -> Any:
 
 
 def _line(measured: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4g}" for name, value in measured.items())
+    return ", ".join(f"{name} {value:.4g}" for name, value in measured.items())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
+from tenonnx.errors import InvalidCall
 from tenonnx_training.optimizers import Rate
 
 
 @dataclass(frozen=True)
-class Cosine:
+class CosineDecay:
     """From ``peak`` down to ``floor`` along half a cosine over ``steps`` steps; before that a linear ``warmup``."""
 
     peak: float
@@ -25,7 +27,7 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearDecay:
     """From ``first`` to ``last`` in a straight line over ``steps`` steps, and ``last`` from there on."""
 
     first: float
@@ -50,5 +52,8 @@ class StepDecay:
 
 
 def rate_at(rate: Rate, step: int) -> float:
-    """The learning rate of a step."""
-    return float(rate(step)) if callable(rate) else float(rate)
+    """The learning rate of a step. Raises ``InvalidCall`` for one that is no number or below zero."""
+    found = rate(step) if callable(rate) else rate
+    if not isinstance(found, Real) or not 0 <= found < math.inf:
+        raise InvalidCall("a learning rate must be a number that is not negative", given=f"{found!r} at step {step}")
+    return float(found)

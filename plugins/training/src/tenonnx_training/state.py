@@ -14,27 +14,58 @@ from tenonnx.graph.values import ArrayConstant
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.step import COUNT, StepGraph
 
+Array = np.ndarray[Any, Any]
+
 
 def write_back(
     graph: Graph, made: StepGraph, optimizer: Optimizer, held: Mapping[str, Any], progress: Mapping[str, Any]
 ) -> None:
     """Give ``graph`` the contents that a program holds: parameters, statistics, and the state to go on from."""
-    graph.assign({name: np.asarray(held[name]) for name in (*made.parameters, *made.statistics)})
+    assign_changed(graph, {name: np.asarray(held[name]) for name in (*made.parameters, *made.statistics)})
     tensors = {name: ArrayConstant(np.asarray(held[name])) for name in (*made.slots, COUNT)}
     settings = {"optimizer": {"name": optimizer.name, **optimizer.settings()}, **progress}
     graph.training_state = TrainingState(tensors, settings)
 
 
+def assign_changed(graph: Graph, contents: Mapping[str, Array]) -> None:
+    """Give variables these contents, but leave those that have them already in the form that their file has."""
+    held = {value.name: value.data.array() for value in graph.variables if value.data is not None}
+    graph.assign({name: a for name, a in contents.items() if name not in held or not _equal(held[name], a)})
+
+
+def _equal(one: Array, other: Array) -> bool:
+    """Whether two arrays are the same, bit by bit."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return one.tolist() == other.tolist() if one.dtype == object else one.tobytes() == other.tobytes()
+
+
+def not_finite(graph: Graph, made: StepGraph, held: Mapping[str, Any]) -> list[str]:
+    """The trained variables whose contents in a program have infinities or NaN, and in ``graph`` have none."""
+    variables = {value.name: value.data for value in graph.variables}
+    found = []
+    for name in (*made.parameters, *made.statistics):
+        before = variables[name]
+        if not np.isfinite(held[name]).all() and before is not None and np.isfinite(before.array()).all():
+            found.append(name)
+    return found
+
+
 def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMapping[str, Any]) -> dict[str, Any]:
     """Go on from the training state of ``graph``, if it has one; returns its settings.
 
-    Raises ``InvalidCall`` for state of another optimizer, or that lacks a parameter or has it in another shape.
+    Raises ``InvalidCall`` for state of another optimizer, or that lacks a parameter or has it in another shape, and for
+    settings that mean nothing.
     """
     state = graph.training_state
     if state is None:
         return {}
-    name = state.settings.get("optimizer", {}).get("name")
     forget = "start anew: graph.training_state = None"
+    for key in ("epoch", "samples", "seed"):
+        if not (type(number := state.settings.get(key, 0)) is int and 0 <= number < 2**63):
+            raise InvalidCall(f'"{key}" of the training state must be a count', given=repr(number)[:50], do=forget)
+    named = state.settings.get("optimizer")
+    name = named.get("name") if isinstance(named, Mapping) else named
     if name != optimizer.name:
         raise InvalidCall(
             f"the graph was trained with {name}, whose state {optimizer.name} cannot go on from",

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import fnmatch
-import glob
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 import tenonnx as tx
 from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.extend import DType, Graph, TensorType, Value, constant
-from tenonnx.graph.values import ArrayConstant
+from tenonnx.graph.values import ArrayConstant, Constant
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.defaults import opened
+from tenonnx.transforms.extract import between
 from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.transforms.share import share
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, sqrt
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shape import identity
 from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
 from tenonnx_training.metrics import METRICS, Metric
-from tenonnx_training.modes import evaluation_form, statistics_of, training_form
+from tenonnx_training.modes import (
+    evaluation_form,
+    not_for_gradients,
+    statistics_of,
+    training_form,
+    without_functions,
+)
 from tenonnx_training.noise import seeded
 from tenonnx_training.optimizers import Optimizer
 
@@ -62,6 +71,7 @@ class StepGraph:
     slots: list[str] = field(default_factory=list)
     target: str | None = None
     prediction: TensorType | None = None
+    cost: Loss | None = None
     loss: str = "loss"
     metrics: list[str] = field(default_factory=list)
     seeded: bool = False
@@ -77,24 +87,29 @@ def step_graph(
     clip_norm: float | None = None,
     loss_scale: float = 1.0,
     frozen_statistics: bool = False,
+    without: Collection[str] = (),
 ) -> StepGraph:
     """The step that minimises ``objective`` of ``graph`` over the variables that match ``trainable``.
 
     A pattern that begins with ``!`` takes variables out; by default all of floating point are trained but those without
-    axes, in which exporters keep constants.
+    axes, in which exporters keep constants, and those called ``without``. A BatchNormalization updates its running
+    statistics if its scale or shift is trained, by default always, with ``frozen_statistics`` never; otherwise it goes
+    by them.
 
     ``clip_norm`` bounds the norm of all gradients together; ``loss_scale`` keeps small float16 gradients from
     vanishing. Raises ``InvalidCall`` where nothing matches or the loss is no scalar, ``NotDifferentiable`` with every
     node that breaks the path from the loss to a parameter.
     """
+    for name, number in (("clip_norm", clip_norm), ("loss_scale", loss_scale)):
+        if number is not None and not 0 < number < math.inf:
+            raise InvalidCall(f"{name} must be a number above zero", given=repr(number))
     refuse_opaque(graph, "trained")
-    parameters = matching(graph, trainable)
-    statistics = [] if frozen_statistics else statistics_of(graph)
-    computed = statistics_of(graph)
-    parameters = [name for name in parameters if name not in computed]
+    plain = without_functions(graph)
+    parameters = matching(graph, trainable, but={*not_for_gradients(plain), *without})
+    trained = () if frozen_statistics else None if trainable is None else parameters
     notes = _numbers_note(graph, parameters)
-    forward = _with_inputs(graph, [*parameters, *statistics])
-    form = training_form(forward, frozen_statistics=frozen_statistics)
+    forward = _with_inputs(plain, [*parameters, *statistics_of(plain, trained)])
+    form = training_form(forward, trained=trained)
     ready = seeded(form.graph, SEED, COUNT)
     made = StepGraph(ready.graph, objective, parameters=parameters, seeded=ready.used, notes=notes + form.notes)
     updated = {name: value.name for name, value in form.statistics.items()}
@@ -106,41 +121,54 @@ def step_graph(
         if trainable is not None or set(parameters) <= {*error.names}:
             error.do = 'take out what has none: trainable="!name"'
             raise
-        others = [f"!{glob.escape(name)}" for name in error.names]
-        scaling = {"loss_scale": loss_scale, "clip_norm": clip_norm, "frozen_statistics": frozen_statistics}
-        made = step_graph(graph, objective, optimizer, trainable=others, **scaling)
+        scaling: Any = {"loss_scale": loss_scale, "clip_norm": clip_norm, "frozen_statistics": frozen_statistics}
+        made = step_graph(graph, objective, optimizer, without={*without, *error.names}, **scaling)
         made.notes.append(f"not trained, since no gradient reaches them: {', '.join(error.names)}")
     return made
 
 
 def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]) -> StepGraph:
-    """The loss and the metrics of ``graph`` as it is used, the variables ``changing`` being inputs."""
-    made = StepGraph(evaluation_form(_with_inputs(graph, changing)), objective)
+    """The loss and the metrics of ``graph`` as it is used, the variables ``changing`` being inputs.
+
+    What it draws at random is a function of two more inputs, ``SEED`` and ``COUNT``.
+    """
+    used = evaluation_form(_with_inputs(without_functions(graph), changing))
+    made = StepGraph(seeded(used, SEED, COUNT).graph, objective)
     add_objective(made)
     made.graph = made.graph.extract([v.name for v in made.graph.formals if v.data is None], [made.loss, *made.metrics])
     return made
 
 
-def matching(graph: Graph, patterns: str | Sequence[str] | None) -> list[str]:
+def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collection[str] = ()) -> list[str]:
     """The names of the floating-point variables that ``patterns`` choose, in file order; see ``step_graph``.
 
-    Raises ``InvalidCall`` for a pattern that matches none.
+    Those of ``but`` are never chosen. Raises ``InvalidCall`` for a pattern that matches none, and if none is left.
     """
-    floats = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float}
-    given = [patterns] if isinstance(patterns, str) else list(patterns or ())
-    wanted, unwanted = [p for p in given if p[:1] != "!"], [p[1:] for p in given if p[:1] == "!"]
-    for pattern in (*wanted, *unwanted):
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in floats):
+    kinds = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float}
+    floats = {name: kind for name, kind in kinds.items() if name not in but}
+    given = [patterns] if isinstance(patterns, str) else patterns
+    wanted, unwanted = [p for p in given or () if p[:1] != "!"], [p[1:] for p in given or () if p[:1] == "!"]
+    for pattern, among in [*((p, floats) for p in wanted), *((p, kinds) for p in unwanted)]:
+        if not any(_matches(name, [pattern]) for name in among):
             raise InvalidCall(
-                f'trainable "{pattern}" must match a floating-point variable',
+                f'trainable "{pattern}" must match a variable that gradients can change',
                 available=", ".join(list(floats)[:50]) or "no such variable",
             )
-    chosen = [n for n, kind in floats.items() if _matches(n, wanted) or (not wanted and kind.shape)]
-    return [name for name in chosen if not _matches(name, unwanted)]
+    everything = not wanted and (given is None or bool(unwanted))
+    chosen = [n for n, kind in floats.items() if _matches(n, wanted) or (everything and kind.shape)]
+    left = [name for name in chosen if not _matches(name, unwanted)]
+    if not left:
+        raise InvalidCall(
+            "there must be a variable to train",
+            given=f"trainable={patterns!r}",
+            available=", ".join(list(floats)[:50]) or "no floating-point variable",
+        )
+    return left
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    """Whether one of ``patterns`` is the name, brackets and all, or a pattern of it."""
+    return name in patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _numbers_note(graph: Graph, parameters: Sequence[str]) -> list[str]:
@@ -150,10 +178,8 @@ def _numbers_note(graph: Graph, parameters: Sequence[str]) -> list[str]:
 
 
 def _idle_note(made: StepGraph) -> list[str]:
-    needed = {made.loss}
-    for node in reversed(made.graph.nodes):
-        if any(v is not None and v.name in needed for v in node.outputs):
-            needed.update(v.name for v in node.uses)
+    loss = next(v for v in made.graph.values() if v.name == made.loss)
+    needed = {v.name for node in between(made.graph, (), [loss]).nodes for v in node.uses}
     idle = [name for name in made.parameters if name not in needed]
     return [f"the loss does not depend on {', '.join(idle)}"] if idle else []
 
@@ -179,7 +205,7 @@ def add_objective(made: StepGraph) -> None:
         if objective.metrics:
             raise InvalidCall("metrics compare a prediction with a target", given="a loss that the file computes")
         return
-    loss = as_loss(objective.loss, graph)
+    loss = made.cost = as_loss(objective.loss, graph)
     prediction = _prediction(graph, objective.output)
     reads = _before(graph, prediction, loss.includes)
     if reads is not prediction:
@@ -195,7 +221,9 @@ def add_objective(made: StepGraph) -> None:
         made.loss = graph.output(_free(graph, "loss"), cost).name
         for metric in objective.metrics:
             name, function = as_metric(metric)
-            made.metrics.append(graph.output(_free(graph, name), function(prediction, target)).name)
+            measured = function(prediction, target)
+            _check_scalar(measured, f'the metric "{name}"')
+            made.metrics.append(graph.output(_free(graph, name), measured).name)
 
 
 def _free(graph: Graph, name: str) -> str:
@@ -215,6 +243,9 @@ def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) ->
                 available=f"{', '.join(LOSSES)}; graph outputs: {outputs}",
             )
         return LOSSES[loss]()
+    if isinstance(loss, type) or not callable(loss):
+        made = f"tt.{loss.__name__}()" if isinstance(loss, type) else ""
+        raise InvalidCall("a loss must be a name or a function", given=repr(loss), available=", ".join(LOSSES), do=made)
     return loss if hasattr(loss, "target_type") else FunctionLoss(loss)  # type: ignore[return-value]
 
 
@@ -251,12 +282,14 @@ def _before(graph: Graph, value: Value, activation: str) -> Value:
     return value if before is None else before
 
 
-def _check_scalar(loss: Value) -> None:
-    kind = loss.type
+def _check_scalar(loss: Value, what: str = "a loss") -> None:
+    kind = getattr(loss, "type", None)
     scalar = isinstance(kind, TensorType) and kind.dtype.is_float and kind.shape is not None
     if not scalar or any(dim != 1 for dim in kind.shape or ()):  # type: ignore[union-attr]
         raise InvalidCall(
-            "a loss must be one floating-point number", given=repr(loss), do="reduce it to its mean or sum"
+            f"{what} must be one floating-point number, computed by ops",
+            given=repr(loss),
+            do="reduce it to its mean",
         )
 
 
@@ -280,7 +313,7 @@ def _add_updates(
             of = graph.output(_free(graph, "loss/scaled"), loss * loss_scale).name
     kept = [made.loss, *made.metrics, *dict.fromkeys(statistics.values())]
     _show(graph, kept)
-    graph = made.graph = tx.grad(graph, of=of, wrt=made.parameters)
+    graph = made.graph = share(tx.grad(graph, of=of, wrt=made.parameters))
     values = {value.name: value for value in graph.values()}
     gradients = {name: values[f"{name}/grad"] for name in made.parameters}
     graph.outputs = [values[name] for name in (made.loss, *made.metrics)]
@@ -337,14 +370,11 @@ class _Updates:
 
     def fill(self) -> None:
         """Give every input that training changes its first contents."""
-        for name in self.made.state:
-            self.formals[name].data = self.contents[name]
-        listed = {value.name for value in self.graph.variables}
-        self.graph.variables += [self.formals[name] for name in self.made.state if name not in listed]
+        fill(self.graph, {name: self.contents[name] for name in self.made.state})
 
     def _input(self, name: str, kind: TensorType, first: float = 0) -> Value:
         """The graph input of that name, which is filled with a number at first."""
-        if name not in self.formals:
+        if name not in self.formals or name == RATE:  # noise reads the count, too
             self.formals[name] = self.graph.input(name, kind)
         self.contents[name] = ArrayConstant(np.full(kind.shape or (), first, kind.dtype.numpy), kind.dtype)
         return self.formals[name]
@@ -353,6 +383,15 @@ class _Updates:
         name = slot_name(parameter.name, self.optimizer, slot)
         self.made.slots.append(name)
         return self._input(name, parameter.tensor.with_dtype(dtype), self.optimizer.initial(slot))
+
+
+def fill(graph: Graph, contents: Mapping[str, Constant | None]) -> None:
+    """Make variables of the graph inputs that are named, with these contents."""
+    listed = {value.name for value in graph.variables}
+    for value in graph.formals:
+        if value.name in contents:
+            value.data = contents[value.name]
+            graph.variables += [value] if value.name not in listed else []
 
 
 def _stage(dtype: DType) -> DType:
@@ -379,4 +418,4 @@ def _factor(gradients: Sequence[Value], clip_norm: float | None, loss_scale: flo
     for square in squares[1:]:
         total = total + square
     norm = sqrt(total) * (1.0 / loss_scale)
-    return clip_norm / maximum(norm, constant(clip_norm, "float32")) * (1.0 / loss_scale)
+    return clip_norm / maximum(norm, constant(clip_norm, "float32")) * (1.0 / loss_scale)  # type: ignore[no-any-return]

@@ -4,139 +4,158 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from tenonnx.backends.base import FeedCheck
 from tenonnx.errors import InvalidCall
-from tenonnx.extend import Graph, TensorType
+from tenonnx.extend import Graph
 from tenonnx.formats.export import Report, export
 from tenonnx.graph.values import ArrayConstant
 from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_training.losses import Loss
+from tenonnx_training.metrics import Metric
 from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
 from tenonnx_training.schedules import rate_at
-from tenonnx_training.state import restore, write_back
-from tenonnx_training.step import COUNT, RATE, SEED, Objective, as_loss, evaluation_graph, step_graph
+from tenonnx_training.settings import described, lost, settled
+from tenonnx_training.state import not_finite, restore, write_back
+from tenonnx_training.step import COUNT, RATE, SEED, Objective, evaluation_graph, fill, step_graph
+
+#: The first opset in which a scatter can add, as the gradients of gathers do.
+_OLDEST = 16
 
 
 class TrainingStep:
     """Trains ``graph`` by one batch a call. Parameters and moments stay with the backend until ``write_back``.
 
-    ``objective`` is what to minimise, or a loss alone. ``trainable`` is a pattern of variable names, or several.
-    ``seed`` decides all random numbers. A graph that carries training state goes on from it. ``notes`` say what a
-    reader of the file should know.
+    ``loss`` is a name, an object, a function of prediction and target, or a scalar value of the graph. It reads the
+    value ``output``, by default the first graph output that holds floats, and a graph input ``target``. ``trainable``
+    is a pattern of variable names, or several. ``seed`` decides all random numbers. A graph that carries training state
+    goes on from it. ``notes`` say what a reader of the file should know.
     """
 
     def __init__(
         self,
         graph: Graph,
-        objective: Objective | Loss | str | Any,
+        loss: str | Loss | Callable[..., Any] | None = None,
         optimizer: Optimizer | str | None = None,
         *,
+        output: str | None = None,
+        target: str = "target",
+        metrics: Sequence[str | Metric] = (),
         trainable: str | Sequence[str] | None = None,
         clip_norm: float | None = None,
-        loss_scale: float = 1.0,
-        frozen_statistics: bool = False,
+        loss_scale: float | None = None,
+        frozen_statistics: bool | None = None,
         seed: int | None = None,
         backend: str = "auto",
         **options: Any,
     ) -> None:
+        if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
+            raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
         infer(graph)
-        self.source = graph
-        self.objective = objective if isinstance(objective, Objective) else Objective(objective)
-        self.optimizer = as_optimizer(optimizer)
-        self.made = step_graph(
-            graph,
-            self.objective,
-            self.optimizer,
-            trainable=trainable,
-            clip_norm=clip_norm,
-            loss_scale=loss_scale,
-            frozen_statistics=frozen_statistics,
-        )
-        self.program = self.made.graph.compile(backend, state=self.made.state, **options)
-        self.settings = restore(graph, self.made, self.optimizer, self.program.state)
-        self.seed = int(self.settings.get("seed", 0)) if seed is None else seed
+        self._source = graph
+        how = {"trainable": trainable, "clip_norm": clip_norm, "loss_scale": loss_scale}
+        how |= {"frozen_statistics": frozen_statistics}
+        given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
+        chosen, notes = settled(graph.training_state, given)
+        self._objective = Objective(chosen["loss"], chosen["output"], target, metrics)
+        self.optimizer = as_optimizer(chosen["optimizer"])
+        self._made = step_graph(graph, self._objective, self.optimizer, **{name: chosen[name] for name in how})
+        self._made.notes += notes
+        self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
+        for what in (chosen["loss"], self.optimizer):
+            if own := lost(described(what)):
+                self._made.notes.append(f"no file can hold {own}: to go on from one, give it again")
+        self.program = self._made.graph.compile(backend, state=self._made.state, **options)
+        self._settings = restore(graph, self._made, self.optimizer, self.program.state)
+        self.seed = int(chosen["seed"])
         self.steps = int(self.program.state[COUNT])
         self._options = {"backend": backend, **options}
         self._evaluation: Any = None
-        self._check_target = self._target_check()
+        ours = {*self._made.state, RATE, SEED}
+        self._checked = FeedCheck([value for value in self._made.graph.formals if value.name not in ours])
 
     @property
     def notes(self) -> list[str]:
-        return self.made.notes
+        return self._made.notes
 
     @property
     def target(self) -> str | None:
         """The name under which a batch holds the target, None if the loss needs none."""
-        return self.made.target
+        return self._made.target
 
     def __call__(self, batch: Mapping[str, Any], *, learning_rate: float | None = None) -> dict[str, float]:
         """Train by one batch: the model's inputs and the target. Returns the loss and the metrics before the update.
 
         Raises ``InvalidFeed`` for a batch that does not fit; then nothing is changed.
         """
-        self._check_target(batch)
-        rate = rate_at(self.optimizer.learning_rate, self.steps) if learning_rate is None else learning_rate
-        feeds = {**batch, RATE: np.float32(rate)}
-        if self.made.seeded:
+        fed = self._fed(batch)
+        rate = self.optimizer.learning_rate if learning_rate is None else learning_rate
+        feeds = {**fed, RATE: np.float32(rate_at(rate, self.steps))}
+        if self._made.seeded:
             feeds[SEED] = np.int64(self.seed)
         results = self.program(feeds)
         self.steps += 1
-        return {name: float(results[name].reshape(())) for name in (self.made.loss, *self.made.metrics)}
+        return {name: float(results[name].reshape(())) for name in (self._made.loss, *self._made.metrics)}
 
     def evaluate(self, batch: Mapping[str, Any]) -> dict[str, float]:
         """The loss and the metrics of a batch by the model as it will be used, nothing being trained."""
-        self._check_target(batch)
-        changing = [*self.made.parameters, *self.made.statistics]
+        fed = self._fed(batch)
+        changing = [*self._made.parameters, *self._made.statistics]
         if self._evaluation is None:
-            graph = evaluation_graph(self.source, self.objective, changing).graph
+            graph = evaluation_graph(self._source, self._objective, changing).graph
             used = {value.name for value in graph.formals}
             self._evaluation = graph.compile(**self._options), [name for name in changing if name in used], used
         program, held, used = self._evaluation
-        feeds = {name: array for name, array in batch.items() if name in used}
+        given = {SEED: np.int64(self.seed), COUNT: np.int64(self.steps), **fed}
+        feeds = {name: array for name, array in given.items() if name in used}
         results = program({**{name: self.program.state[name] for name in held}, **feeds})
-        return {name: float(results[name].reshape(())) for name in (self.made.loss, *self.made.metrics)}
+        return {name: float(results[name].reshape(())) for name in (self._made.loss, *self._made.metrics)}
 
     def write_back(self, **progress: Any) -> Graph:
         """Give the graph the trained contents, and the training state; returns the graph."""
-        write_back(self.source, self.made, self.optimizer, self.program.state, {"seed": self.seed, **progress})
-        return self.source
+        settings = {**self._described, "seed": self.seed, **progress}
+        write_back(self._source, self._made, self.optimizer, self.program.state, settings)
+        return self._source
 
     def graph(self) -> Graph:
         """The whole step as a graph, with defaults as they are now for all that it changes."""
-        graph = copy_graph(self.made.graph)
-        contents = {name: self.program.state[name] for name in self.made.state}
+        graph = copy_graph(self._made.graph)
+        graph.training_state = None  # it is among the defaults
+        contents = {name: self.program.state[name] for name in self._made.state}
         contents[RATE] = np.float32(rate_at(self.optimizer.learning_rate, self.steps))
         contents[SEED] = np.int64(self.seed)
-        listed = {value.name for value in graph.variables}
-        for value in graph.formals:
-            if value.name in contents:
-                value.data = ArrayConstant(np.asarray(contents[value.name]))
-                graph.variables += [value] if value.name not in listed else []
+        fill(graph, {name: ArrayConstant(np.asarray(array)) for name, array in contents.items()})
         return graph
 
     def export(self, path: str | os.PathLike[str] | BinaryIO, **fields: Any) -> Report:
         """Write the whole step as an ONNX file, which any runtime can drive, with defaults for all that it changes.
 
-        Its metadata says which output replaces which input (``tenonnx.state``).
+        Its metadata says which output replaces which input (``tenonnx.state``). Unless ``fields`` of the export say
+        otherwise, it has the model's opset, but at least one that has what gradients are made of.
         """
         graph = self.graph()
-        graph.metadata["tenonnx.state"] = json.dumps(self.made.state)
+        if fields.keys().isdisjoint(("config", "opset_version", "target")):
+            fields["opset_version"] = max(graph.opsets.get("ai.onnx", 0), _OLDEST)
+        graph.metadata["tenonnx.state"] = json.dumps(self._made.state)
         return export(graph, path, **fields)
 
-    def _target_check(self) -> Any:
-        name = self.made.target
-        if name is None:
-            return lambda batch: None
-        loss = as_loss(self.objective.loss, self.source)
-        kind = next(v.type for v in self.made.graph.formals if v.name == name)
-        prediction = self.made.prediction
-        assert isinstance(kind, TensorType)
-        return lambda batch: loss.check(prediction, np.asarray(batch[name])) if name in batch else None
+    def _not_finite(self) -> list[str]:
+        """The variables that were finite in the graph and have infinities or NaN by now."""
+        return not_finite(self._source, self._made, self.program.state)
+
+    def _fed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays of a batch. Raises ``InvalidFeed`` for names, types and labels that there are not."""
+        arrays = zip(self._checked.formals, self._checked(batch), strict=True)
+        fed = {value.name: array for value, array in arrays if array is not None}
+        if self._made.cost is not None and self._made.prediction is not None:
+            self._made.cost.check(self._made.prediction, fed[self.target])
+        return fed
 
 
 def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:
@@ -147,4 +166,7 @@ def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:
         if optimizer not in OPTIMIZERS:
             raise InvalidCall(f'no optimizer is called "{optimizer}"', available=", ".join(OPTIMIZERS))
         return OPTIMIZERS[optimizer]()
+    if isinstance(optimizer, type) or not hasattr(optimizer, "scalars"):
+        made = f"tt.{optimizer.__name__}()" if isinstance(optimizer, type) else "tt.Adam(1e-3), say"
+        raise InvalidCall("an optimizer must be a name or an object", given=repr(optimizer), do=made)
     return optimizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import onnx
@@ -29,16 +30,20 @@ class Function(Op):
         super().__init__(
             self._expand, proto.name, domain=canonical_domain(proto.domain), signature=Signature(inputs, attributes)
         )
+        del self.pure  # what the body does is not known before it is read
         self.proto = proto
         self._read_body = read_body
-        self._body: Graph | None = None
 
-    @property
+    @cached_property
     def body(self) -> Graph:
         """The graph that a call stands for, read on first use: functions may call each other in any order."""
-        if self._body is None:
-            self._body = self._read_body()
-        return self._body
+        return self._read_body()
+
+    @cached_property
+    def pure(self) -> bool:  # type: ignore[override]
+        """Whether nothing that the body calls draws random numbers."""
+        self.pure = True  # meanwhile, for a body that calls itself; its expansion refuses that
+        return all(getattr(node.op, "pure", True) for node in self.body.walk())
 
     def _expand(self, *inputs: Value | None, **attributes: Any) -> tuple[Value | None, ...]:
         return inline(self.body, inputs, attributes=attributes)

@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from tenonnx.errors import InvalidCall, InvalidModel
-from tenonnx.formats.onnx.types import OPTIONAL_INPUTS_IR, write_type
+from tenonnx.formats.onnx.types import write_type
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.training import TrainingState
+from tenonnx.transforms.defaults import OPTIONAL_INPUTS_IR
 
 if TYPE_CHECKING:
     import onnx
@@ -51,8 +52,8 @@ def take_training_state(graph: Graph) -> None:
         return
     try:
         announced = json.loads(text)
-        names, settings = list(announced["tensors"]), dict(announced["settings"])
-    except (ValueError, KeyError, TypeError) as error:
+        names, settings = dict.fromkeys(announced["tensors"]), dict(announced["settings"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidModel(
             f'the metadata entry "{KEY}" must announce tensors and settings', given=text[:200], do="remove the entry"
         ) from error

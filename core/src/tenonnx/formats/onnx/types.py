@@ -11,9 +11,6 @@ from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTenso
 if TYPE_CHECKING:
     import onnx
 
-#: The first IR version whose files need not list initializers among the graph inputs.
-OPTIONAL_INPUTS_IR = 4
-
 
 def read_type(proto: onnx.TypeProto) -> Type | None:
     """The type that a message declares, or None when it declares none."""

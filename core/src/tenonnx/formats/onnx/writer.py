@@ -17,6 +17,7 @@ from tenonnx.graph.types import SparseTensorType, TensorType
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at
+from tenonnx.transforms.defaults import OPTIONAL_INPUTS_IR
 from tenonnx.transforms.profiles import Profile
 
 #: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
@@ -157,7 +158,7 @@ class GraphWriter:
         for values, infos in ((self.graph.formals, self.proto.input), (self.graph.outputs, self.proto.output)):
             for value in values:
                 self._write_info(value, declared.get(value.name), infos.add())
-        if self.ir_version < 4 and self.graph.parent is None:
+        if self.ir_version < OPTIONAL_INPUTS_IR and self.graph.parent is None:
             listed = {v.name for v in self.graph.formals}
             for value in (*self.graph.variables, *self._loose_constants()):
                 if value.name not in listed:
@@ -244,13 +245,13 @@ def ir_version(graph: Graph, profile: Profile | None = None) -> int:
 
 def _needed_ir_version(graph: Graph) -> int:
     """The lowest IR version that can hold the contents: dtypes and functions. Readers skip the metadata of nodes."""
-    codes = {
-        int(v.type.dtype)
+    dtypes = {
+        v.type.dtype
         for g in _graphs(graph)
         for v in g.values()
         if isinstance(v.type, TensorType | SparseTensorType)
     }
-    needs = [4, *(_DTYPE_IR[code] for code in codes if code in _DTYPE_IR)]
+    needs = [4, *(dtype.first_ir_version for dtype in dtypes)]
     if graph.functions:
         needs.append(8)
     if any(n.origin is not None and n.origin.overload for n in graph.walk()):
@@ -273,10 +274,6 @@ def _published_ir_version(graph: Graph) -> int:
         ) from error
     has_metadata = any(n.origin is not None and len(n.origin.metadata_props) for n in graph.walk())
     return max(4, int(version), 10 if has_metadata else 4)
-
-
-#: IR versions that introduced element types, by code (onnx.in.proto3, enum Version).
-_DTYPE_IR = {17: 9, 18: 9, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
 
 
 def _graphs(graph: Graph) -> Iterable[Graph]:

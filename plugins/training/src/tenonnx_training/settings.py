@@ -1,0 +1,136 @@
+"""How a graph is trained, as files hold it: training that goes on does so in the same way unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.training import TrainingState
+from tenonnx_training.losses import LOSSES
+from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
+from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
+
+#: What holds where nothing is given and there is no state.
+DEFAULTS: dict[str, Any] = {
+    "optimizer": Adam(),
+    "loss_scale": 1.0,
+    "frozen_statistics": False,
+    "seed": 0,
+    "batch_size": 32,
+    "shuffle": True,
+}
+
+#: What a file can describe: objects of these classes, by name and fields.
+KINDS: dict[str, Any] = {
+    **OPTIMIZERS,
+    **{kind.__name__: kind for kind in (CosineDecay, LinearDecay, StepDecay)},
+    **{kind.__name__: kind for kind in LOSSES.values() if isinstance(kind, type)},
+}
+
+#: What a state may say of them.
+TYPES: dict[str, Any] = {
+    "optimizer": Mapping,
+    "loss": str | Mapping,
+    "output": str,
+    "trainable": str | list,
+    "clip_norm": int | float,
+    "loss_scale": int | float,
+    "frozen_statistics": bool,
+    "seed": int,
+    "batch_size": int,
+    "shuffle": bool,
+}
+
+
+def settled(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What is ``given``, in place of None what ``state`` says, else the default; and notes on what is new.
+
+    Raises ``InvalidCall`` for what must be given since no file can hold it.
+    """
+    stored = {} if state is None else state.settings
+    found, notes = {}, []
+    for name, value in given.items():
+        before = stored.get(name)
+        same = name == "optimizer" and isinstance(before, Mapping) and value == before.get("name")
+        if value is None or same:
+            found[name] = DEFAULTS.get(name) if before is None else revived(before, name)
+            continue
+        found[name] = value
+        if name in stored and described(value) != before:
+            notes += _changes(name, before, described(value))
+    return found, notes
+
+
+def described(setting: Any) -> Any:
+    """What JSON can hold of a setting: of a function of the user, its name."""
+    if hasattr(setting, "settings"):
+        return {"name": setting.name, **setting.settings()}
+    name = type(setting).__name__
+    if KINDS.get(name) is type(setting):
+        return {"name": name, **{field.name: described(getattr(setting, field.name)) for field in fields(setting)}}
+    if callable(setting):
+        return {"name": getattr(setting, "__name__", name)}
+    if isinstance(setting, list | tuple):
+        return [described(item) for item in setting]
+    return setting.tolist() if isinstance(setting, np.ndarray | np.generic) else setting
+
+
+def lost(text: Any) -> str:
+    """The user's own part of what was ``described`` so, which cannot be revived; empty if there is none."""
+    if not isinstance(text, Mapping):
+        return ""
+    name = str(text.get("name") or text.get("schedule"))
+    if name not in KINDS:
+        return name
+    if text.get("learning_rate", 0) is None:
+        return "the learning rate"
+    return next(filter(None, map(lost, text.values())), "")
+
+
+def revived(text: Any, what: str) -> Any:
+    """The setting ``what`` that was ``described`` so."""
+    if not isinstance(text, TYPES[what] if what in TYPES else object):
+        raise _meaningless(what, text)
+    if not isinstance(text, Mapping):
+        return text
+    if own := lost(text):
+        raise InvalidCall(
+            f"the {what} must be given again: no file can hold a function of one's own", given=own, do=f"{what}=..."
+        )
+    inner = {name: revived(value, name) for name, value in text.items() if name not in ("name", "schedule")}
+    try:
+        return KINDS[text.get("name") or text["schedule"]](**inner)
+    except TypeError as error:
+        raise _meaningless(what, text) from error
+
+
+def _meaningless(what: str, text: Any) -> InvalidCall:
+    return InvalidCall(f'"{what}" of the training state means nothing', given=repr(text)[:200], do=f"{what}=...")
+
+
+def named_optimizer(name: str | None, state: TrainingState | None) -> Optimizer:
+    """The optimizer of that name: as ``state`` has it, or with default settings."""
+    found: Optimizer = settled(state, {"optimizer": name})[0]["optimizer"]
+    if isinstance(found, str):
+        if found not in OPTIMIZERS:
+            raise InvalidCall(f'no optimizer is called "{found}"', available=", ".join(OPTIMIZERS))
+        found = OPTIMIZERS[found]()
+    return found
+
+
+def _changes(name: str, before: Any, now: Any) -> list[str]:
+    """Notes on a setting that is other than before."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping) and before.get("name") == now.get("name"):
+        return [note for key in now if now[key] != before.get(key) for note in _changes(key, before.get(key), now[key])]
+    return [f"{name} is now {_shown(now)}, in place of {_shown(before)}"]
+
+
+def _shown(text: Any) -> str:
+    if isinstance(text, Mapping):
+        numbers = [f"{key}={_shown(value)}" for key, value in text.items() if key not in ("name", "schedule")]
+        return f"{text.get('name') or text.get('schedule')}({', '.join(numbers)})"
+    return "the default" if text is None else str(text)
