@@ -118,7 +118,7 @@ def ours(graph: tx.Graph, trainable: list[str], backend: str, batch: Arrays) -> 
     if backend == "onnxruntime":
         options = {"strict": True, "session_options": {"intra_op_num_threads": torch.get_num_threads()}}
     step = TrainingStep(graph, "softmax_cross_entropy", Adam(1e-3), trainable=trainable, backend=backend, **options)
-    feeds = dict(zip(("x", "target"), batch, strict=True))
+    feeds = dict(zip(("x", "labels"), batch, strict=True))
     return lambda: step(feeds)["loss"]
 
 
@@ -126,10 +126,10 @@ def eager(model: nn.Module, batch: Arrays, *, fused: bool = False, compiled: boo
     model = copy.deepcopy(model).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=fused)
     forward = torch.compile(model) if compiled else model
-    x, target = map(torch.from_numpy, batch)
+    x, labels = map(torch.from_numpy, batch)
 
     def step() -> float:
-        loss = nn.functional.cross_entropy(forward(x), target)
+        loss = nn.functional.cross_entropy(forward(x), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -35,7 +35,7 @@ def test_an_op_of_a_script_runs(tmp_path):
     """A script is no package that could ship a table of element types."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import numpy as np\nimport tenonnx_standard\nfrom tenonnx.extend import op\n\n"
+        "import numpy as np\nfrom tenonnx.extend import op\n\n"
         "@op('Twice', domain='org.lab', since=1)\ndef twice(X):\n    return X * 2.0\n\n"
         "print(twice(np.ones(2, np.float32)))\n"
     )

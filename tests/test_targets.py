@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -9,8 +10,15 @@ from models import SAMPLES, example, feeds
 
 import tenonnx as tx
 from tenonnx.cli import main
+from tenonnx.errors import NotRepresentable
 from tenonnx.transforms.profiles import profiles
+from tenonnx.transforms.retarget import retarget_to
+from tenonnx.transforms.targets import Target, target_for
+from tenonnx_onnx_ml.preprocessing import scaler
 from tenonnx_onnxruntime.kernels import newest, newest_ir
+from tenonnx_standard.logic import not_
+from tenonnx_standard.math import ceil, neg, reciprocal
+from tenonnx_standard.trigonometry import sin
 
 TARGETS, _ = profiles()
 
@@ -86,9 +94,6 @@ def branching(inner, called="Stranger"):
 
 
 def plan_of(graph, **where):
-    from tenonnx.transforms.retarget import retarget_to
-    from tenonnx.transforms.targets import target_for
-
     return {change.node: change for change in retarget_to(graph, target_for(graph, **where), refuse=False).changes}
 
 
@@ -110,6 +115,59 @@ def test_a_holder_of_rewritten_nodes_keeps_its_own_action():
     assert found["choice"].action == "kept"
 
 
+def test_a_target_without_a_cast_refuses():
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    graph.output("y", sin(graph.input("x", "float16", ("n",))))
+    target = Target({"ai.onnx": 17}, accepts=lambda op, *_: op.name == "Add")
+    with pytest.raises(NotRepresentable, match="no form in the target"):
+        retarget_to(graph, target)
+
+
+@pytest.mark.parametrize(
+    ("op", "contents", "expected"),
+    [
+        (neg, np.float32([0.0, -0.0, 1.5, np.inf]), ["Mul"]),
+        (neg, np.int64([1, -5]), ["Mul"]),
+        (reciprocal, np.float32([0.5, -0.0, 3]), ["Div"]),
+        (ceil, np.float32([-0.5, 0.5, 2]), ["Mul", "Floor", "Mul"]),
+        (not_, np.array([True, False]), ["Equal"]),
+    ],
+)
+def test_an_op_off_the_list_is_said_by_others(op, contents, expected):
+    graph = tx.Graph(opsets={"ai.onnx": 19})
+    graph.output("y", op(graph.input("x", str(contents.dtype), ("n",))))
+    moved = tx.retarget(graph, target="rknn-2")
+    assert [node.op_type for node in moved.nodes] == expected
+    found, wanted = (each.run({"x": contents}, backend="numpy")["y"] for each in (moved, graph))
+    np.testing.assert_array_equal(found, wanted)
+    if contents.dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+def test_what_static_shapes_decide_needs_no_op_of_the_target():
+    graph = tx.load(example("decoder/decoder"))
+    past = {f"past_key_values.{k}.{kind}": (1, 2, 5, 8) for k in range(2) for kind in ("key", "value")}
+    graph.infer({"input_ids": (1, 3), "attention_mask": (1, 8), **past})
+    moved = tx.retarget(graph, target="rknn-2")
+    assert not {"Range", "NonZero", "Neg", "Reciprocal"} & {node.op_type for node in moved.nodes}
+    random = np.random.default_rng(0)
+    fed = {name: random.standard_normal(shape, np.float32) for name, shape in past.items()}
+    fed |= {"input_ids": np.int64([[1, 2, 3]]), "attention_mask": np.ones((1, 8), np.int64)}
+    tx.verify(graph, moved, feeds=fed).raise_if_failed()
+
+
+def test_advice_names_the_first_version_that_has_a_form():
+    graph = tx.load(example("decoder/decoder"))
+    for domains in (None, ["ai.onnx"]):
+        refused = retarget_to(graph, target_for(graph, 8, domains), refuse=False).refused
+        assert {"mask.running", "position_ids"} <= {change.node for change in refused}
+        for change in refused:
+            assert change.do.startswith("go to version 9 of ai.onnx or newer")
+            assert len(change.reason.split("; ")) <= 2
+            assert change.to_json()["reasons"]
+        assert not retarget_to(graph, target_for(graph, 9, domains), refuse=False).refused
+
+
 def test_a_plan_to_where_a_model_is_says_what_convert_does(capfd):
     assert main(["plan", str(example("decoder/decoder")), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["summary"]["actions"] == {"kept": 42}
@@ -128,3 +186,33 @@ def test_every_example_has_a_plan_for_every_target(capfd):
             out, err = capfd.readouterr()
             assert code in (0, 1), err
             assert json.loads(out)["possible"] is (code == 0)
+
+
+TREE = """
+<ir_version: 8, opset_import: ["ai.onnx.ml" : 3]>
+one (float[n, 2] x) => (float[n, 1] y) {
+    y = ai.onnx.ml.TreeEnsembleRegressor <
+        n_targets = 1, nodes_treeids = [0, 0, 0], nodes_nodeids = [0, 1, 2], nodes_featureids = [1, 0, 0],
+        nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"], nodes_values = [0.5, 0.0, 0.0],
+        nodes_truenodeids = [1, 0, 0], nodes_falsenodeids = [2, 0, 0],
+        target_treeids = [0, 0], target_nodeids = [1, 2], target_ids = [0, 0], target_weights = [3.0, 4.0]
+    > (x)
+}
+"""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_a_model_of_another_domain_alone_may_use_the_newest_ops(backend):
+    graph = tx.load(onnx.parser.parse_model(TREE))
+    moved = tx.retarget(graph, domains=["ai.onnx"])
+    assert {node.domain for node in moved.nodes} == {"ai.onnx"}
+    x = np.float32([[0, 0], [0, 1]])
+    for each in (graph, moved):
+        np.testing.assert_array_equal(each.run({"x": x}, backend=backend)["y"], [[3], [4]])
+
+
+def test_a_graph_built_of_another_domain_runs_where_its_ops_are():
+    graph = tx.Graph()
+    graph.output("y", scaler(graph.input("x", "float32", (1, 2)), offset=[1.0, 2.0], scale=[2.0, 3.0]))
+    program = graph.compile("onnxruntime", strict=True)
+    np.testing.assert_array_equal(program({"x": np.float32([[1, 3]])})["y"], [[0, 3]])

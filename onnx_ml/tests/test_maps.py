@@ -73,13 +73,17 @@ def test_without_zip_map(tmp_path, target):
     np.testing.assert_allclose(after["output_probability"], rows, rtol=1e-6)
 
 
-def test_no_zipmap_is_a_flag_of_convert(tmp_path):
+def test_no_zipmap_is_a_flag_of_convert_and_plan(tmp_path, capsys):
     from tenonnx.cli import main
 
     plain = str(tmp_path / "plain.onnx")
     arguments = ["convert", str(IRIS / "iris.onnx"), "-o", plain, "--opset", "13", "--domains", "ai.onnx"]
     assert main(arguments) == 2
     assert main([*arguments, "--no-zipmap", "--no-verify"]) == 0
+    planned = ["plan", *arguments[1:2], *arguments[4:]]
+    assert (main(planned), main([*planned, "--no-zipmap"])) == (1, 0)
+    assert main(["plan", "--help"]) == 0
+    assert "rows of numbers in place of the maps" in " ".join(capsys.readouterr().out.split())
     assert {node.domain for node in tx.load(plain).nodes} == {"ai.onnx"}
 
 

@@ -1,4 +1,8 @@
-"""All that a package of operators imports: the public face of the op protocol."""
+"""What a package of operators imports: the public face of the op protocol.
+
+Arithmetic on symbolic dims is in ``tenonnx.graph.dims``. What transforms, backends and commands are made of
+(``Rewriter``, ``Builder``, ``bind`` ...) is imported from the modules that define it.
+"""
 
 from tenonnx.errors import InvalidCall, InvalidModel, NotDifferentiable, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.dims import Dim, Expr

@@ -1,8 +1,11 @@
 """Tables of text as inputs and outputs."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from tenonnx.cli.arrays import read_feeds
 from tenonnx.cli.tables import read_table, write_table
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
@@ -26,7 +29,7 @@ def table(tmp_path):
     return write
 
 
-def test_columns_by_name(table):
+def test_columns_by_name(table, capsys):
     graph = columns(age="float32", town="string", count="int64", member="bool")
     path = table('town,member,age,count,ignored\n"Bern, CH",true,41.5,-3,x\nUlm,0,,7,y\n')
     found = read_table(graph, path)
@@ -35,6 +38,23 @@ def test_columns_by_name(table):
     np.testing.assert_array_equal(found["age"], np.float32([[41.5], [np.nan]]))
     assert found["count"].dtype == np.int64
     assert found["member"].tolist() == [[True], [False]]
+    assert "rows.csv: ignored left out, as the model has no such input" in capsys.readouterr().err
+
+
+def test_a_column_of_a_default_replaces_it(table):
+    graph = columns(age="float32")
+    graph.formals.append(graph.variable("bonus", np.zeros((1, 1), np.float32)))
+    assert list(read_table(graph, table("age\n1\n"))) == ["age"]
+    assert read_table(graph, table("age,bonus\n1,2\n"))["bonus"].tolist() == [[2]]
+
+
+def test_a_table_may_have_a_sign_of_equality_in_its_name(table, tmp_path):
+    path = str(tmp_path / "run=3.csv")
+    Path(table("age\n1\n")).rename(path)
+    for inputs, archive in (([path], None), ([], path)):
+        assert read_feeds(columns(age="float32"), inputs, archive)["age"].tolist() == [[1]]
+    with pytest.raises(InvalidCall, match="without pickled objects"):
+        read_feeds(columns(age="float32"), [f"age={path}"], None)
 
 
 def test_all_columns_as_the_features_of_one_input(table):

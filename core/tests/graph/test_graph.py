@@ -78,6 +78,7 @@ def test_rename(graph):
     assert graph["z"] is graph.inputs[0]
     with pytest.raises(InvalidCall, match="must be new"):
         graph.rename(graph.inputs[0], "y")
+    assert graph.unique_name("x") == "x", "the old name is free"
 
 
 def test_uses(graph):

@@ -162,6 +162,52 @@ def test_an_op_can_be_evaluated_by_its_body_though_it_has_a_rule():
     np.testing.assert_array_equal(evaluator.contents(by_body[0]), X * 3)
 
 
+def test_an_input_has_no_default_but_none():
+    with pytest.raises(InvalidCall, match="whose only default is None") as caught:
+
+        @op("Positioned", domain="tiny")
+        def positioned(x, k=2):
+            return x
+
+    assert "positioned(x, k=2)" in str(caught.value)
+    assert "keyword-only" in caught.value.do
+
+
+def test_a_body_returns_values():
+    @op("Silent", domain="tiny")
+    def silent(x):
+        tiny.double(x)
+
+    @op("Number", domain="tiny")
+    def number(x):
+        return 2.0
+
+    graph = Graph()
+    x = graph.input("x", "float32", (2,))
+    for each in (silent, number):
+        for given in (X, x):
+            with pytest.raises(InvalidCall, match="must return a value"):
+                each(given)
+    with pytest.raises(InvalidCall, match='output "y" must be a value'):
+        graph.output("y", None)
+
+
+def test_an_input_has_an_element_type():
+    graph = Graph()
+    assert graph.input("x", np.float32, (2,)).dtype is DType.float32
+    assert graph.input("y", np.dtype("int64")).dtype is DType.int64
+    with pytest.raises(InvalidCall, match="element type of ONNX"):
+        graph.input("z", "float33")
+
+
+def test_values_are_no_python_numbers():
+    graph = Graph()
+    n = tiny.exp(graph.input("x", "float32", ()))
+    for use in (range, int, float):
+        with pytest.raises(TypeError, match="no Python number"):
+            use(n)
+
+
 def test_values_refuse_to_be_branched_on():
     graph = Graph()
     x = graph.input("x", "float32", (2,))

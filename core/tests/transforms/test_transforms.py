@@ -5,10 +5,11 @@ import pytest
 import tiny
 
 import tenonnx as tx
-from tenonnx.errors import InvalidCall, NotDifferentiable, NotRepresentable, UnsupportedOp
+from tenonnx.errors import InvalidCall, NotDifferentiable, NotRepresentable, TypeMismatch, UnsupportedOp
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.evaluate import evaluate_graph
+from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Opaque, op
 from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import Registry
@@ -301,3 +302,35 @@ def test_a_slip_in_a_domain_is_told():
 def test_native_files_have_their_suffix(tmp_path):
     with pytest.raises(InvalidCall, match=r"called \*.safetensors"):
         build(tiny.double).save(tmp_path / "graph.onnx")
+
+
+@pytest.mark.parametrize("error", [AttributeError, MemoryError, AssertionError])
+def test_an_error_in_a_rule_is_no_property_of_the_graph(error):
+    @op("Broken", domain="tiny")
+    def broken(x):
+        return x
+
+    graph = build(broken)
+
+    @broken.type
+    def _(x):
+        raise error("of the rule")
+
+    for use in (lambda: infer(graph, strict=False), lambda: retarget(graph, {"tiny": 4})):
+        with pytest.raises(error, match="of the rule"):
+            use()
+
+
+def test_what_a_rule_did_not_foresee_is_the_cause_of_the_refusal():
+    @op("Narrow", domain="tiny")
+    def narrow(x):
+        return x
+
+    graph = build(narrow)
+    narrow.type(lambda x: [][1])
+    with pytest.raises(TypeMismatch, match="cannot be computed") as caught:
+        infer(graph)
+    causes = [caught.value]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    assert isinstance(causes[-1], IndexError)

@@ -61,7 +61,7 @@ zip_map.rule("check", check_zip_map)
 
 
 def without_zip_map(graph: Graph) -> Graph:
-    """``graph`` with the rows of numbers in place of the maps that ZipMap makes of them, under the same names."""
+    """Leave the rows of numbers in place of the maps that ZipMap makes of them, under the same names."""
     return apply_rules(graph, {"ai.onnx.ml::ZipMap": lambda node, X: X})
 
 

@@ -65,9 +65,10 @@ def test_a_checkpoint_that_is_torn(tmp_path, data, capsys):
     path = checkpoint(tmp_path, data)
     whole = path.read_bytes()
     capsys.readouterr()
+    common = (CNN, "--data", data, "--loss", "softmax_cross_entropy", "-o", tmp_path / "tuned.onnx")
     for torn in (whole[: len(whole) // 2], whole[:20], b"", bytes(len(whole)), whole[:8] + bytes(99) + whole[107:]):
         path.write_bytes(torn)
-        assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "--resume", path) == 2
+        assert run("train", *common, "--resume", path) == 2
         shown = capsys.readouterr().err
         assert "state.safetensors" in shown
         assert "Traceback" not in shown
@@ -90,8 +91,41 @@ def test_notes_are_shown(tmp_path, capsys):
     other, arrays = tmp_path / "other.onnx", tmp_path / "xy.npz"
     tx.export(linear(), other)
     np.savez(arrays, x=X, y=Y)
-    assert run("train", other, "--data", arrays, "--loss", "mean_squared_error") == 0
+    tuned = tmp_path / "tuned.onnx"
+    assert run("train", other, "--data", arrays, "--loss", "mean_squared_error", "-o", tuned) == 0
     assert "note: trains single numbers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        ((), "must write what it learns"),
+        (("-o", "tuned.pt"), "--output must name"),
+        (("-o", "nowhere/tuned.onnx"), "folder"),
+        (("--checkpoint", "state.onnx"), "--checkpoint must name"),
+    ],
+)
+def test_results_need_a_place_before_the_training(paths, message, data, capsys, monkeypatch):
+    monkeypatch.setattr(tt.TrainingStep, "__call__", lambda *_: pytest.fail("it trains"))
+    assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", *paths) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_variables_that_are_not_trained_stay_as_they_are_written(tmp_path, data):
+    """Contents may be in fields of their own, such as float_data."""
+    model = onnx.load(CNN)
+    (kernel,) = (tensor for tensor in model.graph.initializer if tensor.name == "block1.conv.weight")
+    numbers = onnx.numpy_helper.to_array(kernel).reshape(-1)
+    kernel.ClearField("raw_data")
+    kernel.float_data.extend(numbers)
+    source, state, tuned = (tmp_path / name for name in ("source.onnx", "state.safetensors", "tuned.onnx"))
+    onnx.save(model, source)
+    common = (source, "--data", data, "--loss", "softmax_cross_entropy", "--trainable", "classifier.weight, *.bias")
+    assert run("train", *common, "--checkpoint", state, "--learning-rate", "1e-3") == 0
+    assert run("train", *common, "--resume", state, "-o", tuned, "--epochs", 0) == 0
+    found = {tensor.name: tensor for tensor in onnx.load(tuned).graph.initializer}
+    assert found["block1.conv.weight"] == kernel
+    assert found["classifier.weight"] not in model.graph.initializer
 
 
 def test_a_step_is_emitted(tmp_path, data):
@@ -106,7 +140,7 @@ def test_results_as_json(tmp_path, data, capsys):
     arguments = ("--data", data, "--validation", data, "--loss", "softmax_cross_entropy", "--json")
     assert run("train", CNN, *arguments, "-o", tmp_path / "tuned.onnx", "--include-training-state") == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found["epochs"][0]) == {"loss", "validation_loss"}
+    assert set(found["epochs"][0]) == {"epoch", "loss", "validation_loss"}
     assert tx.load(tmp_path / "tuned.onnx").training_state is not None
 
 
@@ -121,19 +155,20 @@ def test_results_as_json(tmp_path, data, capsys):
         (["--loss", "softmax_cross_entropy", "--validation", "no.npz"], "can be read"),
     ],
 )
-def test_bad_use_gets_a_message(arguments, message, data, capsys):
-    assert run("train", CNN, "--data", data, *arguments) == 2
+def test_bad_use_gets_a_message(arguments, message, tmp_path, data, capsys):
+    assert run("train", CNN, "--data", data, "-o", tmp_path / "tuned.onnx", *arguments) == 2
     assert message in capsys.readouterr().err
 
 
 def test_data_must_fit_the_model(tmp_path, capsys):
     path = tmp_path / "wrong.npz"
     np.savez(path, pixels=np.zeros(3), labels=np.zeros(3), more=np.zeros(3))
-    assert run("train", CNN, "--data", path, "--loss", "softmax_cross_entropy") == 2
+    common = (CNN, "--data", path, "--loss", "softmax_cross_entropy", "-o", tmp_path / "tuned.onnx")
+    assert run("train", *common) == 2
     assert "every input" in capsys.readouterr().err
     np.savez(path, images=np.zeros((3, 1, 8, 8), np.float32), labels=np.zeros(3), more=np.zeros(3))
-    assert run("train", CNN, "--data", path, "--loss", "softmax_cross_entropy") == 2
-    assert "--target" in capsys.readouterr().err
+    assert run("train", *common) == 2
+    assert "--labels" in capsys.readouterr().err
 
 
 def test_a_gradient_is_a_model(tmp_path, capsys):

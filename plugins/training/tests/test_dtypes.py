@@ -61,7 +61,7 @@ def trained(make, dtype, backend, **options):
     losses, start = [], 0
     for size in SIZES:
         some = slice(start, start + size)
-        losses.append(step({"x": images[some].astype(DType.of(dtype).numpy), "target": labels[some]})["loss"])
+        losses.append(step({"x": images[some].astype(DType.of(dtype).numpy), "labels": labels[some]})["loss"])
         start += size
     return losses, step
 
@@ -82,10 +82,10 @@ def test_losses_are_those_of_float64(make, dtype, backend):
 
 def test_a_scaled_loss_keeps_small_gradients():
     """The gradient is about 1e-9, which is zero in float16; onnxruntime computes wider, and rounds less."""
-    batch = {"x": np.full((4, 2), 1e-4, np.float16), "target": np.full((4, 1), 1, np.float16)}
+    batch = {"x": np.full((4, 2), 1e-4, np.float16), "labels": np.full((4, 1), 1, np.float16)}
 
-    def error(prediction, target):
-        return reduce_sum((prediction - target) * 1e-5, keepdims=0)
+    def error(prediction, labels):
+        return reduce_sum((prediction - labels) * 1e-5, keepdims=0)
 
     def moved(backend, **options):
         graph = linear("float16")

@@ -62,14 +62,14 @@ def test_state_is_named_after_parameter_and_optimizer(tuned):
 def test_every_optimizer_goes_on_from_a_file(optimizer):
     graph = linear()
     step = tt.TrainingStep(graph, "mean_squared_error", optimizer)
-    losses = [step({"x": X, "target": Y})["loss"] for _ in range(4)]
+    losses = [step({"x": X, "labels": Y})["loss"] for _ in range(4)]
     other = linear()
     step = tt.TrainingStep(other, "mean_squared_error", optimizer)
     for _ in range(2):
-        step({"x": X, "target": Y})
+        step({"x": X, "labels": Y})
     again = tx.load(written(step.write_back(), include_training_state=True))
     step = tt.TrainingStep(again, "mean_squared_error", optimizer)
-    assert [step({"x": X, "target": Y})["loss"] for _ in range(2)] == losses[2:]
+    assert [step({"x": X, "labels": Y})["loss"] for _ in range(2)] == losses[2:]
 
 
 @pytest.mark.parametrize("opset", [17, 21])
@@ -85,7 +85,7 @@ def test_a_step_file_runs_on_any_runtime(opset):
     session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
     names, held = [output.name for output in session.get_outputs()], {}
     for start in range(0, 96, 32):
-        batch = {"images": images[start : start + 32], "target": labels[start : start + 32]}
+        batch = {"images": images[start : start + 32], "labels": labels[start : start + 32]}
         found = dict(zip(names, session.run(None, {**batch, **held}), strict=True))
         held = {name: found[after] for name, after in state.items()}
         assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-5)
@@ -106,7 +106,7 @@ def test_the_step_in_the_form_of_the_standard():
     whole.graph.CopyFrom(info.algorithm)
     whole.graph.initializer.extend(model.graph.initializer)
     for start in (0, 32):
-        batch = {"images": images[start : start + 32], "target": labels[start : start + 32]}
+        batch = {"images": images[start : start + 32], "labels": labels[start : start + 32]}
         del whole.graph.initializer[:]
         whole.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in held.items())
         session = onnxruntime.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -9,6 +9,7 @@ from trained_models import X, Y, contents, digits, dropping, linear
 import tenonnx as tx
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall, InvalidFeed
+from tenonnx.graph.training import TrainingState
 
 OPTIONS = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.05), "batch_size": 2}
 
@@ -44,7 +45,7 @@ def test_the_digits_network_learns_in_seconds(backend):
 
 
 def test_a_run_in_two_parts_is_the_whole_run(backend):
-    data = {"x": X, "target": np.tile(Y, (1, 8))}
+    data = {"x": X, "labels": np.tile(Y, (1, 8))}
     options = {**OPTIONS, "trainable": "w", "backend": backend}
     whole, parts = dropping(), dropping()
     expected = tt.fit(whole, data, epochs=3, **options).losses
@@ -57,7 +58,7 @@ def test_a_run_in_two_parts_is_the_whole_run(backend):
 def test_an_interrupted_epoch_is_finished(backend, tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     whole, parts = linear(), linear()
-    batches = [{"x": X[k : k + 1], "target": Y[k : k + 1]} for k in range(4)]
+    batches = [{"x": X[k : k + 1], "labels": Y[k : k + 1]} for k in range(4)]
     expected = tt.fit(whole, batches, epochs=1, backend=backend, **OPTIONS).losses
 
     def stopping():
@@ -76,10 +77,10 @@ def test_data_comes_in_several_forms():
         tt.fit(linear(), data, epochs=1, shuffle=False, **OPTIONS).losses
         for data in (
             {"x": X, "anything": Y},
-            {"x": X.astype(int).tolist(), "target": Y.astype(int).tolist()},
+            {"x": X.astype(int).tolist(), "labels": Y.astype(int).tolist()},
             (X, Y),
             [(X[:2], Y[:2]), (X[2:], Y[2:])],
-            iter([{"x": X[:2], "target": Y[:2]}, {"x": X[2:], "target": Y[2:]}]),
+            iter([{"x": X[:2], "labels": Y[:2]}, {"x": X[2:], "labels": Y[2:]}]),
         )
     ]
     assert runs == [runs[0]] * 5
@@ -115,6 +116,103 @@ def test_a_loss_that_is_no_number_keeps_what_was_good(tmp_path):
     np.testing.assert_array_equal(contents(tx.load(path))["w"], good)
 
 
+def test_a_loss_that_leads_nowhere_keeps_what_was_good(tmp_path):
+    """The last loss of an epoch is finite, and what it makes of the parameters is not."""
+    path = tmp_path / "checkpoint.safetensors"
+    graph = linear()
+    options = {"loss": "mean_squared_error", "optimizer": "sgd", "checkpoint": path}
+    tt.fit(graph, (X, Y), epochs=1, **options)
+    good, saved = contents(graph), path.read_bytes()
+    with pytest.raises(tt.TrainingFailed, match='"w" is not finite'):
+        tt.fit(graph, [(X, Y + np.float32(1e15))], epochs=1, **{**options, "optimizer": tt.SGD(1e30)})
+    for name, array in contents(graph).items():
+        np.testing.assert_array_equal(array, good[name])
+    assert path.read_bytes() == saved
+
+
+def test_infinities_of_the_file_may_stay():
+    graph = linear()
+    graph.variable("mask", np.float32([0, -np.inf]))
+    tt.fit(graph, (X, Y), epochs=1, **OPTIONS)
+    assert contents(graph)["mask"].tolist() == [0, -np.inf]
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    options = {"optimizer": tt.SGD(np.float32(0.1)), "seed": np.int64(3), "checkpoint": tmp_path / "c.safetensors"}
+    tt.fit(linear(), (X, Y), loss="mean_squared_error", **options, epochs=np.int64(1), batch_size=np.int32(2))
+    settings = tx.load(options["checkpoint"]).training_state.settings
+    assert settings["seed"] == 3
+    assert settings["optimizer"]["learning_rate"] == pytest.approx(0.1)
+
+
+def interrupted(data, after, **options):
+    """A graph whose training on ``data`` was stopped after so many batches, and the losses until then."""
+    graph, seen = linear(), []
+    trained = tt.TrainingStep.__call__
+
+    def stopping(step, batch):
+        if len(seen) == after:
+            raise KeyboardInterrupt
+        seen.append(trained(step, batch)["loss"])
+        return {"loss": seen[-1]}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tt.TrainingStep, "__call__", stopping)
+        tt.fit(graph, data, **options)
+    return graph, seen
+
+
+def test_what_is_left_of_an_epoch_may_have_other_batches():
+    graph, _ = interrupted((X, Y), 1, **OPTIONS, shuffle=False)
+    assert graph.training_state.settings["samples"] == 2
+    small = {**OPTIONS, "batch_size": 1}
+    history = tt.fit(graph, (X, Y), shuffle=False, **small)
+    assert len(history.losses) == 2
+    graph, _ = interrupted([(X[:1], Y[:1]), (X[1:], Y[1:])], 1, **OPTIONS)
+    with pytest.raises(InvalidFeed, match="left after 1 samples"):
+        tt.fit(graph, [(X, Y)], **OPTIONS)
+
+
+def test_an_epoch_of_which_nothing_is_left_is_over():
+    calls = []
+
+    def validation():
+        if not calls:
+            calls.append(1)
+            raise KeyboardInterrupt
+        yield X, Y
+
+    class Anew:
+        def __iter__(self):
+            return validation()
+
+    graph = linear()
+    assert tt.fit(graph, (X, Y), validation=Anew(), **OPTIONS).interrupted
+    assert graph.training_state.settings["samples"] == 4
+    history = tt.fit(graph, (X, Y), validation=Anew(), **OPTIONS)
+    assert [set(epoch) for epoch in history.epochs] == [{"loss", "validation_loss"}]
+    assert len(history.losses) == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"epoch": "x"}, {"samples": -1}, {"seed": 1.5}, {"optimizer": "x"}, {"optimizer": {"name": ["adam"]}}],
+)
+def test_settings_that_mean_nothing(settings):
+    graph = linear()
+    tt.fit(graph, (X, Y), **OPTIONS)
+    state = graph.training_state
+    graph.training_state = TrainingState(state.tensors, {**state.settings, **settings})
+    with pytest.raises(InvalidCall) as caught:
+        tt.fit(graph, (X, Y), **OPTIONS)
+    assert caught.value.do
+
+
+def test_rows_of_unequal_lengths():
+    with pytest.raises(InvalidFeed, match='"x" must be an array'):
+        tt.fit(linear(), {"x": [[1, 2], [3]], "labels": Y}, **OPTIONS)
+
+
 def test_data_that_runs_dry():
     graph = linear()
     with pytest.raises(InvalidFeed, match="epoch 2") as caught:
@@ -131,7 +229,7 @@ def test_validation_data_that_runs_dry():
 
 def test_labels_that_are_no_numbers():
     graph, images, labels = digits()
-    with pytest.raises(InvalidFeed, match='"target" must be int64'):
+    with pytest.raises(InvalidFeed, match='"labels" must be int64'):
         tt.fit(graph, (images[:9], labels[:9].astype(str)), loss="softmax_cross_entropy", epochs=1)
 
 
@@ -142,7 +240,7 @@ def test_a_batch_of_another_dtype_stops_before_anything_changes():
     assert contents(graph)["b"].tolist() == [0.5]
 
 
-@pytest.mark.parametrize("data", [{"x": X, "target": Y[:2]}, 3, [3], [(X,)], {"x": X[:0], "target": Y[:0]}])
+@pytest.mark.parametrize("data", [{"x": X, "labels": Y[:2]}, 3, [3], [(X,)], {"x": X[:0], "labels": Y[:0]}])
 def test_data_that_is_none(data):
     with pytest.raises((InvalidFeed, InvalidCall)):
         tt.fit(linear(), data, epochs=1, **OPTIONS)
@@ -162,7 +260,7 @@ def test_state_of_another_optimizer_or_model():
     partly = linear()
     tt.fit(partly, (X, Y), epochs=1, trainable="w", **OPTIONS)
     with pytest.raises(InvalidCall, match="cover every trainable") as caught:
-        tt.TrainingStep(partly, "mean_squared_error")
+        tt.TrainingStep(partly, "mean_squared_error", trainable="*")
     assert "b__adam_m" in caught.value.given
     other = dropping()
     other.training_state = partly.training_state

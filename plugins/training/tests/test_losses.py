@@ -11,17 +11,17 @@ SCORES = np.float32([[2, 0, -1], [0, 1, 3]])
 LABELS = np.int64([0, 1])
 
 
-def value(loss, prediction, target):
+def value(loss, prediction, labels):
     """What a loss costs, computed as a graph."""
     from tenonnx.op.build import Builder
     from tenonnx.op.call import interpreting
 
     graph = tx.Graph()
     p = graph.input("p", "float32", prediction.shape)
-    t = graph.input("t", str(target.dtype), target.shape)
+    t = graph.input("t", str(labels.dtype), labels.shape)
     with interpreting(Builder(graph)):
         graph.output("cost", loss(p, t))
-    return graph.run({"p": prediction, "t": target}, backend="numpy")["cost"]
+    return graph.run({"p": prediction, "t": labels}, backend="numpy")["cost"]
 
 
 def log_softmax(x):
@@ -41,13 +41,13 @@ def test_cross_entropy_of_classes():
 
 
 def test_losses_of_elements():
-    target = np.float32([[1, 0, 0], [0, 1, 0.5]])
-    difference = SCORES - target
-    np.testing.assert_allclose(value(tt.MeanSquaredError(), SCORES, target), (difference**2).mean(), rtol=1e-6)
-    np.testing.assert_allclose(value(tt.MeanAbsoluteError("sum"), SCORES, target), abs(difference).sum(), rtol=1e-6)
+    labels = np.float32([[1, 0, 0], [0, 1, 0.5]])
+    difference = SCORES - labels
+    np.testing.assert_allclose(value(tt.MeanSquaredError(), SCORES, labels), (difference**2).mean(), rtol=1e-6)
+    np.testing.assert_allclose(value(tt.MeanAbsoluteError("sum"), SCORES, labels), abs(difference).sum(), rtol=1e-6)
     p = 1 / (1 + np.exp(-SCORES))
-    expected = -(target * np.log(p) + (1 - target) * np.log(1 - p)).mean()
-    np.testing.assert_allclose(value(tt.BinaryCrossEntropy(), SCORES, target), expected, rtol=1e-5)
+    expected = -(labels * np.log(p) + (1 - labels) * np.log(1 - p)).mean()
+    np.testing.assert_allclose(value(tt.BinaryCrossEntropy(), SCORES, labels), expected, rtol=1e-5)
     far = np.float32([[1000, -1000]])
     np.testing.assert_allclose(value(tt.BinaryCrossEntropy(), far, np.float32([[0, 0]])), 500)
 
@@ -73,4 +73,4 @@ def test_a_loss_is_one_number(kind):
 
 def test_classes_need_an_axis():
     with pytest.raises(InvalidCall, match="axis 1"):
-        tt.SoftmaxCrossEntropy().target_type(tx.TensorType(tx.DType.float32, ("n",)))
+        tt.SoftmaxCrossEntropy().labels_type(tx.TensorType(tx.DType.float32, ("n",)))

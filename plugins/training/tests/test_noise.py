@@ -140,7 +140,7 @@ def test_classes():
 
 
 def test_another_seed_or_step_gives_other_losses():
-    batch = {"x": X, "target": np.zeros((4, 8), np.float32)}
+    batch = {"x": X, "labels": np.zeros((4, 8), np.float32)}
 
     def losses(seed):
         step = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.0), trainable="w", seed=seed)
@@ -156,9 +156,9 @@ def test_an_evaluation_can_be_repeated(backend):
     noisy = graph.outputs[0] + random_normal_like(graph.outputs[0])
     graph.output("noisy", noisy)
     step = tt.TrainingStep(graph, "mean_squared_error", output="noisy", seed=5, backend=backend)
-    batch = {"x": X, "target": Y}
+    batch = {"x": X, "labels": Y}
     first = step.evaluate(batch)
-    assert step.evaluate(batch) == first != step.evaluate({"x": X[::-1].copy(), "target": Y[::-1].copy()})
+    assert step.evaluate(batch) == first != step.evaluate({"x": X[::-1].copy(), "labels": Y[::-1].copy()})
     assert first["loss"] == pytest.approx(step(batch)["loss"], rel=1e-6)
     assert step.evaluate(batch) != first
 
@@ -210,7 +210,7 @@ def test_an_unknown_way_to_draw_is_refused():
 
 def test_a_step_that_draws_is_a_plain_file(tmp_path):
     step = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.1), trainable="w", seed=3, backend="numpy")
-    batch = {"x": X, "target": np.zeros((4, 8), np.float32)}
+    batch = {"x": X, "labels": np.zeros((4, 8), np.float32)}
     step.export(tmp_path / "step.onnx", opset_version=13, domains=["ai.onnx"])
     session = onnxruntime.InferenceSession(tmp_path / "step.onnx")
     found = dict(zip([output.name for output in session.get_outputs()], session.run(None, batch), strict=True))

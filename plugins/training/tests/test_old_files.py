@@ -59,7 +59,7 @@ def dropping(opset, *, training=False, ratio=0.5):
 def stepped(model, backend, **options):
     graph = tx.load(model)
     step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.1), backend=backend, **options)
-    return step, {"x": X, "target": ZEROS}
+    return step, {"x": X, "labels": ZEROS}
 
 
 MODES = [(opset, training) for opset in (7, 9, 14, 15) for training in (False, True)]
@@ -119,8 +119,8 @@ def test_initializers_that_are_inputs(backend):
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(y**2), rel=1e-5)
 
 
-def next_token(logits, target):
-    loss, _ = softmax_cross_entropy_loss(transpose(logits, perm=[0, 2, 1]), target)
+def next_token(logits, labels):
+    loss, _ = softmax_cross_entropy_loss(transpose(logits, perm=[0, 2, 1]), labels)
     return loss
 
 
@@ -132,7 +132,7 @@ def test_a_decoder_of_contributed_ops_is_tuned(backend):
     options = {"trainable": ["layers.*", "first_norm.weight", "embedding.weight"], "backend": backend}
     step = tt.TrainingStep(graph, loss, tt.Adam(3e-3), output="logits", **options)
     batch = dict(np.load(EXAMPLES / "decoder" / "samples.npz"))
-    batch["target"] = np.roll(batch["input_ids"], -1, axis=1)
+    batch["labels"] = np.roll(batch["input_ids"], -1, axis=1)
     losses = [step(batch)["loss"] for _ in range(4)]
     assert losses[3] < 0.9 * losses[0]
     assert step.evaluate(batch)["loss"] < losses[3]

@@ -1,8 +1,11 @@
 """Each optimizer against its formula, step by step."""
 
+import json
+import math
+
 import numpy as np
 import pytest
-from trained_models import X, Y, linear
+from trained_models import X, Y, contents, linear
 
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall
@@ -59,22 +62,39 @@ def test_steps_follow_the_formula(optimizer, formula, backend):
     step = tt.TrainingStep(linear(), "mean_squared_error", optimizer, backend=backend)
     w, b, slots = np.float64([[1], [2]]), np.float64([0.5]), ({}, {})
     for count in range(1, 5):
-        step({"x": X, "target": Y})
+        step({"x": X, "labels": Y})
         gw, gb = gradient(w, b)
         w, b = formula(w, gw, slots[0], count), formula(b, gb, slots[1], count)
         np.testing.assert_allclose(step.program.state["w"], w, rtol=2e-5, atol=1e-6)
         np.testing.assert_allclose(step.program.state["b"], b, rtol=2e-5, atol=1e-6)
 
 
+def test_slots_of_adam_are_its_moments():
+    """Files have them under these names, and whoever goes on may choose other betas."""
+    graph = linear()
+    step = tt.TrainingStep(graph, "mean_squared_error", tt.Adam(0.05, beta1=0.8, beta2=0.99))
+    g, _ = gradient(np.float64([[1], [2]]), np.float64([0.5]))
+    step({"x": X, "labels": Y})
+    held = step.write_back().training_state.tensors
+    np.testing.assert_allclose(held["w__adam_m"].array(), 0.2 * g, rtol=1e-6)
+    np.testing.assert_allclose(held["w__adam_v"].array(), 0.01 * g * g, rtol=1e-6)
+    w, b = contents(graph)["w"], contents(graph)["b"]
+    again = tt.TrainingStep(graph, "mean_squared_error", tt.Adam(0.05))
+    again({"x": X, "labels": Y})
+    slots = {"m": held["w__adam_m"].array(), "v": held["w__adam_v"].array()}
+    expected = adam(w, gradient(w, b)[0], slots, 2)
+    np.testing.assert_allclose(again.program.state["w"], expected, rtol=1e-6)
+
+
 def test_clipping_bounds_the_common_norm():
     step = tt.TrainingStep(linear(), "mean_squared_error", tt.SGD(1.0), clip_norm=0.5)
-    step({"x": X, "target": Y})
+    step({"x": X, "labels": Y})
     moved = np.concatenate([(step.program.state["w"] - [[1], [2]]).ravel(), step.program.state["b"] - [0.5]])
     gw, gb = gradient(np.float64([[1], [2]]), np.float64([0.5]))
     direction = np.concatenate([gw.ravel(), gb])
     np.testing.assert_allclose(moved, -0.5 * direction / np.linalg.norm(direction), rtol=1e-5)
     tame = tt.TrainingStep(linear(), "mean_squared_error", tt.SGD(1.0), clip_norm=1e6, loss_scale=64.0)
-    tame({"x": X, "target": Y})
+    tame({"x": X, "labels": Y})
     np.testing.assert_allclose(tame.program.state["w"], [[1], [2]] - gw, rtol=1e-5)
 
 
@@ -85,10 +105,33 @@ def test_schedules():
     assert [tt.StepDecay(1.0, 3, 0.5)(k) for k in (0, 2, 3, 6)] == [1, 1, 0.5, 0.25]
 
 
-@pytest.mark.parametrize("wrong", [{"learning_rate": -1.0}, {"weight_decay": -0.1}, {"beta1": 1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"learning_rate": -1.0}, {"weight_decay": "a"}, {"beta1": 1.0}, {"epsilon": math.nan}]
+)
 def test_numbers_without_meaning_are_refused(wrong):
     with pytest.raises(InvalidCall, match="Adam"):
         tt.Adam(**wrong)
+
+
+def schedule(step):
+    return 0.1
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [
+        (np.float32(0.5), 0.5),
+        (
+            tt.LinearDecay(np.float32(1), 0.5, np.int64(9)),
+            {"schedule": "LinearDecay", "first": 1, "last": 0.5, "steps": 9},
+        ),
+        (tt.StepDecay(1.0, 3), {"schedule": "StepDecay", "first": 1.0, "every": 3, "factor": 0.1}),
+        (schedule, None),
+    ],
+)
+def test_files_tell_the_learning_rate(rate, told):
+    found = json.loads(json.dumps(tt.SGD(rate, weight_decay=np.float64(0.25)).settings()))
+    assert found == {"learning_rate": told, "weight_decay": 0.25}
 
 
 def test_an_unknown_name_lists_the_known():

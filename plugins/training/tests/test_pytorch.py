@@ -29,7 +29,7 @@ def trained(model, optimizer, backend):
     options = {"trainable": MODELS[model], "backend": backend}
     step = tt.TrainingStep(graph, "softmax_cross_entropy", OPTIMIZERS[optimizer], **options)
     batches = zip(data["x"], data["labels"], strict=True)
-    losses = [step({"x": x, "target": labels})["loss"] for x, labels in batches]
+    losses = [step({"x": x, "labels": labels})["loss"] for x, labels in batches]
     return step.write_back(), losses, data
 
 

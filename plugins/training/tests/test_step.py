@@ -1,5 +1,7 @@
 """The step as a graph: what is trained, what the modes mean, and what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 from trained_models import X, Y, contents, dropping, linear, normalised
@@ -18,7 +20,7 @@ def backend(request):
 
 def test_only_what_matches_is_trained(backend):
     step = tt.TrainingStep(linear(), "mean_squared_error", trainable="w", backend=backend)
-    step({"x": X, "target": Y})
+    step({"x": X, "labels": Y})
     trained = {v.name: v.data.array() for v in step.write_back().variables}
     assert trained["b"].tolist() == [0.5]
     assert np.all(trained["w"] != [[1], [2]])
@@ -27,7 +29,7 @@ def test_only_what_matches_is_trained(backend):
 
 def test_batches_may_change_their_size(backend):
     step = tt.TrainingStep(linear(), "mean_squared_error", backend=backend)
-    losses = [step({"x": X[:n], "target": Y[:n]})["loss"] for n in (4, 1, 3, 4)]
+    losses = [step({"x": X[:n], "labels": Y[:n]})["loss"] for n in (4, 1, 3, 4)]
     assert losses[3] < losses[0]
 
 
@@ -36,40 +38,40 @@ def test_a_loss_of_the_file(backend):
     error = graph.outputs[0] - graph.input("t", "float32", ("batch", 1))
     graph.output("cost", reduce_mean(error * error, keepdims=0))
     step = tt.TrainingStep(graph, "cost", tt.SGD(0.1), backend=backend)
-    assert step.target is None
+    assert step.labels is None
     first = step({"x": X, "t": Y})
     assert step({"x": X, "t": Y})["cost"] < first["cost"]
 
 
 def test_a_loss_of_the_user(backend):
-    def quartic(prediction, target):
-        return reduce_mean((prediction - target) ** 4.0, keepdims=0)
+    def quartic(prediction, labels):
+        return reduce_mean((prediction - labels) ** 4.0, keepdims=0)
 
     step = tt.TrainingStep(linear(), quartic, tt.SGD(0.001), backend=backend)
-    np.testing.assert_allclose(step({"x": X, "target": Y})["loss"], np.mean((X @ [[1], [2]] + 0.5 - Y) ** 4), rtol=1e-6)
+    np.testing.assert_allclose(step({"x": X, "labels": Y})["loss"], np.mean((X @ [[1], [2]] + 0.5 - Y) ** 4), rtol=1e-6)
 
 
 def test_running_statistics_follow_the_batch(backend):
     step = tt.TrainingStep(normalised(), "mean_squared_error", tt.SGD(0.0), backend=backend)
-    found = step({"x": X, "target": np.zeros_like(X)})
+    found = step({"x": X, "labels": np.zeros_like(X)})
     np.testing.assert_allclose(found["loss"], 1, rtol=1e-4)  # normalised by the batch, not by what ran before
     held = {v.name: v.data.array() for v in step.write_back().variables}
     np.testing.assert_allclose(held["mean"], 0.9 * 0.5 + 0.1 * X.mean(0), rtol=1e-6)
     np.testing.assert_allclose(held["variance"], 0.9 * 2.0 + 0.1 * X.var(0), rtol=1e-6)
     expected = np.mean(((X - held["mean"]) / np.sqrt(held["variance"] + 1e-5)) ** 2)
-    np.testing.assert_allclose(step.evaluate({"x": X, "target": np.zeros_like(X)})["loss"], expected, rtol=1e-5)
+    np.testing.assert_allclose(step.evaluate({"x": X, "labels": np.zeros_like(X)})["loss"], expected, rtol=1e-5)
 
 
 def test_statistics_can_be_frozen():
     step = tt.TrainingStep(normalised(), "mean_squared_error", frozen_statistics=True)
-    step({"x": X, "target": np.zeros_like(X)})
+    step({"x": X, "labels": np.zeros_like(X)})
     assert step._made.statistics == []
     assert {v.name: v.data.array()[0] for v in step.write_back().variables}["mean"] == 0.5
 
 
 def test_dropout_drops_in_training_alone(backend):
     step = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.0), trainable="w", backend=backend)
-    batch = {"x": X, "target": np.zeros((4, 8), np.float32)}
+    batch = {"x": X, "labels": np.zeros((4, 8), np.float32)}
     losses = [step(batch)["loss"] for _ in range(4)]
     assert len(set(losses)) == 4
     again = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.0), trainable="w", backend=backend)
@@ -89,7 +91,7 @@ def test_notes_say_what_a_file_cannot_show():
 
 def test_half_precision_has_wide_moments(backend):
     step = tt.TrainingStep(linear("float16"), "mean_squared_error", tt.Adam(0.01), backend=backend, loss_scale=8.0)
-    batch = {"x": X.astype(np.float16), "target": Y.astype(np.float16)}
+    batch = {"x": X.astype(np.float16), "labels": Y.astype(np.float16)}
     losses = [step(batch)["loss"] for _ in range(30)]
     assert losses[-1] < losses[0]
     assert step.program.state["w"].dtype == np.float16
@@ -98,7 +100,7 @@ def test_half_precision_has_wide_moments(backend):
 
 def test_double_precision_stays_double(backend):
     step = tt.TrainingStep(linear("float64"), "mean_squared_error", backend=backend)
-    step({"x": X.astype(np.float64), "target": Y.astype(np.float64)})
+    step({"x": X.astype(np.float64), "labels": Y.astype(np.float64)})
     assert step.program.state["w__adam_v"].dtype == np.float64
 
 
@@ -116,7 +118,7 @@ def test_an_unknown_loss_or_output():
         tt.TrainingStep(linear(), "mean_squared_error", output="z")
 
 
-@pytest.mark.parametrize("loss", ["y", lambda prediction, target: prediction - target, lambda *_: 3.0])
+@pytest.mark.parametrize("loss", ["y", lambda prediction, labels: prediction - labels, lambda *_: 3.0])
 def test_a_loss_must_be_a_scalar(loss):
     with pytest.raises(InvalidCall, match="one floating-point number"):
         tt.TrainingStep(linear(), loss)
@@ -127,14 +129,17 @@ def test_a_loss_must_be_a_scalar(loss):
 
 WRONG = [
     ({"clip_norm": 0.0}, "clip_norm"),
+    ({"clip_norm": "1"}, "clip_norm"),
     ({"loss_scale": -1.0}, "loss_scale"),
+    ({"loss_scale": 0}, "loss_scale"),
     ({"seed": -1}, "seed"),
     ({"seed": 2**63}, "seed"),
     ({"seed": "one"}, "seed"),
     ({"trainable": "!*"}, "variable to train"),
     ({"optimizer": tt.Adam}, "optimizer"),
     ({"loss": None}, "loss"),
-    ({"target": "x"}, '"x" must be new'),
+    ({"loss": tt.MeanSquaredError}, "loss"),
+    ({"labels": "x"}, '"x" must be new'),
     ({"nonsense": 3}, "option"),
 ]
 
@@ -146,11 +151,52 @@ def test_options_without_meaning(wrong, message):
     assert caught.value.given
 
 
+@pytest.mark.parametrize("wrong", [{"optimizer": tt.AdamW}, {"loss": tt.BinaryCrossEntropy}])
+def test_a_class_in_place_of_an_object(wrong):
+    with pytest.raises(InvalidCall) as caught:
+        tt.TrainingStep(linear(), **{"loss": "mean_squared_error", **wrong})
+    assert caught.value.do == f"tt.{next(iter(wrong.values())).__name__}()"
+
+
+def test_scales_may_be_numbers_of_numpy():
+    options = {"loss_scale": np.float32(8), "clip_norm": np.float64(1)}
+    step = tt.TrainingStep(linear(), "mean_squared_error", **options)
+    step({"x": X, "labels": Y})
+    assert np.isfinite(step.program.state["w"]).all()
+    assert json.loads(json.dumps(step.write_back().training_state.settings))["loss_scale"] == 8
+
+
+def test_names_may_look_like_patterns():
+    graph = linear()
+    graph.variables[0].name = "layers[0].w"
+    assert tt.TrainingStep(graph, "mean_squared_error", trainable="layers[0].w")._made.parameters == ["layers[0].w"]
+    assert tt.TrainingStep(graph, "mean_squared_error", trainable="!layers[0].w")._made.parameters == ["b"]
+    assert tt.TrainingStep(graph, "mean_squared_error", trainable="layers[[]*")._made.parameters == ["layers[0].w"]
+
+
+def test_a_step_is_written_with_its_state_after_training(tmp_path):
+    graph = linear()
+    tt.fit(graph, (X, Y), loss="mean_squared_error")
+    step = tt.TrainingStep(graph, "mean_squared_error")
+    step.export(tmp_path / "step.onnx", include_training_state=True)
+    held = contents(tx.load(tmp_path / "step.onnx"))
+    np.testing.assert_array_equal(held["w__adam_m"], step.program.state["w__adam_m"])
+
+
+def test_feeds_that_are_the_step_s_own_are_not_offered():
+    step = tt.TrainingStep(dropping(), "mean_squared_error", trainable="w")
+    for call in (step, step.evaluate):
+        for wrong in ({"x": X}, {"x": X, "labels": X, "training__step": np.int64(1)}):
+            with pytest.raises(InvalidFeed) as caught:
+                call(wrong)
+            assert caught.value.available == "x: float32[batch, 2], labels: float32[batch, 8]"
+
+
 @pytest.mark.parametrize("rate", [lambda step: None, float("nan"), -0.1, "0.1"])
 def test_a_learning_rate_is_a_number(rate):
     step = tt.TrainingStep(linear(), "mean_squared_error")
     with pytest.raises(InvalidCall, match="learning rate"):
-        step({"x": X, "target": Y}, learning_rate=rate)
+        step({"x": X, "labels": Y}, learning_rate=rate)
     assert step.steps == 0
 
 
@@ -165,13 +211,13 @@ def test_one_of_two_outputs_is_trained(backend):
     graph = linear()
     v = graph.variable("v", np.ones((1, 3), np.float32))
     graph.output("z", graph.outputs[0] @ v)
-    target = np.zeros((4, 3), np.float32)
+    labels = np.zeros((4, 3), np.float32)
     step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.01), output="z", backend=backend)
-    losses = [step({"x": X, "target": target})["loss"] for _ in range(3)]
+    losses = [step({"x": X, "labels": labels})["loss"] for _ in range(3)]
     assert losses == sorted(losses, reverse=True)
     first = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.01), backend=backend)
     assert "the loss does not depend on v" in first.notes
-    first({"x": X, "target": Y})
+    first({"x": X, "labels": Y})
     np.testing.assert_array_equal(first.program.state["v"], contents(graph)["v"])
     assert [output.name for output in first.write_back().outputs] == ["y", "z"]
 
@@ -203,7 +249,7 @@ def test_what_no_gradient_reaches_is_left_out():
     assert step._made.parameters == ["w", "b", "idle"]
     assert "not trained, since no gradient reaches them: number" in step.notes
     assert "the loss does not depend on idle" in step.notes
-    step({"x": X, "target": Y})
+    step({"x": X, "labels": Y})
     assert contents(step.write_back())["number"].tolist() == [2.5]
 
 
@@ -216,7 +262,7 @@ def test_what_no_gradient_reaches_cannot_be_asked_for():
 
 def test_a_batch_that_does_not_fit_changes_nothing(backend):
     step = tt.TrainingStep(linear(), "mean_squared_error", backend=backend)
-    for wrong in ({"x": X}, {"x": X, "target": Y, "z": Y}, {"x": X.astype("float64") / 3, "target": Y}):
+    for wrong in ({"x": X}, {"x": X, "labels": Y, "z": Y}, {"x": X.astype("float64") / 3, "labels": Y}):
         with pytest.raises(InvalidFeed):
             step(wrong)
     assert step.steps == 0
@@ -228,4 +274,4 @@ def test_labels_are_checked():
     graph.output("p", tx.Value.__add__(graph.outputs[0], graph.variable("more", np.zeros((1, 3), np.float32))))
     step = tt.TrainingStep(graph, "softmax_cross_entropy", output="p")
     with pytest.raises(InvalidFeed, match="label"):
-        step({"x": X, "target": np.int64([0, 1, 2, 3])})
+        step({"x": X, "labels": np.int64([0, 1, 2, 3])})

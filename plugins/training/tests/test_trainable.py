@@ -16,7 +16,7 @@ def moved(trainable, **options):
     graph, images, labels = digits()
     before = contents(graph)
     step = tt.TrainingStep(graph, "softmax_cross_entropy", trainable=trainable, backend="numpy", **options)
-    step({"images": images[:32], "target": labels[:32]})
+    step({"images": images[:32], "labels": labels[:32]})
     after = contents(step.write_back())
     return {name for name, array in before.items() if not np.array_equal(array, after[name])}
 
@@ -44,7 +44,7 @@ def test_a_frozen_layer_goes_by_its_running_statistics():
     graph.output("z", y @ w)
     step = tt.TrainingStep(graph, "mean_squared_error", trainable="w", backend="numpy")
     expected = np.mean((((X - 0.5) / np.sqrt(2 + 1e-5)).sum(1, keepdims=True) - Y) ** 2)
-    assert step({"x": X, "target": Y})["loss"] == pytest.approx(expected, rel=1e-5)
+    assert step({"x": X, "labels": Y})["loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_no_gradient_changes_ratios_and_statistics():

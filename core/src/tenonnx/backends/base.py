@@ -151,11 +151,10 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
         return feed
     array = np.asarray(feed)
     kind = value.type
+    given = f"{array.dtype} array of shape {array.shape}"
     if kind.dtype is DType.string:
         if array.dtype.kind not in "OUST":
-            raise InvalidFeed(
-                f'input "{value.name}" must be {kind}', given=f"{array.dtype} array of shape {array.shape}"
-            )
+            raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
         array = array.astype(object)
     elif array.dtype != kind.dtype.numpy:
         array = _exact_cast(value, array, kind)
@@ -175,7 +174,7 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
                     available=f"{value.name}: {kind}",
                 )
     if wrong:
-        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=f"{array.dtype} array of shape {array.shape}")
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
     return array
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.cli.output import complain
+from tenonnx.cli.output import complain_of_unused
 from tenonnx.cli.tables import is_table, read_table, write_table
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.files import write_bytes
@@ -26,7 +26,8 @@ def read_feeds(graph: Graph, inputs: Sequence[str], archive: str | None) -> dict
     """
     formals = {value.name: value for value in graph.formals}
     feeds: dict[str, Any] = {}
-    tables = [path for path in (archive, *inputs) if path is not None and is_table(path) and "=" not in path]
+    tables = [path for path in (archive,) if path is not None and is_table(path)]
+    tables += [text for text in inputs if is_table(text) and text.partition("=")[0] not in formals]
     for path in tables:
         feeds.update(read_table(graph, path))
     if archive is not None and archive not in tables:
@@ -34,9 +35,7 @@ def read_feeds(graph: Graph, inputs: Sequence[str], archive: str | None) -> dict
         if not isinstance(held, dict):
             raise InvalidCall("--inputs must name a .npz or .csv file", given=archive, do="--input name=file.npy")
         feeds.update({name: _typed(array, formals[name]) for name, array in held.items() if name in formals})
-        unused = [name for name in held if name not in formals]
-        if unused:
-            complain(f"{archive}: {', '.join(unused)} left out, as the model has no such input")
+        complain_of_unused(archive, [name for name in held if name not in formals])
     for text in (each for each in inputs if each not in tables):
         name, equals, path = text.partition("=")
         if not equals or not name or not path:

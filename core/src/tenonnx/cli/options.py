@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -70,8 +71,8 @@ shapes_option = click.option(
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of inputs that are made up.")
 
 
-def target_options(command: Command) -> Command:
-    """Where to go: ``--opset``, ``--domains`` and ``--target``."""
+def version_options(command: Command) -> Command:
+    """What a file may hold: ``--opset`` and ``--domains``."""
     opset = click.option(
         "--opset", multiple=True, callback=_opsets, metavar="N",
         help="The opset of ai.onnx, or of another domain as com.microsoft=1. Repeatable.",
@@ -79,12 +80,17 @@ def target_options(command: Command) -> Command:
     domains = click.option(
         "--domains", callback=_domains, metavar="A,B", help="The only domains that the result may use."
     )
+    return opset(domains(command))
+
+
+def target_options(command: Command) -> Command:
+    """Where to go: ``--opset``, ``--domains`` and ``--target``."""
     target = click.option(
         "--target",
         metavar="NAME",
         help="A runtime or converter that is to take the result; tenonnx targets lists them.",
     )
-    return opset(domains(target(command)))
+    return version_options(target(command))
 
 
 def input_options(command: Command) -> Command:
@@ -106,10 +112,25 @@ def transform_options(command: Command) -> Command:
 
     for plugin in reversed(plugins(TRANSFORMS)):
         command = click.option(
-            f"--{plugin.name}", is_flag=True, expose_value=False, callback=_note_transform,
-            help=f"Offered by {plugin.source}.",
+            f"--{plugin.name}", is_flag=True, expose_value=False, callback=_note_transform, cls=_Transform,
         )(command)  # fmt: skip
     return command
+
+
+class _Transform(click.Option):
+    """A flag whose help is what the transform says of itself first. It is imported for that alone."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from tenonnx.errors import PluginError
+        from tenonnx.registry.discovery import plugins
+
+        (plugin,) = (each for each in plugins(TRANSFORMS) if f"--{each.name}" in self.opts)
+        try:
+            said = (inspect.getdoc(plugin.load()) or "").split("\n\n")[0]
+        except PluginError as error:
+            said = f"{error.what}."
+        self.help = f"{' '.join(said.split())} Offered by {plugin.source}."
+        return super().get_help_record(ctx)
 
 
 def _note_transform(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:

@@ -32,6 +32,12 @@ def complain(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
+def complain_of_unused(path: str, names: Sequence[str]) -> None:
+    """Say what in a file of inputs is none."""
+    if names:
+        complain(f"{path}: {', '.join(names)} left out, as the model has no such input")
+
+
 def say_json(data: Any) -> None:
     import json
 

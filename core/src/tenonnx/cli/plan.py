@@ -14,6 +14,8 @@ from tenonnx.cli.options import (
     note_unused,
     shapes_option,
     target_options,
+    transform_options,
+    transformed,
 )
 from tenonnx.cli.output import plural, say, say_json, working
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 @model_argument
 @target_options
 @shapes_option
+@transform_options
 @json_option
 def command(
     model: str,
@@ -43,7 +46,7 @@ def command(
     from tenonnx.formats.export import ExportConfig, plan
     from tenonnx.op.graph_inference import infer
 
-    graph = load_model(model)
+    graph = transformed(load_model(model))
     with working(f"planning {model}"):
         infer(graph, input_shapes, strict=False)
         where, changes, ir_version = plan(graph, ExportConfig(opset, domains, target))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.cli.output import complain_of_unused
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.files import write_bytes
 from tenonnx.graph.dtypes import DType
@@ -28,12 +29,13 @@ def is_table(path: str) -> bool:
 def read_table(graph: Graph, path: str) -> dict[str, Any]:
     """Contents of all inputs from a CSV file whose first row names the columns.
 
-    A model with one input a column takes the columns of those names; one with a single input of several features takes
-    all columns in their order. An empty field is NaN in a column of floats. Raises ``InvalidCall`` for a column that is
-    missing, and for a field that is no value of the column's type, with its row.
+    A model with one input a column takes the columns of those names, and it is said which are left out; one with a
+    single input of several features takes all columns in their order. An empty field is NaN in a column of floats.
+    Raises ``InvalidCall`` for a column that is missing, and for a field that is no value of the column's type, with its
+    row.
     """
     columns = _read_columns(path)
-    inputs = graph.inputs
+    inputs = [value for value in graph.formals if value.data is None or value.name in columns]
     missing = [value.name for value in inputs if value.name not in columns]
     if len(inputs) == 1 and missing and _width(inputs[0]) != 1:
         return {inputs[0].name: _together(inputs[0], columns, path)}
@@ -44,6 +46,8 @@ def read_table(graph: Graph, path: str) -> dict[str, Any]:
             available=", ".join(f"{value.name}: {value.type}" for value in inputs),
             do="name the columns in the first row like the inputs of the model",
         )
+    names = [value.name for value in inputs]
+    complain_of_unused(path, [name for name in columns if name not in names])
     return {value.name: _column(value, value.name, columns[value.name], path) for value in inputs}
 
 

@@ -208,6 +208,11 @@ class AtomicWriter:
         )
 
 
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Raise ``InvalidCall`` for a path that no file can have, ahead of long work whose results are to go there."""
+    AtomicWriter(path)._check()
+
+
 @dataclass
 class _Part:
     temporary: Path

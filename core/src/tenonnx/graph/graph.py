@@ -136,7 +136,14 @@ class Graph:
 
     def input(self, name: str, dtype: DType | str | Type, shape: tuple[int | str | None, ...] | None = None) -> Value:
         """Add a graph input. A dim is an int, a symbol or expression such as ``"batch"`` or ``"2*n + 1"``, or None."""
-        kind: Type = TensorType(DType.of(dtype), shape) if isinstance(dtype, DType | str) else dtype  # type: ignore[arg-type]
+        try:
+            kind: Type = dtype if isinstance(dtype, Type) else TensorType(DType.of(dtype), shape)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as error:
+            raise InvalidCall(
+                f'input "{name}" must have an element type of ONNX',
+                given=repr(dtype),
+                available=", ".join(map(str, DType)),
+            ) from error
         if isinstance(kind, TensorType) and kind.shape is not None:
             kind = kind.with_shape(tuple(parse(d) if isinstance(d, str) else d for d in kind.shape))
         value = Value(self._claim(name), kind, graph=self)
@@ -154,7 +161,7 @@ class Graph:
 
     def output(self, name: str, value: Value) -> Value:
         """Make ``value`` a graph output called ``name``."""
-        if value.graph is not self:
+        if getattr(value, "graph", None) is not self:
             raise InvalidCall(f'output "{name}" must be a value of graph "{self.name}"', given=repr(value))
         if value.producer is None or any(value is other for other in self.outputs):
             from tenonnx.graph.values import operator
@@ -191,10 +198,14 @@ class Graph:
         return found
 
     def rename(self, value: Value, name: str) -> None:
-        """Give ``value`` another name, which must be new."""
+        """Give ``value`` another name, which must be new. The old one is free where nothing else has it."""
         if name != value.name:
             self._claim(name)
-            value.name = name
+            old, value.name = value.name, name
+            held: dict[str, int] = {}
+            self.root._collect_names(held)
+            if old not in held:
+                self.names().pop(old, None)
 
     def assign(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Give variables other contents of the same type, and forget what was inferred from the old ones.

@@ -65,14 +65,20 @@ class Operator(Protocol):
 #: Python operators on values; the family that owns the arithmetic ops fills it.
 operator_table: dict[str, Callable[..., Any]] = {}
 
+#: Called when an operator is wanted that the table lacks: the registry imports the family that is installed.
+operator_loaders: list[Callable[[], object]] = []
+
 
 def operator(name: str, *arguments: Any) -> Any:
     """Apply the operator registered under ``name`` in the operator table."""
     if name not in operator_table:
+        for load in operator_loaders:
+            load()
+    if name not in operator_table:
         raise TypeMismatch(
             f"the operator {name!r} needs a package that defines arithmetic on tensors",
             available=", ".join(sorted(operator_table)) or "no operators",
-            do="pip install tenonnx-standard, and import it or load a model that uses it",
+            do="pip install tenonnx-standard",
         )
     return operator_table[name](*arguments)
 
@@ -156,6 +162,12 @@ class Value:
 
     def __iter__(self) -> Any:
         raise TypeError(f'value "{self.name}" cannot be iterated; use dims(value) for its dims, or split it')
+
+    def __index__(self) -> int:
+        raise TypeError(
+            f'value "{self.name}" is no Python number, as it is not known while a graph is built; dims(x) gives such '
+            "values for dims that are not known, which range(), int() and float() cannot take"
+        )
 
     def __add__(self, other: Any) -> Value:
         return operator("add", self, other)  # type: ignore[no-any-return]

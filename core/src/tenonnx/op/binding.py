@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidModel, TenonnxError, TypeMismatch, UnsupportedOp
+from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
@@ -106,8 +106,8 @@ def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:
     return inputs
 
 
-#: What Python and numpy raise where a rule or body did not foresee its arguments.
-UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+#: What Python and numpy raise where a rule or body did not foresee its arguments. Anything else is an error in it.
+UNFORESEEN = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 def refused(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any], error: Exception) -> TypeMismatch:
@@ -133,7 +133,14 @@ def invoke(
         result = function(*arguments, **attributes, _outputs=outputs)
     else:
         result = function(*arguments, **attributes)
-    return result if isinstance(result, tuple) else (result,)
+    results = result if isinstance(result, tuple) else (result,)
+    if function is op.function and (result is None or any(not isinstance(r, Value | None) for r in results)):
+        raise InvalidCall(
+            f"the body of {op.title} must return a value, or a tuple with one for each output",
+            given=", ".join(type(r).__name__ for r in results),
+            do="end it with return",
+        )
+    return results
 
 
 def numpy_arguments(inputs: Sequence[Value | None]) -> list[np.ndarray[Any, Any] | None] | None:

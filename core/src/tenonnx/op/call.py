@@ -138,7 +138,9 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
         return interpreter.constant(np.asarray(item), DType.bool)
     if isinstance(item, Expr):
         raise TypeMismatch(
-            f"{op.title}: a symbolic dim is no tensor", do="use dims(value), which gives values for them"
+            f"{op.title}: a symbolic dim is no tensor",
+            given=str(item),
+            do="use dims(value), which gives int64 values for them; cast these beside another dtype",
         )
     if isinstance(item, int | float):
         dtype = DType.int64 if parameter.index else beside

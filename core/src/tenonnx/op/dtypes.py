@@ -82,7 +82,8 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
             raise TypeMismatch(
                 f'{op.title}: input "{parameter.name}" must have the element type of the inputs that share it',
                 given=f"{other!r}, {value!r}",
-                do="cast one of the two",
+                do="cast one of the two"
+                + "; dims() gives int64" * (TensorType(DType.int64, ()) in (other.type, value.type)),
             )
 
 

@@ -55,6 +55,12 @@ class Op:
         self.specified = specified
         if signature is None and function.__code__.co_flags & inspect.CO_VARKEYWORDS:
             raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
+        if any(default is not None and default is not REQUIRED for default in function.__defaults__ or ()):
+            raise InvalidCall(
+                f"{domain}::{name}: the positional parameters of an op are its inputs, whose only default is None",
+                given=f"{function.__name__}{inspect.signature(function)}",
+                do="let attributes be keyword-only: put * before them",
+            )
         self._signature = signature
         self.respellings: list[Respelling] = []
         self.rules: dict[str, Callable[..., Any]] = {}

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from tenonnx.errors import PluginError
+from tenonnx.graph.values import operator_loaders
 from tenonnx.op.op import Op, Opaque
 from tenonnx.op.rules import add_rule
 from tenonnx.registry.discovery import Plugin, plugins
@@ -170,3 +171,6 @@ def default_registry() -> Registry:
     if _default is None:
         _default = Registry(plugins("tenonnx.ops"))
     return _default
+
+
+operator_loaders.append(lambda: default_registry().load("ai.onnx"))

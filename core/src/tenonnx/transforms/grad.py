@@ -123,7 +123,7 @@ def _check_names(graph: Graph, targets: Sequence[str], names: Sequence[str], see
         if name not in seeds and shape is not None and any(d != 1 for d in shape):
             raise InvalidCall(
                 f'a gradient is that of a scalar, and "{name}" is {kind}',
-                do="reduce it to one element, or give its cotangent as an input (seeds=)",
+                do="reduce it to one element, or give its cotangent as an input: --cotangent / seeds=",
             )
 
 

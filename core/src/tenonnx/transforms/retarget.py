@@ -164,6 +164,7 @@ class _Mover:
         self.stuck: dict[Node, Change] = {}
         self.actions: list[tuple[str, str]] = []
         self.kept_functions: set[tuple[str, str, str]] = set()
+        self.casting: list[Op] = []
         self.lowering: list[tuple[Op, tuple[Value | None, ...], str]] = []
 
     def begin(self, node: Node) -> list[tuple[str, str]]:
@@ -345,7 +346,7 @@ class _Mover:
     def _cast(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         """The op between casts to a wider element type that the target takes."""
         op, version = call.op, self.target.version(call.op.domain)
-        if version is None or not op.holds_at(version) or "cast" not in operator_table:
+        if version is None or not op.holds_at(version) or "cast" not in operator_table or op in self.casting:
             return None
         known = infer_call(op, call.inputs, call.attributes, call.outputs)
         inputs, _ = _written(op, call, version)
@@ -357,7 +358,11 @@ class _Mover:
                     continue
                 mark = _Mark(rewriter, self)
                 self.actions.append(("cast", f"{op.title} does not take {narrow} at version {version}"))
-                results = rewriter.inside(_cast_around, rewriter, call, known, narrow, wide)
+                self.casting.append(op)  # the target may have no Cast, which is then not cast in its turn
+                try:
+                    results = rewriter.inside(_cast_around, rewriter, call, known, narrow, wide)
+                finally:
+                    self.casting.pop()
                 if len(self.refusals) == mark.refusals:
                     return results
                 mark.restore()

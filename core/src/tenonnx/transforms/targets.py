@@ -125,8 +125,8 @@ def target_for(
 ) -> Target:
     """The target of an opset (an int for ``ai.onnx``, or versions by domain), a whitelist of domains and a name.
 
-    Domains that are not named keep the version of the graph, or take the nearest that the named target has. Raises
-    ``InvalidCall`` for an opset or a name that there is not.
+    Domains that are not named keep the version of the graph, or take the nearest that the named target has; a graph
+    without ai.onnx may use its newest version. Raises ``InvalidCall`` for an opset or a name that there is not.
     """
     profile = None if name is None else find_profile(name)
     opsets = dict(graph.opsets)
@@ -137,7 +137,7 @@ def target_for(
             and (node.domain, node.op_type, "") not in graph.functions
         ):
             opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
-    opsets.setdefault("ai.onnx", max((n.op.version for n in graph.walk() if isinstance(n.op, Op)), default=1))
+    opsets.setdefault("ai.onnx", max(_published("ai.onnx")))
     wanted = dict(opset or {}) if isinstance(opset, Mapping | None) else {"ai.onnx": opset}
     domains = [domains] if isinstance(domains, str) else domains
     _check_domains([*wanted, *(domains or ())], graph, opsets)
@@ -162,10 +162,15 @@ def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]
         )
 
 
-def _check_version(domain: str, version: int, graph: Graph, profile: Profile | None) -> None:
-    """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
+def _published(domain: str) -> Sequence[int]:
+    """The versions of a domain that the onnx package knows."""
     import onnx
 
+    return [version for owner, version in onnx.helper.OP_SET_ID_VERSION_MAP if owner == domain]
+
+
+def _check_version(domain: str, version: int, graph: Graph, profile: Profile | None) -> None:
+    """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
     if not isinstance(version, int) or isinstance(version, bool):
         raise InvalidCall(
             "an opset must be a whole number, or a mapping from domains to whole numbers", given=f"{domain} {version!r}"
@@ -176,7 +181,7 @@ def _check_version(domain: str, version: int, graph: Graph, profile: Profile | N
             given=f"{domain} {version}",
             available=", ".join(f"{known} {profile.versions(known)}" for known in profile.opsets),
         )
-    known = [held for owner, held in onnx.helper.OP_SET_ID_VERSION_MAP if owner == domain and domain in _SPECIFIED]
+    known = _published(domain) if domain in _SPECIFIED else ()
     if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
         raise InvalidCall(
             "the target must be an opset that there is",

@@ -166,7 +166,7 @@ def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
             np.matmul(weights, x.reshape(batch, group, -1, count), out=target)
             return y
     if w.shape[1] == 1 and window.rank > 1:
-        _convolve_apart(x, w, window, y.reshape(batch, group, -1, *outputs))
+        _convolve_depthwise(x, w, window, y.reshape(batch, group, -1, *outputs))
         return y
     rest = count // outputs[0]
     joined = batch > 1 and count < 64
@@ -180,7 +180,7 @@ def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
     return y
 
 
-def _convolve_apart(x: Array, w: Array, window: Windows, y: Array) -> None:
+def _convolve_depthwise(x: Array, w: Array, window: Windows, y: Array) -> None:
     """Cross-correlate each channel by itself into ``y``, which has the axes (batch, channel, kernel, *outputs).
 
     Unfolded along all axes but the first; then each row of the kernel gives a share, and shifted they are summed up.

@@ -145,6 +145,7 @@ def not_(X):
     """Whether X does not hold."""
 
 
+not_.lower()(lambda X: equal(X, False))
 and_.numpy(np.logical_and)
 or_.numpy(np.logical_or)
 xor.numpy(np.logical_xor)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx.errors import InvalidFeed
 
-#: Arrays by name, a pair (input, target), or an iterable of batches in either form.
+#: Arrays by name, a pair (input, labels), or an iterable of batches in either form.
 Data = Any
 
 Batch = dict[str, Any]
@@ -22,18 +22,20 @@ class Batches:
 
     Arrays are cut into batches of ``batch_size`` samples along their first axis, in an order that ``seed`` and the
     epoch decide if ``shuffle``; an iterable gives whole batches in its own order. ``inputs`` are the names that a model
-    takes; in a mapping the one other name is the target's, and what is called ``target`` in a batch.
+    takes; in a mapping the one other name is that of the labels, and what is called ``labels`` in a batch.
     """
 
     def __init__(
-        self, data: Data, inputs: Iterable[str], target: str | None, *, batch_size: int, shuffle: bool, seed: int
+        self, data: Data, inputs: Iterable[str], labels: str | None, *, batch_size: int, shuffle: bool, seed: int
     ) -> None:
-        self._inputs, self._target = list(inputs), target
+        self._inputs, self._labels = list(inputs), labels
         self._batch_size, self._shuffle, self._seed = batch_size, shuffle, seed
-        self._arrays = _as_arrays(self._named(data)) if _holds_arrays(data) else None
+        self._arrays: Batch | None = None
         self._source = data
-        if self._arrays is not None:
-            self._samples = _common_length(self._arrays)
+        if _holds_arrays(data):
+            given = _as_arrays(data if isinstance(data, Mapping) else self._named(data))
+            self._samples = _common_length(given)
+            self._arrays = self._named(given)
         elif not isinstance(data, Iterable):
             raise InvalidFeed(
                 "data must be arrays by name, a tuple of arrays, or an iterable of batches", given=type(data).__name__
@@ -63,7 +65,7 @@ class Batches:
             passed += samples_of(batch)
             if passed > skip:
                 raise InvalidFeed(
-                    f"epoch {number + 1} was left after {skip} samples, and no batch may begin before these and end later",
+                    f"epoch {number + 1} was left after {skip} samples: no batch may begin before these and end later",
                     given=f"batches, the first of which have {passed} samples",
                     do="give batches of the same size as before, or arrays",
                 )
@@ -85,10 +87,10 @@ class Batches:
 
     def _named(self, batch: Any) -> Batch:
         """A batch by the names of the graph."""
-        if isinstance(batch, tuple | list) and len(batch) == len(self._inputs) + (self._target is not None):
-            return dict(zip([*self._inputs, *([self._target] if self._target else [])], batch, strict=True))
+        if isinstance(batch, tuple | list) and len(batch) == len(self._inputs) + (self._labels is not None):
+            return dict(zip([*self._inputs, *([self._labels] if self._labels else [])], batch, strict=True))
         if not isinstance(batch, Mapping):
-            wanted = ", ".join([*self._inputs, *([self._target] if self._target else [])])
+            wanted = ", ".join([*self._inputs, *([self._labels] if self._labels else [])])
             raise InvalidFeed(
                 "a batch must be a mapping of names to arrays, or a tuple of arrays in the order of the names",
                 given=type(batch).__name__ + (f" of {len(batch)}" if hasattr(batch, "__len__") else ""),
@@ -96,8 +98,14 @@ class Batches:
             )
         named = dict(batch)
         others = [name for name in named if name not in self._inputs]
-        if self._target is not None and self._target not in named and len(others) == 1:
-            named[self._target] = named.pop(others[0])
+        if self._labels is not None and self._labels not in named:
+            if len(others) != 1:
+                raise InvalidFeed(
+                    f'data must hold the labels: "{self._labels}", or one array beside the model\'s inputs',
+                    given=", ".join(map(str, named)) or "nothing",
+                    available=f"inputs: {', '.join(self._inputs)}",
+                )
+            named[self._labels] = named.pop(others[0])
         return named
 
 

@@ -15,8 +15,9 @@ from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.progress import Progress
+from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
-from tenonnx_training.training_step import TrainingStep
+from tenonnx_training.training_step import TrainingStep, check_graph
 
 #: Called after every epoch with what is known of it; what returns True ends the training.
 Callback = Callable[[dict[str, float]], bool | None]
@@ -30,7 +31,7 @@ class TrainingFailed(TenonnxError):
 class History:
     """What was measured: ``losses`` of every step, and of every epoch a mapping in ``epochs``.
 
-    An epoch has the means over its samples of ``loss`` and the metrics, and those of the validation data as
+    An epoch has its number ``epoch``, counted from 1, the means over its samples of ``loss`` and the metrics, and those of the validation data as
     ``validation_...``. ``interrupted`` tells whether the user stopped the training.
     """
 
@@ -51,7 +52,7 @@ def fit(
     batch_size: int | None = None,
     shuffle: bool | None = None,
     output: str | None = None,
-    target: str = "target",
+    labels: str = "labels",
     metrics: Sequence[str | Metric] = (),
     validation: Data = None,
     callbacks: Sequence[Callback] = (),
@@ -63,9 +64,9 @@ def fit(
 ) -> History:
     """Train the variables of ``graph`` that match ``trainable`` for so many more ``epochs``, and write them back to it.
 
-    ``data`` and ``validation`` are arrays by name, a tuple (inputs ..., target), or an iterable of batches in either
+    ``data`` and ``validation`` are arrays by name, a tuple (inputs ..., labels), or an iterable of batches in either
     form; arrays are cut into shuffled batches of ``batch_size``. ``loss`` is a name, an object, a function of
-    prediction and target, or a scalar value of the graph. A graph that carries training state goes on from it, also in
+    prediction and labels, or a scalar value of the graph. A graph that carries training state goes on from it, also in
     the middle of an epoch, and what is not given is as it was before; without state 32 samples are a batch, and they
     are shuffled. After each epoch the graph is written to ``checkpoint``, a native file. Ctrl-C ends the
     training in order. ``progress`` shows a bar on stderr, by default on a terminal. Further ``options`` go to
@@ -74,20 +75,21 @@ def fit(
     Raises ``TrainingFailed`` when the loss, or at the end of an epoch a parameter, is not finite: then graph and
     checkpoint are as after the last epoch before.
     """
+    check_graph(graph)
     cutting, notes = settled(graph.training_state, {"batch_size": batch_size, "shuffle": shuffle})
     if epochs < 0 or cutting["batch_size"] < 1:
         raise InvalidCall(
             "there must be epochs and samples in a batch", given=f"epochs={epochs}, batch_size={cutting['batch_size']}"
         )
-    objective: dict[str, Any] = {"output": output, "target": target, "metrics": metrics}
+    objective: dict[str, Any] = {"output": output, "labels": labels, "metrics": metrics}
     options = {**objective, "trainable": trainable, "seed": seed, "backend": backend, **options}
     step = TrainingStep(graph, loss, optimizer, **options)
-    inputs = [value.name for value in graph.inputs if value.name != step.target]
+    inputs = [value.name for value in graph.inputs if value.name != step.labels]
     common = {**cutting, "seed": step.seed}
     run = _Run(
         step,
-        Batches(data, inputs, step.target, **common),
-        None if validation is None else Batches(validation, inputs, step.target, **{**common, "shuffle": False}),
+        Batches(data, inputs, step.labels, **common),
+        None if validation is None else Batches(validation, inputs, step.labels, **{**common, "shuffle": False}),
         checkpoint,
         Progress(progress),
     )
@@ -140,8 +142,8 @@ class _Run:
             self.history.losses.append(loss)
             mean.add(measured, samples)
             self.progress.advance(mean.values(), samples)
-        found = mean.values()
-        if not found:  # it was left after its last batch
+        found = {"epoch": self.number + 1, **mean.values()}
+        if len(found) == 1:  # it was left after its last batch
             self.number, self.done = self.number + 1, 0
             return self.epoch()
         self.check()
@@ -172,11 +174,13 @@ class _Run:
         return mean.values()
 
     def _fail(self, what: str) -> None:
+        losses = ", ".join(f"{loss:.4g}" for loss in self.history.losses[-3:])
+        rate = rate_at(self.step.optimizer.learning_rate, max(self.step.steps - 1, 0))
         raise TrainingFailed(
             f"{what} at step {self.step.steps}",
-            given=f"epoch {self.number + 1}, sample {self.done}, after {[round(x, 4) for x in self.history.losses[-3:]]}",
+            given=f"epoch {self.number + 1}, sample {self.done}, learning rate {rate:g}, losses {losses or 'none'}",
             available="the graph and its checkpoint are as they were after the last epoch before",
-            do="lower the learning rate, clip gradients (clip_norm=1.0), or look for such numbers in the data",
+            do="lower the learning rate, clip gradients (--clip-norm / clip_norm=1.0), or look for such data",
         )
 
 

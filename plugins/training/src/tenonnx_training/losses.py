@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Loss(Protocol):
-    """A scalar of a prediction and a target.
+    """A scalar of a prediction and labels.
 
     ``includes`` names an activation that the loss applies by itself: where a model ends in it, the loss reads what goes
     into it.
@@ -27,14 +27,14 @@ class Loss(Protocol):
 
     includes: ClassVar[str]
 
-    def __call__(self, prediction: Value, target: Value) -> Value: ...
+    def __call__(self, prediction: Value, labels: Value) -> Value: ...
 
-    def target_type(self, prediction: TensorType) -> TensorType:
-        """What a target has to be, for a prediction of this type."""
+    def labels_type(self, prediction: TensorType) -> TensorType:
+        """What labels have to be, for a prediction of this type."""
         ...
 
-    def check(self, prediction: TensorType, target: Array) -> None:
-        """Raise ``InvalidFeed`` for a target of the right type with contents that mean nothing."""
+    def check(self, prediction: TensorType, labels: Array) -> None:
+        """Raise ``InvalidFeed`` for labels of the right type with contents that mean nothing."""
         ...
 
 
@@ -57,15 +57,15 @@ class _OfClasses:
         weights = None if self.weights is None else constant(np.asarray(self.weights), prediction.dtype)
         return {"weights": weights, "ignore_index": self.ignore_index, "reduction": self.reduction}
 
-    def target_type(self, prediction: TensorType) -> TensorType:
+    def labels_type(self, prediction: TensorType) -> TensorType:
         shape = prediction.shape
         if shape is not None and len(shape) < 2:
             raise InvalidCall("a loss of classes reads scores with the classes along axis 1", given=str(prediction))
         return TensorType(DType.int64, None if shape is None else (shape[0], *shape[2:]))
 
-    def check(self, prediction: TensorType, target: Array) -> None:
+    def check(self, prediction: TensorType, labels: Array) -> None:
         classes = None if prediction.shape is None else prediction.shape[1]
-        counted = target if self.ignore_index is None else target[target != self.ignore_index]
+        counted = labels if self.ignore_index is None else labels[labels != self.ignore_index]
         if not counted.size or not isinstance(classes, int):
             return
         least, most = counted.min(), counted.max()
@@ -83,8 +83,8 @@ class SoftmaxCrossEntropy(_OfClasses):
 
     includes: ClassVar[str] = "Softmax"
 
-    def __call__(self, prediction: Value, target: Value) -> Value:
-        loss, _ = softmax_cross_entropy_loss(prediction, target, **self._options(prediction))
+    def __call__(self, prediction: Value, labels: Value) -> Value:
+        loss, _ = softmax_cross_entropy_loss(prediction, labels, **self._options(prediction))
         return loss  # type: ignore[no-any-return]
 
 
@@ -98,15 +98,15 @@ class NegativeLogLikelihood(_OfClasses):
 
     includes: ClassVar[str] = ""
 
-    def __call__(self, prediction: Value, target: Value) -> Value:
+    def __call__(self, prediction: Value, labels: Value) -> Value:
         options = self._options(prediction)
         options["weight"] = options.pop("weights")
-        return negative_log_likelihood_loss(prediction, target, **options)  # type: ignore[no-any-return]
+        return negative_log_likelihood_loss(prediction, labels, **options)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class _Elementwise:
-    """A loss of every element, their ``reduction`` mean or sum. A target is of the prediction's type."""
+    """A loss of every element, their ``reduction`` mean or sum. Labels are of the prediction's type."""
 
     reduction: str = "mean"
     includes: ClassVar[str] = ""
@@ -114,68 +114,68 @@ class _Elementwise:
     def __post_init__(self) -> None:
         _check_reduction(self.reduction)
 
-    def __call__(self, prediction: Value, target: Value) -> Value:
+    def __call__(self, prediction: Value, labels: Value) -> Value:
         reduce = reduce_mean if self.reduction == "mean" else reduce_sum
-        return reduce(self.each(prediction, target), keepdims=0)  # type: ignore[no-any-return]
+        return reduce(self.each(prediction, labels), keepdims=0)  # type: ignore[no-any-return]
 
-    def each(self, prediction: Value, target: Value) -> Value:
+    def each(self, prediction: Value, labels: Value) -> Value:
         raise NotImplementedError
 
-    def target_type(self, prediction: TensorType) -> TensorType:
+    def labels_type(self, prediction: TensorType) -> TensorType:
         return prediction
 
-    def check(self, prediction: TensorType, target: Array) -> None:
+    def check(self, prediction: TensorType, labels: Array) -> None:
         """Any number will do."""
 
 
 class MeanSquaredError(_Elementwise):
     """The mean of the squared differences."""
 
-    def each(self, prediction: Value, target: Value) -> Value:
-        difference = prediction - target
+    def each(self, prediction: Value, labels: Value) -> Value:
+        difference = prediction - labels
         return difference * difference
 
 
 class MeanAbsoluteError(_Elementwise):
     """The mean of the absolute differences."""
 
-    def each(self, prediction: Value, target: Value) -> Value:
-        return absolute(prediction - target)  # type: ignore[no-any-return]
+    def each(self, prediction: Value, labels: Value) -> Value:
+        return absolute(prediction - labels)  # type: ignore[no-any-return]
 
 
 class BinaryCrossEntropy(_Elementwise):
-    """The cross-entropy of probabilities in the target by the sigmoid of scores, which is part of the loss."""
+    """The cross-entropy of probabilities in the labels by the sigmoid of scores, which is part of the loss."""
 
     includes: ClassVar[str] = "Sigmoid"
 
-    def each(self, prediction: Value, target: Value) -> Value:
-        return relu(prediction) - prediction * target + log(exp(-absolute(prediction)) + 1.0)  # type: ignore[no-any-return]
+    def each(self, prediction: Value, labels: Value) -> Value:
+        return relu(prediction) - prediction * labels + log(exp(-absolute(prediction)) + 1.0)  # type: ignore[no-any-return]
 
-    def check(self, prediction: TensorType, target: Array) -> None:
-        wide = target.astype(np.float64)
+    def check(self, prediction: TensorType, labels: Array) -> None:
+        wide = labels.astype(np.float64)
         if np.any((wide < 0) | (wide > 1)):
             raise InvalidFeed(
-                "a target of binary cross-entropy must be a probability from 0 to 1",
+                "labels of binary cross-entropy must be probabilities from 0 to 1",
                 given=f"{wide.min():g} to {wide.max():g}",
             )
 
 
 @dataclass(frozen=True)
 class FunctionLoss:
-    """A loss that the user wrote: ``function(prediction, target)`` gives a scalar. Targets are of type ``target``, if
+    """A loss that the user wrote: ``function(prediction, labels)`` gives a scalar. Labels are of type ``labels``, if
     it is None of the prediction's."""
 
     function: Callable[[Value, Value], Value]
-    target: TensorType | None = None
+    labels: TensorType | None = None
     includes: ClassVar[str] = ""
 
-    def __call__(self, prediction: Value, target: Value) -> Value:
-        return self.function(prediction, target)
+    def __call__(self, prediction: Value, labels: Value) -> Value:
+        return self.function(prediction, labels)
 
-    def target_type(self, prediction: TensorType) -> TensorType:
-        return prediction if self.target is None else self.target
+    def labels_type(self, prediction: TensorType) -> TensorType:
+        return prediction if self.labels is None else self.labels
 
-    def check(self, prediction: TensorType, target: Array) -> None:
+    def check(self, prediction: TensorType, labels: Array) -> None:
         """What the function takes is not known."""
 
 

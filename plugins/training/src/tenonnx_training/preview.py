@@ -11,12 +11,11 @@ from functools import partial
 from typing import Any
 
 from tenonnx.extend import DType, Graph, Op, TypeMismatch, Value, hookimpl, inline, op
-from tenonnx.graph.values import Node
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.defaults import opened
-from tenonnx.transforms.extract import extract
+from tenonnx.transforms.extract import between, extract
 from tenonnx.transforms.grad import grad
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.casting import cast, cast_like
@@ -137,7 +136,7 @@ def gradient(*Inputs, xs: list[str], y: str, zs: list[str] | None = None, _graph
 
 def _with_gradients(graph: Graph, y: str) -> Graph:
     """``graph`` in which every ``Gradient`` that ``y`` depends on is expanded, since it refers to others by name."""
-    needed = _ancestors(graph, y)
+    needed = set(between(graph, (), [value for value in graph.values() if value.name == y]).nodes)
     if not any(node.op is gradient for node in needed):
         return graph
 
@@ -145,16 +144,6 @@ def _with_gradients(graph: Graph, y: str) -> Graph:
         return rewriter.expand(call) if call.op is gradient and call.node in needed else None
 
     return Rewriter(graph, decide).run()
-
-
-def _ancestors(graph: Graph, name: str) -> set[Node]:
-    wanted = {name}
-    found = set()
-    for node in reversed(graph.nodes):
-        if any(v is not None and v.name in wanted for v in node.outputs):
-            found.add(node)
-            wanted.update(v.name for v in node.uses)
-    return found
 
 
 @gradient.type

@@ -50,7 +50,8 @@ class Progress:
             self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
             self._bar.remove_task(self._task)
         elif self._shown:
-            print(text, file=sys.stderr, flush=True)
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
     def close(self) -> None:
         if self._bar is not None:
@@ -64,4 +65,4 @@ def _console() -> Any:
 
 
 def _line(measured: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
+    return ", ".join(f"{name} {value:.4g}" for name, value in measured.items() if name != "epoch")

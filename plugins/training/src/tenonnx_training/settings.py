@@ -93,7 +93,8 @@ def lost(text: Any) -> str:
 
 def revived(text: Any, what: str) -> Any:
     """The setting ``what`` that was ``described`` so."""
-    if not isinstance(text, TYPES[what] if what in TYPES else object):
+    words = not isinstance(text, list) or all(isinstance(item, str | int | float) for item in text)
+    if not words or not isinstance(text, TYPES.get(what, object)):
         raise _meaningless(what, text)
     if not isinstance(text, Mapping):
         return text

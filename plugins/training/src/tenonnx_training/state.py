@@ -60,7 +60,7 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
     state = graph.training_state
     if state is None:
         return {}
-    forget = "start anew: graph.training_state = None"
+    forget = "start anew: no --resume / graph.training_state = None"
     for key in ("epoch", "samples", "seed"):
         if not (type(number := state.settings.get(key, 0)) is int and 0 <= number < 2**63):
             raise InvalidCall(f'"{key}" of the training state must be a count', given=repr(number)[:50], do=forget)

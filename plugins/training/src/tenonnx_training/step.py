@@ -6,6 +6,7 @@ import fnmatch
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ RATE, COUNT, SEED = "learning_rate", "training__step", "training__seed"
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: a ``loss`` of the value ``output`` and a graph input ``target``, or a value of the file.
+    """What is minimised: a ``loss`` of the value ``output`` and a graph input ``labels``, or a value of the file.
 
     ``output`` is by default the first graph output that holds floats; where a loss includes the activation that the
     output ends in, it reads what goes into that.
@@ -51,7 +52,7 @@ class Objective:
 
     loss: str | Loss | Callable[[Value, Value], Value]
     output: str | None = None
-    target: str = "target"
+    labels: str = "labels"
     metrics: Sequence[str | Metric] = ()
 
 
@@ -59,7 +60,7 @@ class Objective:
 class StepGraph:
     """A training step as a plain graph.
 
-    It maps the model's inputs, the target and the learning rate to the loss and the metrics, and every entry of
+    It maps the model's inputs, the labels and the learning rate to the loss and the metrics, and every entry of
     ``state`` from an input to the output that replaces it. All of these inputs have defaults.
     """
 
@@ -69,7 +70,7 @@ class StepGraph:
     parameters: list[str] = field(default_factory=list)
     statistics: list[str] = field(default_factory=list)
     slots: list[str] = field(default_factory=list)
-    target: str | None = None
+    labels: str | None = None
     prediction: TensorType | None = None
     cost: Loss | None = None
     loss: str = "loss"
@@ -101,7 +102,7 @@ def step_graph(
     node that breaks the path from the loss to a parameter.
     """
     for name, number in (("clip_norm", clip_norm), ("loss_scale", loss_scale)):
-        if number is not None and not 0 < number < math.inf:
+        if number is not None and not (isinstance(number, Real) and 0 < number < math.inf):
             raise InvalidCall(f"{name} must be a number above zero", given=repr(number))
     refuse_opaque(graph, "trained")
     plain = without_functions(graph)
@@ -119,7 +120,7 @@ def step_graph(
         _add_updates(made, graph, optimizer, clip_norm, loss_scale, updated)
     except NotDifferentiable as error:
         if trainable is not None or set(parameters) <= {*error.names}:
-            error.do = 'take out what has none: trainable="!name"'
+            error.do = 'take out what has none: --trainable / trainable="!name"'
             raise
         scaling: Any = {"loss_scale": loss_scale, "clip_norm": clip_norm, "frozen_statistics": frozen_statistics}
         made = step_graph(graph, objective, optimizer, without={*without, *error.names}, **scaling)
@@ -196,14 +197,14 @@ def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
 
 
 def add_objective(made: StepGraph) -> None:
-    """Add the loss and the metrics to the graph, with the graph input for their target."""
+    """Add the loss and the metrics to the graph, with the graph input for their labels."""
     graph, objective = made.graph, made.objective
     values = {value.name: value for value in graph.values()}
     if isinstance(objective.loss, str) and objective.loss in values:
         made.loss = objective.loss
         _check_scalar(values[made.loss])
         if objective.metrics:
-            raise InvalidCall("metrics compare a prediction with a target", given="a loss that the file computes")
+            raise InvalidCall("metrics compare a prediction with labels", given="a loss that the file computes")
         return
     loss = made.cost = as_loss(objective.loss, graph)
     prediction = _prediction(graph, objective.output)
@@ -213,15 +214,15 @@ def add_objective(made: StepGraph) -> None:
             f'the loss reads "{reads.name}", since it includes the {loss.includes} of "{prediction.name}"'
         )
     made.prediction = reads.tensor
-    target = graph.input(objective.target, loss.target_type(made.prediction))
-    made.target = target.name
+    labels = graph.input(objective.labels, loss.labels_type(made.prediction))
+    made.labels = labels.name
     with interpreting(Builder(graph, prefix="loss")):
-        cost = loss(reads, target)
+        cost = loss(reads, labels)
         _check_scalar(cost)
         made.loss = graph.output(_free(graph, "loss"), cost).name
         for metric in objective.metrics:
             name, function = as_metric(metric)
-            measured = function(prediction, target)
+            measured = function(prediction, labels)
             _check_scalar(measured, f'the metric "{name}"')
             made.metrics.append(graph.output(_free(graph, name), measured).name)
 
@@ -246,7 +247,7 @@ def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) ->
     if isinstance(loss, type) or not callable(loss):
         made = f"tt.{loss.__name__}()" if isinstance(loss, type) else ""
         raise InvalidCall("a loss must be a name or a function", given=repr(loss), available=", ".join(LOSSES), do=made)
-    return loss if hasattr(loss, "target_type") else FunctionLoss(loss)  # type: ignore[return-value]
+    return loss if hasattr(loss, "labels_type") else FunctionLoss(loss)  # type: ignore[return-value]
 
 
 def as_metric(metric: str | Metric) -> tuple[str, Metric]:
@@ -267,7 +268,7 @@ def _prediction(graph: Graph, name: str | None) -> Value:
         raise InvalidCall(
             "a loss needs a floating-point value to read" if name is None else f'no value "{name}" to train on',
             available=", ".join(f"{v.name}: {v.type}" for v in graph.outputs),
-            do="name one with output=",
+            do="name one: --of / output=",
         )
     return found
 
@@ -369,8 +370,8 @@ class _Updates:
         self.made.state[name] = self.graph.output(_free(self.graph, f"{name}/next"), value).name
 
     def fill(self) -> None:
-        """Give every input that training changes its first contents."""
-        fill(self.graph, {name: self.contents[name] for name in self.made.state})
+        """Give every input that is a variable its first contents."""
+        fill(self.graph, {name: contents for name, contents in self.contents.items() if name != RATE})
 
     def _input(self, name: str, kind: TensorType, first: float = 0) -> Value:
         """The graph input of that name, which is filled with a number at first."""

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tenonnx.backends.base import FeedCheck
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.extend import Graph
 from tenonnx.formats.export import Report, export
 from tenonnx.graph.values import ArrayConstant
@@ -32,8 +32,8 @@ _OLDEST = 16
 class TrainingStep:
     """Trains ``graph`` by one batch a call. Parameters and moments stay with the backend until ``write_back``.
 
-    ``loss`` is a name, an object, a function of prediction and target, or a scalar value of the graph. It reads the
-    value ``output``, by default the first graph output that holds floats, and a graph input ``target``. ``trainable``
+    ``loss`` is a name, an object, a function of prediction and labels, or a scalar value of the graph. It reads the
+    value ``output``, by default the first graph output that holds floats, and a graph input ``labels``. ``trainable``
     is a pattern of variable names, or several. ``seed`` decides all random numbers. A graph that carries training state
     goes on from it. ``notes`` say what a reader of the file should know.
     """
@@ -45,7 +45,7 @@ class TrainingStep:
         optimizer: Optimizer | str | None = None,
         *,
         output: str | None = None,
-        target: str = "target",
+        labels: str = "labels",
         metrics: Sequence[str | Metric] = (),
         trainable: str | Sequence[str] | None = None,
         clip_norm: float | None = None,
@@ -57,13 +57,14 @@ class TrainingStep:
     ) -> None:
         if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
             raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
+        check_graph(graph)
         infer(graph)
         self._source = graph
         how = {"trainable": trainable, "clip_norm": clip_norm, "loss_scale": loss_scale}
         how |= {"frozen_statistics": frozen_statistics}
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
         chosen, notes = settled(graph.training_state, given)
-        self._objective = Objective(chosen["loss"], chosen["output"], target, metrics)
+        self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics)
         self.optimizer = as_optimizer(chosen["optimizer"])
         self._made = step_graph(graph, self._objective, self.optimizer, **{name: chosen[name] for name in how})
         self._made.notes += notes
@@ -75,6 +76,9 @@ class TrainingStep:
         self._settings = restore(graph, self._made, self.optimizer, self.program.state)
         self.seed = int(chosen["seed"])
         self.steps = int(self.program.state[COUNT])
+        rate = self.optimizer.learning_rate
+        if optimizer is None and callable(rate) and not rate_at(rate, self.steps):
+            self._made.notes.append("the schedule of the learning rate has come to zero: give a learning rate")
         self._options = {"backend": backend, **options}
         self._evaluation: Any = None
         ours = {*self._made.state, RATE, SEED}
@@ -85,12 +89,12 @@ class TrainingStep:
         return self._made.notes
 
     @property
-    def target(self) -> str | None:
-        """The name under which a batch holds the target, None if the loss needs none."""
-        return self._made.target
+    def labels(self) -> str | None:
+        """The name under which a batch holds the labels, None if the loss needs none."""
+        return self._made.labels
 
     def __call__(self, batch: Mapping[str, Any], *, learning_rate: float | None = None) -> dict[str, float]:
-        """Train by one batch: the model's inputs and the target. Returns the loss and the metrics before the update.
+        """Train by one batch: the model's inputs and the labels. Returns the loss and the metrics before the update.
 
         Raises ``InvalidFeed`` for a batch that does not fit; then nothing is changed.
         """
@@ -119,7 +123,8 @@ class TrainingStep:
 
     def write_back(self, **progress: Any) -> Graph:
         """Give the graph the trained contents, and the training state; returns the graph."""
-        settings = {**self._described, "seed": self.seed, **progress}
+        told = {name: described(value) for name, value in progress.items()}
+        settings = {**self._described, "seed": self.seed, **told}
         write_back(self._source, self._made, self.optimizer, self.program.state, settings)
         return self._source
 
@@ -131,6 +136,9 @@ class TrainingStep:
         contents[RATE] = np.float32(rate_at(self.optimizer.learning_rate, self.steps))
         contents[SEED] = np.int64(self.seed)
         fill(graph, {name: ArrayConstant(np.asarray(array)) for name, array in contents.items()})
+        used = {value.name for node in graph.nodes for value in node.uses}
+        kept = used.union(value.name for value in (*graph.formals, *graph.outputs))
+        graph.variables = [value for value in graph.variables if value.name in kept]
         return graph
 
     def export(self, path: str | os.PathLike[str] | BinaryIO, **fields: Any) -> Report:
@@ -151,11 +159,35 @@ class TrainingStep:
 
     def _fed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of a batch. Raises ``InvalidFeed`` for names, types and labels that there are not."""
-        arrays = zip(self._checked.formals, self._checked(batch), strict=True)
+        try:
+            checked = self._checked(batch)
+        except InvalidFeed as error:
+            error.do = self._advice(batch) or error.do
+            raise
+        arrays = zip(self._checked.formals, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}
         if self._made.cost is not None and self._made.prediction is not None:
-            self._made.cost.check(self._made.prediction, fed[self.target])
+            self._made.cost.check(self._made.prediction, fed[self.labels])
         return fed
+
+    def _advice(self, batch: Any) -> str:
+        """What to do with labels of another type where that of the prediction tells."""
+        wanted = {value.name: value.tensor for value in self._checked.formals}.get(self.labels or "")
+        if wanted is None or not isinstance(batch, Mapping) or self.labels not in batch:
+            return ""
+        labels, classes = np.asarray(batch[self.labels]), wanted.dtype.is_integer and self._made.prediction is not None
+        if classes and wanted.shape is not None and labels.ndim == len(wanted.shape) + 1:
+            return "give the number of each class: labels.argmax(axis=1) of one-hot rows, labels[:, 0] of a column"
+        if classes and labels.dtype.kind in "OSU":
+            return "number the classes: np.unique(labels, return_inverse=True)[1]"
+        return ""
+
+
+def check_graph(graph: Any) -> None:
+    if not isinstance(graph, Graph):
+        raise InvalidCall(
+            "what is trained must be a graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file"
+        )
 
 
 def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:

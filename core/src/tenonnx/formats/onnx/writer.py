@@ -246,10 +246,7 @@ def ir_version(graph: Graph, profile: Profile | None = None) -> int:
 def _needed_ir_version(graph: Graph) -> int:
     """The lowest IR version that can hold the contents: dtypes and functions. Readers skip the metadata of nodes."""
     dtypes = {
-        v.type.dtype
-        for g in _graphs(graph)
-        for v in g.values()
-        if isinstance(v.type, TensorType | SparseTensorType)
+        v.type.dtype for g in _graphs(graph) for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)
     }
     needs = [4, *(dtype.first_ir_version for dtype in dtypes)]
     if graph.functions:

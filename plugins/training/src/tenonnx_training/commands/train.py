@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx.cli.options import json_option, load_model, model_argument
+from tenonnx.cli.options import json_option, load_model, model_argument, version_options
 from tenonnx.cli.output import complain, plural, say, say_json
 
 if TYPE_CHECKING:
@@ -16,57 +16,116 @@ if TYPE_CHECKING:
     from tenonnx_training.optimizers import Optimizer
 
 
+def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, int | None] | None:
+    """``cosine:100`` as kind and steps."""
+    if text is None:
+        return None
+    kind, colon, steps = text.partition(":")
+    number = int(steps) if steps.isascii() and steps.isdigit() else 0
+    if kind not in ("cosine", "linear", "step") or (bool(colon) or kind == "step") != (number > 0):
+        raise click.BadParameter(f"{text!r} is none of cosine, linear, cosine:100, linear:100, step:100", ctx, option)
+    return kind, number or None
+
+
 @click.command("train")
 @model_argument
 @click.option(
-    "--data", required=True, metavar="FILE", help="A .npz file: arrays of the inputs by name, and the target."
+    "--data", required=True, metavar="FILE", help="A .npz file: arrays of the inputs by name, and the labels."
 )
 @click.option("-o", "--output", metavar="FILE", help="The tuned model: .onnx, or .safetensors for our native format.")
 @click.option(
-    "--loss", required=True, metavar="NAME", help="A loss such as softmax_cross_entropy, or a scalar of the model."
+    "--loss",
+    metavar="NAME",
+    help="softmax_cross_entropy, negative_log_likelihood, mean_squared_error, mean_absolute_error, "
+    "binary_cross_entropy, or a scalar of the model. Needed unless --resume names one.",
 )
 @click.option("--of", metavar="VALUE", help="The value that the loss reads; by default the first output of floats.")
-@click.option("--target", "target", default="target", metavar="NAME", help="The name of the target in the data.")
 @click.option(
-    "--optimizer", default="adam", metavar="NAME", help="sgd, momentum, adagrad, adam (the default) or adamw."
+    "--labels", metavar="NAME", help='The array of --data to learn; by default "labels", or the one beside the inputs.'
 )
-@click.option("--lr", type=click.FloatRange(min=0), help="The learning rate, in place of the optimizer's default.")
-@click.option("--weight-decay", type=click.FloatRange(min=0), help="Likewise the weight decay.")
+@click.option(
+    "--optimizer", metavar="NAME", help="sgd, momentum, adagrad, adam or adamw.  [default: adam, or that of --resume]"
+)
+@click.option(
+    "--learning-rate",
+    "--lr",
+    type=click.FloatRange(min=0),
+    help="The learning rate.  [default: 0.001 of adam and adamw, 0.01 of the others]",
+)
+@click.option(
+    "--schedule",
+    metavar="KIND[:STEPS]",
+    callback=_schedule,
+    help="What becomes of the learning rate: cosine and linear bring it to zero in so many steps, by default in those "
+    "of this run; step:100 divides it by ten after every 100.",
+)
+@click.option(
+    "--weight-decay", type=click.FloatRange(min=0), help="The weight decay.  [default: 0.01 of adamw, 0 of the others]"
+)
 @click.option(
     "--clip-norm", type=click.FloatRange(min=0, min_open=True), help="Bound the norm of all gradients together."
 )
-@click.option("--trainable", metavar="A,B", help="Patterns of variables to train; by default all that have axes.")
-@click.option("--epochs", type=click.IntRange(min=0), default=1, help="How many (more) epochs to train.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=32)
+@click.option(
+    "--trainable",
+    metavar="A,B",
+    help="Patterns of variables to train, !pattern takes out.  [default: all that have axes]",
+)
+@click.option(
+    "--frozen-statistics/--no-frozen-statistics",
+    default=None,
+    help="Let BatchNormalization go by its running statistics and keep them.  [default: where neither its scale nor "
+    "its shift is trained]",
+)
+@click.option(
+    "--epochs", type=click.IntRange(min=0), default=1, show_default=True, help="How many (more) epochs to train."
+)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), help="Samples in a batch.  [default: 32, or that of --resume]"
+)
 @click.option("--validation", metavar="FILE", help="A .npz file like --data, to measure by after each epoch.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="accuracy ... Repeatable.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="accuracy or mean_absolute_error. Repeatable.")
 @click.option("--checkpoint", metavar="FILE", help="A .safetensors file that is written after each epoch.")
-@click.option("--resume", metavar="FILE", help="Go on from this model or checkpoint, which carries training state.")
+@click.option(
+    "--resume",
+    metavar="FILE",
+    help="Go on from this model or checkpoint, which carries training state, in the same way unless options say else.",
+)
 @click.option("--include-training-state", is_flag=True, help="Write what it takes to go on into the output, too.")
-@click.option("--emit-step", metavar="FILE", help="Write the training step as a plain ONNX file.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the shuffling and of random ops.")
-@click.option("--backend", default="auto", metavar="NAME", help="auto (the default), numpy, onnxruntime ...")
+@click.option(
+    "--emit-step", metavar="FILE", help="Write the training step as a plain ONNX file, for --opset and --domains."
+)
+@version_options
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of the shuffling and of random ops.  [default: 0, or that of --resume]",
+)
+@click.option("--backend", default="auto", show_default=True, metavar="NAME", help="auto, numpy, onnxruntime ...")
 @json_option
 def command(
     model: str,
     data: str,
     output: str | None,
-    loss: str,
+    loss: str | None,
     of: str | None,
-    target: str,
-    optimizer: str,
-    lr: float | None,
+    labels: str | None,
+    optimizer: str | None,
+    learning_rate: float | None,
+    schedule: tuple[str, int | None] | None,
     weight_decay: float | None,
     clip_norm: float | None,
     trainable: str | None,
+    frozen_statistics: bool | None,
     epochs: int,
-    batch_size: int,
+    batch_size: int | None,
     validation: str | None,
     metrics: Sequence[str],
     checkpoint: str | None,
     resume: str | None,
     include_training_state: bool,
     emit_step: str | None,
+    opset: Mapping[str, int] | None,
+    domains: Sequence[str] | None,
     seed: int | None,
     backend: str,
     as_json: bool,
@@ -76,34 +135,40 @@ def command(
     Ctrl-C ends the training in order: what was learned so far is written.
     """
     import tenonnx as tx
-    from tenonnx.cli.arrays import read_archive
     from tenonnx_training.fitting import fit
-    from tenonnx_training.step import Objective
     from tenonnx_training.training_step import TrainingStep
 
+    _check_paths(output, checkpoint, emit_step)
     graph = load_model(model)
     if resume is not None:
-        _take_state(graph, load_model(resume))
-    patterns = None if trainable is None else trainable.split(",")
-    options: dict[str, Any] = {"trainable": patterns, "clip_norm": clip_norm, "backend": backend}
-    chosen = _optimizer(optimizer, lr, weight_decay)
-    arrays = _named(graph, read_archive(data), target, data)
+        _take_state(graph, load_model(resume), resume)
+    arrays = _arrays(graph, data, labels, loss)
+    chosen = _optimizer(graph, optimizer, learning_rate, weight_decay)
+    if schedule is not None:
+        batches = -(-len(next(iter(arrays.values()))) // _batch_size(graph, batch_size))
+        chosen = _scheduled(graph, chosen, *schedule, run=epochs * batches)
+    options: dict[str, Any] = {
+        "loss": loss,
+        "optimizer": chosen,
+        "output": of,
+        "metrics": metrics,
+        "trainable": None if trainable is None else [name.strip() for name in trainable.split(",")],
+        "clip_norm": clip_norm,
+        "frozen_statistics": frozen_statistics,
+        "seed": seed,
+        "backend": backend,
+    }
     if emit_step is not None:
-        step = TrainingStep(graph, Objective(loss, of, target, metrics), chosen, seed=seed, **options)
-        step.export(emit_step)
+        fields = {} if opset is None else {"opset_version": opset}
+        TrainingStep(graph, **options).export(emit_step, domains=domains, **fields)
     history = fit(
         graph,
         arrays,
-        loss=loss,
-        optimizer=chosen,
         epochs=epochs,
         batch_size=batch_size,
-        output=of,
-        target=target,
-        metrics=metrics,
-        validation=None if validation is None else _named(graph, read_archive(validation), target, validation),
+        validation=None if validation is None else _arrays(graph, validation, labels, loss),
         checkpoint=checkpoint,
-        seed=seed,
+        progress=None if as_json else True,
         **options,
     )
     if output is not None:
@@ -121,45 +186,96 @@ def command(
             say(f"{name}: {path}")
 
 
+def _check_paths(output: str | None, checkpoint: str | None, emit_step: str | None) -> None:
+    """Raise ``InvalidCall``, before a long training, where its results go nowhere or to a place that takes none."""
+    from tenonnx.cli.convert import SUFFIXES
+    from tenonnx.errors import InvalidCall
+    from tenonnx.formats.files import check_output
+
+    kinds = {
+        "--output": (output, SUFFIXES),
+        "--checkpoint": (checkpoint, SUFFIXES[1:]),
+        "--emit-step": (emit_step, ("",)),
+    }
+    if not any(path for path, _ in kinds.values()):
+        raise InvalidCall(
+            "a training must write what it learns", given="none of these options", available=", ".join(kinds),
+            do="name a file: -o tuned.onnx",
+        )  # fmt: skip
+    for option, (path, suffixes) in kinds.items():
+        if path is None:
+            continue
+        if not path.lower().endswith(suffixes):
+            raise InvalidCall(f"{option} must name a file of a known format", given=path, available=", ".join(suffixes))
+        check_output(path)
+
+
 def _say_history(history: History) -> None:
     for note in history.notes:
         complain(f"note: {note}")
-    for number, measured in enumerate(history.epochs):
-        say(f"epoch {number}: " + ", ".join(f"{name} {value:.4g}" for name, value in measured.items()))
     if history.interrupted:
         complain(f"interrupted after {plural(len(history.losses), 'step')}")
 
 
-def _take_state(graph: Graph, source: Graph) -> None:
+def _take_state(graph: Graph, source: Graph, path: str) -> None:
     """Give ``graph`` the trained contents and the training state of ``source``."""
     from tenonnx.errors import InvalidCall
+    from tenonnx_training.state import assign_changed
 
     if source.training_state is None:
         raise InvalidCall(
             "--resume must name a file with training state",
-            given=f"one without: {source.name}",
+            given=f"{path}, which has none",
             do="train with --checkpoint, or with --include-training-state",
         )
     held = {value.name: value for value in graph.variables}
     taken = {v.name: v.data.array() for v in source.variables if v.name in held and v.data is not None}
-    graph.assign(taken)
+    assign_changed(graph, taken)
     graph.training_state = source.training_state
 
 
-def _optimizer(name: str, rate: float | None, decay: float | None) -> Optimizer:
+def _optimizer(graph: Graph, name: str | None, rate: float | None, decay: float | None) -> Optimizer:
+    """The optimizer of that name, or that of the training so far, with what is given of its settings."""
     import dataclasses
 
-    from tenonnx_training.training_step import as_optimizer
+    from tenonnx_training.settings import named_optimizer
 
     given = {"learning_rate": rate, "weight_decay": decay}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    return dataclasses.replace(as_optimizer(name), **changes)  # type: ignore[type-var]
+    return dataclasses.replace(named_optimizer(name, graph.training_state), **changes)  # type: ignore[type-var]
 
 
-def _named(graph: Graph, arrays: dict[str, Any], target: str, path: str) -> dict[str, Any]:
-    """The arrays that training reads: the inputs of the model and the target."""
+def _batch_size(graph: Graph, given: int | None) -> int:
+    from tenonnx_training.settings import settled
+
+    return int(settled(graph.training_state, {"batch_size": given})[0]["batch_size"])
+
+
+def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None, *, run: int) -> Optimizer:
+    """``optimizer`` with a schedule that begins with its learning rate; ``run`` are the steps to come."""
+    import dataclasses
+
     from tenonnx.errors import InvalidCall
+    from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
+    from tenonnx_training.step import COUNT
 
+    first: Any = optimizer.learning_rate
+    if callable(first):
+        raise InvalidCall("--schedule must know where to begin", given="a schedule before", do="--lr 0.001, say")
+    done = 0 if graph.training_state is None else int(graph.training_state.tensors[COUNT].array())
+    steps = done + run if steps is None else steps
+    made = {"cosine": CosineDecay(first, steps), "linear": LinearDecay(first, 0.0, steps)}
+    rate = made.get(kind, StepDecay(first, steps))
+    return dataclasses.replace(optimizer, learning_rate=rate)  # type: ignore[type-var]
+
+
+def _arrays(graph: Graph, path: str, labels: str | None, loss: str | None) -> dict[str, Any]:
+    """The arrays of a file that training reads: the inputs of the model and the labels."""
+    from tenonnx.cli.arrays import read_archive
+    from tenonnx.errors import InvalidCall
+    from tenonnx_training.losses import LOSSES
+
+    arrays = read_archive(path)
     inputs = [value.name for value in graph.inputs]
     missing = [name for name in inputs if name not in arrays]
     others = [name for name in arrays if name not in inputs]
@@ -167,12 +283,17 @@ def _named(graph: Graph, arrays: dict[str, Any], target: str, path: str) -> dict
         raise InvalidCall(
             f'{path} must hold every input of the model, and "{missing[0]}" is not there', available=", ".join(arrays)
         )
-    if target in arrays:
-        others = [target]
+    held = ", ".join(arrays)
+    if not others and loss in LOSSES:
+        raise InvalidCall(f"{path} holds no array beside the inputs, and the loss needs labels", given=held)
+    if labels is not None and labels not in others:
+        raise InvalidCall(f"--labels must name an array of {path}", given=labels, available=", ".join(others) or held)
+    if labels is not None or "labels" in others:
+        others = [labels or "labels"]
     if len(others) > 1:
         raise InvalidCall(
-            f"{path} must have one array beside the inputs, or say which one is the target",
+            f"{path} must have one array beside the inputs, or say which one is the labels",
             given=", ".join(others),
-            do=f"--target {others[0]}",
+            do=f"--labels {others[0]}",
         )
     return {name: arrays[name] for name in (*inputs, *others)}

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.testing import broadcastable, call, cases, tensors
-from tenonnx_standard import experimental as ops
+from tenonnx_standard import unspecified as ops
 from tenonnx_standard.cases.convolution import deformable, window
 
 FLOATS = ["float32", "float64", "float16"]

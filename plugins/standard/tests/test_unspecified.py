@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 import tenonnx as tx
-from tenonnx_standard import experimental as ops
+from tenonnx_standard import unspecified as ops
 from tenonnx_standard.deformable import col2im
 
 RANDOM = np.random.default_rng(0)
