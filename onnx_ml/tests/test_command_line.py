@@ -93,7 +93,7 @@ def test_a_table_verifies_the_pipeline_in_plain_ops(pipeline, tmp_path, capsys):
         ),
         (
             "age,fare,port,cabin\n30,9.5,Cork,first\nold,9.5,Cork,first\n",
-            ['row 3 of column "age" must be a value of float32', "'old'", "a number, or nothing", "correct"],
+            ['line 3, column "age" must be a value of float32', "'old'", "a number, or nothing", "correct"],
         ),
         (
             "age,fare,port,cabin\n30,9.5,Cork,first\n30,9.5,Rome,first\n",

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import tenonnx as tx
-from tenonnx_quantized.matrix import exact_product, matmul_integer
+from tenonnx_quantized.matrix import exact_product, matmul_integer, qlinear_matmul
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from tenonnx_standard.reduction import reduce_sum
 
@@ -81,3 +81,11 @@ def test_products_are_exact(inner):
     expected = a.astype(np.int32) @ b.astype(np.int32)
     np.testing.assert_array_equal(matmul_integer(a, b), expected)
     np.testing.assert_array_equal(exact_product(a.astype(np.float32), b.astype(np.float32)), expected)
+
+
+@pytest.mark.parametrize(("scale", "zero_point"), [([1, 1], [0]), ([1], [0, 0]), ([[[1], [1]]], [0])])
+def test_parameters_of_a_product_do_not_enlarge_it(scale, zero_point):
+    codes, one, zero = np.ones((2, 1), np.uint8), np.ones(1, np.float32), np.zeros(1, np.uint8)
+    y = np.float32(scale), np.uint8(zero_point)
+    with pytest.raises(tx.TypeMismatch, match="parameters of y"):
+        qlinear_matmul(codes, one, zero, codes[:1], one, zero, *y)

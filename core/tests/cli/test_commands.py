@@ -194,3 +194,15 @@ def test_plugins_lists_what_is_left_out(tenonnx):
 def test_json_is_all_that_stands_on_stdout(tenonnx, model, command):
     result = tenonnx(command, model, "--json")
     assert isinstance(json.loads(result.out), dict)
+
+
+def test_long_metadata_and_large_outputs_are_cut(tenonnx, model):
+    proto = onnx.load(model)
+    proto.metadata_props.add(key="notes", value="word " * 500)
+    onnx.save(proto, model)
+    found = tenonnx("inspect", model)
+    assert max(map(len, found.out.splitlines())) < 200
+    assert "word..." in found.out or "word ..." in found.out
+    found = tenonnx("run", model, "--input-shapes", "x:30,3")
+    assert len(found.out.splitlines()) < 12
+    assert "-o FILE writes everything" in found.out

@@ -183,3 +183,9 @@ def test_a_terminal_gets_tables_and_what_takes_long(tenonnx, model, monkeypatch)
     assert "Double" in result.out
     assert "provided by" in result.out
     assert json.loads(tenonnx("inspect", model, "--json").out)["file"] == str(model)
+
+
+def test_a_command_of_a_package_that_is_not_installed_names_it(tenonnx):
+    result = tenonnx("train", "model.onnx")
+    assert result.code == 2
+    assert "pip install tenonnx-training" in result.err

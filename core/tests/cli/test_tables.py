@@ -65,15 +65,24 @@ def test_all_columns_as_the_features_of_one_input(table):
         read_table(graph, table("a,b\n1,2\n"))
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_whole_floats_and_other_delimiters(table, delimiter):
+    graph = columns(age="float32", count="int64")
+    text = "age,count\n1.5,2.0\n\n3,-4\n".replace(",", delimiter)
+    found = read_table(graph, table(text))
+    assert found["age"].reshape(-1).tolist() == [1.5, 3]
+    assert found["count"].reshape(-1).tolist() == [2, -4]
+
+
 @pytest.mark.parametrize(
     ("text", "message", "given"),
     [
         ("age\n1\n", 'a column "count"', "age"),
-        ("age,count\n1,2\nold,3\n", 'row 3 of column "age" must be a value of float32', "'old'"),
-        ("age,count\n1,2.5\n", 'row 2 of column "count" must be a value of int64', "'2.5'"),
+        ("age,count\n1,2\n\nold,3\n", 'line 4, column "age" must be a value of float32', "'old'"),
+        ("age,count\n1,2.5\n", 'line 2, column "count" must be a value of int64', "'2.5'"),
         ("age,count\n1,\n", "int64", "''"),
         ("age,count\n1,99999999999999999999\n", "int64", "99999999999999999999"),
-        ("age,count\n1\n", "rows as long as the first", "row 2 has 1 fields"),
+        ("age,count\n1\n", "rows as long as the first", "line 2 has 1 fields"),
         ("age,age\n1,2\n", "names differ", "age, age"),
         ("age,count\n", "rows as long", "0 rows"),
         ("", "names the columns", ""),

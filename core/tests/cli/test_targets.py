@@ -1,5 +1,7 @@
 """Targets by name on the command line: the list, plans, conversions, and a file that is wrong."""
 
+import sys
+
 import onnx
 import pytest
 
@@ -30,6 +32,7 @@ def toy(tenonnx, tmp_path, monkeypatch):
     (folder / "toy.toml").write_text(TOY)
     (folder / "wrong.toml").write_text("[targets.wrong]\nopset = 3\n")
     monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.delitem(sys.modules, folder.name, raising=False)
     made = [Plugin("toy", folder.name, "tenonnx.targets", "dist-toy", "1.0")]
     monkeypatch.setattr(discovery, "_installed", lambda group: made if group == "tenonnx.targets" else [])
     monkeypatch.setenv("TENONNX_PLUGINS", "dist-toy")
@@ -42,12 +45,18 @@ def test_targets_are_listed_and_shown(toy):
     assert "toy-2             -         up to 8     3    dist-toy 1.0" in result.out
     assert "onnxruntime-1.20  7 to 21   up to 10    -    tenonnx" in result.out
     assert "target file wrong.toml of dist-toy 1.0 is left out" in result.err
+    assert "lists ops" not in result.err
     shown = toy("targets", "toy-2")
     assert shown.code == 0
     for text in ("toy-2: A toy", "tiny::Add, tiny::Exp, tiny::Mul", "its manual", "up to 3", "float32"):
         assert text in shown.out
     (data,) = toy("targets", "toy-2", "--json").json
     assert (data["opsets"], data["ir_version"]) == ({"tiny": 3}, 8)
+
+
+def test_an_op_of_a_target_that_nobody_knows_is_named(toy, tmp_path):
+    (tmp_path / "plugins" / "tenonnx_toy_files" / "toy.toml").write_text(TOY.replace('"Exp"', '"Exq"'))
+    assert "toy-2 of dist-toy 1.0 lists ops that nobody knows: tiny::Exq" in toy("targets").err
 
 
 def test_a_plan_for_a_target_begins_with_a_summary(toy, model):

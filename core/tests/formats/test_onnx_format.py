@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 import tenonnx as tx
 from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
+from tenonnx.extend import primitive, same_type
 from tenonnx.formats.onnx.reader import read
 from tenonnx.formats.onnx.writer import ir_version, to_model
 from tenonnx.graph.dtypes import DType
@@ -397,3 +398,24 @@ def test_a_file_has_the_ir_version_that_its_element_types_came_with(dtype):
     graph = Graph(opsets={"ai.onnx": 13})
     graph.input("x", dtype, (2,))
     assert ir_version(graph) == dtype.first_ir_version == published
+
+
+def test_a_function_draws_where_its_body_does():
+    @primitive("Roll", domain="com.dice", since=1, pure=False, type=same_type)
+    def roll(x): ...
+
+    bodies = {
+        "Draws": node("Roll", domain="com.dice"),
+        "Calls": node("Draws", domain="own"),
+        "Does": node("Relu"),
+        "Repeats": node("Repeats", domain="own"),
+    }
+    model = model_of([node("Calls", domain="own")], opsets=(("", 17), ("own", 1), ("com.dice", 1)))
+    for name, body in bodies.items():
+        model.functions.append(helper.make_function("own", name, ["x"], ["y"], [body], model.opset_import))
+    registry = Registry()
+    registry.add(roll)
+    functions = {op.name: op for op in read(model, registry=registry).functions.values()}
+    assert {name: op.pure for name, op in functions.items()} == {
+        "Draws": False, "Calls": False, "Does": True, "Repeats": True,
+    }  # fmt: skip

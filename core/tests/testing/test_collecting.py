@@ -127,11 +127,26 @@ def test_what_is_missing_or_broken_fails():
     found["acme-ops-ai.onnx-coverage"](1)
 
 
+def test_ops_of_a_domain_without_an_entry_fail(monkeypatch):
+    monkeypatch.setitem(PLUGINS, "tenonnx.ops", [plugin("acme", "acme_ops", "tenonnx.ops")])
+    with pytest.raises(Failure, match=r'must include "acme\.extra"'):
+        items("acme")["acme-ops-acme.extra-served"](1)
+
+
+def test_cases_of_an_op_that_is_not_registered_fail(tmp_path):
+    text = textwrap.dedent(OPS).replace("add(twice, ", "add(")
+    (tmp_path / "acme_ops.py").write_text(text, "utf-8")
+    for wanted in ("acme", "acme-ops"):
+        with pytest.raises(Failure, match=r"acme::Twice@1 has cases in acme_cases\.good and is not registered"):
+            items(wanted)["acme.Twice@1-registered"](1)
+
+
 def test_a_package_whose_ops_cannot_be_imported_fails_by_name(tmp_path):
     (tmp_path / "acme_ops.py").write_text("import nothing_of_that_name", "utf-8")
     sys.modules.pop("acme_ops", None)
-    with pytest.raises(PluginError, match=r'plugin "acme" of acme-ops 1\.0 could not be imported'):
+    with pytest.raises(PluginError, match=r'plugin "acme" of acme-ops 1\.0 could not be imported') as caught:
         items("acme-ops")["acme-ops-acme-import"](1)
+    assert f"correct {tmp_path / 'acme_ops.py'}:1" in caught.value.do
 
 
 def test_an_unknown_name_says_what_there_is():

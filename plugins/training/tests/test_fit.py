@@ -190,7 +190,7 @@ def test_an_epoch_of_which_nothing_is_left_is_over():
     assert tt.fit(graph, (X, Y), validation=Anew(), **OPTIONS).interrupted
     assert graph.training_state.settings["samples"] == 4
     history = tt.fit(graph, (X, Y), validation=Anew(), **OPTIONS)
-    assert [set(epoch) for epoch in history.epochs] == [{"loss", "validation_loss"}]
+    assert [{"loss", "validation_loss"} <= set(epoch) for epoch in history.epochs] == [True]
     assert len(history.losses) == 2
 
 
@@ -246,7 +246,7 @@ def test_data_that_is_none(data):
         tt.fit(linear(), data, epochs=1, **OPTIONS)
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": -1}, {"batch_size": 0}])
+@pytest.mark.parametrize("wrong", [{"epochs": -1}, {"batch_size": 0}, {"epochs": "3"}, {"batch_size": 2.5}])
 def test_numbers_without_meaning(wrong):
     with pytest.raises(InvalidCall, match="epochs"):
         tt.fit(linear(), (X, Y), **{**OPTIONS, **wrong})

@@ -61,7 +61,7 @@ def test_a_label_must_be_a_class(label):
 
 
 def test_a_probability_must_be_one():
-    with pytest.raises(InvalidFeed, match="probability"):
+    with pytest.raises(InvalidFeed, match="probabilities"):
         tt.BinaryCrossEntropy().check(tx.TensorType(tx.DType.float32, ("n",)), np.float32([0, 2]))
 
 

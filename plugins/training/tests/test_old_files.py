@@ -165,11 +165,24 @@ def test_normalization_in_training_without_its_statistics_is_off_in_use(backend)
 
 
 def test_normalization_by_position_is_off_in_use():
-    model = normalising(7, training=True)
-    model.graph.node[1].attribute.append(helper.make_attribute("spatial", 0))
-    step, batch = stepped(model, "numpy")
-    y = (X @ W - 0.5) / np.sqrt(2 + 1e-5)
+    """With numbers of its own for every position, as files up to opset 8 may have it."""
+    held = {name: np.full((2, 3), number, np.float32) + np.arange(3) / 4 for name, number in START.items()}
+    outputs = ["y", "m", "v", "saved_m", "saved_v"]
+    node = helper.make_node("BatchNormalization", ["x", *START], outputs, spatial=0)
+    graph = helper.make_graph(
+        [node],
+        "by_position",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 2, 3])],
+        [onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in held.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 7)], ir_version=8)
+    step = tt.TrainingStep(tx.load(model), "mean_squared_error", tt.SGD(0.1), trainable="scale", backend="numpy")
+    x = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
+    y = held["scale"] * (x - held["mean"]) / np.sqrt(held["variance"] + 1e-5) + held["shift"]
+    batch = {"x": x, "labels": np.zeros_like(x)}
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(y**2), rel=1e-5)
+    assert step(batch)["loss"] != pytest.approx(np.mean(y**2), rel=0.1)
 
 
 def nested(node, opset, held):

@@ -122,3 +122,27 @@ def test_epoch_numbers_go_on(capsys):
     tt.fit(graph, (X, Y), loss="mean_squared_error", epochs=2)
     tt.fit(graph, (X, Y), progress=True)
     assert capsys.readouterr().err.startswith("epoch 3: loss")
+
+
+def test_epochs_are_shown_as_they_end(capsys):
+    shown = []
+    tt.fit(
+        linear(), (X, Y), loss="mean_squared_error", epochs=2, progress=True,
+        callbacks=[lambda measured: shown.append(capsys.readouterr().err)],
+    )  # fmt: skip
+    assert [text.split(":")[0] for text in shown] == ["epoch 1", "epoch 2"]
+
+
+def test_clipping_can_be_ended():
+    graph = linear()
+    tt.fit(graph, (X, Y), **HOW)
+    history = tt.fit(graph, (X, Y), clip_norm=float("inf"))
+    assert "clip_norm is now inf, in place of 0.5" in history.notes
+    assert graph.training_state.settings["clip_norm"] is None
+
+
+def test_a_class_is_no_optimizer_of_a_resumed_run_either():
+    graph = linear()
+    tt.fit(graph, (X, Y), **HOW)
+    with pytest.raises(InvalidCall, match="optimizer must be"):
+        tt.fit(graph, (X, Y), optimizer=tt.Adam)

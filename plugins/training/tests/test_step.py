@@ -139,6 +139,7 @@ WRONG = [
     ({"optimizer": tt.Adam}, "optimizer"),
     ({"loss": None}, "loss"),
     ({"loss": tt.MeanSquaredError}, "loss"),
+    ({"metrics": [tt.MeanSquaredError]}, "metric"),
     ({"labels": "x"}, '"x" must be new'),
     ({"nonsense": 3}, "option"),
 ]

@@ -161,7 +161,19 @@ def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
             given = f"{a_scale!r}, {b_scale!r}, {y_scale!r}"
             raise TypeMismatch(f"{qlinear_matmul.title}: the scales must be floats of one type", given=given)
     parameters = ((a, a_zero_point, -2), (a, a_scale, -2), (b, b_zero_point, -1), (b, b_scale, -1))
-    return _product_type(qlinear_matmul, a, b, DType.float32, parameters).with_dtype(y_zero_point.dtype)
+    y = _product_type(qlinear_matmul, a, b, DType.float32, parameters).with_dtype(y_zero_point.dtype)
+    for parameter in (y_scale, y_zero_point):
+        known = parameter.tensor.shape
+        if known is None or y.shape is None or is_single(parameter):
+            continue
+        pairs = zip(known[::-1], y.shape[::-1], strict=False)
+        if len(known) > len(y.shape) or any(
+            isinstance(p, int) and isinstance(d, int) and p not in (1, d) for p, d in pairs
+        ):
+            raise TypeMismatch(
+                f"{qlinear_matmul.title}: the parameters of y must broadcast to it", given=f"{parameter!r} for {y}"
+            )
+    return y
 
 
 @numpy_rule(qlinear_matmul)

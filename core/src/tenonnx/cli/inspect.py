@@ -9,6 +9,9 @@ import click
 from tenonnx.cli.options import InputShapes, json_option, load_model, model_argument, shapes_option
 from tenonnx.cli.output import complain, plural, say, say_json, say_table
 
+#: Characters of a metadata entry that are printed.
+LONGEST = 160
+
 
 @click.command("inspect")
 @model_argument
@@ -46,7 +49,7 @@ def _say_head(data: dict[str, Any]) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items()) or "none"
     say(f'{data["file"]}: graph "{data["name"]}"')
     head = [("opsets", opsets), ("IR version", str(data["ir_version"] or "none")), ("producer", data["producer"])]
-    head += [("doc", data["doc"].strip().partition("\n")[0]), *data["metadata"].items()]
+    head += [("doc", _cut(data["doc"])), *((key, _cut(text)) for key, text in data["metadata"].items())]
     size = sum(v["bytes"] for v in data["variables"])
     head.append(("variables", f"{len(data['variables']):,}, {plural(size, 'byte')}"))
     head.append(("nodes", f"{sum(op['count'] for op in data['ops']):,}"))
@@ -65,6 +68,12 @@ def _say_head(data: dict[str, Any]) -> None:
     if data["subgraphs"]:
         say("\nsubgraphs")
         say_table([(s["node"], s["op"], s["name"], plural(s["nodes"], "node")) for s in data["subgraphs"]])
+
+
+def _cut(text: str) -> str:
+    """The first line of a text, as far as it is not long; --json has all of it."""
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= LONGEST else f"{first[:LONGEST]}..."
 
 
 def _typed(outputs: list[dict[str, Any]]) -> str:

@@ -34,10 +34,16 @@ class Program(click.Group):
     def _from_plugin(self, name: str) -> click.Command | None:
         from tenonnx.errors import PluginError
         from tenonnx.registry.discovery import plugins
+        from tenonnx.registry.hints import provider
 
         found = [plugin for plugin in plugins(GROUP) if plugin.name == name]
         if not found:
-            return None
+            package = provider(GROUP, name)
+            if package is None:
+                return None
+            raise PluginError(
+                f'the command "{name}" comes with a package that is not installed', do=f"pip install {package}"
+            )
         if len(found) > 1:
             raise PluginError(
                 f'the command "{name}" must come from one package',

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
     from tenonnx.graph.types import Type
 
+#: Lines that are printed of one output.
+MOST_LINES = 8
+
 #: Tensors of more elements are described in JSON, not written out; -o writes everything.
 LARGEST_SHOWN = 1000
 
@@ -115,7 +118,10 @@ def _text(contents: Any) -> str:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+    lines = text.splitlines()
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], "... (-o FILE writes everything)"]
+    return "\n".join(f"  {line}" for line in lines)
 
 
 def _to_json(contents: Any) -> Any:

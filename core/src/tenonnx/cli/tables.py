@@ -18,6 +18,9 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 
+#: What may stand between fields; the one that is most frequent in the first row does.
+_DELIMITERS = ",;\t"
+
 #: What a field of a bool column may be.
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -32,7 +35,7 @@ def read_table(graph: Graph, path: str) -> dict[str, Any]:
     A model with one input a column takes the columns of those names, and it is said which are left out; one with a
     single input of several features takes all columns in their order. An empty field is NaN in a column of floats.
     Raises ``InvalidCall`` for a column that is missing, and for a field that is no value of the column's type, with its
-    row.
+    line.
     """
     columns = _read_columns(path)
     inputs = [value for value in graph.formals if value.data is None or value.name in columns]
@@ -51,25 +54,28 @@ def read_table(graph: Graph, path: str) -> dict[str, Any]:
     return {value.name: _column(value, value.name, columns[value.name], path) for value in inputs}
 
 
-def _read_columns(path: str) -> dict[str, list[str]]:
+def _read_columns(path: str) -> dict[str, dict[int, str]]:
+    """The fields of each column by the line of the file that they are in."""
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            header, *rows = csv.reader(file, strict=True)
+            first = file.readline()
+            file.seek(0)
+            reader = csv.reader(file, strict=True, delimiter=max(_DELIMITERS, key=first.count))
+            (_, header), *rows = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
         raise InvalidCall(f'"{path}" must be a file that can be read', given=error.strerror or str(error)) from error
     except (ValueError, csv.Error) as error:
         raise InvalidCall(
             f'"{path}" must be a CSV file in UTF-8 whose first row names the columns', given=str(error)
         ) from error
-    rows = [row for row in rows if row]
-    uneven = [number for number, row in enumerate(rows, 2) if len(row) != len(header)]
+    uneven = [f"line {line} has {len(row)} fields" for line, row in rows if len(row) != len(header)]
     if uneven or len(set(header)) < len(header) or not rows:
-        problem = f"row {uneven[0]} has {len(rows[uneven[0] - 2])} fields" if uneven else f"{len(rows)} rows"
+        problem = uneven[0] if uneven else f"{len(rows)} rows"
         raise InvalidCall(
             f'"{path}" must have rows as long as the first, whose names differ',
             given=f"{problem}; the first row is {', '.join(header)}",
         )
-    return {name: [row[k] for row in rows] for k, name in enumerate(header)}
+    return {name: {line: row[k] for line, row in rows} for k, name in enumerate(header)}
 
 
 def _width(value: Value) -> Any:
@@ -78,7 +84,7 @@ def _width(value: Value) -> Any:
     return None if shape is None else 1 if len(shape) < 2 else shape[1]
 
 
-def _together(value: Value, columns: Mapping[str, list[str]], path: str) -> Any:
+def _together(value: Value, columns: Mapping[str, Mapping[int, str]], path: str) -> Any:
     width = _width(value)
     if isinstance(width, int) and width != len(columns):
         raise InvalidCall(
@@ -90,26 +96,26 @@ def _together(value: Value, columns: Mapping[str, list[str]], path: str) -> Any:
     return np.stack(parsed, axis=1)
 
 
-def _column(value: Value, name: str, fields: Sequence[str], path: str) -> Any:
+def _column(value: Value, name: str, fields: Mapping[int, str], path: str) -> Any:
     array = _parsed(value, name, fields, path)
     shape = value.tensor.shape
     return array.reshape(-1, *[1] * (len(shape) - 1)) if shape is not None and len(shape) > 1 else array
 
 
-def _parsed(value: Value, name: str, fields: Sequence[str], path: str) -> Any:
+def _parsed(value: Value, name: str, fields: Mapping[int, str], path: str) -> Any:
     kind = value.type
     if not isinstance(kind, TensorType):
         raise InvalidCall(f'input "{value.name}" is {kind}, which a table has no column for')
     if kind.dtype is DType.string:
-        return np.array(fields, dtype=object)
+        return np.array(list(fields.values()), dtype=object)
     parse = _parser(kind.dtype)
     found = np.empty(len(fields), kind.dtype.numpy)
-    for row, field in enumerate(fields):
+    for row, (line, field) in enumerate(fields.items()):
         try:
             found[row] = parse(field.strip())
         except (ValueError, KeyError, OverflowError) as error:
             raise InvalidCall(
-                f'{path}: row {row + 2} of column "{name}" must be a value of {kind.dtype}',
+                f'{path}: line {line}, column "{name}" must be a value of {kind.dtype}',
                 given=repr(field),
                 available=_fields(kind.dtype),
                 do="correct the field",
@@ -129,7 +135,17 @@ def _parser(dtype: DType) -> Callable[[str], Any]:
         return lambda field: _BOOLS[field.lower()]
     if dtype.is_float:
         return lambda field: float(field) if field else float("nan")
-    return int
+    return _whole
+
+
+def _whole(field: str) -> int:
+    """A whole number, which other programs may have written as a float."""
+    try:
+        return int(field)
+    except ValueError:
+        if not float(field).is_integer():
+            raise
+        return int(float(field))
 
 
 def write_table(path: str, results: Mapping[str, Any]) -> None:

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from tenonnx.cli.options import json_option
 from tenonnx.cli.output import complain, say, say_json, say_table
+
+if TYPE_CHECKING:
+    from tenonnx.transforms.profiles import Profile
+
+
+def _unknown_ops(profile: Profile) -> list[str]:
+    """The listed ops of a plugin's file that neither the specification has nor a package that serves their domain.
+
+    Of a domain that a package covers in part, such as com.microsoft, nothing can be said.
+    """
+    import onnx
+
+    from tenonnx.registry.registry import canonical_domain, default_registry
+
+    registry = default_registry()
+    specified = {(canonical_domain(s.domain), s.name) for s in onnx.defs.get_all_schemas_with_history()}
+    listed = sorted(set(profile.ops or ()) - specified)
+    judged = [(d, op) for d, op in listed if d in ("ai.onnx", "ai.onnx.ml") or registry.provider(d, op) is None]
+    return [f"{d}::{op}" for d, op in judged if d in registry.domains() and not registry.meanings(d, op)]
 
 
 @click.command("targets")
@@ -22,6 +43,10 @@ def command(name: str | None, as_json: bool) -> None:
     shown = [find_profile(name)] if name else list(found.values())
     for failure in failures:
         complain(str(failure))
+    for profile in (each for each in shown if each.package != "tenonnx"):
+        unknown = _unknown_ops(profile)
+        if unknown:
+            complain(f"note: {profile.name} of {profile.package} lists ops that nobody knows: {', '.join(unknown)}")
     if as_json:
         say_json([profile.to_json() for profile in shown])
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -57,10 +58,11 @@ class Plugin:
         try:
             value = entry.load()
         except Exception as error:
+            where = _raised_in(error) or self.value
             raise PluginError(
                 f'plugin "{self.name}" of {self.source} could not be imported',
                 given=f"{self.value}: {type(error).__name__}: {error}",
-                do=f"reinstall {self.distribution}, or leave it out with TENONNX_PLUGINS",
+                do=f"correct {where}, or reinstall {self.distribution}, or leave it out with TENONNX_PLUGINS",
             ) from error
         missing = [name for name in NEEDS.get(self.group, ()) if not hasattr(value, name)]
         if missing:
@@ -95,6 +97,13 @@ class Plugin:
                 f'plugin "{self.name}" of {self.source} could not register its ops',
                 given=f"{type(error).__name__}: {error}",
             ) from error
+
+
+def _raised_in(error: BaseException) -> str:
+    """The line of the plugin's own that raised, which is where its author looks."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    own = [f for f in frames if f.filename not in (__file__, importlib.metadata.__file__, importlib.__file__)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
 @cache

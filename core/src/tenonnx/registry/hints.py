@@ -1,4 +1,4 @@
-"""Which distribution provides which op: data for messages alone."""
+"""Which distribution provides which op or command: data for messages alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def _hints() -> dict[str, dict[str, str]]:
 
 
 def provider(domain: str, name: str) -> str | None:
-    """The distribution that provides ``domain::name``, or None where we know of none."""
+    """The distribution that provides ``domain::name``, or None where we know of none; commands have a domain, too."""
     of_domain = _hints().get(domain, {})
     return of_domain.get(name, of_domain.get("*"))

@@ -79,8 +79,9 @@ class Case:
 
     ``gradient`` is False where there is nothing to differentiate, or names the inputs that have a gradient; by default
     all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes, ``law`` tells of a call what
-    its first output is drawn from. ``compared`` counts, by check, the comparisons that took place, ``reached`` are the
-    versions that calls were compared at, and ``refusals`` holds what oracles answered instead.
+    its first output is drawn from. ``compared`` counts, by check, the comparisons that took place, ``drawn``
+    names the inputs that were present and the attributes other than their default, ``reached`` are the versions that
+    calls were compared at, and ``refusals`` holds what oracles answered instead.
     """
 
     op: Op
@@ -92,6 +93,7 @@ class Case:
     law: Callable[[Call], Law] | None = None
     number: int = 0
     compared: dict[str, int] = field(default_factory=dict)
+    drawn: set[str] = field(default_factory=set)
     reached: set[int] = field(default_factory=set)
     refusals: dict[str, str] = field(default_factory=dict)
 

@@ -18,6 +18,7 @@ from tenonnx.testing.checks import CHECKS
 from tenonnx.testing.kit import check_case
 from tenonnx.testing.run import Failure
 from tenonnx.testing.signatures import dtype_problems, signature_problems, uncovered, versions_without_meaning
+from tenonnx.transforms.targets import INTERNAL_DOMAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,16 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
         registry.load(plugin.domain)
         if plugin in registry.failures:
             yield Item(f"{plugin.distribution}-{plugin.domain}-import", partial(_raise, registry.failures[plugin]))
+    for distribution in sorted(distributions):
+        entries = {p.domain for p in plugins("tenonnx.ops") if p.distribution == distribution} | {INTERNAL_DOMAIN}
+        own = {op.domain for op in registry.ops() if _distribution(registry, op) == distribution}
+        for domain in sorted(own - entries):
+            yield Item(f"{distribution}-{domain}-served", partial(_miss_entry, distribution, domain))
     served = {p.domain for p in serving}
+    strangers = [
+        c for c in collected() if c.module in modules and c.op not in registry.meanings(c.op.domain, c.op.name)
+    ]
+    yield from (Item(f"{case.title}-registered", partial(_miss_registration, case)) for case in strangers)
     found = [c for c in collected() if c.module in modules and (wanted not in served or c.op.domain == wanted)]
     yield from items_of_cases(found)
     for domain in sorted(served | {case.op.domain for case in found}):
@@ -102,6 +112,17 @@ def _check_signature(op: Op, registry: Registry, examples: int) -> None:
 
 def _miss_cases(op: Op, examples: int) -> None:
     raise Failure(f"{op.title} has no conformance case: write @cases({op.__name__}) in a module of the package's cases")
+
+
+def _miss_entry(distribution: str, domain: str, examples: int) -> None:
+    raise Failure(
+        f'{distribution} registers ops of domain "{domain}", and no file with them finds it: its entry points of '
+        f'tenonnx.ops must include "{domain}"'
+    )
+
+
+def _miss_registration(case: Case, examples: int) -> None:
+    raise Failure(f"{case.op.title} has cases in {case.module} and is not registered: add it in register_ops")
 
 
 def _check_coverage(registry: Registry, domain: str, distribution: str, examples: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import same_attribute
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.testing.cases import Call, Case, Gap, collected, load
 from tenonnx.testing.checks import CHECKS, Check
@@ -38,12 +41,19 @@ def conformance(domain_or_distribution: str, *, registry: Registry | None = None
             item.run(request.config.getoption("tenonnx_examples", EXAMPLES))
             return
         except Failure as failure:
-            if failure.__cause__ is not None:
-                raise
-            text = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
+            text = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
         pytest.fail(text, pytrace=False)
 
     return test
+
+
+def _places(failure: Failure) -> list[str]:
+    """Where the exception behind a failure was raised, in place of a traceback through the kit."""
+    cause: BaseException = failure
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    frames = traceback.extract_tb(cause.__traceback__) if cause is not failure else []
+    return [f"raised by {frame.filename}:{frame.lineno}: {frame.line}" for frame in frames[-1:]]
 
 
 def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
@@ -128,6 +138,7 @@ def _check_call(case: Case, check: Check, drawn: Call, offset: int, gaps: dict[G
     try:
         with blaming(f"{case.op.title} on the drawn inputs"):
             whole = completed(case.op, drawn)
+            case.drawn |= _given(case.op, whole)
             expected = evaluate(case.op, whole)
         for version in check.versions(case)[offset :: check.stride]:
             there = replace(whole, version=version)
@@ -146,6 +157,24 @@ def _check_call(case: Case, check: Check, drawn: Call, offset: int, gaps: dict[G
         failure.add_note(f"reproduce: {one_line(case.op, drawn)}")
         raise
     return compared
+
+
+def _given(op: Op, drawn: Call) -> set[str]:
+    """The inputs that are present in a call, and the attributes that are not their default."""
+    inputs = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
+    defaults = op.signature.attributes
+    return inputs | {name for name, a in drawn.attributes.items() if not same_attribute(a, defaults[name])}
+
+
+def never_drawn() -> dict[str, list[str]]:
+    """The inputs and attributes of each op that no call had which was compared in this process."""
+    drawn: dict[Op, set[str]] = {}
+    for case in collected():
+        if case.drawn:
+            drawn.setdefault(case.op, set()).update(case.drawn)
+    wanted = {op: [*(p.name for p in op.signature.inputs), *op.signature.attributes] for op in drawn}
+    missing = {op.title: [name for name in wanted[op] if name not in drawn[op]] for op in drawn}
+    return {title: names for title, names in missing.items() if names}
 
 
 def comparisons() -> dict[str, int]:

@@ -31,3 +31,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if counts:
         shown = ", ".join(f"{count} {name}" for name, count in counts.items())
         terminalreporter.write_line(f"tenonnx conformance: {shown}")
+        for title, names in kit.never_drawn().items() if kit is not None else ():
+            terminalreporter.write_line(
+                f"tenonnx conformance: no case of {title} draws {', '.join(names)}", yellow=True
+            )

@@ -16,7 +16,7 @@ from tenonnx.op.call import interpreting
 from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
-from tenonnx.registry.registry import default_registry
+from tenonnx.registry.registry import Registry, default_registry
 
 #: Bodies nested deeper than this expand to themselves.
 MAXIMUM_DEPTH = 64
@@ -50,7 +50,7 @@ class Rewriter(Builder):
         self.source = source
         self.decide = decide
         self.outer = parent
-        self.registry = source.root.registry if parent is None else parent.registry
+        self.registry: Registry | None = source.root.registry if parent is None else parent.registry
         self.mapping: dict[Value, Value] = {}
         self.depth = 0
         self.journal: list[tuple[str, str, int | None]] = [] if parent is None else parent.journal

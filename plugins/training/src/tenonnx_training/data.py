@@ -95,6 +95,7 @@ class Batches:
                 "a batch must be a mapping of names to arrays, or a tuple of arrays in the order of the names",
                 given=type(batch).__name__ + (f" of {len(batch)}" if hasattr(batch, "__len__") else ""),
                 available=wanted,
+                do="give all samples at once as a tuple of numpy arrays, or as a mapping",
             )
         named = dict(batch)
         others = [name for name in named if name not in self._inputs]
@@ -114,7 +115,7 @@ def _holds_arrays(data: Data) -> bool:
     return isinstance(data, Mapping) or (bool(parts) and all(isinstance(part, np.ndarray) for part in parts))
 
 
-def _as_arrays(data: Batch) -> dict[str, Array]:
+def _as_arrays(data: Mapping[str, Any]) -> dict[str, Array]:
     arrays = {}
     for name, rows in data.items():
         try:

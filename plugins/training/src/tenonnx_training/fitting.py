@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from tenonnx.errors import InvalidCall, TenonnxError
@@ -31,8 +32,8 @@ class TrainingFailed(TenonnxError):
 class History:
     """What was measured: ``losses`` of every step, and of every epoch a mapping in ``epochs``.
 
-    An epoch has its number ``epoch``, counted from 1, the means over its samples of ``loss`` and the metrics, and those of the validation data as
-    ``validation_...``. ``interrupted`` tells whether the user stopped the training.
+    An epoch has its number ``epoch``, counted from 1, the means over its samples of ``loss`` and the metrics, and those
+    of the validation data as ``validation_...``. ``interrupted`` tells whether the user stopped the training.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -77,7 +78,8 @@ def fit(
     """
     check_graph(graph)
     cutting, notes = settled(graph.training_state, {"batch_size": batch_size, "shuffle": shuffle})
-    if epochs < 0 or cutting["batch_size"] < 1:
+    counts = ((epochs, 0), (cutting["batch_size"], 1))
+    if not all(isinstance(count, Integral) and count >= least for count, least in counts):
         raise InvalidCall(
             "there must be epochs and samples in a batch", given=f"epochs={epochs}, batch_size={cutting['batch_size']}"
         )
@@ -142,10 +144,10 @@ class _Run:
             self.history.losses.append(loss)
             mean.add(measured, samples)
             self.progress.advance(mean.values(), samples)
-        found = {"epoch": self.number + 1, **mean.values()}
-        if len(found) == 1:  # it was left after its last batch
+        if not mean.values():  # it was left after its last batch
             self.number, self.done = self.number + 1, 0
             return self.epoch()
+        found = {"epoch": self.number + 1, **mean.values()}
         self.check()
         if self.validation is not None:
             found.update({f"validation_{name}": value for name, value in self._validate().items()})

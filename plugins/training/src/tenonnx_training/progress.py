@@ -31,8 +31,10 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            columns = (*columns, TextColumn("{task.fields[measured]}"))
-            self._bar = Progress(*columns, transient=True, console=_console(), redirect_stdout=sys.stdout.isatty())
+            measured = TextColumn("{task.fields[measured]}")
+            self._bar = Progress(
+                *columns, measured, transient=True, console=_console(), redirect_stdout=sys.stdout.isatty()
+            )
             self._bar.start()
         self._task = self._bar.add_task(self._title, total=batches, measured="")
         self._started, self._samples = time.perf_counter(), 0

@@ -67,7 +67,7 @@ def settled(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict
 
 def described(setting: Any) -> Any:
     """What JSON can hold of a setting: of a function of the user, its name."""
-    if hasattr(setting, "settings"):
+    if hasattr(setting, "settings") and not isinstance(setting, type):
         return {"name": setting.name, **setting.settings()}
     name = type(setting).__name__
     if KINDS.get(name) is type(setting):
@@ -100,7 +100,9 @@ def revived(text: Any, what: str) -> Any:
         return text
     if own := lost(text):
         raise InvalidCall(
-            f"the {what} must be given again: no file can hold a function of one's own", given=own, do=f"{what}=..."
+            f"the {what} must be given again: no file can hold a function of one's own",
+            given=own,
+            do=f"--{what} / {what}=",
         )
     inner = {name: revived(value, name) for name, value in text.items() if name not in ("name", "schedule")}
     try:
@@ -113,14 +115,15 @@ def _meaningless(what: str, text: Any) -> InvalidCall:
     return InvalidCall(f'"{what}" of the training state means nothing', given=repr(text)[:200], do=f"{what}=...")
 
 
-def named_optimizer(name: str | None, state: TrainingState | None) -> Optimizer:
-    """The optimizer of that name: as ``state`` has it, or with default settings."""
-    found: Optimizer = settled(state, {"optimizer": name})[0]["optimizer"]
-    if isinstance(found, str):
-        if found not in OPTIMIZERS:
-            raise InvalidCall(f'no optimizer is called "{found}"', available=", ".join(OPTIMIZERS))
-        found = OPTIMIZERS[found]()
-    return found
+def named_optimizer(name: str | None, state: TrainingState | None, changes: Mapping[str, Any]) -> Optimizer:
+    """The optimizer of that name, as ``state`` has it or with default settings, but for ``changes``."""
+    before = None if state is None else state.settings.get("optimizer")
+    if isinstance(before, Mapping) and name in (None, before.get("name")):
+        found: Optimizer = revived({**before, **changes}, "optimizer")
+        return found
+    if name is not None and name not in OPTIMIZERS:
+        raise InvalidCall(f'no optimizer is called "{name}"', available=", ".join(OPTIMIZERS))
+    return OPTIMIZERS[name or "adam"](**changes)
 
 
 def _changes(name: str, before: Any, now: Any) -> list[str]:

@@ -256,6 +256,8 @@ def as_metric(metric: str | Metric) -> tuple[str, Metric]:
         if metric not in METRICS:
             raise InvalidCall(f'no metric is called "{metric}"', available=", ".join(METRICS))
         return metric, METRICS[metric]
+    if isinstance(metric, type) or not callable(metric):
+        raise InvalidCall("a metric must be a name or a function", given=repr(metric), available=", ".join(METRICS))
     return getattr(metric, "__name__", "metric"), metric
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
@@ -35,7 +36,8 @@ class TrainingStep:
     ``loss`` is a name, an object, a function of prediction and labels, or a scalar value of the graph. It reads the
     value ``output``, by default the first graph output that holds floats, and a graph input ``labels``. ``trainable``
     is a pattern of variable names, or several. ``seed`` decides all random numbers. A graph that carries training state
-    goes on from it. ``notes`` say what a reader of the file should know.
+    goes on from it, and what is not given is as it was before (an infinite ``clip_norm`` ends clipping). ``notes`` say
+    what a reader of the file should know.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class TrainingStep:
         how |= {"frozen_statistics": frozen_statistics}
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
         chosen, notes = settled(graph.training_state, given)
+        if chosen["clip_norm"] == math.inf:
+            chosen["clip_norm"] = None
         self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics)
         self.optimizer = as_optimizer(chosen["optimizer"])
         self._made = step_graph(graph, self._objective, self.optimizer, **{name: chosen[name] for name in how})
@@ -167,12 +171,12 @@ class TrainingStep:
         arrays = zip(self._checked.formals, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}
         if self._made.cost is not None and self._made.prediction is not None:
-            self._made.cost.check(self._made.prediction, fed[self.labels])
+            self._made.cost.check(self._made.prediction, fed[str(self.labels)])
         return fed
 
     def _advice(self, batch: Any) -> str:
         """What to do with labels of another type where that of the prediction tells."""
-        wanted = {value.name: value.tensor for value in self._checked.formals}.get(self.labels or "")
+        wanted = next((value.tensor for value in self._checked.formals if value.name == self.labels), None)
         if wanted is None or not isinstance(batch, Mapping) or self.labels not in batch:
             return ""
         labels, classes = np.asarray(batch[self.labels]), wanted.dtype.is_integer and self._made.prediction is not None

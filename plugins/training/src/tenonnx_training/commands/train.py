@@ -135,6 +135,7 @@ def command(
     Ctrl-C ends the training in order: what was learned so far is written.
     """
     import tenonnx as tx
+    from tenonnx_training.data import samples_of
     from tenonnx_training.fitting import fit
     from tenonnx_training.training_step import TrainingStep
 
@@ -145,7 +146,7 @@ def command(
     arrays = _arrays(graph, data, labels, loss)
     chosen = _optimizer(graph, optimizer, learning_rate, weight_decay)
     if schedule is not None:
-        batches = -(-len(next(iter(arrays.values()))) // _batch_size(graph, batch_size))
+        batches = -(-samples_of(arrays) // _batch_size(graph, batch_size))
         chosen = _scheduled(graph, chosen, *schedule, run=epochs * batches)
     options: dict[str, Any] = {
         "loss": loss,
@@ -236,13 +237,11 @@ def _take_state(graph: Graph, source: Graph, path: str) -> None:
 
 def _optimizer(graph: Graph, name: str | None, rate: float | None, decay: float | None) -> Optimizer:
     """The optimizer of that name, or that of the training so far, with what is given of its settings."""
-    import dataclasses
-
     from tenonnx_training.settings import named_optimizer
 
     given = {"learning_rate": rate, "weight_decay": decay}
-    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    return dataclasses.replace(named_optimizer(name, graph.training_state), **changes)  # type: ignore[type-var]
+    changes = {key: value for key, value in given.items() if value is not None}
+    return named_optimizer(name, graph.training_state, changes)
 
 
 def _batch_size(graph: Graph, given: int | None) -> int:
