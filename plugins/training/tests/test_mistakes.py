@@ -219,3 +219,14 @@ def test_a_rate_takes_the_place_of_a_function(train, tmp_path, output):
     assert code == 2
     assert "--optimizer / optimizer=" in shown
     assert train("--resume", state, "--lr", 0.01, *output)[0] == 0
+
+
+def test_hints_hold_in_the_api_and_on_the_command_line(tmp_path, capsys, train, output):
+    gradient = "grad", str(CNN), "--of", "scores", "--wrt", "images", "-o", str(tmp_path / "gradient.onnx")
+    assert main(gradient) == 2
+    assert "--cotangent / seeds=" in capsys.readouterr().err
+    state = tmp_path / "state.safetensors"
+    assert train("--checkpoint", state)[0] == 0
+    code, shown = train("--resume", state, "--optimizer", "sgd", *output)
+    assert code == 2
+    assert "no --resume / graph.training_state = None" in shown

@@ -9,6 +9,7 @@ import click
 
 from tenonnx.cli.options import (
     InputShapes,
+    TransformingCommand,
     input_options,
     is_native,
     json_option,
@@ -18,7 +19,6 @@ from tenonnx.cli.options import (
     seed_option,
     shapes_option,
     target_options,
-    transform_options,
     transformed,
 )
 from tenonnx.cli.output import complain, plural, say, say_json, working
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".onnx", ".safetensors")
 
 
-@click.command("convert")
+@click.command("convert", cls=TransformingCommand)
 @model_argument
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help="A .onnx file, or .safetensors for our native format."
@@ -55,7 +55,6 @@ SUFFIXES = (".onnx", ".safetensors")
     help="Put tensors of at least so many bytes in a data file beside the model.",
 )  # fmt: skip
 @click.option("--tidy", is_flag=True, help="Also sort nodes, declare every domain and write every type.")
-@transform_options
 @json_option
 def command(
     model: str,

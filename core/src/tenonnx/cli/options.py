@@ -106,15 +106,17 @@ def input_options(command: Command) -> Command:
     return one(whole(command))
 
 
-def transform_options(command: Command) -> Command:
-    """A flag for each transform of the installed packages. ``transformed`` applies those that are given."""
-    from tenonnx.registry.discovery import plugins
+class TransformingCommand(click.Command):
+    """A command with a flag for each transform of the installed packages. ``transformed`` applies those given."""
 
-    for plugin in reversed(plugins(TRANSFORMS)):
-        command = click.option(
-            f"--{plugin.name}", is_flag=True, expose_value=False, callback=_note_transform, cls=_Transform,
-        )(command)  # fmt: skip
-    return command
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        from tenonnx.registry.discovery import plugins
+
+        flags = [
+            _Transform([f"--{plugin.name}"], is_flag=True, expose_value=False, callback=_note_transform)
+            for plugin in plugins(TRANSFORMS)
+        ]
+        return [*super().get_params(ctx), *flags]
 
 
 class _Transform(click.Option):

@@ -8,13 +8,13 @@ import click
 
 from tenonnx.cli.options import (
     InputShapes,
+    TransformingCommand,
     json_option,
     load_model,
     model_argument,
     note_unused,
     shapes_option,
     target_options,
-    transform_options,
     transformed,
 )
 from tenonnx.cli.output import plural, say, say_json, working
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-@click.command("plan")
+@click.command("plan", cls=TransformingCommand)
 @model_argument
 @target_options
 @shapes_option
-@transform_options
 @json_option
 def command(
     model: str,

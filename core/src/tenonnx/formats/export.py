@@ -25,9 +25,9 @@ PostExportHook = Callable[["onnx.ModelProto"], None]
 class ExportConfig:
     """How to export.
 
-    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all;
-    ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least ``external_data_threshold``
-    bytes go to a data file beside the model; with None those do that did.
+    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains, the ``opset`` of ``retarget``; ``domains`` a
+    whitelist, None for all; ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least
+    ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
     ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
     optimizer needs to go on, as initializers. ``post_export_hooks`` run last, and then
     ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.

@@ -133,7 +133,7 @@ def read(
         raise InvalidModel(
             f"{name} must hold a graph in its metadata",
             given=f"{len(entries)} tensors and metadata {list(metadata)[:5]}",
-            do="make the file with graph.save(path), or give an ONNX file",
+            do="make the file with graph.save(path) or tenonnx convert, or give an ONNX file",
         )
     try:
         message = base64.b64decode(metadata[_GRAPH], validate=True)

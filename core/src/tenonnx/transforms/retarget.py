@@ -64,6 +64,8 @@ def retarget(
 ) -> Graph:
     """``graph`` at the given opset, with ops of ``domains`` alone, and within what the named target takes.
 
+    ``opset`` is a number for ``ai.onnx`` or a mapping of domains, which ``export`` calls ``opset_version``.
+
     Each node is kept, else respelled, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
     naming every node that has no form in the target, with the reason.
     """

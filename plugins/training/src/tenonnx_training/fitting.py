@@ -81,7 +81,8 @@ def fit(
     counts = ((epochs, 0), (cutting["batch_size"], 1))
     if not all(isinstance(count, Integral) and count >= least for count, least in counts):
         raise InvalidCall(
-            "there must be epochs and samples in a batch", given=f"epochs={epochs}, batch_size={cutting['batch_size']}"
+            "there must be epochs and samples in a batch",
+            given=f"epochs={epochs!r}, batch_size={cutting['batch_size']!r}",
         )
     objective: dict[str, Any] = {"output": output, "labels": labels, "metrics": metrics}
     options = {**objective, "trainable": trainable, "seed": seed, "backend": backend, **options}
