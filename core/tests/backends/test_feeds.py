@@ -99,3 +99,10 @@ def test_names_must_be_those_of_the_inputs(check, feeds):
     with pytest.raises(tx.InvalidFeed) as caught:
         check(formals(x=("float32", None)), feeds)
     assert "x: float32" in caught.value.available
+
+
+def test_feeds_are_a_mapping(check):
+    with pytest.raises(tx.InvalidFeed, match="must be a mapping") as caught:
+        check(formals(a=("float32", ("n",))), np.zeros(3, np.float32))
+    assert caught.value.given == "ndarray"
+    assert "graph.run" in caught.value.do

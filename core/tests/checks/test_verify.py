@@ -19,6 +19,7 @@ from tenonnx.transforms.rewrite import copy_graph
 @pytest.fixture(autouse=True)
 def _numpy_alone(monkeypatch):
     monkeypatch.setenv("TENONNX_PLUGINS", "")
+    monkeypatch.setattr("tenonnx.registry.registry._default", None)  # what is made meanwhile knows no plugin
 
 
 def chain(weight=2.0):

@@ -17,6 +17,7 @@ from tenonnx.testing import Gap, axis_of, broadcastable, call, check_case, shape
 from tenonnx.testing.cases import CHECKS, Case
 from tenonnx.testing.collecting import items_of_cases
 from tenonnx.testing.gradients import differences
+from tenonnx.testing.kit import never_drawn, run_item
 from tenonnx.testing.repro import one_line
 from tenonnx.testing.run import Failure
 from tenonnx.testing.signatures import uncovered, versions_without_meaning
@@ -399,3 +400,27 @@ def test_a_repro_can_be_pasted(capsys):
 @op("Shown")
 def shown(*inputs):
     return inputs
+
+
+def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
+    @op("Partial", domain="kit")
+    def partial(X, bias=None, *, rounds=1):
+        return identity(X)
+
+    drawn = [call(np.ones(2, np.float32)), call(np.ones(2, np.float32), rounds=2)]
+    case = case_of(partial, lambda draw: draw(st.sampled_from(drawn)))
+    monkeypatch.setattr("tenonnx.testing.kit.collected", lambda: iter([case]))
+    assert never_drawn() == {}, "nothing was compared yet"
+    check_case(case, "types")
+    assert never_drawn() == {"kit::Partial@1": ["bias"]}
+
+
+def test_a_failure_says_where_it_was_raised_instead_of_a_traceback():
+    @op("Broken", domain="kit")
+    def broken(X):
+        return identity(X, 1 // 0)
+
+    with pytest.raises(pytest.fail.Exception) as caught:
+        run_item(lambda examples: check_case(case_of(broken), "types"), 2)
+    assert f"raised by {__file__}:" in str(caught.value)
+    assert "1 // 0" in str(caught.value)

@@ -334,3 +334,19 @@ def test_what_a_rule_did_not_foresee_is_the_cause_of_the_refusal():
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)
     assert isinstance(causes[-1], IndexError)
+
+
+def test_a_value_stands_for_its_name():
+    graph = build(lambda x: tiny.sum_(tiny.multiply(x, x), keep=0))
+    by_name, by_value = grad(graph, "y", "x"), grad(graph, graph["y"], [graph["x"]])
+    assert [v.name for v in by_value.outputs] == [v.name for v in by_name.outputs] == ["y", "x/grad"]
+
+
+@pytest.mark.parametrize("opset", ["4", 4.0, True, {"tiny": "4"}])
+def test_an_opset_is_a_whole_number(opset):
+    with pytest.raises(InvalidCall, match="must be a whole number"):
+        retarget(build(tiny.double), opset=opset)
+
+
+def test_a_domain_may_be_given_alone():
+    assert retarget(build(tiny.double), domains="tiny").opsets == {"tiny": 5}

@@ -37,14 +37,19 @@ def conformance(domain_or_distribution: str, *, registry: Registry | None = None
 
     @pytest.mark.parametrize("item", items, ids=[item.label for item in items])
     def test(item: Item, request: pytest.FixtureRequest) -> None:
-        try:
-            item.run(request.config.getoption("tenonnx_examples", EXAMPLES))
-            return
-        except Failure as failure:
-            text = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
-        pytest.fail(text, pytrace=False)
+        run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES))
 
     return test
+
+
+def run_item(run: Callable[[int], None], examples: int) -> None:
+    """Run one test; a failure is told by its message and place, not by a traceback through the kit."""
+    try:
+        run(examples)
+        return
+    except Failure as failure:
+        text = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
+    pytest.fail(text, pytrace=False)
 
 
 def _places(failure: Failure) -> list[str]:

@@ -69,8 +69,8 @@ def fit(
     form; arrays are cut into shuffled batches of ``batch_size``. ``loss`` is a name, an object, a function of
     prediction and labels, or a scalar value of the graph. A graph that carries training state goes on from it, also in
     the middle of an epoch, and what is not given is as it was before; without state 32 samples are a batch, and they
-    are shuffled. After each epoch the graph is written to ``checkpoint``, a native file. Ctrl-C ends the
-    training in order. ``progress`` shows a bar on stderr, by default on a terminal. Further ``options`` go to
+    are shuffled. After each epoch the graph is written to ``checkpoint``, a native file. Ctrl-C ends the training in
+    order. ``progress`` shows a line an epoch and a bar on stderr, by default on a terminal. Further ``options`` go to
     ``TrainingStep``.
 
     Raises ``TrainingFailed`` when the loss, or at the end of an epoch a parameter, is not finite: then graph and
