@@ -188,8 +188,9 @@ def _check(title: str, X: Any, grid: Any, mode: str, modes: Sequence[str], paddi
         raise TypeMismatch(f"{title}: unknown mode", given=repr(mode), available=", ".join(modes))
     if padding_mode not in PADDINGS:
         raise TypeMismatch(f"{title}: unknown padding_mode", given=repr(padding_mode), available=", ".join(PADDINGS))
-    last = grid.shape[-1] if grid.ndim else None
-    if X.ndim < 3 or grid.ndim != X.ndim or (isinstance(last, int) and last != X.ndim - 2):
+    fits = X.ndim >= 3 and grid.ndim == X.ndim
+    pairs = ((grid.shape[-1], X.ndim - 2), (grid.shape[0], X.shape[0])) if fits else ()
+    if not fits or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
         raise TypeMismatch(
             f"{title}: grid must be (batch, spatial axes ..., {max(X.ndim - 2, 1)}), of the rank of X",
             given=f"{X.shape}, {grid.shape}",
