@@ -202,6 +202,7 @@ def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"
     """``X`` at the positions in ``grid``, which run from -1 to 1 and name the last axis first."""
     _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
     align, rank = bool(align_corners), X.ndim - 2
+    grid = cast(grid, to=DType.float32) if grid.dtype.bits < 32 else grid
     batch, *outputs, _ = dims(grid)
     points = reshape(grid, [batch, -1, rank])
     positions = []
