@@ -13,19 +13,24 @@ import io
 import logging
 import math
 import os
+import statistics
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from measure import geometric, rounds, table
+from measure import geometric, table
 from torch import nn
 
 import tenonnx as tx
 from tenonnx_training import Adam, TrainingStep
 
 CLASSES, COMPARED = 10, 5
+
+#: Seconds between two turns, and steps in one.
+PAUSE, STEPS = 0.3, 8
 
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
@@ -177,12 +182,29 @@ def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:
     return eager(model, batch, compiled=True)
 
 
-def main(names: list[str] | None = None, *, threads: int = 2, everything: bool = True, count: int = 25) -> None:
+def turns(contestants: dict[str, Callable[[], float]], count: int) -> dict[str, float]:
+    """The median seconds of a step. A turn is several steps, as in training.
+
+    The threads of a library wait for more work for a while, which would cost the next one its processors.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(count):
+        for name, step in contestants.items():
+            time.sleep(PAUSE)
+            step()
+            start = time.perf_counter()
+            for _ in range(STEPS):
+                step()
+            seconds[name].append((time.perf_counter() - start) / STEPS)
+    return {name: statistics.median(found) for name, found in seconds.items()}
+
+
+def main(names: list[str] | None = None, *, threads: int = 2, everything: bool = True, count: int = 9) -> None:
     logging.disable(logging.WARNING)  # the exporter's, about packages that it misses
     torch.set_num_threads(threads)
     rows, ratios = [], []
     for name in names or MODELS:
-        found = rounds(contestants(name, everything=everything), count=count, warmup=2)
+        found = turns(contestants(name, everything=everything), count)
         base = found["torch"]
         ratios.append(found["onnxruntime"] / base)
         others = [found.get(key, math.nan) / base for key in ("numpy", "torch fused", "torch.compile")]
