@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Value
-from tenonnx.transforms.prune import drop_dead_nodes
+from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
 
 
@@ -44,10 +44,5 @@ def between(graph: Graph, given: Collection[Value], wanted: Sequence[Value]) -> 
     """The part of ``graph`` that computes ``wanted`` from ``given``, to be inlined: it shares its nodes."""
     part = Graph(graph.name)
     part.formals, part.outputs = list(given), list(wanted)
-    known, needed = set(given), set(wanted)
-    for node in reversed(graph.nodes):
-        if any(v in needed and v not in known for v in node.outputs):
-            needed.update(node.uses)
-            part.nodes.append(node)
-    part.nodes.reverse()
+    part.nodes = needed_nodes(graph, wanted, given)
     return part

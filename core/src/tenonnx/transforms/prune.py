@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Value
+from tenonnx.graph.values import Node, Value
 from tenonnx.transforms.rewrite import copy_graph
 
 
@@ -19,10 +21,14 @@ def prune(graph: Graph, *, keep_variables: bool = False) -> Graph:
 
 def drop_dead_nodes(graph: Graph) -> None:
     """Take the nodes that no output depends on out of ``graph`` itself."""
-    needed: set[Value] = set(graph.outputs)
-    kept = []
+    graph.nodes = needed_nodes(graph, graph.outputs)
+
+
+def needed_nodes(graph: Graph, wanted: Collection[Value], given: Collection[Value] = ()) -> list[Node]:
+    """The nodes, in order, that compute ``wanted`` where ``given`` are known."""
+    known, needed, kept = set(given), set(wanted), []
     for node in reversed(graph.nodes):
-        if any(v in needed for v in node.outputs):
+        if any(v in needed and v not in known for v in node.outputs):
             needed.update(node.uses)
             kept.append(node)
-    graph.nodes = kept[::-1]
+    return kept[::-1]

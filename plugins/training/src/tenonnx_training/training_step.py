@@ -20,9 +20,9 @@ from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
-from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
+from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.schedules import rate_at
-from tenonnx_training.settings import described, lost, settled
+from tenonnx_training.settings import described, lost, named_optimizer, settled
 from tenonnx_training.state import not_finite, restore, write_back
 from tenonnx_training.step import COUNT, RATE, SEED, Objective, evaluation_graph, fill, step_graph
 
@@ -196,12 +196,8 @@ def check_graph(graph: Any) -> None:
 
 def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:
     """An optimizer by name, with its default settings, or the object itself."""
-    if optimizer is None:
-        return Adam()
-    if isinstance(optimizer, str):
-        if optimizer not in OPTIMIZERS:
-            raise InvalidCall(f'no optimizer is called "{optimizer}"', available=", ".join(OPTIMIZERS))
-        return OPTIMIZERS[optimizer]()
+    if optimizer is None or isinstance(optimizer, str):
+        return named_optimizer(optimizer, None, {})
     if isinstance(optimizer, type) or not hasattr(optimizer, "scalars"):
         made = f"tt.{optimizer.__name__}()" if isinstance(optimizer, type) else "tt.Adam(1e-3), say"
         raise InvalidCall("an optimizer must be a name or an object", given=repr(optimizer), do=made)
