@@ -15,8 +15,9 @@ from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.defaults import opened
-from tenonnx.transforms.extract import between, extract
+from tenonnx.transforms.extract import extract
 from tenonnx.transforms.grad import grad
+from tenonnx.transforms.prune import needed_nodes
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import check_shape
@@ -136,7 +137,7 @@ def gradient(*Inputs, xs: list[str], y: str, zs: list[str] | None = None, _graph
 
 def _with_gradients(graph: Graph, y: str) -> Graph:
     """``graph`` in which every ``Gradient`` that ``y`` depends on is expanded, since it refers to others by name."""
-    needed = set(between(graph, (), [value for value in graph.values() if value.name == y]).nodes)
+    needed = set(needed_nodes(graph, [value for value in graph.values() if value.name == y]))
     if not any(node.op is gradient for node in needed):
         return graph
 

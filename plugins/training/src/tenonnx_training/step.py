@@ -19,7 +19,7 @@ from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.defaults import opened
-from tenonnx.transforms.extract import between
+from tenonnx.transforms.prune import needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.share import share
 from tenonnx_standard.casting import cast
@@ -180,7 +180,7 @@ def _numbers_note(graph: Graph, parameters: Sequence[str]) -> list[str]:
 
 def _idle_note(made: StepGraph) -> list[str]:
     loss = next(v for v in made.graph.values() if v.name == made.loss)
-    needed = {v.name for node in between(made.graph, (), [loss]).nodes for v in node.uses}
+    needed = {v.name for node in needed_nodes(made.graph, [loss]) for v in node.uses}
     idle = [name for name in made.parameters if name not in needed]
     return [f"the loss does not depend on {', '.join(idle)}"] if idle else []
 
