@@ -16,8 +16,7 @@ FLOORS = [
     {"registry"},
     {"transforms"},
     {"formats"},
-    {"backends", "checks"},
-    {"testing"},
+    {"backend", "checks"},
     {"cli"},
 ]
 

@@ -11,12 +11,12 @@ import pytest
 from onnx.backend.test.loader import load_model_tests
 
 import tenonnx as tx
-from tenonnx.graph.dims import symbols_of
+from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType
 from tenonnx.graph.values import ArrayConstant
 from tenonnx.op.evaluate import evaluate_graph
 from tenonnx.op.graph_inference import infer
-from tenonnx.testing.inference import contradiction
+from tenonnx_testing.inference import contradiction
 
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted", "real")
 
@@ -74,10 +74,10 @@ def provided(kind):
 def contradictions(name, graph, feeds):
     """Run the graph with every value as an output, and yield what is inferred otherwise."""
     given = dict(zip(graph.inputs, feeds, strict=False))
-    contents = [given[v] if v in given else v.data.array() for v in graph.formals]
+    contents = [given[v] if v in given else v.data.array() for v in graph.all_inputs]
     contents = [np.asarray(c) if isinstance(c, np.generic) else c for c in contents]
     sizes = {}
-    for value, array in zip(graph.formals, contents, strict=True):
+    for value, array in zip(graph.all_inputs, contents, strict=True):
         shape = value.type.shape if isinstance(value.type, TensorType) else None
         sizes |= {str(d): n for d, n in zip(shape or (), getattr(array, "shape", ()), strict=False) if symbols_of(d)}
     infer(graph)

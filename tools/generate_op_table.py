@@ -10,11 +10,11 @@ from pathlib import Path
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import plugins
 from tenonnx.registry.registry import Registry, default_registry
-from tenonnx.testing.cases import collected, load
-from tenonnx.testing.coverage import gap_at
-from tenonnx.testing.differentiability import differentiability
-from tenonnx.testing.kit import known_gaps
-from tenonnx.testing.schemas import history, names, schema_at
+from tenonnx_testing.cases import collected, load
+from tenonnx_testing.coverage import gap_at
+from tenonnx_testing.differentiability import differentiability
+from tenonnx_testing.kit import known_gaps
+from tenonnx_testing.schemas import history, names, schema_at
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "docs" / "ops.md"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value, constant, dims, elements, op
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_contrib_ms.attention_arrays import attend
-from tenonnx_standard import attention
+from tenonnx_standard import rotary
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
@@ -113,7 +113,7 @@ def _rotated(x: Value, cos_cache: Value, sin_cache: Value, positions: Value, int
     batch, _, sequence, size = dims(x)
     half = cos_cache.shape[-1]
     width = 2 * half if isinstance(half, int) and not (isinstance(size, int) and 2 * half == size) else 0
-    return attention.rotary_embedding(
+    return rotary.rotary_embedding(
         x,
         cos_cache,
         sin_cache,
@@ -184,16 +184,16 @@ def _(
     attributes |= {"num_heads": num_heads, "kv_num_heads": kv_num_heads}
     _check_inputs(query, key, value, past_key, past_value, seqlens_k, total_sequence_length, others, attributes)
     batch, sequence, width = query.shape
-    size = dim.floor_div(width, num_heads if key is not None else num_heads + 2 * kv_num_heads)
+    size = symbolic.floor_div(width, num_heads if key is not None else num_heads + 2 * kv_num_heads)
     total: Dim = sequence
     cache = query.dtype
     if past_key is not None:
         known = elements(total_sequence_length)
         total = known[0] if known else None
         cache = past_key.dtype
-    capacity = total if past_key is None or past_key.rank is None else dim.maximum(total, past_key.shape[2])
+    capacity = total if past_key is None or past_key.rank is None else symbolic.maximum(total, past_key.shape[2])
     present = TensorType(cache, (batch, kv_num_heads, capacity, size))
-    types = (TensorType(query.dtype, (batch, sequence, dim.multiply(num_heads, size))), present, present)
+    types = (TensorType(query.dtype, (batch, sequence, symbolic.multiply(num_heads, size))), present, present)
     if not attributes["qk_output"]:
         return types
     return *types, TensorType(query.dtype, (batch, num_heads, sequence, total))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, dims, op
-from tenonnx_standard import attention
+from tenonnx_standard import rotary
 from tenonnx_standard.constants import range_
 from tenonnx_standard.shape import expand, reshape, shape, transpose
 
@@ -25,12 +25,12 @@ def rotary_embedding(
     heads = num_heads or _heads(input, cos_cache)
     if input.ndim == 4 or heads is not None:
         heads = heads if input.ndim == 3 else 0
-        return attention.rotary_embedding(
+        return rotary.rotary_embedding(
             input, cos_cache, sin_cache, position_ids,
             interleaved=interleaved, num_heads=heads, rotary_embedding_dim=rotary_embedding_dim,
         )  # fmt: skip
     apart = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
-    turned = attention.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
+    turned = rotary.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
     return reshape(transpose(turned, perm=[0, 2, 1, 3]), shape(input))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from tenonnx.backends.base import Program, compile_graph
+from tenonnx.backend.base import Program, compile_graph
 from tenonnx.checks.verify import Verification, verify
 from tenonnx.errors import (
     FallbackWarning,

@@ -1,13 +1,13 @@
 """What a package of operators imports: the public face of the op protocol.
 
-Arithmetic on symbolic dims is in ``tenonnx.graph.dims``. What transforms, backends and commands are made of
+Arithmetic on symbolic dims is in ``tenonnx.graph.symbolic``. What transforms, backends and commands are made of
 (``Rewriter``, ``Builder``, ``bind`` ...) is imported from the modules that define it.
 """
 
 from tenonnx.errors import InvalidCall, InvalidModel, NotDifferentiable, TypeMismatch, UnknownType, UnsupportedOp
-from tenonnx.graph.dims import Dim, Expr
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import Dim, Expr
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Value, operator_table
 from tenonnx.op.build import subgraph

@@ -6,9 +6,9 @@ import pytest
 
 from tenonnx.checks.generate import generate_feeds
 from tenonnx.errors import InvalidCall, InvalidFeed
-from tenonnx.graph.dims import parse
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import parse
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType
 
 
@@ -86,7 +86,7 @@ def test_shapes_that_are_given_bind_symbols_and_leave_the_graph_alone():
 def test_inputs_with_a_default_are_not_made_up():
     graph = graph_of(x=("float32", (2,)))
     default = graph.variable("w", np.zeros(2, np.float32))
-    graph.formals.append(default)
+    graph.all_inputs.append(default)
     assert list(generate_feeds(graph)) == ["x"]
 
 

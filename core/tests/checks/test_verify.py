@@ -127,7 +127,7 @@ def test_large_and_external_tensors_are_not_read_by_the_checker(tmp_path):
 
 def test_random_outputs_are_not_compared():
     graph = chain()
-    graph.output("noise", tiny.double(tiny.draw(graph.formals[0])))
+    graph.output("noise", tiny.double(tiny.draw(graph.all_inputs[0])))
     found = verify(graph, copy_graph(graph))
     assert [output.name for output in found.outputs] == ["y"]
     assert found.notes == ["drawn at random, not compared: noise"]

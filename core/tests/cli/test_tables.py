@@ -43,7 +43,7 @@ def test_columns_by_name(table, capsys):
 
 def test_a_column_of_a_default_replaces_it(table):
     graph = columns(age="float32")
-    graph.formals.append(graph.variable("bonus", np.zeros((1, 1), np.float32)))
+    graph.all_inputs.append(graph.variable("bonus", np.zeros((1, 1), np.float32)))
     assert list(read_table(graph, table("age\n1\n"))) == ["age"]
     assert read_table(graph, table("age,bonus\n1,2\n"))["bonus"].tolist() == [[2]]
 

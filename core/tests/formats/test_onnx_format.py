@@ -123,7 +123,7 @@ def test_initializers_have_defaults_and_are_no_inputs():
     graph = load(model_of([node("Add", ["x", "w"])], inputs=[X, listed], initializer=[tensor("w", 2)], ir_version=3))
     assert [v.name for v in graph.inputs] == ["x"]
     assert [v.name for v in graph.variables] == ["w"]
-    assert [v.name for v in graph.formals] == ["x", "w"]
+    assert [v.name for v in graph.all_inputs] == ["x", "w"]
 
 
 def test_contents_are_read_only():

@@ -1,3 +1,3 @@
-from tenonnx.testing import conformance
+from tenonnx_testing import conformance
 
 test = conformance("com.acme")

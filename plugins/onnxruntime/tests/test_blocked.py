@@ -66,7 +66,7 @@ def test_others_are_left_alone(form):
 def test_kernels_that_are_constants_and_other_dtypes_are_left_to_the_runtime():
     assert not changed(made(*FORMS["plain"], dtype="float64"))
     graph = made(*FORMS["plain"])
-    kernel = next(v for v in graph.formals if v.name == "w")
+    kernel = next(v for v in graph.all_inputs if v.name == "w")
     kernel.data = ArrayConstant(np.zeros(FORMS["plain"][1], np.float32))
     graph.variables.append(kernel)
     assert not changed(graph)

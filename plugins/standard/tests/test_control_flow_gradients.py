@@ -9,7 +9,7 @@ import pytest
 
 import tenonnx as tx
 from tenonnx.extend import DType, NotDifferentiable, SequenceType, TensorType, constant, subgraph
-from tenonnx.graph.dims import parse
+from tenonnx.graph.symbolic import parse
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx_standard.control_flow import if_, loop, scan, scan_in_batches

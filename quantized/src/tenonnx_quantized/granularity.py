@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Op, TypeMismatch, Value, dims
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.operators import sum_to
 from tenonnx_standard.padding import pad
@@ -102,7 +102,7 @@ def check_granularity(op: Op, x: Value, scale: Value, zero_point: Value | None, 
     place = axis_within(op, axis, len(sizes))
     if not block_size:
         raise TypeMismatch(f"{op.title}: a scale must be a number or a vector, unless block_size is given", given=given)
-    blocks = tuple(dim.ceil_div(d, block_size) if k == place else d for k, d in enumerate(sizes))
+    blocks = tuple(symbolic.ceil_div(d, block_size) if k == place else d for k, d in enumerate(sizes))
     if len(shape) != len(sizes) or _differ(shape, blocks):
         raise TypeMismatch(f"{op.title}: there must be one scale for each block", given=given)
 

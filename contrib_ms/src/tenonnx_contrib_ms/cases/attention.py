@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, tensors
 from tenonnx_contrib_ms.attention import group_query_attention
+from tenonnx_testing import call, cases, tensors
 
 FLOATS = ["float32", "float16"]
 POSITIONS = 12

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, tensors
 from tenonnx_contrib_ms.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
+from tenonnx_testing import call, cases, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, shapes, tensors
 from tenonnx_contrib_ms.matrix import fused_matmul, transpose_matmul
+from tenonnx_testing import call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, shapes, tensors
 from tenonnx_contrib_ms.normalization import skip_layer_normalization, skip_simplified_layer_normalization
+from tenonnx_testing import call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, tensors
 from tenonnx_contrib_ms.rotary import rotary_embedding
+from tenonnx_testing import call, cases, tensors
 
 POSITIONS = 9
 

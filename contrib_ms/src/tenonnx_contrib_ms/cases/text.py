@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases
 from tenonnx_contrib_ms.text import tokenizer
+from tenonnx_testing import Gap, call, cases
 
 TEXTS = ["", "a", "the cat", " a bb  ccc", "one, two", "aXbXYc", "x1 y22", "\u00e4\u00f6 \u00c9a"]
 SEPARATORS = [[" "], [""], ["  ", " ", "a+"], ["X", "XY"], ["XY", "X"], [r"\W+"], ["(a)|(b)b"]]

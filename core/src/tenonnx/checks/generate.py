@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx.errors import InvalidFeed
-from tenonnx.graph.dims import Dim, evaluate, symbol, symbols_of
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import Dim, evaluate, symbol, symbols_of
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
 from tenonnx.graph.values import Value
 from tenonnx.op.graph_inference import infer
@@ -53,7 +53,7 @@ def generate_feeds(graph: Graph, seed: int = 0, input_shapes: InputShapes | None
 def _narrowed(graph: Graph, input_shapes: InputShapes | None) -> list[Value]:
     """Stand-ins of the inputs with the types that ``input_shapes`` leave; the graph itself is not narrowed."""
     stand_in = Graph(graph.name)
-    stand_in.formals = [Value(v.name, v.type, data=v.data) for v in graph.formals]
+    stand_in.all_inputs = [Value(v.name, v.type, data=v.data) for v in graph.all_inputs]
     infer(stand_in, input_shapes)
     return stand_in.inputs
 

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.backends.base import Program, compile_graph
-from tenonnx.backends.base import backends as installed_backends
+from tenonnx.backend.base import Program, compile_graph
+from tenonnx.backend.base import backends as installed_backends
 from tenonnx.checks.compare import Difference, compare
 from tenonnx.checks.generate import ADVICE, InputShapes, generate_feeds
 from tenonnx.checks.structure import structure_problems

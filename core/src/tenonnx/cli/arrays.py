@@ -24,30 +24,30 @@ def read_feeds(graph: Graph, inputs: Sequence[str], archive: str | None) -> dict
 
     A table is given by either option.
     """
-    formals = {value.name: value for value in graph.formals}
+    all_inputs = {value.name: value for value in graph.all_inputs}
     feeds: dict[str, Any] = {}
     tables = [path for path in (archive,) if path is not None and is_table(path)]
-    tables += [text for text in inputs if is_table(text) and text.partition("=")[0] not in formals]
+    tables += [text for text in inputs if is_table(text) and text.partition("=")[0] not in all_inputs]
     for path in tables:
         feeds.update(read_table(graph, path))
     if archive is not None and archive not in tables:
         held = _read(archive)
         if not isinstance(held, dict):
             raise InvalidCall("--inputs must name a .npz or .csv file", given=archive, do="--input name=file.npy")
-        feeds.update({name: _typed(array, formals[name]) for name, array in held.items() if name in formals})
-        complain_of_unused(archive, [name for name in held if name not in formals])
+        feeds.update({name: _typed(array, all_inputs[name]) for name, array in held.items() if name in all_inputs})
+        complain_of_unused(archive, [name for name in held if name not in all_inputs])
     for text in (each for each in inputs if each not in tables):
         name, equals, path = text.partition("=")
         if not equals or not name or not path:
             raise InvalidCall("--input must be name=file.npy, name=file.npz or a table.csv", given=text)
-        if name not in formals:
-            raise InvalidCall(f'the model has no input "{name}"', available=", ".join(formals))
+        if name not in all_inputs:
+            raise InvalidCall(f'the model has no input "{name}"', available=", ".join(all_inputs))
         held = _read(path)
         if isinstance(held, dict):
             if name not in held:
                 raise InvalidCall(f'{path} must hold an array "{name}"', available=", ".join(held))
             held = held[name]
-        feeds[name] = _typed(held, formals[name])
+        feeds[name] = _typed(held, all_inputs[name])
     return feeds
 
 

@@ -49,7 +49,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Compute the outputs of a model. Inputs that are not given are made up."""
-    from tenonnx.backends.base import check_feeds, compile_graph
+    from tenonnx.backend.base import check_feeds, compile_graph
     from tenonnx.cli.arrays import read_feeds, write_arrays
     from tenonnx.op.graph_inference import infer
 
@@ -57,7 +57,7 @@ def command(
     feeds = read_feeds(graph, inputs, archive)
     made = _made_up(graph, feeds, seed, input_shapes)
     feeds |= made
-    check_feeds(graph.formals, feeds)
+    check_feeds(graph.all_inputs, feeds)
     if made:
         complain(f"made up from seed {seed}: {', '.join(made)} (--input name=file.npy gives contents)")
     with working(f"running {model}"):

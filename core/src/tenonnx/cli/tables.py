@@ -38,7 +38,7 @@ def read_table(graph: Graph, path: str) -> dict[str, Any]:
     line.
     """
     columns = _read_columns(path)
-    inputs = [value for value in graph.formals if value.data is None or value.name in columns]
+    inputs = [value for value in graph.all_inputs if value.data is None or value.name in columns]
     missing = [value.name for value in inputs if value.name not in columns]
     if len(inputs) == 1 and missing and _width(inputs[0]) != 1:
         return {inputs[0].name: _together(inputs[0], columns, path)}

@@ -85,7 +85,7 @@ class Expr:
 
     def __str__(self) -> str:
         """Python syntax, with quotes around the names that need them; :func:`parse` reads up to 200 characters back."""
-        from tenonnx.graph.dims import parse
+        from tenonnx.graph.symbolic import parse
 
         atom = _only_atom(self)
         return atom.name if atom and not atom.operands and parse(atom.name) == self else _text(self)

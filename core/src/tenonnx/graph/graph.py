@@ -7,8 +7,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidCall, TypeMismatch
-from tenonnx.graph.dims import parse
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.symbolic import parse
 from tenonnx.graph.training import TrainingState
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
@@ -16,13 +16,13 @@ from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
 if TYPE_CHECKING:
     import numpy as np
 
-    from tenonnx.backends.base import Program
+    from tenonnx.backend.base import Program
 
 
 class Graph:
     """A graph of operators at the meaning that their opset versions gave them.
 
-    ``formals`` are all graph inputs in file order; those that are variables too have a default and may be fed.
+    ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.
     ``captures`` are, in a subgraph, the stand-ins of outer values, one for each capture of the node that owns it.
     ``opsets`` maps each domain to its version. ``functions`` holds the operators that this graph alone defines.
     ``pending`` maps, while a subgraph is built, outer values to their stand-ins.
@@ -41,7 +41,7 @@ class Graph:
         self.name = name
         self.opsets: dict[str, int] = dict(opsets or {})
         self.ir_version = ir_version
-        self.formals: list[Value] = []
+        self.all_inputs: list[Value] = []
         self.captures: list[Value] = []
         self.variables: list[Value] = []
         self.nodes: list[Node] = []
@@ -62,12 +62,12 @@ class Graph:
     @property
     def inputs(self) -> list[Value]:
         """The graph inputs that must be fed, in file order."""
-        return [value for value in self.formals if value.data is None]
+        return [value for value in self.all_inputs if value.data is None]
 
     def values(self) -> Iterator[Value]:
-        """Every value of this graph once: formals, captures, variables, node outputs and loose constants."""
+        """Every value of this graph once: all_inputs, captures, variables, node outputs and loose constants."""
         seen: set[Value] = set()
-        for group in (self.formals, self.captures, self.variables):
+        for group in (self.all_inputs, self.captures, self.variables):
             for value in group:
                 if value not in seen:
                     seen.add(value)
@@ -147,7 +147,7 @@ class Graph:
         if isinstance(kind, TensorType) and kind.shape is not None:
             kind = kind.with_shape(tuple(parse(d) if isinstance(d, str) else d for d in kind.shape))
         value = Value(self._claim(name), kind, graph=self)
-        self.formals.append(value)
+        self.all_inputs.append(value)
         return value
 
     def variable(self, name: str, data: np.ndarray[Any, Any] | Constant) -> Value:
@@ -239,7 +239,7 @@ class Graph:
         for position, value in enumerate(self.outputs):
             if value is old:
                 self.outputs[position] = new
-                if new.producer is not None and not any(new is v for v in self.formals):
+                if new.producer is not None and not any(new is v for v in self.all_inputs):
                     old.name, new.name = self.unique_name(f"{old.name}/replaced"), old.name
 
     def insert(self, node: Node, *, before: Node | None = None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tenonnx.graph.dims import Dim, join, substitute, unify
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.symbolic import Dim, join, substitute, unify
 
 Shape: TypeAlias = tuple[Dim, ...]
 

@@ -166,11 +166,11 @@ def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value,
 
 
 def subgraph(
-    function: Callable[..., Any], formals: Sequence[tuple[str, Type | None]] = (), *, name: str = "body"
+    function: Callable[..., Any], inputs: Sequence[tuple[str, Type | None]] = (), *, name: str = "body"
 ) -> Graph:
     """Trace ``function`` into a graph nested in the one under construction, for use as an attribute.
 
-    ``formals`` are names and types of its inputs; what it uses from outside is captured, or a constant where it is
+    ``inputs`` are names and types of its inputs; what it uses from outside is captured, or a constant where it is
     concrete. The function returns one value or a sequence of them.
     """
     from tenonnx.op.call import current
@@ -182,11 +182,11 @@ def subgraph(
     else:
         graph = Graph(name)
         inner = Builder(graph, fold=True)
-    for wanted, kind in formals:
+    for wanted, kind in inputs:
         value = Value(inner.name(wanted), kind, graph=graph)
-        graph.formals.append(value)
+        graph.all_inputs.append(value)
     with interpreting(inner):
-        results = function(*graph.formals)
+        results = function(*graph.all_inputs)
         for position, result in enumerate(results if isinstance(results, list | tuple) else [results]):
             output = inner.adopt(result)
             if output is None:

@@ -11,9 +11,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tenonnx.errors import InvalidCall, TypeMismatch
-from tenonnx.graph.dims import Expr
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import ArrayConstant, Value, operator
 

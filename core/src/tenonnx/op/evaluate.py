@@ -103,10 +103,10 @@ class Evaluator:
 def evaluate_graph(
     graph: Graph, feeds: Sequence[Any], captured: Sequence[Any] = (), evaluator: Evaluator | None = None
 ) -> tuple[Any, ...]:
-    """The outputs of ``graph`` for contents of its formals and captures, node by node and without a plan."""
+    """The outputs of ``graph`` for contents of its all_inputs and captures, node by node and without a plan."""
     run = Evaluator() if evaluator is None else evaluator
     known: dict[Value, Value] = {}
-    for value, array in zip((*graph.formals, *graph.captures), (*feeds, *captured), strict=True):
+    for value, array in zip((*graph.all_inputs, *graph.captures), (*feeds, *captured), strict=True):
         known[value] = run.wrap(array)
     for node in graph.nodes:
         inputs, attributes = bind(node)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tenonnx.errors import TypeMismatch
-from tenonnx.graph.dims import Dim, broadcast
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.symbolic import Dim, broadcast
 from tenonnx.graph.types import Shape, TensorType
 from tenonnx.graph.values import Value
 from tenonnx.op.op import Op, primitive

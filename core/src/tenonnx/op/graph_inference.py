@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
-from tenonnx.graph.dims import Dim, parse, symbols_of
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import Dim, parse, symbols_of
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
 from tenonnx.graph.values import Node
 from tenonnx.op.binding import bind
@@ -90,7 +90,7 @@ def _fall_back(graph: Graph, node: Node) -> None:
 
 
 def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> None:
-    by_name = {v.name: v for v in graph.formals}
+    by_name = {v.name: v for v in graph.all_inputs}
     values: dict[str, Dim] = {}
     for name, dims in shapes.items():
         value = by_name.get(name)
@@ -114,7 +114,7 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
             if len(symbols) == 1 and str(old) in symbols and new is not None:
                 values[str(old)] = new
         value.type = TensorType(kind.dtype, wanted if kind.shape is None else _merge(kind.shape, wanted))
-    for value in graph.formals:
+    for value in graph.all_inputs:
         value.type = substitute_type(value.type, values)
 
 

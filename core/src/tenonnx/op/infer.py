@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.graph.dims import Expr
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Value
 from tenonnx.op.binding import UNFORESEEN, invoke, numpy_arguments, pad, refused

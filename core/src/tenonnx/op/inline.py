@@ -29,8 +29,8 @@ def inline(
     if interpreter is None:
         raise InvalidCall("a graph is inlined while another one is built")
     known: dict[Value, Value | None] = {}
-    given = list(inputs) + [None] * (len(graph.formals) - len(inputs))
-    for formal, value in zip((*graph.formals, *graph.captures), (*given, *captures), strict=True):
+    given = list(inputs) + [None] * (len(graph.all_inputs) - len(inputs))
+    for formal, value in zip((*graph.all_inputs, *graph.captures), (*given, *captures), strict=True):
         if value is None and formal.data is not None:
             value = interpreter.constant(formal.data.array(), formal.data.type.dtype)
         known[formal] = value
@@ -69,8 +69,8 @@ def _replay(node: Node, inputs: list[Value | None], look_up: Any, values: Mappin
 def reopened(graph: Graph, captured: Sequence[Value], values: Mapping[str, Any]) -> Graph:
     """``graph`` traced again inside the graph under construction, with other captures."""
     return subgraph(
-        lambda *formals: inline(graph, formals, attributes=values, captures=captured),
-        [(v.name, v.type) for v in graph.formals],
+        lambda *all_inputs: inline(graph, all_inputs, attributes=values, captures=captured),
+        [(v.name, v.type) for v in graph.all_inputs],
         name=graph.name,
     )
 

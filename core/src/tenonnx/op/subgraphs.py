@@ -10,17 +10,17 @@ from tenonnx.graph.types import Type
 from tenonnx.op.graph_inference import infer
 
 
-def subgraph_types(title: str, graph: Graph, formals: Sequence[Type | None]) -> list[Type | None]:
-    """The types of the outputs of ``graph`` when its inputs have the types ``formals``.
+def subgraph_types(title: str, graph: Graph, inputs: Sequence[Type | None]) -> list[Type | None]:
+    """The types of the outputs of ``graph`` when its inputs have the types ``inputs``.
 
     Raises ``TypeMismatch`` when the graph has another number of inputs.
     """
-    if len(formals) != len(graph.formals):
+    if len(inputs) != len(graph.inputs):
         raise TypeMismatch(
-            f'{title}: the subgraph "{graph.name}" must have {len(formals)} inputs',
-            given=f"{len(graph.formals)} inputs",
+            f'{title}: the subgraph "{graph.name}" must have {len(inputs)} inputs',
+            given=f"{len(graph.inputs)} inputs",
         )
-    for value, kind in zip(graph.formals, formals, strict=True):
+    for value, kind in zip(graph.inputs, inputs, strict=True):
         value.type = kind if kind is not None else value.type
     infer(graph, strict=False)
     return [value.type for value in graph.outputs]

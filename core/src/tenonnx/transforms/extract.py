@@ -25,8 +25,8 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
     part.nodes = [node for node in part.nodes if not any(v in cut for v in node.outputs if v is not None)]
     for value in cut:
         value.producer = None
-    old_formals = part.formals
-    part.formals = cut
+    old_formals = part.all_inputs
+    part.all_inputs = cut
     part.outputs = [values[name] for name in outputs]
     drop_dead_nodes(part)
     used: set[Value] = {v for node in part.nodes for v in node.uses} | set(part.outputs)
@@ -43,6 +43,6 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
 def between(graph: Graph, given: Collection[Value], wanted: Sequence[Value]) -> Graph:
     """The part of ``graph`` that computes ``wanted`` from ``given``, to be inlined: it shares its nodes."""
     part = Graph(graph.name)
-    part.formals, part.outputs = list(given), list(wanted)
+    part.all_inputs, part.outputs = list(given), list(wanted)
     part.nodes = needed_nodes(graph, wanted, given)
     return part

@@ -80,16 +80,16 @@ def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
     the captures and a cotangent for each of ``of``; it gives the outputs, then the gradient of each of ``wrt``.
     """
     source = copy_graph(graph)
-    inputs = (*source.formals, *source.captures)
+    inputs = (*source.all_inputs, *source.captures)
     ready = _expanded(source, [source.outputs[p] for p in of], [inputs[p] for p in wrt])
-    ready.formals, ready.captures = [*ready.formals, *ready.captures], []
-    values = [ready.formals[p] for p in wrt]
+    ready.all_inputs, ready.captures = [*ready.all_inputs, *ready.captures], []
+    values = [ready.all_inputs[p] for p in wrt]
     sweep = _Sweep(ready)
     with interpreting(sweep.builder):
         for position in of:
             value = ready.outputs[position]
             cotangent = Value(ready.unique_name(f"{value.name}/cotangent"), value.type, graph=ready)
-            ready.formals.append(cotangent)
+            ready.all_inputs.append(cotangent)
             sweep.seed(value, cotangent)
         sweep.run(values)
         ready.outputs += [sweep.gradient(value) for value in values]

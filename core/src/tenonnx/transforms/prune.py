@@ -14,7 +14,7 @@ def prune(graph: Graph, *, keep_variables: bool = False) -> Graph:
     pruned = copy_graph(graph)
     drop_dead_nodes(pruned)
     if not keep_variables:
-        used = {v for node in pruned.nodes for v in node.uses} | set(pruned.outputs) | set(pruned.formals)
+        used = {v for node in pruned.nodes for v in node.uses} | set(pruned.outputs) | set(pruned.all_inputs)
         pruned.variables = [v for v in pruned.variables if v in used]
     return pruned
 

@@ -23,7 +23,7 @@ from tenonnx.op.signature import Input
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.advice import advice, body_nodes, first_versions
-from tenonnx.transforms.defaults import sparing_defaults
+from tenonnx.transforms.overridable import sparing_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx.transforms.targets import (
     INTERNAL_DOMAIN,

@@ -68,7 +68,7 @@ class Rewriter(Builder):
     def run(self) -> Graph:
         """The rewritten graph; the source is left as it was."""
         for group, copies in (
-            (self.source.formals, self.graph.formals),
+            (self.source.all_inputs, self.graph.all_inputs),
             (self.source.captures, self.graph.captures),
             (self.source.variables, self.graph.variables),
         ):

@@ -212,7 +212,7 @@ def interface_refusals(graph: Graph, target: Target) -> list[Change]:
     older = version is not None and version < graph.opsets.get("ai.onnx", 0)
     profile = target.profile
     found = []
-    for what, values in (("graph input", graph.formals), ("graph output", graph.outputs)):
+    for what, values in (("graph input", graph.all_inputs), ("graph output", graph.outputs)):
         for value in values:
             dtype = _element_type(value.type)
             if dtype is None:

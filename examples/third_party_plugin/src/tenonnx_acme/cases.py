@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, tensors
 from tenonnx_acme import squareplus
+from tenonnx_testing import call, cases, tensors
 
 
 @cases(squareplus)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.encoders import (
     COMPARED,
     category_mapper,
@@ -13,6 +12,7 @@ from tenonnx_onnx_ml.encoders import (
     label_encoder_by_classes,
     one_hot_encoder,
 )
+from tenonnx_testing import Gap, call, cases, tensors
 
 WORDS = ["", "a", "b", "ab", "zwölf"]
 

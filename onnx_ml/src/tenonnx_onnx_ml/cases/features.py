@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, shapes, tensors
 from tenonnx_onnx_ml.features import array_feature_extractor, feature_vectorizer
+from tenonnx_testing import Gap, call, cases, shapes, tensors
 
 NUMBERS = ["float32", "float64", "int64", "int32"]
 

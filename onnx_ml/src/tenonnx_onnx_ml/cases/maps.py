@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.maps import cast_map, dict_vectorizer, zip_map
+from tenonnx_testing import Gap, call, cases, tensors
 
 WORDS = ["", "a", "b", "ab", "zwölf"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.preprocessing import binarizer, imputer, normalizer, scaler
+from tenonnx_testing import Gap, call, cases, tensors
 
 NUMBERS = ["float32", "float64", "int64", "int32"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.cases.linear import NUMBERS, TRANSFORMS, labels_of, rows
 from tenonnx_onnx_ml.svm import svm_classifier, svm_regressor
+from tenonnx_testing import Gap, call, cases, tensors
 
 KERNELS = ["LINEAR", "POLY", "RBF", "SIGMOID"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_onnx_ml.tree_ensemble import tree_ensemble, tree_ensemble_classifier, tree_ensemble_regressor
+from tenonnx_testing import Gap, call, cases, tensors
 
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 FEATURES = 3

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnxruntime import GraphOptimizationLevel
 
-from tenonnx.backends.base import Program, fall_back
-from tenonnx.backends.defaults import DefaultsProgram
+from tenonnx.backend.base import Program, fall_back
+from tenonnx.backend.input_defaults import DefaultsProgram
 from tenonnx.errors import InvalidCall, NotRepresentable, UnsupportedOp
 from tenonnx.formats.export import ExportConfig, prepare
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.graph.dtypes import DType
-from tenonnx.transforms.defaults import OPTIONAL_INPUTS_IR
+from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.targets import Target, target_for
 from tenonnx_onnxruntime.blocked import block_convolutions
@@ -143,8 +143,8 @@ def _open(
     if providers == [CPU]:
         block_convolutions(model, graph)
     model.ir_version = min(model.ir_version, newest_ir())
-    if model.ir_version >= OPTIONAL_INPUTS_IR and len(graph.inputs) < len(graph.formals):
-        inputs = [info for value, info in zip(graph.formals, model.graph.input, strict=True) if value.data is None]
+    if model.ir_version >= OPTIONAL_INPUTS_IR and len(graph.inputs) < len(graph.all_inputs):
+        inputs = [info for value, info in zip(graph.all_inputs, model.graph.input, strict=True) if value.data is None]
         del model.graph.input[:]
         model.graph.input.extend(inputs)
     total = sum(contents.nbytes for _, contents in initializers)

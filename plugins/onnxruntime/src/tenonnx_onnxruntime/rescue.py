@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.backends.numpy import backend as numpy_backend
+from tenonnx.backend.numpy import backend as numpy_backend
 from tenonnx.errors import FallbackWarning, TenonnxError
 from tenonnx_onnxruntime.session import RunFailure
 
 if TYPE_CHECKING:
-    from tenonnx.backends.base import Program
+    from tenonnx.backend.base import Program
     from tenonnx.graph.graph import Graph
 
 #: A graph with more bytes of variables is not computed twice: an error is due at once there.

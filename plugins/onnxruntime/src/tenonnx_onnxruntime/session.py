@@ -10,13 +10,13 @@ import onnxruntime
 from onnxruntime import InferenceSession
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
-from tenonnx.backends.base import FeedCheck, check_feeds
-from tenonnx.backends.defaults import Defaults
-from tenonnx.backends.state import Results, State, check_state
+from tenonnx.backend.base import FeedCheck, check_feeds
+from tenonnx.backend.input_defaults import Defaults
+from tenonnx.backend.state import Results, State, check_state
 from tenonnx.errors import InvalidCall, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
-from tenonnx.transforms.defaults import opened
+from tenonnx.transforms.overridable import opened
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class _Turns:
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
         if self._state.isdisjoint(feeds):
-            inputs, arrays = self._check.formals, self._check(feeds)
+            inputs, arrays = self._check.all_inputs, self._check(feeds)
         else:
             inputs = [v for v in self._inputs.values() if v.name not in self._state or v.name in feeds]
             arrays = check_feeds(inputs, feeds)
@@ -212,7 +212,7 @@ def _has_extended(kind: Type | None) -> bool:
 
 def _refuse_values(graph: Graph, session: InferenceSession) -> None:
     """Raise ``UnsupportedOp`` unless all inputs and outputs are tensors that the runtime has apart from numpy."""
-    kinds = [str(v.type) for v in graph.formals if not _is_numeric(v.type)]
+    kinds = [str(v.type) for v in graph.all_inputs if not _is_numeric(v.type)]
     kinds += [o.type for o in session.get_outputs() if not o.type.startswith("tensor(") or o.type == "tensor(string)"]
     if kinds:
         raise UnsupportedOp(

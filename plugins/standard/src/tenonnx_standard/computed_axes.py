@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Op, Value, constant, elements, static
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.constants import range_
@@ -46,7 +46,7 @@ def along(x: Value, axis: Value, function: Callable[[Value, int], Value], *, kep
 
 
 def _is_full(x: Value) -> bool:
-    return all(map(dim.is_known_positive, x.shape))
+    return all(map(symbolic.is_known_positive, x.shape))
 
 
 def _in_shape(x: Value, lengths: Value, full: bool) -> Value:

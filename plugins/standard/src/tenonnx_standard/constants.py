@@ -21,7 +21,7 @@ from tenonnx.extend import (
     static,
 )
 from tenonnx.extend import constant as literal
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx.graph.values import ArrayConstant
 from tenonnx_standard.checking import Array, dims_of, integer_vector, length, numbers, numpy_rule, positions
 
@@ -149,7 +149,7 @@ def _length(start: Value, limit: Value, delta: Value) -> Value:
 
     if start.dtype is DType.int64 and _is(delta, 1):
         span = limit if _is(start, 0) else limit - start
-        low = [dim.known_lower_bound(size) for size in elements(span) or [None]]
+        low = [symbolic.known_lower_bound(size) for size in elements(span) or [None]]
         return span if low[0] is not None and low[0] >= 0 else maximum(span, 0)
     steps = (cast(limit, to=DType.float64) - cast(start, to=DType.float64)) / cast(delta, to=DType.float64)
     return cast(maximum(ceil(steps), 0), to=DType.int64)
@@ -171,8 +171,8 @@ def _(start, limit, delta, *, stash_type):
     first, last, step = (found[0] if (found := elements(v)) else None for v in ends)
     if step == 0 or not isinstance(step, int):
         return TensorType(dtype, (None,))
-    span = dim.subtract(last, first) if step > 0 else dim.subtract(first, last)
-    return TensorType(dtype, (dim.maximum(dim.ceil_div(span, abs(step)), 0),))
+    span = symbolic.subtract(last, first) if step > 0 else symbolic.subtract(first, last)
+    return TensorType(dtype, (symbolic.maximum(symbolic.ceil_div(span, abs(step)), 0),))
 
 
 def _is_number(value: Value) -> bool:

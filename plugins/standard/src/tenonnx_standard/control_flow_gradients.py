@@ -20,7 +20,7 @@ from tenonnx.extend import (
     subgraph,
     subgraph_types,
 )
-from tenonnx.graph.dims import symbols_of
+from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.values import Node
 from tenonnx.op.binding import known_op
 from tenonnx.op.build import Builder, align_captures
@@ -58,7 +58,7 @@ def _(
                 do="draw the random numbers outside of the branch",
             )
         joint = pullback(branch, list(cotangents), wrt)
-        part = between(joint, joint.formals, joint.outputs[len(branch.outputs) :])
+        part = between(joint, joint.all_inputs, joint.outputs[len(branch.outputs) :])
         return subgraph(lambda: inline(part, [*_captures, *cotangents.values()]), name=branch.name)
 
     if not wrt:
@@ -102,7 +102,7 @@ class Loop:
     def active(self, wanted: Collection[Value]) -> tuple[list[int], list[int], list[int]]:
         """The places of carried values, captures and inputs that have a part in the gradient."""
         count, values = len(self.initial), (*self.initial, *(t.value for t in self.inputs), *self.captures)
-        inner = [*self.body.formals[self.lead :], *self.body.captures]
+        inner = [*self.body.all_inputs[self.lead :], *self.body.captures]
         after = self.body.outputs[self.conditions :]
         places = {k for k, v in enumerate(values) if v in wanted}
         while True:
@@ -127,7 +127,7 @@ class Loop:
         """Refuse a carried value of which one for each iteration cannot be stacked."""
         kinds = [v.type for v in self.initial]
         copy = copy_graph(self.body)
-        before = [v.type for v in copy.formals]
+        before = [v.type for v in copy.all_inputs]
         before[self.lead : self.lead + len(kinds)] = kinds
         after = subgraph_types(self.title, copy, before)[self.conditions + place]
         if not isinstance(after, TensorType) or _differ(after, kinds[place]):
@@ -167,7 +167,7 @@ def _stored(joint: Graph, varying: set[Value], outputs: Sequence[Value], wanted:
             stored += found
         elif found:
             needed.update(node.uses)
-    return [v for v in joint.formals if v in needed and v in varying] + stored
+    return [v for v in joint.all_inputs if v in needed and v in varying] + stored
 
 
 def _fixed(joint: Graph, varying: set[Value], wanted: Sequence[Value]) -> list[Value]:
@@ -191,8 +191,8 @@ def _back(
     if not of or not any(places):
         return (None,)
     joint = pullback(body, of, [lead + k for group in places for k in group])
-    size, total = len(body.formals), len(body.formals) + len(forward.captures)
-    formals, outer, cotangents = joint.formals[:size], joint.formals[size:total], joint.formals[total:]
+    size, total = len(body.all_inputs), len(body.all_inputs) + len(forward.captures)
+    formals, outer, cotangents = joint.all_inputs[:size], joint.all_inputs[size:total], joint.all_inputs[total:]
     outputs, gradients = joint.outputs[: len(body.outputs)], joint.outputs[len(body.outputs) :]
     random = [v for node in joint.nodes if _random([node]) for v in node.outputs if v is not None]
 
@@ -205,7 +205,7 @@ def _back(
     stored = stored or [formals[-1 if inputs else 0]]
     fresh = [v for v in stored if tracked.get(v) is None]
     if fresh:
-        part = between(joint, joint.formals, [*outputs, *fresh])
+        part = between(joint, joint.all_inputs, [*outputs, *fresh])
         kinds = [(v.name, v.type) for v in formals]
         wider = subgraph(lambda *values: inline(part, [*values, *forward.captures]), kinds, name=body.name)
         tracked |= dict(zip(fresh, _widen(forward, wider, fresh), strict=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
@@ -135,7 +135,7 @@ def _(X, W, B=None, *, group, kernel_shape, **attributes):
     if shape is None or weights is None:
         rank = len(shape or weights or ())
         return TensorType(dtype, (None,) * rank if rank else None)
-    check_channels(title, X, W, B, group, dim.multiply(weights[1], group), weights[0])
+    check_channels(title, X, W, B, group, symbolic.multiply(weights[1], group), weights[0])
     if kernel_shape is None and not all(isinstance(k, int) for k in weights[2:]):
         return TensorType(dtype, (shape[0], weights[0], *(None,) * len(sizes)))
     window = windows(title, kernel_of(title, W, kernel_shape), **attributes)
@@ -235,8 +235,8 @@ def transposed_to(X: Value, g: Value, W: Value, window: Windows, group: int) -> 
         begins, ends = window.padding(sizes)
         uncovered = []
         for k, (size, n) in enumerate(zip(sizes, outputs, strict=True)):
-            covered = dim.add(dim.multiply(dim.subtract(n, 1), window.strides[k]), window.extents[k])
-            exact = 0 if window.strides[k] == 1 else dim.subtract(dim.add(size, begins[k] + ends[k]), covered)
+            covered = symbolic.add(symbolic.multiply(symbolic.subtract(n, 1), window.strides[k]), window.extents[k])
+            exact = 0 if window.strides[k] == 1 else symbolic.subtract(symbolic.add(size, begins[k] + ends[k]), covered)
             uncovered.append(exact)
         if all(isinstance(n, int) for n in uncovered):
             ends = [end + max(0, -n) for end, n in zip(ends, uncovered, strict=True)]
@@ -276,7 +276,7 @@ def _(X, dY, *, kernel_shape, group, **_):
     if not X.ndim == dY.ndim == len(kernel_shape) + 2:
         given = f"{X!r}, {dY!r}, kernel_shape={list(kernel_shape)}"
         raise TypeMismatch(f"{conv_weight_gradient.title}: X, dY and the kernel must have the same axes", given=given)
-    per_group = dim.floor_div(X.shape[1], group)
+    per_group = symbolic.floor_div(X.shape[1], group)
     return TensorType(X.dtype, (dY.shape[1], per_group, *kernel_shape))
 
 
@@ -385,7 +385,7 @@ def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attr
     if shape is None or weights is None:
         rank = len(shape or weights or ())
         return TensorType(dtype, (None,) * rank if rank else None)
-    results = dim.multiply(weights[1], group)
+    results = symbolic.multiply(weights[1], group)
     check_channels(title, X, W, B, group, weights[0], results)
     if kernel_shape is None and not all(isinstance(k, int) for k in weights[2:]):
         return TensorType(dtype, (shape[0], results, *(None,) * len(sizes)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, op
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.constants import range_
@@ -73,7 +73,7 @@ def _(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **a
     sizes = spatial(title, X)
     if sizes is None or W.rank is None:
         return TensorType(dtype, (None,) * X.ndim if sizes is not None else None)
-    check_channels(title, X, W, B, group, dim.multiply(W.shape[1], group), W.shape[0])
+    check_channels(title, X, W, B, group, symbolic.multiply(W.shape[1], group), W.shape[0])
     window = windows(title, kernel_of(title, W, kernel_shape), **attributes)
     outputs = tuple(window.outputs(sizes))
     count = offset_group * int(np.prod(window.kernel))
@@ -234,10 +234,10 @@ def _(input, image_shape, block_shape, **attributes):
     batch, depth, count = input.shape
     if isinstance(depth, int) and depth % places:
         raise TypeMismatch(f"{title}: the block size {places} must divide the second axis", given=repr(input))
-    expected = dim.product(window.outputs(lengths))
+    expected = symbolic.product(window.outputs(lengths))
     if isinstance(count, int) and isinstance(expected, int) and count != expected:
         raise TypeMismatch(f"{title}: {expected} blocks fit into the image", given=repr(input))
-    return TensorType(input.dtype, (batch, dim.floor_div(depth, places), *lengths))
+    return TensorType(input.dtype, (batch, symbolic.floor_div(depth, places), *lengths))
 
 
 @col2im.numpy

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Dim, TensorType, TypeMismatch, Value, constant, dims, op
-from tenonnx.graph.dims import broadcast
+from tenonnx.graph.symbolic import broadcast
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul, size

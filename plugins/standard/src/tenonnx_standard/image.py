@@ -22,7 +22,7 @@ from tenonnx.extend import (
     op,
     primitive,
 )
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
@@ -261,7 +261,7 @@ def _(X, grid, *, mode, **attributes):
 def _rank_of_images(theta: Value, size: Value) -> int | None:
     """2 for images, 3 for volumes, None where nothing tells."""
     shape, count = theta.shape, size.shape[0] if size.rank == 1 else None
-    facts = [shape[1], dim.subtract(shape[2], 1), dim.subtract(count, 2)] if len(shape) == 3 else [0]
+    facts = [shape[1], symbolic.subtract(shape[2], 1), symbolic.subtract(count, 2)] if len(shape) == 3 else [0]
     known = {n for n in facts if isinstance(n, int)}
     if len(known) > 1 or not known <= {2, 3}:
         raise TypeMismatch(

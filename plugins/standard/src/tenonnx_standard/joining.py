@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, elements, op, primitive, vector
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import (
     axis_within,
@@ -48,12 +48,14 @@ def _(*inputs, axis):
     found: list[Any] = list(known[0])
     try:
         for other in known[1:]:
-            found = [dim.unify(a, b) if k != axis else None for k, (a, b) in enumerate(zip(found, other, strict=True))]
+            found = [
+                symbolic.unify(a, b) if k != axis else None for k, (a, b) in enumerate(zip(found, other, strict=True))
+            ]
     except ValueError as error:
         raise TypeMismatch(f"{concat.title}: the inputs must agree in all axes but {axis}", given=given) from error
     along: Any = 0
     for each in shapes:
-        along = dim.add(along, None if each is None else each[axis])
+        along = symbolic.add(along, None if each is None else each[axis])
     found[axis] = along
     kind = TensorType(dtype, tuple(found))
     if rank == 1 and isinstance(along, int) and dtype.is_integer:
@@ -174,9 +176,11 @@ def _(input, lengths, *, axis, num_outputs, _outputs):
     whole = kind.shape[axis]
     sizes: list[Any] = known or [None] * count
     if lengths is None:
-        even = dim.modulo(whole, count) == 0
+        even = symbolic.modulo(whole, count) == 0
         sizes = (
-            _even(whole, count) if isinstance(whole, int) else [dim.floor_div(whole, count) if even else None] * count
+            _even(whole, count)
+            if isinstance(whole, int)
+            else [symbolic.floor_div(whole, count) if even else None] * count
         )
     elif all(isinstance(each, int) for each in [whole, *sizes]) and sum(sizes) != whole:
         raise TypeMismatch(f"{split.title}: the lengths must sum to that of the axis", given=f"{sizes} for {input!r}")
@@ -222,7 +226,7 @@ def _(input, lengths, *, axis, num_outputs):
     if lengths is not None:
         count = length(lengths)
         return None if count is None else split_exactly(input, lengths, axis=axis, _outputs=count)
-    if input.rank is not None and dim.modulo(input.shape[axis], num_outputs) == 0:
+    if input.rank is not None and symbolic.modulo(input.shape[axis], num_outputs) == 0:
         return split_exactly(input, axis=axis, _outputs=num_outputs)
     sizes = _pieces(None, _whole(input, axis), num_outputs, None)
     return split_exactly(input, vector(sizes), axis=axis, _outputs=num_outputs)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive, subgraph
-from tenonnx.graph.dims import broadcast_shapes
+from tenonnx.graph.symbolic import broadcast_shapes
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule

@@ -10,6 +10,7 @@ import numpy as np
 from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, constant, dims, subgraph
 from tenonnx.extend import op as define
 from tenonnx_standard.activation import sigmoid
+from tenonnx_standard.attention import differ
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
@@ -18,7 +19,6 @@ from tenonnx_standard.convolution import conv
 from tenonnx_standard.math import exp, reciprocal, sqrt
 from tenonnx_standard.operators import sum_to, zeros_like
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.scaled_attention import differ
 from tenonnx_standard.shape import concat, expand, identity, reshape, shape, squeeze, transpose
 from tenonnx_standard.slicing import gather
 

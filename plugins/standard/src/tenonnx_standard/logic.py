@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, op
-from tenonnx.graph.dims import known_lower_bound, subtract
+from tenonnx.graph.symbolic import known_lower_bound, subtract
 from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_way
 from tenonnx_standard.casting import cast
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, elementwise, op, static
-from tenonnx.graph import dims
+from tenonnx.graph import symbolic
 from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_shape, one_way
 from tenonnx_standard.casting import cast
 from tenonnx_standard.error_function import error_function
@@ -59,7 +59,7 @@ def _(A: Array, B: Array) -> Array:
     kind = A.dtype.kind
     with np.errstate(all="ignore"):
         if kind == "O":
-            return np.asarray(np.frompyfunc(dims.truncate_div, 2, 1)(A, B), dtype=object)
+            return np.asarray(np.frompyfunc(symbolic.truncate_div, 2, 1)(A, B), dtype=object)
         if kind == "u":
             return np.floor_divide(A, B)
         if kind != "i":
@@ -310,7 +310,7 @@ def maximum(*data_0):
 @maximum.numpy
 def _(*data_0: Array) -> Array:
     if any(x.dtype == object for x in data_0):
-        return np.asarray(functools.reduce(np.frompyfunc(dims.maximum, 2, 1), data_0), dtype=object)
+        return np.asarray(functools.reduce(np.frompyfunc(symbolic.maximum, 2, 1), data_0), dtype=object)
     return _fold(np.maximum, data_0)
 
 
@@ -322,7 +322,7 @@ def minimum(*data_0):
 @minimum.numpy
 def _(*data_0: Array) -> Array:
     if any(x.dtype == object for x in data_0):
-        return np.asarray(functools.reduce(np.frompyfunc(dims.minimum, 2, 1), data_0), dtype=object)
+        return np.asarray(functools.reduce(np.frompyfunc(symbolic.minimum, 2, 1), data_0), dtype=object)
     return _fold(np.minimum, data_0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Dim, DType, TypeMismatch, Value, constant, operator_table, static
-from tenonnx.graph.dims import known_lower_bound
+from tenonnx.graph.symbolic import known_lower_bound
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.logic import (

@@ -21,7 +21,7 @@ from tenonnx.extend import (
     op,
     vector,
 )
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.checking import Array, axes_within, dim_of, integer_vector, length, numbers, numpy_rule, positions
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -207,7 +207,7 @@ def padded_type(
     numbers = known or [None] * (2 * len(places))
     found = list(kind.shape)
     for k, axis in enumerate(places):
-        found[axis] = dim.add(found[axis], dim.add(numbers[k], numbers[k + len(places)]))
+        found[axis] = symbolic.add(found[axis], symbolic.add(numbers[k], numbers[k + len(places)]))
         size = found[axis]
         if isinstance(size, int) and size < 0:
             raise TypeMismatch(f"{op.title}: no axis can lose more than it has", given=f"pads {numbers} for {data!r}")

@@ -8,10 +8,10 @@ import numpy as np
 
 from tenonnx.extend import DType, Graph, TypeMismatch, Value, inline
 from tenonnx.extend import op as define
+from tenonnx_standard.attention import float_dtype, grouped_product, grouped_scores
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.scaled_attention import float_dtype, grouped_product, grouped_scores
 from tenonnx_standard.softmax import softmax
 
 Array = np.ndarray[Any, Any]
@@ -49,8 +49,8 @@ def _precision(dtype: DType, softmax_precision: int | None) -> DType:
 def _modified(x: Value, function: Graph | None, name: str) -> Value:
     if function is None:
         return x
-    if len(function.formals) != 1 or len(function.outputs) != 1:
-        given = f"{len(function.formals)} inputs and {len(function.outputs)} outputs"
+    if len(function.all_inputs) != 1 or len(function.outputs) != 1:
+        given = f"{len(function.all_inputs)} inputs and {len(function.outputs)} outputs"
         raise TypeMismatch(f"{flex_attention.title}: {name} must have one input and one output", given=given)
     (y,) = inline(function, [x], captures=list(function.pending or function.captures))
     if y is None or y.dtype is not x.dtype or y.rank not in (None, 4):

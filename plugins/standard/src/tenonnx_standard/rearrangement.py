@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, dims, op
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.checking import Array, check_shape, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import where
@@ -53,12 +53,12 @@ def _image_type(
         return kind.with_shape((None,) * 4)
     found = list(kind.shape)
     for axis, divisor in divided.items():
-        rest = dim.modulo(found[axis], divisor)
+        rest = symbolic.modulo(found[axis], divisor)
         if isinstance(rest, int) and rest:
             raise TypeMismatch(f"{made.title}: axis {axis} must be a multiple of {divisor}", given=repr(x))
-        found[axis] = dim.floor_div(found[axis], divisor)
+        found[axis] = symbolic.floor_div(found[axis], divisor)
     for axis, factor in multiplied.items():
-        found[axis] = dim.multiply(found[axis], factor)
+        found[axis] = symbolic.multiply(found[axis], factor)
     return kind.with_shape(tuple(found))
 
 

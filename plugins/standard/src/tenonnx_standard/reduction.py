@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where
@@ -69,7 +69,7 @@ def _without_noop(op: Op) -> Callable[..., Any]:
         count = 0 if axes is None else axes.shape[0] if axes.rank else None
         if count == 0:
             return identity(data) if op.primitive else None
-        return op(data, axes, keepdims=keepdims) if dim.is_known_positive(count) else None
+        return op(data, axes, keepdims=keepdims) if symbolic.is_known_positive(count) else None
 
     return lowered
 
@@ -304,8 +304,8 @@ def worst(dtype: np.dtype[Any], sign: int) -> Any:
     return -np.inf if sign > 0 else np.inf
 
 
-_numpy(reduce_max)(_extremum(np.maximum, 1, dim.maximum))
-_numpy(reduce_min)(_extremum(np.minimum, -1, dim.minimum))
+_numpy(reduce_max)(_extremum(np.maximum, 1, symbolic.maximum))
+_numpy(reduce_min)(_extremum(np.minimum, -1, symbolic.minimum))
 
 
 def _extremum_gradient(g, y, data, axes, *, keepdims, noop_with_empty_axes):

@@ -22,7 +22,7 @@ from tenonnx.extend import (
     static,
     vector,
 )
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul
@@ -272,9 +272,9 @@ def _scaled_dim(size: Any, scale: float) -> Any:
     if isinstance(size, int):
         return scaled_size(size, scale)
     if scale >= 1 and scale.is_integer():
-        return dim.multiply(size, int(scale))
+        return symbolic.multiply(size, int(scale))
     halvings = -math.log2(scale) if scale > 0 else 0.5
-    return dim.floor_div(size, 2 ** int(halvings)) if halvings.is_integer() else None
+    return symbolic.floor_div(size, 2 ** int(halvings)) if halvings.is_integer() else None
 
 
 @resize.numpy

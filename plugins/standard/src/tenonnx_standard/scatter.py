@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, primitive
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import (
     Array,
@@ -192,7 +192,7 @@ def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: st
 
 def _missing(data: Value, indices: Value, axis: int) -> Any:
     """How much longer an axis of ``data`` is than that of ``indices``, an int or a value."""
-    known = dim.subtract(data.shape[axis], indices.shape[axis])
+    known = symbolic.subtract(data.shape[axis], indices.shape[axis])
     return known if isinstance(known, int) else dim_of(data, axis) - dim_of(indices, axis)
 
 

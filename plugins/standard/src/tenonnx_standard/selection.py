@@ -20,7 +20,7 @@ from tenonnx.extend import (
     primitive,
     static,
 )
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx.graph.values import operator
 from tenonnx_standard.checking import Array, axis_within, check_shape, dim_of, length, numpy_rule
 from tenonnx_standard.slicing import from_front, put_back
@@ -193,7 +193,7 @@ def unique(X, *, axis: int | None = None, sorted=1):
 def _(X, *, axis, sorted):
     kind, places = X.tensor, TensorType(DType.int64, (None,))
     if axis is None:
-        whole = None if kind.shape is None else dim.product(kind.shape)
+        whole = None if kind.shape is None else symbolic.product(kind.shape)
         return kind.with_shape((None,)), places, places.with_shape((whole,)), places
     if kind.shape is None:
         return kind, places, places, places

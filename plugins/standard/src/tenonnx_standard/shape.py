@@ -24,7 +24,7 @@ from tenonnx.extend import (
     op,
     primitive,
 )
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx.graph.values import ArrayConstant
 from tenonnx_standard.checking import (
     axes_within,
@@ -102,7 +102,7 @@ def size(data):
 @size.type
 def _(data):
     kind = data.tensor
-    return TensorType(DType.int64, ()) if kind.shape is None else known_contents([dim.product(kind.shape)], ())
+    return TensorType(DType.int64, ()) if kind.shape is None else known_contents([symbolic.product(kind.shape)], ())
 
 
 size.numpy(lambda x: np.array(x.size, dtype=np.int64))
@@ -131,7 +131,7 @@ def _(data, shape, *, allowzero):
         return kind.with_shape(None if count is None else (None,) * count)
     found = _reshaped(kind.shape, wanted, allowzero)
     if kind.shape is not None:
-        before, after = dim.product(kind.shape), dim.product(found)
+        before, after = symbolic.product(kind.shape), symbolic.product(found)
         if isinstance(before, int) and isinstance(after, int) and before != after:
             raise TypeMismatch(
                 f"{reshape.title}: the new shape must hold as many elements as the tensor",
@@ -160,13 +160,13 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
         found[place] = None
     if len(open_places) == 1 and old is not None:
         # What is copied on both sides leaves the division: it may be unknown, or 0.
-        whole = dim.product(d for k, d in enumerate(old) if k not in copied)
-        others = dim.product(d for k, d in enumerate(found) if k not in copied and k not in open_places)
+        whole = symbolic.product(d for k, d in enumerate(old) if k not in copied)
+        others = symbolic.product(d for k, d in enumerate(found) if k not in copied and k not in open_places)
         if isinstance(whole, int) and isinstance(others, int) and others and whole % others:
             raise TypeMismatch(
                 f"{reshape.title}: -1 must stand for a whole number", given=f"shape {wanted} for dims {old}"
             )
-        found[open_places[0]] = dim.floor_div(whole, others)
+        found[open_places[0]] = symbolic.floor_div(whole, others)
     return found
 
 
@@ -182,7 +182,7 @@ def _(x, shape, *, allowzero):
 def reshape_like(x: Value, like: Value) -> Value:
     """``x`` in the shape of ``like``, which has as many elements."""
     sizes = like.tensor.shape
-    full = sizes is not None and all(map(dim.is_known_positive, sizes))
+    full = sizes is not None and all(map(symbolic.is_known_positive, sizes))
     return reshape(x, shape(like), allowzero=int(not full))
 
 
@@ -242,7 +242,7 @@ def _(input, *, axis):
     kind = input.tensor
     if kind.shape is None:
         return kind.with_shape((None, None))
-    return kind.with_shape(tuple(dim.product(part) for part in _parted(kind.shape, axis)))
+    return kind.with_shape(tuple(symbolic.product(part) for part in _parted(kind.shape, axis)))
 
 
 @flatten.numpy
@@ -267,7 +267,7 @@ def _(data, axes):
     kind = data.tensor
     if axes is None:
         sizes = kind.shape
-        if sizes is None or any(d != 1 and (dim.known_lower_bound(d) or 0) < 2 and d != 0 for d in sizes):
+        if sizes is None or any(d != 1 and (symbolic.known_lower_bound(d) or 0) < 2 and d != 0 for d in sizes):
             return kind.with_shape(None)
         return kind.with_shape(tuple(d for d in sizes if d != 1))
     known = integer_vector(squeeze, "axes", axes, or_scalar=True)
@@ -403,7 +403,7 @@ def _(input, shape):
     if kind.shape is None or wanted is None:
         return kind.with_shape(None if kind.shape is None or count is None else (None,) * max(len(kind.shape), count))
     try:
-        return kind.with_shape(dim.broadcast_shapes(kind.shape, wanted))
+        return kind.with_shape(symbolic.broadcast_shapes(kind.shape, wanted))
     except ValueError as error:
         raise TypeMismatch(f"{expand.title}: {error}", given=f"shape {wanted} for {input!r}") from error
 
@@ -453,7 +453,7 @@ def _(input, repeats):
         return kind.with_shape(None if count is None else (None,) * count)
     if count not in (None, len(kind.shape)):
         raise TypeMismatch(f"{tile.title}: there must be a number for every axis", given=f"{count} for {input!r}")
-    return kind.with_shape(tuple(map(dim.multiply, kind.shape, known or [None] * len(kind.shape))))
+    return kind.with_shape(tuple(map(symbolic.multiply, kind.shape, known or [None] * len(kind.shape))))
 
 
 @numpy_rule(tile)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Dim, DType, Index, Op, TensorType, TypeMismatch, Value, constant, dims, elements, op, static
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import axis_within, check_shape, dim_of, numpy_rule, same_dtypes
 from tenonnx_standard.computed_axes import along
@@ -148,7 +148,7 @@ def _(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz,
     for edge in (lower_edge_hertz, upper_edge_hertz):
         if not edge.dtype.is_float:
             raise TypeMismatch(f"{made.title}: the edges must be floats", given=repr(edge), do="cast it")
-    return TensorType(DType(output_datatype), (dim.add(dim.floor_div(size, 2), 1), bands))
+    return TensorType(DType(output_datatype), (symbolic.add(symbolic.floor_div(size, 2), 1), bands))
 
 
 # ----- Fourier transforms ---------------------------------------------------------------------------------------------
@@ -252,9 +252,9 @@ def _(input, dft_length, axis, *, inverse, onesided):
     place = _axis(dft, input, axis)
     whole = input.shape[place]
     if dft_length is None:
-        size = dim.multiply(dim.add(whole, -1), 2) if inverse and onesided else whole
+        size = symbolic.multiply(symbolic.add(whole, -1), 2) if inverse and onesided else whole
     sides = list(input.shape)
-    sides[place] = dim.add(dim.floor_div(size, 2), 1) if onesided and not inverse else size
+    sides[place] = symbolic.add(symbolic.floor_div(size, 2), 1) if onesided and not inverse else size
     sides[-1] = 1 if inverse and onesided else 2
     return input.tensor.with_shape(tuple(sides))
 
@@ -341,8 +341,8 @@ def _(signal, frame_step, window, frame_length, *, onesided):
         raise TypeMismatch(f"{stft.title}: frame_step must be positive", given=str(step))
     count = None
     if step is not None and whole is not None and length is not None:
-        count = dim.add(dim.floor_div(dim.add(whole, dim.multiply(length, -1)), step), 1)
-    bins = dim.add(dim.floor_div(length, 2), 1) if onesided else length
+        count = symbolic.add(symbolic.floor_div(symbolic.add(whole, symbolic.multiply(length, -1)), step), 1)
+    bins = symbolic.add(symbolic.floor_div(length, 2), 1) if onesided else length
     return TensorType(dtype, (batch, count, bins, 2))
 
 

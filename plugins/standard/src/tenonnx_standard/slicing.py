@@ -24,7 +24,7 @@ from tenonnx.extend import (
     primitive,
     static,
 )
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx.graph.values import ArrayConstant, operator
 from tenonnx_standard.checking import (
     Array,
@@ -94,10 +94,10 @@ def _sliced(size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
         return None
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         return len(range(*_bounds(size, start, end, step)))
-    if not all(isinstance(place, int) or dim.is_known_positive(dim.add(place, 1)) for place in (start, end)):
+    if not all(isinstance(place, int) or symbolic.is_known_positive(symbolic.add(place, 1)) for place in (start, end)):
         return None  # it may count from either end
     span = _forward(size, start, end) if step > 0 else _backward(size, start, end)
-    return dim.maximum(dim.ceil_div(span, abs(step)), 0)
+    return symbolic.maximum(symbolic.ceil_div(span, abs(step)), 0)
 
 
 def _forward(size: Dim, start: Dim, end: Dim) -> Dim:
@@ -106,26 +106,26 @@ def _forward(size: Dim, start: Dim, end: Dim) -> Dim:
         return 0
     counts_back = isinstance(start, int) and -_FAR < start < 0
     ends_back = isinstance(end, int) and not 0 <= end < _FAR
-    last = dim.add(size, min(end, 0)) if ends_back else dim.minimum(end, size)
+    last = symbolic.add(size, min(end, 0)) if ends_back else symbolic.minimum(end, size)
     if counts_back:
-        return dim.minimum(dim.subtract(last, dim.add(size, start)), last)
-    return last if isinstance(start, int) and start < 0 else dim.subtract(last, start)
+        return symbolic.minimum(symbolic.subtract(last, symbolic.add(size, start)), last)
+    return last if isinstance(start, int) and start < 0 else symbolic.subtract(last, start)
 
 
 def _backward(size: Dim, start: Dim, end: Dim) -> Dim:
     if isinstance(end, int) and end >= _FAR:
         return 0
-    first = last = top = dim.subtract(size, 1)
+    first = last = top = symbolic.subtract(size, 1)
     if isinstance(start, int) and start < -1:
-        nearest = dim.maximum(dim.add(size, start), 0) if start > -_FAR else 0
-        first = nearest if dim.is_known_positive(size) else None
+        nearest = symbolic.maximum(symbolic.add(size, start), 0) if start > -_FAR else 0
+        first = nearest if symbolic.is_known_positive(size) else None
     elif not isinstance(start, int) or -1 < start < _FAR:
-        first = dim.minimum(start, top)
+        first = symbolic.minimum(start, top)
     if isinstance(end, int) and end < 0:
-        last = dim.maximum(dim.add(size, end), -1) if end > -_FAR else -1
+        last = symbolic.maximum(symbolic.add(size, end), -1) if end > -_FAR else -1
     else:
-        last = dim.minimum(end, top)
-    return dim.subtract(first, last)
+        last = symbolic.minimum(end, top)
+    return symbolic.subtract(first, last)
 
 
 def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:

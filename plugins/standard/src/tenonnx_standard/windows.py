@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tenonnx.extend import DType, Op, TypeMismatch, Value, constant
-from tenonnx.graph import dims as dim
+from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
@@ -164,13 +164,13 @@ def not_negative(length: Length) -> Length:
     """``length``, or 0 where it is below."""
     if isinstance(length, Value):
         return maximum(length, 0)
-    return dim.maximum(length, 0)
+    return symbolic.maximum(length, 0)
 
 
 def _smaller(a: Length, b: Length) -> Length:
     if isinstance(a, Value) or isinstance(b, Value):
         return minimum(a, b)
-    return dim.minimum(a, b)
+    return symbolic.minimum(a, b)
 
 
 def plainly(window: Windows, sizes: Sequence[Length]) -> Windows | None:

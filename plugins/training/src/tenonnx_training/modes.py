@@ -137,7 +137,7 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm) -> Sequence[Va
         options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
         normalised, *replaced = batch_normalization(*inputs, **options, training_mode=1, _outputs=3)
         results = (normalised,)
-    held = {value.name for value in rewriter.source.formals}
+    held = {value.name for value in rewriter.source.all_inputs}
     for name, value in zip(names, replaced, strict=False):
         if name in held and value is not None:
             form.statistics[name] = value

@@ -14,9 +14,9 @@ from tenonnx.extend import DType, Graph, Op, TypeMismatch, Value, hookimpl, inli
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.registry.registry import Registry
-from tenonnx.transforms.defaults import opened
 from tenonnx.transforms.extract import extract
 from tenonnx.transforms.grad import grad
+from tenonnx.transforms.overridable import opened
 from tenonnx.transforms.prune import needed_nodes
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.casting import cast, cast_like

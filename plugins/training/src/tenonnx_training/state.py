@@ -79,7 +79,7 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
             available=", ".join(list(state.tensors)[:10]),
             do=f"train the parameters that it was made for, or {forget}",
         )
-    formals = {value.name: value for value in made.graph.formals}
+    formals = {value.name: value for value in made.graph.all_inputs}
     for slot in (*made.slots, COUNT):
         found, wanted = state.tensors[slot].type, formals[slot].type
         if found != wanted:

@@ -17,11 +17,11 @@ from tenonnx.extend import DType, Graph, TensorType, Value, constant
 from tenonnx.graph.values import ArrayConstant, Constant
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
+from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
 from tenonnx.transforms.decompose import refuse_opaque
-from tenonnx.transforms.defaults import opened
+from tenonnx.transforms.overridable import opened
 from tenonnx.transforms.prune import needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
-from tenonnx.transforms.share import share
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, sqrt
 from tenonnx_standard.reduction import reduce_sum
@@ -136,7 +136,9 @@ def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]
     used = evaluation_form(_with_inputs(without_functions(graph), changing))
     made = StepGraph(seeded(used, SEED, COUNT).graph, objective)
     add_objective(made)
-    made.graph = made.graph.extract([v.name for v in made.graph.formals if v.data is None], [made.loss, *made.metrics])
+    made.graph = made.graph.extract(
+        [v.name for v in made.graph.all_inputs if v.data is None], [made.loss, *made.metrics]
+    )
     return made
 
 
@@ -188,8 +190,8 @@ def _idle_note(made: StepGraph) -> list[str]:
 def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
     """A copy in which these variables are graph inputs without contents, so that nothing is folded away."""
     copy = copy_graph(graph)
-    listed = {value.name for value in copy.formals}
-    copy.formals += [v for v in copy.variables if v.name in names and v.name not in listed]
+    listed = {value.name for value in copy.all_inputs}
+    copy.all_inputs += [v for v in copy.variables if v.name in names and v.name not in listed]
     return opened(copy, names)
 
 
@@ -316,7 +318,7 @@ def _add_updates(
             of = graph.output(_free(graph, "loss/scaled"), loss * loss_scale).name
     kept = [made.loss, *made.metrics, *dict.fromkeys(statistics.values())]
     _show(graph, kept)
-    graph = made.graph = share(tx.grad(graph, of=of, wrt=made.parameters))
+    graph = made.graph = merge_common_subexpressions(tx.grad(graph, of=of, wrt=made.parameters))
     values = {value.name: value for value in graph.values()}
     gradients = {name: values[f"{name}/grad"] for name in made.parameters}
     graph.outputs = [values[name] for name in (made.loss, *made.metrics)]
@@ -345,7 +347,7 @@ class _Updates:
     def __init__(self, made: StepGraph, source: Graph, optimizer: Optimizer) -> None:
         self.made, self.graph, self.optimizer = made, made.graph, optimizer
         self.contents = {v.name: v.data for v in source.variables}
-        self.formals = {v.name: v for v in made.graph.formals}
+        self.all_inputs = {v.name: v for v in made.graph.all_inputs}
 
     def run(self, gradients: Mapping[str, Value], clip_norm: float | None, loss_scale: float) -> None:
         count = self._input(COUNT, TensorType(DType.int64, ()))
@@ -353,11 +355,11 @@ class _Updates:
         self.replace(COUNT, following)
         rate = self._input(RATE, TensorType(DType.float32, ()))
         double = self.optimizer.scalars(cast(rate, to=DType.float64), cast(following, to=DType.float64))
-        wide = {name: _as(g, _stage(self.formals[name].dtype)) for name, g in gradients.items()}
+        wide = {name: _as(g, _stage(self.all_inputs[name].dtype)) for name, g in gradients.items()}
         factor = _factor(list(wide.values()), clip_norm, loss_scale)
         scalars: dict[DType, dict[str, Value]] = {}
         for name, gradient in wide.items():
-            parameter, stage = self.formals[name], gradient.dtype
+            parameter, stage = self.all_inputs[name], gradient.dtype
             if stage not in scalars:
                 scalars[stage] = {key: _as(value, stage) for key, value in double.items()}
             scaled = gradient if factor is None else gradient * _as(factor, stage)
@@ -377,10 +379,10 @@ class _Updates:
 
     def _input(self, name: str, kind: TensorType, first: float = 0) -> Value:
         """The graph input of that name, which is filled with a number at first."""
-        if name not in self.formals or name == RATE:  # noise reads the count, too
-            self.formals[name] = self.graph.input(name, kind)
+        if name not in self.all_inputs or name == RATE:  # noise reads the count, too
+            self.all_inputs[name] = self.graph.input(name, kind)
         self.contents[name] = ArrayConstant(np.full(kind.shape or (), first, kind.dtype.numpy), kind.dtype)
-        return self.formals[name]
+        return self.all_inputs[name]
 
     def _slot(self, parameter: Value, slot: str, dtype: DType) -> Value:
         name = slot_name(parameter.name, self.optimizer, slot)
@@ -391,7 +393,7 @@ class _Updates:
 def fill(graph: Graph, contents: Mapping[str, Constant | None]) -> None:
     """Make variables of the graph inputs that are named, with these contents."""
     listed = {value.name for value in graph.variables}
-    for value in graph.formals:
+    for value in graph.all_inputs:
         if value.name in contents:
             value.data = contents[value.name]
             graph.variables += [value] if value.name not in listed else []

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tenonnx.backends.base import FeedCheck
+from tenonnx.backend.base import FeedCheck
 from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.extend import Graph
 from tenonnx.formats.export import Report, export
@@ -86,7 +86,7 @@ class TrainingStep:
         self._options = {"backend": backend, **options}
         self._evaluation: Any = None
         ours = {*self._made.state, RATE, SEED}
-        self._checked = FeedCheck([value for value in self._made.graph.formals if value.name not in ours])
+        self._checked = FeedCheck([value for value in self._made.graph.all_inputs if value.name not in ours])
 
     @property
     def notes(self) -> list[str]:
@@ -117,7 +117,7 @@ class TrainingStep:
         changing = [*self._made.parameters, *self._made.statistics]
         if self._evaluation is None:
             graph = evaluation_graph(self._source, self._objective, changing).graph
-            used = {value.name for value in graph.formals}
+            used = {value.name for value in graph.all_inputs}
             self._evaluation = graph.compile(**self._options), [name for name in changing if name in used], used
         program, held, used = self._evaluation
         given = {SEED: np.int64(self.seed), COUNT: np.int64(self.steps), **fed}
@@ -141,7 +141,7 @@ class TrainingStep:
         contents[SEED] = np.int64(self.seed)
         fill(graph, {name: ArrayConstant(np.asarray(array)) for name, array in contents.items()})
         used = {value.name for node in graph.nodes for value in node.uses}
-        kept = used.union(value.name for value in (*graph.formals, *graph.outputs))
+        kept = used.union(value.name for value in (*graph.all_inputs, *graph.outputs))
         graph.variables = [value for value in graph.variables if value.name in kept]
         return graph
 
@@ -168,7 +168,7 @@ class TrainingStep:
         except InvalidFeed as error:
             error.do = self._advice(batch) or error.do
             raise
-        arrays = zip(self._checked.formals, checked, strict=True)
+        arrays = zip(self._checked.all_inputs, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}
         if self._made.cost is not None and self._made.prediction is not None:
             self._made.cost.check(self._made.prediction, fed[str(self.labels)])
@@ -176,7 +176,7 @@ class TrainingStep:
 
     def _advice(self, batch: Any) -> str:
         """What to do with labels of another type where that of the prediction tells."""
-        wanted = next((value.tensor for value in self._checked.formals if value.name == self.labels), None)
+        wanted = next((value.tensor for value in self._checked.all_inputs if value.name == self.labels), None)
         if wanted is None or not isinstance(batch, Mapping) or self.labels not in batch:
             return ""
         labels, classes = np.asarray(batch[self.labels]), wanted.dtype.is_integer and self._made.prediction is not None

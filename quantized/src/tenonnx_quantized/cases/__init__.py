@@ -1,6 +1,6 @@
 """Conformance cases: every module here declares, per op, how its inputs and attributes are drawn."""
 
-from tenonnx.testing import unwritten
+from tenonnx_testing import unwritten
 
 UNWRITTEN = """
     DequantizeBFP DequantizeLinear DequantizeWithOrder DynamicQuantizeLSTM DynamicQuantizeMatMul

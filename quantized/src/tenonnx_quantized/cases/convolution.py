@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
+from tenonnx_testing import Gap, call, cases, tensors
 
 EIGHT_BITS = ["uint8", "int8"]
 

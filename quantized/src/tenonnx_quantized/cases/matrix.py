@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, shapes, tensors
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
+from tenonnx_testing import Gap, call, cases, shapes, tensors
 
 EIGHT_BITS = ["uint8", "int8"]
 FLOAT8 = ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tenonnx.extend import DType
-from tenonnx.testing import call, cases, tensors
 from tenonnx_quantized.quantize import (
     dequantize_linear,
     dequantize_linear_by_number,
@@ -15,6 +14,7 @@ from tenonnx_quantized.quantize import (
     quantize_linear_by_number,
     quantize_linear_in_one_type,
 )
+from tenonnx_testing import call, cases, tensors
 
 EIGHT_BITS = ["uint8", "int8"]
 INTEGERS = [*EIGHT_BITS, "uint16", "int16", "uint4", "int4", "uint2", "int2"]

@@ -198,7 +198,7 @@ class GraphReader:
                 raise InvalidModel(f'graph "{proto.name}" must name each input once', given=f'"{info.name}" twice')
             value = Value(info.name, read_declared_type(info), graph=graph)
             scope[info.name] = value
-            graph.formals.append(value)
+            graph.all_inputs.append(value)
         self._read_initializers()
         needs_sorting = not self._read_nodes(proto.node)
         if needs_sorting:

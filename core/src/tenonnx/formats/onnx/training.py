@@ -9,7 +9,7 @@ from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.onnx.types import write_type
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.training import TrainingState
-from tenonnx.transforms.defaults import OPTIONAL_INPUTS_IR
+from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
 
 if TYPE_CHECKING:
     import onnx
@@ -67,5 +67,5 @@ def take_training_state(graph: Graph) -> None:
         )
     tensors = {name: data for name in names if (data := held[name].data) is not None}
     graph.variables = [value for value in graph.variables if value.name not in tensors]
-    graph.formals = [value for value in graph.formals if value.name not in tensors]
+    graph.all_inputs = [value for value in graph.all_inputs if value.name not in tensors]
     graph.training_state = TrainingState(tensors, settings)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenonnx.graph.dims import Dim, parse
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.symbolic import Dim, parse
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 if TYPE_CHECKING:

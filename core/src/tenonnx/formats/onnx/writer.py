@@ -17,7 +17,7 @@ from tenonnx.graph.types import SparseTensorType, TensorType
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at
-from tenonnx.transforms.defaults import OPTIONAL_INPUTS_IR
+from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
 from tenonnx.transforms.profiles import Profile
 
 #: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
@@ -155,11 +155,11 @@ class GraphWriter:
 
     def _write_interface(self) -> None:
         declared = {} if self.origin is None else {i.name: i for i in (*self.origin.input, *self.origin.output)}
-        for values, infos in ((self.graph.formals, self.proto.input), (self.graph.outputs, self.proto.output)):
+        for values, infos in ((self.graph.all_inputs, self.proto.input), (self.graph.outputs, self.proto.output)):
             for value in values:
                 self._write_info(value, declared.get(value.name), infos.add())
         if self.ir_version < OPTIONAL_INPUTS_IR and self.graph.parent is None:
-            listed = {v.name for v in self.graph.formals}
+            listed = {v.name for v in self.graph.all_inputs}
             for value in (*self.graph.variables, *self._loose_constants()):
                 if value.name not in listed:
                     self._write_info(value, None, self.proto.input.add())
@@ -184,7 +184,7 @@ class GraphWriter:
 
     def _write_value_info(self) -> None:
         """The declared types of inner values that are still there; with ``tidy`` those that are inferred."""
-        shown = {v.name for v in (*self.graph.formals, *self.graph.outputs)}
+        shown = {v.name for v in (*self.graph.all_inputs, *self.graph.outputs)}
         made = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
         if self.tidy:
             for name, value in made.items():
@@ -208,7 +208,7 @@ class GraphWriter:
         return found
 
     def _loose_constants(self) -> Iterable[Value]:
-        listed = {*self.graph.formals, *self.graph.variables, *self.graph.captures}
+        listed = {*self.graph.all_inputs, *self.graph.variables, *self.graph.captures}
         used = (v for node in self.graph.nodes for v in node.uses)
         for value in dict.fromkeys((*used, *self.graph.outputs)):
             if value.is_constant and value not in listed:

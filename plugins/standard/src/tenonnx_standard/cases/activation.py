@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.activation import (
     celu,
     elu,
@@ -25,6 +24,7 @@ from tenonnx_standard.activation import (
     swish,
     thresholded_relu,
 )
+from tenonnx_testing import Gap, call, cases, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 

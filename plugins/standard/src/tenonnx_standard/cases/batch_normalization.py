@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, shapes, tensors
 from tenonnx_standard.batch_normalization import (
     batch_normalization,
     batch_normalization_by_outputs,
@@ -13,6 +12,7 @@ from tenonnx_standard.batch_normalization import (
     batch_normalization_spatial,
 )
 from tenonnx_standard.cases.normalization import spread
+from tenonnx_testing import Gap, call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 

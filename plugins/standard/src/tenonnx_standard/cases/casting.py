@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.extend import DType
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.cases.math import FLOATS, NUMBERS
 from tenonnx_standard.casting import (
     bitcast,
@@ -16,6 +15,7 @@ from tenonnx_standard.casting import (
     cast_like,
     cast_like_infinity_to_nan,
 )
+from tenonnx_testing import Gap, call, cases, tensors
 
 FLOAT8 = ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"]
 SHORT = ["int4", "uint4", "int2", "uint2", "float4e2m1"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, shapes, tensors
 from tenonnx_standard.cases.shape import integers
 from tenonnx_standard.constants import constant, constant_of_shape, eye_like, range_, trilu
+from tenonnx_testing import call, cases, shapes, tensors
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 

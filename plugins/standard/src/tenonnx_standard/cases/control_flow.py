@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.extend import DType, TensorType, constant, subgraph
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.control_flow import if_, loop, scan, scan_in_batches
 from tenonnx_standard.logic import less
 from tenonnx_standard.shape import identity
+from tenonnx_testing import Gap, call, cases, tensors
 
 NUMBER, TRUTH = TensorType(DType.int64, ()), TensorType(DType.bool, ())
 

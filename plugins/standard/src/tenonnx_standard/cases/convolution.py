@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.convolution import conv, conv_transpose, conv_weight_gradient
 from tenonnx_standard.deformable import col2im, deform_conv
+from tenonnx_testing import Gap, call, cases, tensors
 
 FLOATS = ["float32", "float32", "float64", "float16", "bfloat16"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import axis_of, call, cases, tensors
 from tenonnx_standard.cumulative import cumprod, cumsum
+from tenonnx_testing import axis_of, call, cases, tensors
 
 
 def running(op, **range_of_values):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.detection import max_roi_pool, non_max_suppression, roi_align, roi_align_unshifted
+from tenonnx_testing import Gap, call, cases, tensors
 
 
 @cases(non_max_suppression, gradient=False)

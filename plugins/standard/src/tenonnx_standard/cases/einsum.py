@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, tensors
 from tenonnx_standard.einsum import einsum
+from tenonnx_testing import call, cases, tensors
 
 EQUATIONS = [
     "ij->ji", "ij->i", "ij->", "ij", "ba", "ii->i", "ii", "iji->j", "...i->...", "...ij->...ji", "i...->...",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, shapes, tensors
 from tenonnx_standard.gated_activation import swiglu
+from tenonnx_testing import call, cases, shapes, tensors
 
 
 @cases(swiglu)

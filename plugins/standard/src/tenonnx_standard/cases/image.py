@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.image import affine_grid, grid_sample, grid_sample_2d, image_decoder
 from tenonnx_standard.resampling import COORDINATES
 from tenonnx_standard.resize import (
@@ -16,6 +15,7 @@ from tenonnx_standard.resize import (
     upsample,
     upsample_2d,
 )
+from tenonnx_testing import Gap, call, cases, tensors
 
 #: Scales whose multiples by small whole numbers are exact, or far from the next whole number.
 SCALES = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0]

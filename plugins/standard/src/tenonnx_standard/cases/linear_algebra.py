@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, broadcastable, call, cases, tensors
 from tenonnx_standard.cases.math import FLOATS
 from tenonnx_standard.linear_algebra import det, gemm, gemm_one_way, gemm_with_c, matmul
+from tenonnx_testing import Gap, broadcastable, call, cases, tensors
 
 WIDE = [*FLOATS, "int32", "int64", "uint32", "uint64"]
 

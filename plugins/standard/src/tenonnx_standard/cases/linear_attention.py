@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import call, cases, tensors
 from tenonnx_standard.linear_attention import CORRECTING, DECAYING, causal_conv_with_state, linear_attention
+from tenonnx_testing import call, cases, tensors
 
 
 @cases(linear_attention)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import broadcastable, call, cases, tensors
 from tenonnx_standard import logic as ops
 from tenonnx_standard.cases.math import NUMBERS, SIGNED, UNSIGNED, binary, one_way, unary
+from tenonnx_testing import broadcastable, call, cases, tensors
 
 for _order in (ops.less, ops.greater, ops.less_or_equal, ops.greater_or_equal):
     binary(_order, gradient=False)

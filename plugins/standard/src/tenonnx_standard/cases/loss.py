@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, shapes, tensors
 from tenonnx_standard.loss import negative_log_likelihood_loss, softmax_cross_entropy_loss
+from tenonnx_testing import Gap, call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 

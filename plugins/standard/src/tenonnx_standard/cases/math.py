@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, broadcastable, call, cases, shapes, tensors
 from tenonnx_standard import math as ops
+from tenonnx_testing import Gap, broadcastable, call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 SIGNED = ["int8", "int16", "int32", "int64"]

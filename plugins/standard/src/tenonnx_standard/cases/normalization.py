@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, axis_of, call, cases, shapes, tensors
 from tenonnx_standard.normalization import (
     group_normalization,
     group_normalization_by_group,
@@ -17,6 +16,7 @@ from tenonnx_standard.normalization import (
     rms_normalization,
     simplified_layer_normalization,
 )
+from tenonnx_testing import Gap, axis_of, call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 epsilons = st.sampled_from([1e-5, 1e-2])

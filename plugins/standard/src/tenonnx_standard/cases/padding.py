@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.cases.shape import integers
 from tenonnx_standard.padding import center_crop_pad, pad, pad_unwrapped
+from tenonnx_testing import Gap, call, cases, tensors
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "bool", "string", "complex64"]
 

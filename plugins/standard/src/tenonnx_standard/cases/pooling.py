@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.global_pooling import (
     global_average_pool,
     global_lp_pool,
@@ -14,6 +13,7 @@ from tenonnx_standard.global_pooling import (
 )
 from tenonnx_standard.pooling import average_pool, lp_pool, lp_pool_float, max_pool, max_pool_gradient
 from tenonnx_standard.unpooling import max_unpool
+from tenonnx_testing import Gap, call, cases, tensors
 
 FLOATS = ["float32", "float32", "float64", "float16", "bfloat16"]
 

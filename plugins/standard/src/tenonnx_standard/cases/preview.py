@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tenonnx.extend import DType, TensorType, subgraph
-from tenonnx.testing import call, cases, tensors
 from tenonnx_standard.preview import flex_attention
 from tenonnx_standard.trigonometry import tanh
+from tenonnx_testing import call, cases, tensors
 
 
 @cases(flex_attention)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Law, call, cases, shapes, tensors
 from tenonnx_standard.random import (
     bernoulli,
     multinomial,
@@ -14,6 +13,7 @@ from tenonnx_standard.random import (
     random_uniform,
     random_uniform_like,
 )
+from tenonnx_testing import Law, call, cases, shapes, tensors
 
 #: Codes of float16, float32 and float64.
 FLOATS = st.sampled_from([10, 1, 11])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.recurrent import gru, lstm, rnn
+from tenonnx_testing import Gap, call, cases, tensors
 
 FLOATS = ["float32", "float64", "float16"]
 #: Smooth ones, for the sake of gradients.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.reduction import (
     reduce_l1,
     reduce_l2,
@@ -18,6 +17,7 @@ from tenonnx_standard.reduction import (
     reduce_sum,
     reduce_sum_square,
 )
+from tenonnx_testing import Gap, call, cases, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 NUMBERS = [*FLOATS, "int32", "int64", "uint32", "uint64"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import axis_of, call, cases, tensors
 from tenonnx_standard.cases.shape import ANY
 from tenonnx_standard.scatter import (
     scatter,
@@ -15,6 +14,7 @@ from tenonnx_standard.scatter import (
     scatter_nd_arithmetic,
     tensor_scatter,
 )
+from tenonnx_testing import axis_of, call, cases, tensors
 
 NUMBERS = ["float32", "float64", "float16", "int32", "int64"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import axis_of, call, cases, tensors
 from tenonnx_standard.selection import argmax, argmin, one_hot, one_hot_unsigned, top_k, unique
+from tenonnx_testing import axis_of, call, cases, tensors
 
 NUMBERS = ["float32", "float64", "float16", "int32", "int64", "int8", "uint8"]
 

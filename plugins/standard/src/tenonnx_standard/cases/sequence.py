@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.extend import DType, SequenceType, TensorType, subgraph
-from tenonnx.testing import Gap, axis_of, call, cases, tensors
 from tenonnx_standard.sequence import (
     concat_from_sequence,
     optional,
@@ -22,6 +21,7 @@ from tenonnx_standard.sequence import (
     sequence_map,
     split_to_sequence,
 )
+from tenonnx_testing import Gap, axis_of, call, cases, tensors
 
 DTYPES = ["float32", "int64", "bool"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, axis_of, call, cases, shapes, tensors
 from tenonnx_standard.shape import (
     expand,
     flatten,
@@ -21,6 +20,7 @@ from tenonnx_standard.shape import (
     unsqueeze,
     unsqueeze_from_front,
 )
+from tenonnx_testing import Gap, axis_of, call, cases, shapes, tensors
 
 #: Element types of every kind.
 ANY = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8", "bool", "string", "complex64"]

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.extend import DType
-from tenonnx.testing import Gap, call, cases, tensors
 from tenonnx_standard.signal import (
     blackman_window,
     dft,
@@ -16,6 +15,7 @@ from tenonnx_standard.signal import (
     mel_weight_matrix,
     stft,
 )
+from tenonnx_testing import Gap, call, cases, tensors
 
 FLOATS = ["float32", "float64"]
 

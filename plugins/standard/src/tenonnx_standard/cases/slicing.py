@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, axis_of, call, cases, tensors
 from tenonnx_standard.cases.shape import ANY
 from tenonnx_standard.slicing import compress, gather, gather_elements, gather_nd, non_zero, slice_
+from tenonnx_testing import Gap, axis_of, call, cases, tensors
 
 index_dtypes = st.sampled_from([np.int64, np.int32])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, broadcastable, call, cases, tensors
 from tenonnx_standard.text import (
     regex_full_match,
     string_concat,
@@ -13,6 +12,7 @@ from tenonnx_standard.text import (
     string_split,
     tf_idf_vectorizer,
 )
+from tenonnx_testing import Gap, broadcastable, call, cases, tensors
 
 TEXTS = ["", "a", "ab", "a,b", "a,,b", "x y", "one two  three", "Ab1", "user@example.org", "one two ", "\u00e4 \u00f6"]
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tenonnx.testing import Gap, call, cases, shapes, tensors
+from tenonnx_testing import Gap, call, cases, shapes, tensors
 from tenonnx_training.preview import adagrad, adam, momentum
 
 

@@ -65,7 +65,7 @@ def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
     from tenonnx.errors import InvalidCall
 
     exact = {value.name for value in graph.values()}
-    leaves = list(dict.fromkeys(value.name for value in (*graph.formals, *graph.variables)))
+    leaves = list(dict.fromkeys(value.name for value in (*graph.all_inputs, *graph.variables)))
     found: list[str] = []
     for pattern in patterns:
         names = [pattern] if pattern in exact else fnmatch.filter(leaves, pattern)

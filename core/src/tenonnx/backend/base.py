@@ -1,0 +1,260 @@
+"""What every backend gives: a program from feeds to arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tenonnx.errors import (
+    FallbackWarning,
+    InvalidCall,
+    InvalidFeed,
+    NotRepresentable,
+    PluginError,
+    TenonnxError,
+    UnsupportedOp,
+)
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import symbols_of
+from tenonnx.graph.types import MapType, TensorType
+from tenonnx.graph.values import Value
+from tenonnx.registry.discovery import Plugin, plugins
+
+Array = np.ndarray[Any, Any]
+
+
+class Program(Protocol):
+    """A graph made ready to run. ``state`` holds the inputs that live in the program, by name."""
+
+    backend: str
+
+    @property
+    def state(self) -> MutableMapping[str, Any]: ...
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name, as arrays that belong to the caller.
+
+        Raises ``InvalidFeed`` for a feed that is missing, unknown, or not of the input's type.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """What a plugin of the group ``tenonnx.backends`` provides, as a module or an object."""
+
+    #: Larger is faster: ``auto`` takes the fastest that can run the graph.
+    speed: int
+
+    def compile(
+        self, graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any
+    ) -> Program:
+        """Make ``graph`` ready to run.
+
+        Raises ``UnsupportedOp`` when it cannot; unless ``strict``, it may give ``fall_back(graph, ...)`` instead.
+        """
+        ...
+
+
+def backends() -> dict[str, Plugin]:
+    """The installed backends by name, without importing them; the numpy backend is always there and not listed."""
+    return {plugin.name: plugin for plugin in plugins("tenonnx.backends")}
+
+
+def compile_graph(graph: Graph, backend: str = "auto", *, strict: bool = False, **options: Any) -> Program:
+    """Make ``graph`` ready to run.
+
+    ``auto`` is the fastest installed backend that can run it. ``state={input: output}`` names inputs that live in the
+    program and are replaced by an output after each call; further options are the backend's own. A backend that cannot
+    run the graph gives way to numpy with a ``FallbackWarning``, or raises when ``strict``. Raises ``InvalidCall`` for a
+    backend or option that there is not, ``UnsupportedOp`` for a graph that cannot run.
+    """
+    from tenonnx.backend.numpy import backend as numpy_backend
+    from tenonnx.transforms.decompose import refuse_opaque
+
+    refuse_opaque(graph, "run")
+    installed = backends()
+    if backend == "numpy":
+        return numpy_backend.compile(graph, **options)
+    if backend != "auto":
+        if backend not in installed:
+            raise InvalidCall(
+                f'no backend "{backend}" is installed',
+                available=", ".join(["numpy", *installed]),
+                do="pip install tenonnx-onnxruntime" if backend == "onnxruntime" else "take one of these",
+            )
+        return installed[backend].load().compile(graph, strict=strict, **options)  # type: ignore[no-any-return]
+    failure: TenonnxError | None = None
+    loaded = []
+    for plugin in installed.values():
+        try:
+            loaded.append(plugin.load())
+        except PluginError as error:
+            failure = error
+    for module in sorted(loaded, key=lambda m: -m.speed):
+        try:
+            return module.compile(graph, strict=True, **options)  # type: ignore[no-any-return]
+        except (UnsupportedOp, NotRepresentable) as error:
+            failure = error
+    if failure is None:
+        return numpy_backend.compile(graph, **options)
+    if strict:
+        raise failure
+    return fall_back(graph, failure, options.get("state"))
+
+
+def fall_back(graph: Graph, reason: TenonnxError, state: Mapping[str, str] | None = None) -> Program:
+    """``graph`` on numpy, with a ``FallbackWarning`` that says why no faster backend runs it."""
+    from tenonnx.backend.numpy import backend as numpy_backend
+
+    try:
+        program = numpy_backend.compile(graph, state=state)
+    except TenonnxError as error:
+        raise error from reason
+    warnings.warn(FallbackWarning(f"numpy runs the graph: {reason}"), stacklevel=3)
+    return program
+
+
+def check_feeds(all_inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]:
+    """The feed of every formal in order, cast where the cast is exact; None for a default that is not fed.
+
+    Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim that the input does not have.
+    """
+    known = {value.name for value in all_inputs}
+    if not isinstance(feeds, Mapping):
+        raise InvalidFeed(
+            "the feeds must be a mapping from names of inputs to contents",
+            given=type(feeds).__name__,
+            available=", ".join(f"{v.name}: {v.type}" for v in all_inputs),
+            do='call it as graph.run({"name": array})',
+        )
+    unknown = [name for name in feeds if name not in known]
+    missing = [v.name for v in all_inputs if v.name not in feeds and v.data is None]
+    if unknown or missing:
+        problem = f'no input is called "{unknown[0]}"' if unknown else f'input "{missing[0]}" must be fed'
+        raise InvalidFeed(
+            problem,
+            given=", ".join(map(str, feeds)) or "no feeds",
+            available=", ".join(f"{v.name}: {v.type}" for v in all_inputs),
+        )
+    symbols: dict[str, tuple[int, str]] = {}
+    return [_check_feed(value, feeds[value.name], symbols) if value.name in feeds else None for value in all_inputs]
+
+
+def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) -> Any:
+    if isinstance(value.type, MapType):
+        return _check_map(value, value.type, feed)
+    if not isinstance(value.type, TensorType):
+        return feed
+    array = np.asarray(feed)
+    kind = value.type
+    given = f"{array.dtype} array of shape {array.shape}"
+    if kind.dtype is DType.string:
+        if array.dtype.kind not in "OUST":
+            raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
+        array = array.astype(object)
+    elif array.dtype != kind.dtype.numpy:
+        array = _exact_cast(value, array, kind)
+    shape = kind.shape
+    if shape is None:
+        return array
+    wrong = len(shape) != array.ndim
+    for dim, size in zip(shape, array.shape, strict=False):
+        if isinstance(dim, int):
+            wrong = wrong or dim != size
+        elif dim is not None and str(dim) in symbols_of(dim):
+            first, where = symbols.setdefault(str(dim), (size, value.name))
+            if first != size:
+                raise InvalidFeed(
+                    f'dim "{dim}" must be one number',
+                    given=f'{first} in "{where}", {size} in "{value.name}"',
+                    available=f"{value.name}: {kind}",
+                )
+    if wrong:
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
+    return array
+
+
+def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
+    """A map with values of the element type; Python's floats have none of their own."""
+    keys = str if kind.key is DType.string else int | np.integer
+    if not isinstance(feed, dict) or not all(isinstance(key, keys) for key in feed):
+        given = f"a dict with the keys {list(feed)[:5]}" if isinstance(feed, dict) else type(feed).__name__
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
+    if not isinstance(kind.value, TensorType) or not feed:
+        return feed
+    contents: Any = list(feed.values())
+    if kind.value.dtype.is_float and all(type(each) is float for each in contents):
+        contents = np.asarray(contents, kind.value.dtype.numpy)
+    whole = Value(value.name, TensorType(kind.value.dtype, (len(feed),)))
+    return dict(zip(feed, _check_feed(whole, contents, {}), strict=True))
+
+
+def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
+    given = f"{array.dtype} array of shape {array.shape}"
+    kinds = "biufcV" if kind.dtype.is_complex else "biufV"
+    exact = array.dtype.kind in kinds
+    if exact:
+        try:
+            with np.errstate(all="ignore"):
+                cast = array.astype(kind.dtype.numpy)
+                same = (cast if kind.dtype.is_complex else cast.astype(array.dtype)) == array
+                exact = bool(np.all(same | (array != array) if kind.dtype.is_float else same))
+        except (TypeError, ValueError):
+            exact = False
+    if not exact:
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given, do=f"cast it to {kind.dtype}")
+    return cast
+
+
+class FeedCheck:
+    """``check_feeds`` for all_inputs that are fed again and again: feeds that are right as they are cost little."""
+
+    def __init__(self, all_inputs: Sequence[Value]) -> None:
+        self.all_inputs = list(all_inputs)
+        self._plain = [_plain(value) for value in all_inputs]
+
+    def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
+        arrays = []
+        if len(feeds) == len(self._plain):
+            symbols: dict[str, int] = {}
+            for name, dtype, dims in self._plain:
+                array = feeds.get(name)
+                if (
+                    dtype is None
+                    or type(array) is not np.ndarray
+                    or array.dtype != dtype
+                    or not _fits(array.shape, dims, symbols)
+                ):
+                    break
+                arrays.append(array)
+            else:
+                return arrays
+        return check_feeds(self.all_inputs, feeds)
+
+
+def _plain(value: Value) -> tuple[str, Any, tuple[int | str | None, ...] | None]:
+    """Name, numpy dtype and dims of a formal, where a symbol is a string. The dtype is None if feeds need a look."""
+    kind = value.type
+    if not isinstance(kind, TensorType) or kind.dtype is DType.string:
+        return value.name, None, None
+    if kind.shape is None:
+        return value.name, kind.dtype.numpy, None
+    dims = [
+        d if isinstance(d, int) else str(d) if d is not None and str(d) in symbols_of(d) else None for d in kind.shape
+    ]
+    return value.name, kind.dtype.numpy, tuple(dims)
+
+
+def _fits(shape: tuple[int, ...], dims: tuple[int | str | None, ...] | None, symbols: dict[str, int]) -> bool:
+    if dims is None or shape == dims:
+        return True
+    if len(shape) != len(dims):
+        return False
+    for size, dim in zip(shape, dims, strict=True):
+        if size != dim and dim is not None and (isinstance(dim, int) or symbols.setdefault(dim, size) != size):
+            return False
+    return True

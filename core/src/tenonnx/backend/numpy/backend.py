@@ -1,0 +1,59 @@
+"""Compiling a graph for numpy: expand what has no numpy rule, fold what is static, plan the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from tenonnx.backend.base import FeedCheck, Program
+from tenonnx.backend.input_defaults import DefaultsProgram
+from tenonnx.backend.numpy.plan import Plan, owned
+from tenonnx.backend.state import StatefulProgram, check_state
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+from tenonnx.op.rules import find_rule
+from tenonnx.transforms.decompose import decompose
+from tenonnx.transforms.fold import fold
+from tenonnx.transforms.overridable import opened
+
+#: The floor of all backends: anything else that can run a graph is faster.
+speed = 0
+
+
+class NumpyProgram:
+    """A planned graph, whose inputs with a default cannot be fed.
+
+    Calls share nothing that is written, so several threads may call it.
+    """
+
+    backend = "numpy"
+
+    def __init__(self, graph: Graph) -> None:
+        self.outputs = [value.name for value in graph.outputs]
+        self.state: MutableMapping[str, Any] = {}
+        ready = decompose(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
+        self.plan = Plan(fold(ready, largest=sys.maxsize))
+        self._check = FeedCheck(graph.inputs)
+        self._contents = [None if v.data is None else v.data.array() for v in graph.all_inputs]
+        self._fed = [k for k, contents in enumerate(self._contents) if contents is None]
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        contents = self._contents.copy()
+        for position, array in zip(self._fed, self._check(feeds), strict=True):
+            contents[position] = array
+        results = self.plan.run(contents)
+        return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
+
+
+def compile(graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any) -> Program:
+    """Make ``graph`` ready to run on numpy alone; there is nothing to fall back to, so ``strict`` changes nothing.
+
+    Raises ``UnsupportedOp`` for ops without rule and body, ``InvalidCall`` for options that numpy does not have.
+    """
+    if options:
+        raise InvalidCall("the numpy backend has few options", given=", ".join(options), available="state")
+    if not state:
+        return DefaultsProgram(graph, NumpyProgram)
+    check_state(graph, state)
+    return StatefulProgram(DefaultsProgram(opened(graph, state), NumpyProgram), graph, state)

@@ -1,0 +1,204 @@
+"""The plan of a graph: kernels in order, the slots that they read and write, and which slots die where."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.binding import UNFORESEEN, bind, known_op, refused
+from tenonnx.op.evaluate import GraphFunction
+from tenonnx.op.rules import find_rule
+
+Kernel = Callable[..., Any]
+
+#: Below this size a new buffer costs less than proving that an old one may be written.
+SMALLEST_REUSED = 1 << 14
+
+#: References to an array that only its slot held: the local name and the argument of getrefcount.
+_UNSHARED = 2
+
+
+class Step:
+    """One kernel call. ``reuse`` is the position of an input whose buffer may take the result, or -1."""
+
+    __slots__ = ("dead", "inputs", "kernel", "node", "outputs", "reuse")
+
+    def __init__(self, node: Node, kernel: Kernel, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
+        self.node = node
+        self.kernel = kernel
+        self.inputs = inputs
+        self.outputs = outputs
+        self.dead: tuple[int, ...] = ()
+        self.reuse = -1
+
+
+class Plan:
+    """Runs a graph whose ops all have numpy rules. Slot -1 is the absent input, and stays None."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.slots: dict[Value, int] = {}
+        self.contents: list[Any] = []
+        self.dtypes: list[DType | None] = []
+        self.all_inputs = [self._slot(value) for value in (*graph.all_inputs, *graph.captures)]
+        self.steps = [self._step(node) for node in graph.nodes if not self._is_static(node)]
+        self.outputs = [self._slot(value) for value in graph.outputs]
+        self._mark_dead()
+        self.contents.append(None)
+        self.constants = {id(c) for c in self.contents if isinstance(c, np.ndarray)}
+
+    def run(self, feeds: Sequence[Any]) -> list[Any]:
+        """The outputs for contents of the all_inputs and captures, in order."""
+        slots = self.contents.copy()
+        for slot, feed in zip(self.all_inputs, feeds, strict=True):
+            slots[slot] = feed
+        with np.errstate(all="ignore"):
+            for step in self.steps:
+                arguments = [slots[i] for i in step.inputs]
+                for slot in step.dead:
+                    slots[slot] = None
+                try:
+                    if step.reuse >= 0 and arguments[step.reuse].nbytes >= SMALLEST_REUSED:
+                        result = _call_reusing(step.kernel, arguments, step.reuse)
+                    else:
+                        result = step.kernel(*arguments)
+                except TenonnxError as error:
+                    error.what = f"{step.node.title}: {error.what}"
+                    raise
+                except UNFORESEEN as error:
+                    raise refused(step.node.title, arguments, step.node.attributes, error) from error
+                del arguments
+                if type(result) is tuple:
+                    for slot, each in zip(step.outputs, result, strict=False):
+                        slots[slot] = np.asarray(each) if isinstance(each, np.generic) else each
+                else:
+                    slots[step.outputs[0]] = np.asarray(result) if isinstance(result, np.generic) else result
+                slots[-1] = None
+        return [slots[i] for i in self.outputs]
+
+    # ----- planning -----------------------------------------------------------------------------------------------
+
+    def _slot(self, value: Value | None) -> int:
+        if value is None:
+            return -1
+        slot = self.slots.get(value)
+        if slot is None:
+            slot = self.slots[value] = len(self.contents)
+            self.contents.append(None if value.data is None else value.data.array())
+            self.dtypes.append(value.type.dtype if isinstance(value.type, TensorType) else None)
+        return slot
+
+    def _is_static(self, node: Node) -> bool:
+        """Whether inference knows all outputs: their slots are filled from the start."""
+        op = known_op(node)
+        return op.pure and all(v is None or v.data is not None for v in node.outputs)
+
+    def _step(self, node: Node) -> Step:
+        op = known_op(node)
+        inputs, attributes = bind(node)
+        rule = find_rule(op, "numpy")
+        assert rule is not None, "decomposition keeps ops with a numpy rule alone"
+        if op.signature.counts_outputs:
+            attributes["_outputs"] = len(node.outputs)
+        subgraphs = {name: a for name, a in attributes.items() if isinstance(a, Graph)}
+        if subgraphs:
+            kernel: Kernel = _Controlling(rule, attributes, subgraphs, len(inputs))
+        elif isinstance(rule, np.ufunc):
+            kernel = rule
+        else:
+            kernel = partial(rule, **attributes) if attributes else rule
+        slots = tuple(self._slot(v) for v in (*inputs, *node.captures))
+        return Step(node, kernel, slots, tuple(self._slot(v) for v in node.outputs))
+
+    def _mark_dead(self) -> None:
+        kept = {*self.outputs, *self.all_inputs, -1}
+        kept.update(slot for value, slot in self.slots.items() if value.data is not None)
+        last: dict[int, Step] = {}
+        for step in self.steps:
+            for slot in (*step.inputs, *step.outputs):
+                last[slot] = step
+        for slot, step in last.items():
+            if slot not in kept:
+                step.dead += (slot,) if slot not in step.outputs else ()
+        for step in self.steps:
+            if isinstance(step.kernel, np.ufunc) and len(step.outputs) == 1:
+                dtype = self.dtypes[step.outputs[0]]
+                fitting = (k for k, slot in enumerate(step.inputs) if slot in step.dead and self.dtypes[slot] is dtype)
+                step.reuse = next(fitting, -1)
+
+
+class _Controlling:
+    """A kernel with subgraphs: they are planned once, and each call gives them the captured contents."""
+
+    def __init__(self, rule: Kernel, attributes: dict[str, Any], subgraphs: dict[str, Graph], inputs: int) -> None:
+        self.rule = rule
+        self.attributes = {name: a for name, a in attributes.items() if name not in subgraphs}
+        self.plans = {name: Plan(graph) for name, graph in subgraphs.items()}
+        self.graphs = subgraphs
+        self.inputs = inputs
+
+    def __call__(self, *arguments: Any) -> Any:
+        captured = arguments[self.inputs :]
+        functions = {name: GraphFunction(self.graphs[name], _Run(plan, captured)) for name, plan in self.plans.items()}
+        return self.rule(*arguments[: self.inputs], **self.attributes, **functions)
+
+
+class _Run:
+    """A plan with contents for its captures."""
+
+    def __init__(self, plan: Plan, captured: Sequence[Any]) -> None:
+        self.plan, self.captured = plan, captured
+
+    def __call__(self, *feeds: Any) -> tuple[Any, ...]:
+        return tuple(self.plan.run([*feeds, *self.captured]))
+
+
+def _call_reusing(kernel: Kernel, arguments: list[Any], position: int) -> Any:
+    """Call a ufunc into the buffer of an argument that nobody else can see.
+
+    A dead input is unshared when our own references are the only ones: a view of it would hold one more.
+    """
+    buffer = arguments[position]
+    others = arguments[:position] + arguments[position + 1 :]
+    arguments[position] = None
+    alone = sys.getrefcount(buffer) == _UNSHARED and buffer.base is None and buffer.flags.c_contiguous
+    fits = alone and all(_broadcasts_into(other, buffer) for other in others)
+    arguments[position] = buffer
+    return kernel(*arguments, out=buffer) if fits else kernel(*arguments)
+
+
+def _broadcasts_into(array: Any, target: Any) -> bool:
+    if array.dtype != target.dtype or array.ndim > target.ndim:
+        return False
+    return all(a in (1, b) for a, b in zip(array.shape[::-1], target.shape[::-1], strict=False))
+
+
+def owned(results: Sequence[Any], feeds: Sequence[Any], plan: Plan) -> list[Any]:
+    """``results`` as arrays that only the caller can see: aliases of feeds, constants and each other are copied."""
+    taken = {id(_root(f)) for f in feeds if isinstance(f, np.ndarray)} | plan.constants
+    mine = []
+    for result in results:
+        if isinstance(result, np.ndarray):
+            root = _root(result)
+            if id(root) in taken or not isinstance(root, np.ndarray) or not result.flags.writeable:
+                result = result.copy()
+            else:
+                taken.add(id(root))
+        elif isinstance(result, list):
+            result = [r.copy() if isinstance(r, np.ndarray) else r for r in result]
+        mine.append(result)
+    return mine
+
+
+def _root(array: Any) -> Any:
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array

@@ -1,0 +1,57 @@
+"""Sharing: what is computed twice is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Value
+from tenonnx.op.graph_inference import infer
+from tenonnx.transforms.prune import drop_dead_nodes
+from tenonnx.transforms.rewrite import Call, Rewriter
+
+
+def merge_common_subexpressions(graph: Graph) -> Graph:
+    """``graph`` with one node for all that apply an op to the same inputs, or whose results are known to be equal.
+
+    Those are integers with equal contents as expressions of the symbols in shapes, so that the length of an axis is
+    found out once, however many tensors have it. Subgraphs, and ops that draw random numbers, are left alone.
+    """
+    infer(graph, strict=False)
+    seen: dict[Hashable, tuple[Value | None, ...]] = {}
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if rewriter.outer is not None or call.node is None or call.node.subgraphs or not call.op.pure:
+            return None
+        outputs = call.node.outputs
+        attributes = _hashable(call.node.attributes)
+        keys = [] if attributes is None else [(call.op, call.inputs, attributes, tuple(v is None for v in outputs))]
+        if len(outputs) == 1 and (contents := _contents(outputs[0])) is not None:
+            keys.append(contents)
+        for key in keys:
+            if key in seen:
+                return seen[key]
+        copies = tuple(None if v is None else rewriter.copy(v) for v in outputs)
+        seen.update((key, copies) for key in keys)
+        return None
+
+    shared = Rewriter(graph, decide).run()
+    drop_dead_nodes(shared)
+    return shared
+
+
+def _hashable(attributes: Any) -> Hashable | None:
+    """Attributes as a key, None where one of them is a tensor."""
+    items = [(name, tuple(a) if isinstance(a, list) else a) for name, a in sorted(attributes.items())]
+    plain = all(isinstance(part, int | float | str) for _, a in items for part in (a if isinstance(a, tuple) else (a,)))
+    return tuple(items) if plain else None
+
+
+def _contents(value: Value | None) -> Any:
+    """What tells the contents of an integer tensor from others, if these are known, also as expressions."""
+    if value is None or value.elements is None or not isinstance(value.type, TensorType):
+        return None
+    contents = tuple(value.elements.reshape(-1))
+    return None if None in contents else (value.type.dtype, value.elements.shape, contents)

@@ -1,0 +1,63 @@
+"""Inputs that have a default: initializers that are listed as graph inputs, so that a call may feed something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Constant
+from tenonnx.op.graph_inference import infer
+from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.transforms.targets import Change, Retargeted
+
+#: Below this IR version every initializer had to be listed as an input, so that the list says nothing.
+OPTIONAL_INPUTS_IR = 4
+
+
+def opened(graph: Graph, names: Collection[str]) -> Graph:
+    """A copy of ``graph`` in which the inputs of these names have no default, so that nothing counts on its contents.
+
+    The graph itself if it is so already.
+    """
+    if not any(value.name in names for value in graph.all_inputs if value.data is not None):
+        return graph
+    copy = copy_graph(graph)
+    for value in copy.all_inputs:
+        if value.name in names:
+            value.data = None
+    copy.variables = [value for value in copy.variables if value.data is not None]
+    for node in copy.walk():
+        for output in node.outputs:
+            if output is not None:
+                output.type, output.data, output.elements = None, None, None
+    infer(copy, strict=False)
+    return copy
+
+
+def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) -> Retargeted:
+    """What ``retargeted`` makes of ``graph`` without counting on a default, as another value may be fed.
+
+    Where a node has a form with the defaults alone, the inputs that have one become constants.
+    """
+    if graph.ir_version is not None and graph.ir_version < OPTIONAL_INPUTS_IR:
+        return retargeted(graph)
+    contents = {value.name: value.data for value in graph.all_inputs if value.data is not None}
+    if not contents:
+        return retargeted(graph)
+    result = retargeted(opened(graph, contents))
+    if not result.refused:
+        _give_back(result.graph, graph, contents)
+        return result
+    closed = copy_graph(graph)
+    closed.all_inputs = closed.inputs
+    result = retargeted(closed)
+    reason = "a node has a form in the target for its default alone, so it can no longer be fed"
+    result.changes += [Change(name, "graph input", "closed", reason) for name in contents]
+    return result
+
+
+def _give_back(moved: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
+    values = {value.name: value for value in (*moved.variables, *moved.all_inputs)}
+    for name, data in contents.items():
+        values[name].data = data
+    moved.variables = [values[value.name] for value in source.variables]

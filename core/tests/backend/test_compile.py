@@ -1,0 +1,176 @@
+"""Which backend runs a graph, and what holds for the programs of numpy."""
+
+import numpy as np
+import pytest
+import tiny
+
+import tenonnx as tx
+from tenonnx.backend import base
+from tenonnx.registry.discovery import Plugin
+
+
+def graph(**defaults):
+    """``2 * x + w`` and ``w + 1``; ``w`` is an input with a default where that is given."""
+    made = tx.Graph(opsets={"tiny": 5})
+    made.registry = tiny.registry()
+    x = made.input("x", "float32", ("n",))
+    w = made.input("w", "float32", (1,))
+    if "w" in defaults:
+        w.data = tx.Graph().variable("w", np.array([defaults["w"]], np.float32)).data
+        made.variables.append(w)
+    made.output("y", tiny.affine(x, w))
+    made.output("next", tiny.add(w, 1.0))
+    return made
+
+
+X = np.array([1, 2], np.float32)
+
+
+class Stub:
+    """A backend that takes part in the choice."""
+
+    def __init__(self, speed, error=None):
+        self.speed, self.error, self.options = speed, error, None
+
+    def compile(self, graph, *, state=None, strict=False, **options):
+        self.options = options
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    backends = {}
+
+    def load(plugin):
+        found = backends[plugin.name]
+        if isinstance(found, tx.PluginError):
+            raise found
+        return found
+
+    monkeypatch.setattr(base, "backends", lambda: {n: Plugin(n, "m", "g", f"tenonnx-{n}", "1") for n in backends})
+    monkeypatch.setattr(Plugin, "load", load)
+    return backends
+
+
+def test_auto_takes_the_fastest_and_passes_options_on(installed):
+    installed.update(slow=Stub(1), fast=Stub(2))
+    assert graph().compile(threads=3) is installed["fast"]
+    assert installed["fast"].options == {"threads": 3}
+    assert graph().compile("slow") is installed["slow"]
+
+
+def test_auto_goes_on_to_the_next_that_can_run_the_graph(installed):
+    installed.update(slow=Stub(1), fast=Stub(2, tx.UnsupportedOp("no kernel")))
+    assert graph().compile() is installed["slow"]
+
+
+@pytest.mark.parametrize("error", [tx.UnsupportedOp("no kernel"), tx.NotRepresentable("no form")])
+def test_numpy_is_the_last_and_says_so(installed, error):
+    installed.update(fast=Stub(2, error))
+    with pytest.warns(tx.FallbackWarning, match=error.what):
+        program = graph().compile(threads=3)
+    assert program.backend == "numpy"
+    with pytest.raises(type(error)):
+        graph().compile(strict=True)
+
+
+def test_a_plugin_that_cannot_be_imported_is_left_out(installed):
+    installed.update(broken=tx.PluginError("broken"), slow=Stub(1))
+    assert graph().compile() is installed["slow"]
+    del installed["slow"]
+    with pytest.warns(tx.FallbackWarning, match="broken"):
+        graph().compile()
+
+
+def test_wrong_options_are_not_a_reason_to_fall_back(installed):
+    installed.update(fast=Stub(2, tx.InvalidCall("no such option")))
+    with pytest.raises(tx.InvalidCall, match="no such option"):
+        graph().compile()
+
+
+def test_numpy_alone_needs_no_warning(installed):
+    assert graph().compile().backend == "numpy"
+    assert graph().compile("numpy", strict=True).backend == "numpy"
+    with pytest.raises(tx.InvalidCall, match="numpy") as caught:
+        graph().compile(threads=3)
+    assert caught.value.given == "threads"
+
+
+def test_a_backend_that_is_not_installed_is_named(installed):
+    with pytest.raises(tx.InvalidCall, match="warp") as caught:
+        graph().compile("warp")
+    assert "numpy" in caught.value.available
+    assert "pip" not in caught.value.do, "a name that was made up must not be installed"
+
+
+# ----- inputs with a default ------------------------------------------------------------------------------------------
+
+
+def test_a_default_holds_until_it_is_fed():
+    program = graph(w=10).compile("numpy")
+    for w, expected in ((None, 10), (5, 5), (None, 10)):
+        feeds = {"x": X} if w is None else {"x": X, "w": np.array([w], np.float32)}
+        results = program(feeds)
+        assert results["y"].tolist() == [2 + expected, 4 + expected]
+        assert results["next"].item() == expected + 1
+
+
+def test_compiling_leaves_the_graph_as_it_was():
+    made = graph(w=10)
+    made.compile("numpy")({"x": X, "w": np.zeros(1, np.float32)})
+    assert [v.name for v in made.inputs] == ["x"]
+    assert [v.name for v in made.variables] == ["w"]
+
+
+# ----- state ----------------------------------------------------------------------------------------------------------
+
+
+def test_state_is_replaced_after_each_call():
+    program = graph(w=10).compile("numpy", state={"w": "next"})
+    assert [program({"x": X})["y"].tolist() for _ in range(3)] == [[12, 14], [13, 15], [14, 16]]
+    assert program.state["w"].item() == 13
+
+
+def test_state_without_a_default_must_be_set():
+    program = graph().compile("numpy", state={"w": "next"})
+    assert len(program.state) == 0
+    with pytest.raises(tx.InvalidFeed, match='state "w" must be set'):
+        program({"x": X})
+    program.state["w"] = [1]
+    assert program({"x": X})["y"].tolist() == [3, 5]
+
+
+def test_state_and_results_are_apart():
+    program = graph(w=10).compile("numpy", state={"w": "next"})
+    given = np.array([1], np.float32)
+    program.state["w"] = given
+    given[:] = 7
+    read = program.state["w"]
+    read[:] = 8
+    results = program({"x": X})
+    results["next"][:] = 9
+    assert program.state["w"].item() == 2
+
+
+def test_results_that_are_read_late_are_those_of_their_call():
+    program = graph(w=10).compile("numpy", state={"w": "next"})
+    first, second = program({"x": X}), program({"x": X})
+    assert [first["next"].item(), second["next"].item()] == [11, 12]
+    assert dict(first).keys() == {"y", "next"}
+    first["next"][:] = 0
+    assert program({"x": X})["next"].item() == 13
+
+
+def test_a_call_that_fails_leaves_the_state():
+    program = graph(w=10).compile("numpy", state={"w": "next"})
+    with pytest.raises(tx.InvalidFeed):
+        program({"x": np.zeros((2, 2, 2), np.float32)})
+    assert program.state["w"].item() == 10
+
+
+@pytest.mark.parametrize("state", [{"z": "next"}, {"w": "z"}])
+def test_state_maps_inputs_to_outputs(state):
+    with pytest.raises(tx.InvalidCall, match='"z" is none'):
+        graph().compile("numpy", state=state)

@@ -1,0 +1,108 @@
+"""What a program accepts as feeds: the input's type exactly, or another dtype that casts without loss."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tenonnx as tx
+from tenonnx.backend.base import FeedCheck, check_feeds
+
+
+def formals(**types):
+    graph = tx.Graph()
+    return [graph.input(name, dtype, shape) for name, (dtype, shape) in types.items()]
+
+
+@pytest.fixture(params=["slow", "fast"])
+def check(request):
+    if request.param == "slow":
+        return check_feeds
+    return lambda values, feeds: FeedCheck(values)(feeds)
+
+
+def test_feeds_come_in_the_order_of_the_formals(check):
+    values = formals(a=("float32", ("n",)), b=("int64", ()))
+    a, b = np.zeros(3, np.float32), np.array(1)
+    first, second = check(values, {"b": b, "a": a})
+    assert first is a
+    assert second is b
+
+
+@pytest.mark.parametrize(
+    ("dtype", "contents"),
+    [
+        ("float32", [1, 2]),
+        ("float32", np.array([0.5, np.nan, np.inf])),
+        ("float64", np.float32(0.1)),
+        ("int8", np.array([-128, 127])),
+        ("int64", np.array([1.0, 2.0])),
+        ("bool", [0, 1]),
+        ("float32", np.array([1, 2], ml_dtypes.bfloat16)),
+        ("bfloat16", np.array([0.5, 2.0], np.float32)),
+        ("int4", np.array([-8, 7], np.int8)),
+        ("complex64", np.array([1.0])),
+    ],
+)
+def test_exact_casts_are_made(check, dtype, contents):
+    (array,) = check(formals(x=(dtype, None)), {"x": contents})
+    assert array.dtype == tx.DType.of(dtype).numpy
+    np.testing.assert_array_equal(array.astype(complex), np.asarray(contents).astype(complex))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "contents"),
+    [
+        ("float32", np.array([0.1])),
+        ("float32", np.array([1e300])),
+        ("float32", np.array([2**24 + 1])),
+        ("int8", np.array([128])),
+        ("int64", np.array([0.5])),
+        ("int64", np.array([np.nan])),
+        ("uint8", np.array([-1])),
+        ("bool", np.array([2])),
+        ("bfloat16", np.array([1.001], np.float32)),
+        ("int4", np.array([8], np.int8)),
+        ("float32", np.array([1j])),
+        ("float32", np.array(["1"])),
+        ("string", np.array([1])),
+        ("float32", None),
+    ],
+)
+def test_other_casts_are_refused(check, dtype, contents):
+    with pytest.raises(tx.InvalidFeed, match='input "x" must be') as caught:
+        check(formals(x=(dtype, None)), {"x": contents})
+    assert caught.value.given
+
+
+def test_strings_are_arrays_of_objects(check):
+    (array,) = check(formals(x=("string", ("n",))), {"x": np.array(["a", "bc"])})
+    assert array.dtype == object
+    assert array.tolist() == ["a", "bc"]
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 4), (3, 3), (1, 2, 3)])
+def test_the_shape_must_fit(check, shape):
+    with pytest.raises(tx.InvalidFeed, match=r"float32\[2, 3\]"):
+        check(formals(x=("float32", (2, 3))), {"x": np.zeros(shape, np.float32)})
+
+
+def test_a_symbol_is_one_number_in_all_feeds(check):
+    values = formals(a=("float32", ("n", "m")), b=("float32", ("n",)), c=("float32", ("2*n", None)))
+    feeds = {name: np.zeros(shape, np.float32) for name, shape in {"a": (2, 5), "b": 2, "c": (4, 1)}.items()}
+    assert [array.shape for array in check(values, feeds)] == [(2, 5), (2,), (4, 1)]
+    with pytest.raises(tx.InvalidFeed, match='dim "n" must be one number'):
+        check(values, feeds | {"b": np.zeros(3, np.float32)})
+
+
+@pytest.mark.parametrize("feeds", [{}, {"x": np.zeros(1, np.float32), "y": 1}, {"y": np.zeros(1, np.float32)}])
+def test_names_must_be_those_of_the_inputs(check, feeds):
+    with pytest.raises(tx.InvalidFeed) as caught:
+        check(formals(x=("float32", None)), feeds)
+    assert "x: float32" in caught.value.available
+
+
+def test_feeds_are_a_mapping(check):
+    with pytest.raises(tx.InvalidFeed, match="must be a mapping") as caught:
+        check(formals(a=("float32", ("n",))), np.zeros(3, np.float32))
+    assert caught.value.given == "ndarray"
+    assert "graph.run" in caught.value.do

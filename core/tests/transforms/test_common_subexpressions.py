@@ -1,0 +1,59 @@
+"""Sharing: equal nodes and equal lengths once, everything else as it was."""
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx.extend import dims
+from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
+from tenonnx_standard.activation import leaky_relu
+from tenonnx_standard.math import add, exp, mul
+from tenonnx_standard.random import random_uniform_like
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.shape import reshape
+
+
+def ops_of(graph):
+    return [node.op_type for node in graph.nodes]
+
+
+def test_equal_nodes_are_one():
+    graph = tx.Graph("g")
+    x = graph.input("x", "float32", ("n", 3))
+    graph.output("y", add(mul(exp(x), exp(x)), reduce_sum(exp(x), [1])))
+    graph.output("z", mul(exp(x), x))
+    shared = merge_common_subexpressions(graph)
+    assert ops_of(graph).count("Exp") == 4
+    assert ops_of(shared).count("Exp") == 1
+    feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    expected, found = graph.run(feeds, backend="numpy"), shared.run(feeds, backend="numpy")
+    assert list(found) == ["y", "z"]
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_attributes_and_outputs_tell_nodes_apart():
+    graph = tx.Graph("g")
+    x = graph.input("x", "float32", (4, 3))
+    graph.output("a", leaky_relu(x, alpha=0.1))
+    graph.output("b", leaky_relu(x, alpha=0.2))
+    graph.output("c", leaky_relu(x, alpha=0.1))
+    shared = merge_common_subexpressions(graph)
+    assert ops_of(shared) == ["LeakyRelu", "LeakyRelu", "Identity"]
+    assert [v.name for v in shared.outputs] == ["a", "b", "c"]
+
+
+def test_the_length_of_an_axis_is_found_out_once():
+    graph = tx.Graph("g")
+    x, y = graph.input("x", "float32", ("n", 2, 3)), graph.input("y", "float32", ("n", 6))
+    graph.output("z", add(reshape(exp(x), [dims(x)[0], 6]), reshape(mul(y, y), [dims(y)[0], 6])))
+    graph.output("n", dims(y)[0] * dims(x)[0])
+    assert ops_of(graph).count("Shape") > 1 == ops_of(merge_common_subexpressions(graph)).count("Shape")
+    feeds = {"x": np.ones((2, 2, 3), np.float32), "y": np.ones((2, 6), np.float32)}
+    assert merge_common_subexpressions(graph).run(feeds, backend="numpy")["n"] == 4
+
+
+def test_random_numbers_are_drawn_as_often_as_before():
+    graph = tx.Graph("g")
+    x = graph.input("x", "float32", (5,))
+    graph.output("y", add(random_uniform_like(x), random_uniform_like(x)))
+    assert ops_of(merge_common_subexpressions(graph)).count("RandomUniformLike") == 2

@@ -1,0 +1,43 @@
+"""The conformance kit: declare per op how its inputs are drawn, and everything known of the op is checked.
+
+``cases``, ``call``, ``Gap``, ``Law`` and the strategies (``tensors``, ``shapes``, ``broadcastable``, ``axis_of``)
+declare cases, ``conformance`` makes the test function of a package. The strategies and the checks need the extra
+``tenonnx[testing]``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, unwritten
+
+if TYPE_CHECKING:
+    from tenonnx_testing.kit import check_case, conformance, known_gaps
+    from tenonnx_testing.signatures import signature_problems
+    from tenonnx_testing.strategies import axis_of, broadcastable, shapes, tensors
+
+__all__ = [
+    "Call", "Case", "Gap", "Law", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance",
+    "known_gaps", "shapes", "signature_problems", "tensors", "unwritten",
+]  # fmt: skip
+
+#: Imported on first use: every pytest run loads this package, for the sake of its plugin.
+_MODULES = {
+    "kit": ("check_case", "conformance", "known_gaps"),
+    "signatures": ("signature_problems",),
+    "strategies": ("axis_of", "broadcastable", "shapes", "tensors"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    found = next((module for module, names in _MODULES.items() if name in names), None)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{found}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("hypothesis", "pytest"):
+            raise
+        raise ImportError(f"tenonnx_testing.{name} needs {error.name}: pip install tenonnx[testing]") from error

@@ -1,0 +1,141 @@
+"""The checks, each a function of a case and one drawn call.
+
+A check raises ``Failure`` where it does not hold, and returns whether it could compare anything at all. ``expected``
+are the outputs that the op itself gives for the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tenonnx.graph.values import Value
+from tenonnx.op.binding import invoke
+from tenonnx.op.build import Builder
+from tenonnx.op.rules import find_rule
+from tenonnx_testing import exports, gradients, inference, laws, mutations, oracles, schemas
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.models import single_node
+from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``run`` at each of ``versions``, which is ``[None]`` for checks that concern no particular version.
+
+    Where there are many versions, one drawn call is checked at every ``stride``-th of them alone.
+    """
+
+    name: str
+    run: Callable[[Case, Call, Outputs], bool]
+    applies: Callable[[Case], bool] = lambda case: True
+    versions: Callable[[Case], Sequence[int | None]] = lambda case: [None]
+    stride: int = 1
+    missing: str = "no version takes these element types"
+
+
+# ----- the body -----------------------------------------------------------------------------------------------------
+
+
+def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """The numpy rule gives what the body gives, on arrays and traced into a graph of symbolic dims."""
+    op = case.op
+    if find_rule(op, "numpy") is not None:
+        with blaming(f"the body of {op.title}"):
+            by_body = evaluate(op, drawn, body_of=op)
+        expect(case, drawn, "its body", by_body, expected)
+
+    def body(_: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return invoke(op, op.function, values, drawn.attributes, drawn.outputs)
+
+    with blaming(f"tracing the body of {op.title} with symbolic dims"):
+        graph, feeds = trace(op, drawn, body, symbolic=True)
+    with blaming(f"the body of {op.title}, traced with symbolic dims,"):
+        traced = run_graph(graph, feeds)
+    expect(case, drawn, "its body traced with symbolic dims", traced, present(expected))
+    return True
+
+
+# ----- oracles ------------------------------------------------------------------------------------------------------
+
+
+def equals_oracle(
+    name: str, run: Callable[..., list[Any]], newest: Callable[[], int], case: Case, drawn: Call, expected: Outputs
+) -> bool:
+    """The op gives what another implementation gives for a model of this one node, at one version."""
+    assert drawn.version is not None
+    with blaming(f"writing {case.op.title} as a node at version {drawn.version}"):
+        trial = single_node(case.op, drawn, drawn.version, expected, newest())
+    if trial is None:
+        return False
+    if not case.op.primitive or case.law:  # whatever others answer, there is the body or the law to compare with
+        case.reached.add(drawn.version)
+    schema = schemas.schema_at(case.op, drawn.version)
+    if schema is not None and schema.judged:
+        with blaming(f"onnx.checker on {case.op.title} written at version {drawn.version}"):
+            oracles.check(trial)
+    try:
+        actual = run(trial)
+    except oracles.Refused as refusal:
+        case.refusals.setdefault(name, f"at version {drawn.version}: {refusal}")
+        return False
+    case.reached.add(drawn.version)
+    expect(case, drawn, f"{name} at version {drawn.version}", actual, trial.expected)
+    return True
+
+
+def _versions_of_onnxruntime(case: Case) -> list[int | None]:
+    newest = oracles.newest_of_onnxruntime() if case.op.domain == "ai.onnx" else 10**9
+    return [version for version in schemas.versions(case.op) if version <= newest]
+
+
+def some_oracle(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Something other than its own numpy rule has computed this primitive; any other op has a body."""
+    for check in (_ONNXRUNTIME, _REFERENCE):
+        for version in check.versions(case) if check.applies(case) and not case.compared.get(check.name) else ():
+            try:
+                compared = check.run(case, Call(drawn.inputs, drawn.attributes, drawn.outputs, version), expected)
+            except Failure:
+                compared = True
+            case.compared[check.name] = case.compared.get(check.name, 0) + compared
+    return any(case.compared.values())
+
+
+def _is_known(case: Case) -> bool:
+    """Whether others may have the op: onnxruntime has more in ONNX's own domains than the onnx package declares."""
+    return case.op.domain in schemas.domains() or bool(schemas.history(case.op.domain, case.op.name))
+
+
+# ----- the table ----------------------------------------------------------------------------------------------------
+
+_ONNXRUNTIME = Check(
+    "onnxruntime",
+    partial(equals_oracle, "onnxruntime", oracles.run_onnxruntime, oracles.newest_of_onnxruntime),
+    applies=lambda case: oracles.has_onnxruntime() and _is_known(case),
+    versions=_versions_of_onnxruntime,
+)
+_REFERENCE = Check(
+    "reference",
+    partial(equals_oracle, "onnx.reference", oracles.run_reference, oracles.newest_of_onnx),
+    applies=lambda case: case.op.domain in schemas.domains() and bool(schemas.history(case.op.domain, case.op.name)),
+    versions=lambda case: list(schemas.versions(case.op)),
+)
+
+CHECKS: dict[str, Check] = {
+    check.name: check
+    for check in (
+        Check("numpy=body", numpy_equals_body, applies=lambda case: not case.op.primitive),
+        _ONNXRUNTIME,
+        _REFERENCE,
+        Check("types", inference.inferred_are_real),
+        Check(
+            "gradient", gradients.equals_differences, applies=gradients.applies, missing="there are no floats to derive"
+        ),
+        Check("law", laws.is_followed, applies=lambda case: case.law is not None),
+        Check("export", exports.keeps_numbers, versions=exports.versions, stride=6),
+        Check("bad input", mutations.refused_or_alike),
+        Check("oracle", some_oracle, applies=lambda case: case.op.primitive and case.law is None),
+    )
+}

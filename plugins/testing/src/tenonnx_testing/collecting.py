@@ -1,0 +1,136 @@
+"""Finding what is to be tested: the cases of installed packages, and what concerns an op or a package as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from tenonnx.errors import InvalidCall
+from tenonnx.op.op import Op
+from tenonnx.registry.discovery import plugins
+from tenonnx.registry.registry import Registry
+from tenonnx.transforms.targets import INTERNAL_DOMAIN
+from tenonnx_testing import coverage, schemas
+from tenonnx_testing.cases import Call, Case, collected, load, unwritten_ops
+from tenonnx_testing.checks import CHECKS
+from tenonnx_testing.kit import check_case
+from tenonnx_testing.run import Failure
+from tenonnx_testing.signatures import dtype_problems, signature_problems, uncovered, versions_without_meaning
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One parametrised test: its id, and what it runs, given the number of examples."""
+
+    label: str
+    run: Callable[[int], None]
+
+
+def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
+    """Every test of a domain, or of all that one distribution has."""
+    serving = [p for p in plugins("tenonnx.ops") if wanted in (p.domain, p.distribution)]
+    distributions = {wanted, *(p.distribution for p in serving)}
+    declaring = [p for p in plugins("tenonnx.conformance") if p.distribution in distributions]
+    if not serving and not declaring:
+        known = sorted({name for p in plugins("tenonnx.ops") for name in (p.domain, p.distribution)})
+        raise InvalidCall(f'"{wanted}" must be an installed package or a domain of one', available=", ".join(known))
+    modules = load(declaring)
+    for name, error in modules.items():
+        if error is not None:
+            yield Item(f"{name}-import", partial(_raise, error))
+    for plugin in serving:
+        registry.load(plugin.domain)
+        if plugin in registry.failures:
+            yield Item(f"{plugin.distribution}-{plugin.domain}-import", partial(_raise, registry.failures[plugin]))
+    for distribution in sorted(distributions):
+        entries = {p.domain for p in plugins("tenonnx.ops") if p.distribution == distribution} | {INTERNAL_DOMAIN}
+        own = {op.domain for op in registry.ops() if _distribution(registry, op) == distribution}
+        for domain in sorted(own - entries):
+            yield Item(f"{distribution}-{domain}-served", partial(_miss_entry, distribution, domain))
+    served = {p.domain for p in serving}
+    strangers = [
+        c for c in collected() if c.module in modules and c.op not in registry.meanings(c.op.domain, c.op.name)
+    ]
+    yield from (Item(f"{case.title}-registered", partial(_miss_registration, case)) for case in strangers)
+    found = [c for c in collected() if c.module in modules and (wanted not in served or c.op.domain == wanted)]
+    yield from items_of_cases(found)
+    for domain in sorted(served | {case.op.domain for case in found}):
+        for op in registry.ops(domain):
+            if _distribution(registry, op) in distributions:
+                yield from _items_of_op(op, registry)
+        for plugin in serving:
+            if plugin.domain == domain:
+                label = f"{plugin.distribution}-{domain}-coverage"
+                yield Item(label, partial(_check_coverage, registry, domain, plugin.distribution))
+
+
+def _raise(error: Exception, examples: int) -> None:
+    raise error
+
+
+def _distribution(registry: Registry, op: Op) -> str:
+    return registry.source(op).split(" ")[0]
+
+
+def items_of_cases(found: Sequence[Case]) -> Iterator[Item]:
+    """A test for every check that applies to a case."""
+    for case in found:
+        for check in CHECKS.values():
+            if check.applies(case):
+                yield Item(f"{case.title}-{check.name}", partial(check_case, case, check.name))
+
+
+# ----- ops and packages ---------------------------------------------------------------------------------------------
+
+
+def _items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
+    title = Case(op, lambda draw: Call((), {})).title
+    if schemas.history(op.domain, op.name):
+        yield Item(f"{title}-signature", partial(_check_signature, op, registry))
+    if op.signature.reads_graph:
+        return  # no call can be drawn without the graph around it
+    if not any(collected(op)):
+        yield Item(f"{title}-cases", partial(_miss_cases, op))
+    elif schemas.history(op.domain, op.name):
+        yield Item(f"{title}-versions", partial(coverage.check_versions, op))
+
+
+def _check_signature(op: Op, registry: Registry, examples: int) -> None:
+    problems = signature_problems(op) + dtype_problems(op, registry)
+    problems += [f"version {v} has a meaning here or there alone" for v in versions_without_meaning(registry, op)]
+    gaps = [gap for case in collected(op) for gap in case.gaps_of("signature")]
+    if problems and gaps:
+        pytest.xfail("; ".join(gap.reason for gap in gaps))
+    if gaps:
+        raise Failure(f"{op.title}: the gap of signature is stale, nothing differs any more: {gaps[0].reason}")
+    if problems:
+        raise Failure(f"{op.title} is not as its schemas have it:\n  " + "\n  ".join(problems))
+
+
+def _miss_cases(op: Op, examples: int) -> None:
+    raise Failure(f"{op.title} has no conformance case: write @cases({op.__name__}) in a module of the package's cases")
+
+
+def _miss_entry(distribution: str, domain: str, examples: int) -> None:
+    raise Failure(
+        f'{distribution} registers ops of domain "{domain}", and no file with them finds it: its entry points of '
+        f'tenonnx.ops must include "{domain}"'
+    )
+
+
+def _miss_registration(case: Case, examples: int) -> None:
+    raise Failure(f"{case.op.title} has cases in {case.module} and is not registered: add it in register_ops")
+
+
+def _check_coverage(registry: Registry, domain: str, distribution: str, examples: int) -> None:
+    declared = unwritten_ops(domain)
+    missing = [entry for entry in uncovered(registry, domain, distribution) if entry.split("@")[0] not in declared]
+    stale = [name for name in declared if registry.meanings(domain, name)]
+    if stale:
+        raise Failure(f"the gap is stale: {', '.join(stale)} of {domain} is declared unwritten, and there it is")
+    if missing:
+        shown = ", ".join(missing[:50]) + " ..." * (len(missing) > 50)
+        raise Failure(f"{distribution} gives no meaning to {len(missing)} schemas of {domain}: {shown}")

@@ -1,0 +1,101 @@
+"""Which inputs of an op have a gradient, found out on calls that its cases draw."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import NotDifferentiable
+from tenonnx.graph.dtypes import DType
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+from tenonnx_testing.cases import Call, Case, collected
+from tenonnx_testing.gradients import vector_jacobian
+from tenonnx_testing.kit import calls
+from tenonnx_testing.run import evaluate, is_index
+
+#: So many calls of each case are tried, then so many, as a gradient may be zero for some of them.
+CALLS = (12, 48)
+
+
+@dataclass(slots=True)
+class Differentiability:
+    """The ``inputs`` that have a gradient, among those ``tried``, and what was ``met`` that has none."""
+
+    op: Op
+    inputs: set[str] = field(default_factory=set)
+    tried: set[str] = field(default_factory=set)
+    met: set[str] = field(default_factory=set)
+
+    @property
+    def open(self) -> bool:
+        """Whether further calls might show more."""
+        return self.inputs < self.tried
+
+    @property
+    def verdict(self) -> str:
+        """``yes`` by a rule, ``by body``, or ``no`` with the reason."""
+        if self.inputs:
+            return "yes" if find_rule(self.op, "vjp") else "by body"
+        if not self.met:
+            return "no case tells"
+        if not self.op.pure and "zero" in self.met:
+            return "no: drawn at random"
+        named = (
+            ("broken", "no: a part has none"),
+            ("zero", "no: constant almost everywhere"),
+            ("floats", "no: takes no floats"),
+        )
+        given = next((reason for kind, reason in named if kind in self.met), "")
+        return given or f"no: gives {' or '.join(sorted(self.met))}"
+
+
+@functools.cache
+def differentiability(op: Op) -> Differentiability:
+    """Try the gradient of every float input of one meaning."""
+    found = Differentiability(op)
+    for count in CALLS:
+        for case in collected(op):
+            for drawn in calls(case, count) if found.open or not found.met | found.tried else ():
+                _try(found, case, drawn)
+    return found
+
+
+def _try(found: Differentiability, case: Case, drawn: Call) -> None:
+    op = case.op
+    outputs = [output for output in evaluate(op, drawn) if output is not None]
+    kinds = {_kind(output) for output in outputs}
+    if "floats" not in kinds:
+        found.met |= kinds
+        return
+    positions = [p for p, v in enumerate(drawn.inputs) if _kind(v) == "floats" and not is_index(op, p)]
+    if not positions:
+        found.met.add("floats")
+    random = np.random.default_rng(0)
+    cotangents = [random.uniform(0.5, 1.5, o.shape).astype(o.dtype) if _kind(o) == "floats" else None for o in outputs]
+    for position in positions:
+        name = op.signature.input_at(position).name
+        found.tried.add(name)
+        if name in found.inputs:
+            continue
+        try:
+            (product,) = vector_jacobian(case, drawn, cotangents, [position], symbolic=False)
+        except NotDifferentiable:
+            found.met.add("broken")
+            continue
+        if np.any(product):
+            found.inputs.add(name)
+        else:
+            found.met.add("zero")
+
+
+def _kind(contents: Any) -> str:
+    if not isinstance(contents, np.ndarray):
+        return "maps" if isinstance(contents, dict) else "sequences"
+    dtype = DType.of(contents.dtype)
+    if dtype.is_float:
+        return "floats" if dtype.bits >= 16 else "quantized numbers"
+    return "bools" if dtype is DType.bool else "strings" if dtype is DType.string else "integers"

@@ -1,0 +1,93 @@
+"""Export: the op keeps its numbers at every opset, and what was read is written back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.formats.onnx.reader import read
+from tenonnx.formats.onnx.writer import to_model
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Value
+from tenonnx.op.build import Builder
+from tenonnx.transforms.retarget import retarget
+from tenonnx_testing import oracles, schemas
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.models import Trial
+from tenonnx_testing.run import Failure, Outputs, blaming, expect, is_random, present, run_graph, trace
+
+#: Older opsets have no broadcasting as it is today.
+OLDEST = 7
+
+
+def versions(case: Case) -> Sequence[int]:
+    """The versions of ``ai.onnx`` to export to."""
+    return range(OLDEST, oracles.newest_of_onnx() + 1)
+
+
+def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """In the ops of ``ai.onnx`` at one opset the call gives the same numbers, here and in onnxruntime.
+
+    An op that has no form there may be refused, and is counted as not compared.
+    """
+    assert drawn.version is not None
+
+    def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return builder.call(case.op, values, drawn.attributes, drawn.outputs)
+
+    what = f"{case.op.title} exported to ai.onnx {drawn.version}"
+    with blaming(what):
+        graph, feeds = trace(case.op, drawn, the_op, symbolic=False)
+        graph.opsets = {case.op.domain: case.op.version}
+    _is_fixpoint(case, graph)
+    try:
+        with blaming(what, passing=NotRepresentable):
+            moved = retarget(graph, drawn.version, ["ai.onnx"])
+            model = to_model(moved)
+    except NotRepresentable as refusal:
+        case.refusals.setdefault("export", str(refusal))
+        return False
+    with blaming(f"onnx.checker on {what}"):
+        onnx.checker.check_model(model, full_check=_is_clean(case.op.domain, graph))
+    if is_random(case.op, drawn):
+        return True
+    with blaming(what):
+        actual = run_graph(moved, feeds)
+    expect(case, drawn, what, actual, present(expected))
+    named = {value.name: contents for value, contents in zip(moved.all_inputs, feeds, strict=True)}
+    _agrees_in_onnxruntime(case, drawn, Trial(model, named, expected), what)
+    return True
+
+
+def _is_clean(domain: str, graph: Graph) -> bool:
+    """Whether ONNX's own inference takes the op as it is: bodies of some ONNX functions break its rules."""
+    if domain not in schemas.domains():
+        return True
+    try:
+        onnx.checker.check_model(to_model(graph), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+        return False
+    return True
+
+
+def _agrees_in_onnxruntime(case: Case, drawn: Call, trial: Trial, what: str) -> None:
+    if not oracles.has_onnxruntime() or (drawn.version or 0) > oracles.newest_of_onnxruntime():
+        return
+    try:
+        actual = oracles.run_onnxruntime(trial)
+    except oracles.Refused:
+        return
+    expect(case, drawn, f"onnxruntime on {what}", actual, present(trial.expected))
+
+
+def _is_fixpoint(case: Case, graph: Graph) -> None:
+    """Written, read and written again, the model is the same to the byte."""
+    with blaming(f"writing and reading {case.op.title}"):
+        once = to_model(graph)
+        again = to_model(read(once, registry=graph.registry))
+    if once.SerializeToString(deterministic=True) != again.SerializeToString(deterministic=True):
+        raise Failure(
+            f"{case.op.title}: written, read and written again, the model differs:\n{once.graph}\n{again.graph}"
+        )

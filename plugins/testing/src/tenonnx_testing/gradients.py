@@ -1,0 +1,140 @@
+"""Gradients against finite differences, along a random direction and for a random cotangent, in float64."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.values import Value
+from tenonnx.op.build import Builder
+from tenonnx.transforms.grad import grad
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.run import Failure, blaming, evaluate, is_index, is_random, run_graph, trace
+
+#: Steps of the differences: from wide for ops that round inside to float32, down to a few digits above float64's noise.
+STEPS = (1e-2, 2e-3, 4e-4, 8e-5, 1.6e-5)
+
+#: How far, relative to the sizes of its summands, the product may be from the differences, beyond their own error.
+RELATIVE = 1e-5
+
+#: Differences that are less certain than this say that the op is not smooth there.
+SMOOTH = 1e-2
+
+
+def applies(case: Case) -> bool:
+    return case.gradient is not False
+
+
+def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bool:
+    """The reverse-mode product agrees with central differences wherever inputs and outputs are floats."""
+    wide = Call(tuple(_widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
+    wrt = _differentiable(case, wide)
+    if not wrt or is_random(case.op, wide):
+        return False
+    with blaming(f"{case.op.title} in float64"):
+        outputs = evaluate(case.op, wide)
+    random = np.random.default_rng(0)
+    cotangents = [
+        random.uniform(0.5, 1.5, o.shape) * random.choice([-1, 1], o.shape) if _is_wide(o) else None for o in outputs
+    ]
+    if all(c is None for c in cotangents):
+        return False
+    given = [c for c, o in zip(cotangents, outputs, strict=True) if o is not None]
+    directions = {p: random.uniform(-1, 1, wide.inputs[p].shape) for p in wrt}
+
+    def along(step: float) -> float:
+        moved = tuple(v + step * directions[p] if p in directions else v for p, v in enumerate(wide.inputs))
+        with blaming(f"{case.op.title} near the drawn inputs"):
+            found = evaluate(case.op, Call(moved, wide.attributes, wide.outputs))
+        return float(sum(np.sum(o * c) for o, c in zip(found, cotangents, strict=False) if c is not None))
+
+    slope, uncertainty = differences(along)
+    for symbolic in (False, True):
+        what = f"the gradient of {case.op.title}" + (" with symbolic dims" if symbolic else "")
+        with blaming(what):
+            products = vector_jacobian(case, wide, given, wrt, symbolic=symbolic)
+        for position, product in zip(wrt, products, strict=True):
+            if product.shape != wide.inputs[position].shape or product.dtype != np.float64:
+                raise Failure(f"{what}: that of input {position} is {product.dtype}{list(product.shape)}")
+        terms = [product * directions[p] for p, product in zip(wrt, products, strict=True)]
+        _agree(
+            what, float(sum(np.sum(t) for t in terms)), float(sum(np.sum(np.abs(t)) for t in terms)), slope, uncertainty
+        )
+    return True
+
+
+def _agree(what: str, product: float, size: float, slope: float, uncertainty: float) -> None:
+    scale = max(size, abs(slope), 1e-3)
+    if uncertainty > SMOOTH * scale:
+        raise Failure(
+            f"{what}: finite differences do not converge ({slope:.6g} +- {uncertainty:.2g}): the case draws kinks"
+        )
+    if not abs(product - slope) <= RELATIVE * scale + 4 * uncertainty:
+        raise Failure(
+            f"{what} along a random direction is {product:.9g}, "
+            f"and finite differences give {slope:.9g} +- {uncertainty:.2g}"
+        )
+
+
+def differences(function: Callable[[float], float]) -> tuple[float, float]:
+    """The derivative of a function at 0 and how uncertain it is.
+
+    Central differences of ever smaller steps, each two extrapolated to step 0 (Richardson). Two that agree are right
+    up to what rounding inside the function does at their steps, which the smallest step shows best.
+    """
+    slopes = [(function(h) - function(-h)) / (2 * h) for h in STEPS]
+    limits = [
+        (narrow * (h / k) ** 2 - wide) / ((h / k) ** 2 - 1)
+        for (wide, narrow), (h, k) in zip(itertools.pairwise(slopes), itertools.pairwise(STEPS), strict=True)
+    ]
+    noise = _apart(slopes[-1], slopes[-2]) * STEPS[-1]
+    pairs = zip(itertools.pairwise(limits), STEPS[2:], strict=True)
+    uncertainty, slope = min((max(_apart(a, b), noise / step), b) for (a, b), step in pairs)
+    return slope, uncertainty
+
+
+def _apart(a: float, b: float) -> float:
+    return abs(a - b) if np.isfinite(a) and np.isfinite(b) else float("inf")
+
+
+def vector_jacobian(
+    case: Case, drawn: Call, cotangents: Sequence[Any], wrt: Sequence[int], *, symbolic: bool
+) -> list[np.ndarray[Any, Any]]:
+    """The gradients of the outputs, weighted with their cotangents, with respect to the inputs at ``wrt``."""
+
+    def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return builder.call(case.op, values, drawn.attributes, drawn.outputs)
+
+    graph, feeds = trace(case.op, drawn, the_op, symbolic=symbolic)
+    weighted = [(v.name, c) for v, c in zip(graph.outputs, cotangents, strict=False) if c is not None]
+    seeds = {name: f"cotangent{position}" for position, (name, _) in enumerate(weighted)}
+    derived = grad(graph, of=list(seeds), wrt=[f"input{p}" for p in wrt], seeds=seeds, strict=False)
+    outputs = run_graph(derived, [*feeds, *(c for _, c in weighted)])
+    return [np.asarray(product) for product in outputs[len(graph.outputs) :]]
+
+
+def _differentiable(case: Case, drawn: Call) -> list[int]:
+    named = None if isinstance(case.gradient, bool) else case.gradient
+    return [
+        position
+        for position, contents in enumerate(drawn.inputs)
+        if _is_wide(contents)
+        and not is_index(case.op, position)
+        and (named is None or case.op.signature.input_at(position).name in named)
+    ]
+
+
+def _is_wide(contents: Any) -> bool:
+    return isinstance(contents, np.ndarray) and contents.dtype == np.float64
+
+
+def _widened(contents: Any) -> Any:
+    if isinstance(contents, list):
+        return [_widened(c) for c in contents]
+    if isinstance(contents, np.ndarray) and contents.dtype != object and DType.of(contents.dtype).is_float:
+        return contents.astype(np.float64)
+    return contents

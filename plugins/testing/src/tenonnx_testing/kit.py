@@ -1,0 +1,197 @@
+"""The test function of a package, and the running of one check on drawn calls."""
+
+from __future__ import annotations
+
+import traceback
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import same_attribute
+from tenonnx.registry.registry import Registry, default_registry
+from tenonnx_testing.cases import Call, Case, Gap, collected, load
+from tenonnx_testing.checks import CHECKS, Check
+from tenonnx_testing.pytest_plugin import EXAMPLES
+from tenonnx_testing.repro import one_line
+from tenonnx_testing.run import Failure, blaming, completed, evaluate
+
+#: How many times more calls are drawn before a gap is called stale.
+STUBBORN = 10
+
+
+def conformance(domain_or_distribution: str, *, registry: Registry | None = None) -> Callable[..., None]:
+    """A pytest function with all checks of all cases of a domain, or of all that one distribution has.
+
+    A whole test file is ``test = conformance("my.domain")``. Cases are found through the entry-point group
+    ``tenonnx.conformance``. Raises ``InvalidCall`` where no installed package has that name or serves that domain.
+    """
+    from tenonnx_testing.collecting import Item, find_items
+
+    items = list(find_items(domain_or_distribution, default_registry() if registry is None else registry))
+
+    @pytest.mark.parametrize("item", items, ids=[item.label for item in items])
+    def test(item: Item, request: pytest.FixtureRequest) -> None:
+        run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES))
+
+    return test
+
+
+def run_item(run: Callable[[int], None], examples: int) -> None:
+    """Run one test; a failure is told by its message and place, not by a traceback through the kit."""
+    try:
+        run(examples)
+        return
+    except Failure as failure:
+        text = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
+    pytest.fail(text, pytrace=False)
+
+
+def _places(failure: Failure) -> list[str]:
+    """Where the exception behind a failure was raised, in place of a traceback through the kit."""
+    cause: BaseException = failure
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    frames = traceback.extract_tb(cause.__traceback__) if cause is not failure else []
+    return [f"raised by {frame.filename}:{frame.lineno}: {frame.line}" for frame in frames[-1:]]
+
+
+def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
+    """Run one check on drawn calls of a case.
+
+    Raises ``Failure`` where it does not hold or a gap is stale, and the outcomes of pytest for known gaps (xfail) and
+    for calls that could not be compared at all (skip).
+    """
+    check = CHECKS[name]
+    compared, gaps = run_check(case, check, examples)
+    if any(seen.is_stale for seen in gaps.values()):
+        compared, gaps = run_check(case, check, examples * STUBBORN)
+    case.compared[name] = case.compared.get(name, 0) + compared
+    for gap, seen in gaps.items():
+        if seen.is_stale:
+            raise Failure(f"{case.op.title}: the gap of {name} is stale, nothing fails any more: {gap.reason}")
+    known = [gap for gap, seen in gaps.items() if seen.failed and gap.when is None]
+    if known:
+        pytest.xfail("; ".join(gap.reason for gap in known))
+    if name == "oracle" and not compared:
+        answers = "; ".join(f"{oracle}: {answer}" for oracle, answer in case.refusals.items())
+        raise Failure(f"{case.op.title} is a primitive that nothing else computes: {answers or 'it has no oracle'}")
+    if not compared:
+        pytest.skip(f"nothing to compare with: {case.refusals.get(name, check.missing)}")
+
+
+def run_check(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _Seen]]:
+    """Run a check on so many drawn calls: how many comparisons took place, and what was seen of each gap."""
+    gaps = {gap: _Seen() for gap in case.gaps_of(check.name)}
+    compared = 0
+
+    @seed(zlib.crc32(f"{case.title}-{check.name}".encode()))
+    @settings(
+        max_examples=examples, database=None, deadline=None, verbosity=Verbosity.quiet, report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
+    )  # fmt: skip
+    @given(_calls(case), st.integers(0, check.stride - 1))
+    def run(drawn: Call, offset: int) -> None:
+        nonlocal compared
+        compared += _check_call(case, check, drawn, offset, gaps)
+
+    run()
+    return compared, gaps
+
+
+def calls(case: Case, count: int) -> list[Call]:
+    """So many completed calls of a case, the same ones each time."""
+    found: list[Call] = []
+
+    @seed(zlib.crc32(case.title.encode()))
+    @settings(
+        max_examples=count, database=None, deadline=None, verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+    )  # fmt: skip
+    @given(_calls(case))
+    def run(drawn: Call) -> None:
+        found.append(completed(case.op, drawn))
+
+    run()
+    return found
+
+
+@st.composite
+def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
+    return case.function(draw)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """How often a gap was met, and how often the check failed there."""
+
+    met: int = 0
+    failed: int = 0
+
+    @property
+    def is_stale(self) -> bool:
+        return self.met > 0 and not self.failed
+
+
+def _check_call(case: Case, check: Check, drawn: Call, offset: int, gaps: dict[Gap, _Seen]) -> int:
+    compared = 0
+    try:
+        with blaming(f"{case.op.title} on the drawn inputs"):
+            whole = completed(case.op, drawn)
+            case.drawn |= _given(case.op, whole)
+            expected = evaluate(case.op, whole)
+        for version in check.versions(case)[offset :: check.stride]:
+            there = replace(whole, version=version)
+            gap = next((gap for gap in gaps if gap.covers(there)), None)
+            try:
+                found = check.run(case, there, expected)
+            except Failure:
+                if gap is None:
+                    raise
+                found = True
+                gaps[gap].failed += 1
+            if gap is not None:
+                gaps[gap].met += found
+            compared += found
+    except Failure as failure:
+        failure.add_note(f"reproduce: {one_line(case.op, drawn)}")
+        raise
+    return compared
+
+
+def _given(op: Op, drawn: Call) -> set[str]:
+    """The inputs that are present in a call, and the attributes that are not their default."""
+    inputs = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
+    defaults = op.signature.attributes
+    return inputs | {name for name, a in drawn.attributes.items() if not same_attribute(a, defaults[name])}
+
+
+def never_drawn() -> dict[str, list[str]]:
+    """The inputs and attributes of each op that no call had which was compared in this process."""
+    drawn: dict[Op, set[str]] = {}
+    for case in collected():
+        if case.drawn:
+            drawn.setdefault(case.op, set()).update(case.drawn)
+    wanted = {op: [*(p.name for p in op.signature.inputs), *op.signature.attributes] for op in drawn}
+    missing = {op.title: [name for name in wanted[op] if name not in drawn[op]] for op in drawn}
+    return {title: names for title, names in missing.items() if names}
+
+
+def comparisons() -> dict[str, int]:
+    """How many comparisons each check made in this process."""
+    counts: dict[str, int] = {}
+    for case in collected():
+        for name, count in case.compared.items():
+            counts[name] = counts.get(name, 0) + count
+    return {name: count for name, count in counts.items() if count}
+
+
+def known_gaps() -> list[tuple[Case, Gap]]:
+    """Every gap that the cases of the installed packages declare, for the docs."""
+    load()
+    return [(case, gap) for case in collected() for gap in case.gaps]

@@ -1,0 +1,126 @@
+"""Single-node models: one drawn call in the spelling of one version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.formats.onnx.writer import to_model
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import Type
+from tenonnx.graph.values import Value
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.op.evaluate import type_of
+from tenonnx.op.infer import Known
+from tenonnx.op.op import Op
+from tenonnx.op.spelling import form_at, spell_attributes
+from tenonnx.transforms.retarget import retarget
+from tenonnx_testing.cases import Call
+from tenonnx_testing.run import is_index
+from tenonnx_testing.schemas import Schema, schema_at
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A model, what to feed it with, and what it has to give."""
+
+    model: onnx.ModelProto
+    feeds: Mapping[str, Any]
+    expected: tuple[Any, ...]
+
+
+def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], newest: int) -> Trial | None:
+    """The call as a model at ``version`` of the op's domain; other domains are at ``newest`` (of ``ai.onnx``).
+
+    None where that version has no form for the call or does not take its element types. Index inputs are initializers,
+    as are those of element types that runtimes cannot be fed with.
+    """
+    form = form_at(op, version)
+    static: dict[str, Any] = {}
+    given: list[tuple[Any, bool]] = []
+    for position, contents in enumerate(drawn.inputs):
+        name = op.signature.input_at(position).name
+        if name in form.lacks:
+            if contents is not None:
+                return None
+        elif name in form.moved:
+            if contents is not None:
+                static[name] = _as_attribute(contents, name in form.vectors)
+        else:
+            given.append((contents, is_index(op, position)))
+    schema = schema_at(op, version)
+    kinds = [_type(contents) for contents, _ in given]
+    kept = expected if schema is None else expected[: schema.maximum_outputs]
+    if schema is not None:
+        types = [_type(e) for e in kept]
+        kinds = [schema.as_taken(position, kind) for position, kind in enumerate(kinds)]
+        if not schema.accepts(kinds) or (not schema.gives(types) and version < op.version):
+            return None
+    try:
+        rank = getattr(drawn.inputs[0], "ndim", None) if drawn.inputs else None
+        written = spell_attributes(op, version, drawn.attributes, static, rank)
+    except NotRepresentable:
+        return None
+    graph = Graph("conformance", opsets={"ai.onnx": newest} | {op.domain: version})
+    feeds: dict[str, Any] = {}
+    values = [_input(graph, f"input{p}", kinds[p], *each, feeds) for p, each in enumerate(given)]
+    known = [None if e is None and len(kept) > 1 else Known(type_of(e)) for e in kept]
+    builder = Builder(graph)
+    with interpreting(builder):
+        made = builder.add(op, values, drawn.attributes, known, version=version, written=_typed(schema, written))
+    graph.outputs = [v for v in made if v is not None]
+    present = tuple(e for e, v in zip(kept, made, strict=True) if v is not None)
+    if graph.nodes[0].subgraphs:  # their nodes are as the case wrote them
+        try:
+            graph = retarget(graph, graph.opsets)
+        except NotRepresentable:
+            return None
+    return Trial(to_model(graph), feeds, present)
+
+
+def _type(contents: Any) -> Type | None:
+    return None if contents is None else type_of(contents)
+
+
+def _input(
+    graph: Graph, name: str, kind: Type | None, contents: Any, constant: bool, feeds: dict[str, Any]
+) -> Value | None:
+    if kind is None:
+        return None
+    if isinstance(contents, np.ndarray) and (constant or _is_extended(contents)):
+        return graph.variable(name, contents)
+    feeds[name] = contents
+    return graph.input(name, kind)
+
+
+def _is_extended(array: np.ndarray[Any, Any]) -> bool:
+    """Whether numpy itself does not have the element type."""
+    return bool(array.dtype.isbuiltin == 2)
+
+
+def _as_attribute(contents: Any, is_number: bool) -> Any:
+    return contents.reshape(-1)[0].item() if is_number else contents.tolist()
+
+
+def _typed(schema: Schema | None, written: dict[str, Any]) -> dict[str, Any]:
+    """Whole numbers as floats where the schema has floats."""
+    typed = dict(written)
+    for name, value in written.items():
+        if schema is not None and name in schema.attributes and schema.attributes[name].is_float:
+            typed[name] = [float(v) for v in value] if isinstance(value, list | tuple) else float(value)
+    return typed
+
+
+def without_output_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose outputs are typed by whoever runs it."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for output in copy.graph.output:
+        output.ClearField("type")
+    return copy

@@ -1,0 +1,275 @@
+"""Calls that are nearly right: each is refused with an error of the family, or computed, and then everywhere alike."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from tenonnx.backend.base import compile_graph
+from tenonnx.errors import TenonnxError
+from tenonnx.formats.loaders import load
+from tenonnx.formats.onnx.writer import to_model
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Value
+from tenonnx.op.build import Builder
+from tenonnx.op.call import call, interpreting
+from tenonnx.op.evaluate import type_of
+from tenonnx.op.infer import Known
+from tenonnx.op.op import Op
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.oracles import newest_of_onnx
+from tenonnx_testing.repro import one_line
+from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, present, takes_none, trace, trimmed
+from tenonnx_testing.schemas import schema_at, versions
+
+#: How many things are done to each drawn call, one at a time.
+MUTATIONS = 3
+
+Random: TypeAlias = np.random.Generator
+Mutation: TypeAlias = Callable[[Random, Op, Call], Call | None]
+
+_DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "string", "complex64")
+
+
+def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """No mutation of the call raises anything but an error of the family, nor is it computed in two ways."""
+    random = np.random.default_rng(zlib.crc32(one_line(case.op, drawn).encode()))
+    for _ in range(MUTATIONS):
+        tried = (mutate(random, case.op, drawn) for mutate in random.permutation(np.array(_MUTATIONS, object)))
+        mutated = next(filter(None, tried), None)
+        if mutated is None:
+            return False
+        _judge(case, mutated, expected, symbolic=bool(random.integers(2)))
+    return True
+
+
+def _judge(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> None:
+    ways: dict[str, Callable[[], Outputs]] = {"called": lambda: _called(case.op, mutated)}
+    model = None
+    if not _has_subgraph(mutated):  # a subgraph belongs to one graph
+        if not any(v is None and takes_none(case.op, k) for k, v in enumerate(mutated.inputs)):
+            ways["in a graph"] = lambda: _in_graph(case.op, mutated, symbolic)
+        model = _attempt("writing a file", lambda: _model(case.op, mutated, len(expected)))
+    if model is not None:
+        ways["from a file"] = lambda: _from_file(model, mutated)
+    try:
+        found = {way: outputs for way, run in ways.items() if (outputs := _attempt(way, run)) is not None}
+        if symbolic and "called" not in found:  # nobody knows a dim before it is there
+            found.pop("in a graph", None)
+        if not found:
+            return
+        if "called" not in found:
+            raise Failure(f"{case.op.title} accepts, {next(iter(found))}, what it refuses when called")
+        if not case.op.primitive:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                try:
+                    found["by its body"] = evaluate(case.op, mutated, body_of=case.op)
+                except Exception as error:
+                    raise Failure(f"{case.op.title} accepts, when called, what its body refuses: {error}") from error
+        whole = len(found["called"]) == len(expected)  # a file with fewer outputs may be refused for that
+        if whole and model is not None and (objection := _objection(case.op, mutated, model)):
+            raise Failure(f"{case.op.title} accepts, when called, what ONNX refuses: {objection}")
+        (_, first), *others = found.items()
+        for way, outputs in others:
+            common = min(len(present(outputs)), len(present(first)))  # a file may name fewer
+            expect(case, mutated, f"what it is {way}", present(outputs)[:common], present(first)[:common])
+    except Failure as failure:
+        failure.add_note(f"mutated: {one_line(case.op, mutated)}")
+        raise
+
+
+def _attempt(way: str, run: Callable[[], Any]) -> Any:
+    """What ``run`` gives, or None if it refuses as it should."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return run()
+    except TenonnxError:
+        return None
+    except Exception as error:
+        raise Failure(f"{way}, a bare {type(error).__name__} is raised: {error}") from error
+
+
+# ----- ways to run a call ---------------------------------------------------------------------------------------------
+
+
+def _called(op: Op, drawn: Call) -> Outputs:
+    counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
+    found = op(*drawn.inputs, **drawn.attributes, **counted)
+    return trimmed(found if isinstance(found, tuple) else (found,))
+
+
+def _in_graph(op: Op, drawn: Call, symbolic: bool) -> Outputs:
+    def apply(_: Builder, values: Sequence[Value | None]) -> Sequence[Value | None]:
+        counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
+        found = call(op, values, {**drawn.attributes, **counted})
+        return found if isinstance(found, tuple) else (found,)
+
+    graph, feeds = trace(op, drawn, apply, symbolic=symbolic)
+    return tuple(compile_graph(graph, "numpy")(dict(zip((v.name for v in graph.inputs), feeds, strict=True))).values())
+
+
+def _model(op: Op, drawn: Call, outputs: int) -> onnx.ModelProto:
+    version = versions(op)[-1]
+    graph = Graph("conformance", opsets={"ai.onnx": newest_of_onnx()} | {op.domain: version})
+    values: list[Value | None] = []
+    for position, contents in enumerate(drawn.inputs):
+        kind = None if contents is None else type_of(contents)
+        if isinstance(contents, np.ndarray) and is_index(op, position):
+            values.append(graph.variable(f"input{position}", contents))
+        else:
+            values.append(None if kind is None else graph.input(f"input{position}", kind))
+    builder = Builder(graph)
+    known = [Known(None)] * outputs
+    with interpreting(builder):
+        graph.outputs = [v for v in builder.add(op, values, drawn.attributes, known, version=version) if v is not None]
+    return to_model(graph)
+
+
+def _from_file(model: onnx.ModelProto, drawn: Call) -> Outputs:
+    graph = load(model)
+    feeds = {v.name: drawn.inputs[int(v.name.removeprefix("input"))] for v in graph.inputs}
+    return tuple(compile_graph(graph, "numpy")(feeds).values())
+
+
+def _objection(op: Op, drawn: Call, model: onnx.ModelProto) -> str:
+    """Why ONNX's own inference refuses the ranks or attributes, or the types at every version; nothing where not."""
+    schemas = [found for version in versions(op) if (found := schema_at(op, version)) is not None]
+    if not schemas or not schemas[-1].judged:
+        return ""
+    alike = [schema for schema in schemas if len(schema.inputs) == len(schemas[-1].inputs)]
+    for position, (formal, contents) in enumerate(zip(schemas[-1].inputs, drawn.inputs, strict=False)):
+        allowed = {t for s in alike for t in s.constraints.get(s.inputs[position].types, {s.inputs[position].types})}
+        if isinstance(contents, np.ndarray) and not any(_alike(DType.of(contents.dtype), text) for text in allowed):
+            return f"{formal.name} takes no {DType.of(contents.dtype)}"
+    try:
+        onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        reason = " ".join(str(error).split())
+        return "" if reason.count("op_type") > 1 else reason[:300]  # what a function body cannot say is no objection
+    return ""
+
+
+def _alike(dtype: DType, allowed: str) -> bool:
+    """Whether a type as schemas write it is one of tensors, or optional ones, of a kind: wider elements are welcome."""
+    name = allowed.removeprefix("optional(").removeprefix("tensor(").rstrip(")")
+    other = DType.float64 if name == "double" else DType.float32 if name == "float" else DType.__members__.get(name)
+    if other is None:
+        return False
+    same = (dtype.is_float, dtype.is_integer, dtype.is_complex) == (other.is_float, other.is_integer, other.is_complex)
+    return same and (dtype.is_numeric or dtype is other)
+
+
+def _has_subgraph(drawn: Call) -> bool:
+    return any(isinstance(value, Graph) for value in drawn.attributes.values())
+
+
+# ----- mutations ------------------------------------------------------------------------------------------------------
+
+
+def _at_array(change: Callable[[Random, np.ndarray[Any, Any]], np.ndarray[Any, Any] | None]) -> Mutation:
+    """A mutation of one tensor among the inputs."""
+
+    def mutate(random: Random, op: Op, drawn: Call) -> Call | None:
+        places = [k for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray)]
+        if not places:
+            return None
+        place = places[random.integers(len(places))]
+        changed = change(random, drawn.inputs[place])
+        return None if changed is None else _with_input(drawn, place, changed)
+
+    return mutate
+
+
+def _with_input(drawn: Call, place: int, contents: Any) -> Call:
+    return replace(drawn, inputs=(*drawn.inputs[:place], contents, *drawn.inputs[place + 1 :]))
+
+
+def _other_rank(random: Random, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    axis = random.integers(array.ndim + 1)
+    fewer = array.size and array.ndim and random.integers(2)
+    return array[:1].reshape(array.shape[1:]) if fewer else np.expand_dims(array, axis)
+
+
+def _other_length(random: Random, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    if not array.ndim or not array.size:
+        return None
+    axis = random.integers(array.ndim)
+    first = array.take([0], axis)
+    longer = array.shape[axis] == 1 or random.integers(2)
+    return np.concatenate([array, first], axis) if longer else np.delete(array, 0, axis)
+
+
+def _other_dtype(random: Random, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    dtype = DType[_DTYPES[random.integers(len(_DTYPES))]]
+    if array.dtype == object:
+        return np.ones(array.shape, "int64" if dtype is DType.string else dtype.numpy)
+    plain = array.astype(np.float32) if array.dtype.isbuiltin == 2 else array
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return plain.astype(str).astype(object) if dtype is DType.string else plain.astype(dtype.numpy)
+
+
+def _other_position(random: Random, op: Op, drawn: Call) -> Call | None:
+    """One element of an input that holds positions, sizes or axes is another number."""
+    places = [k for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and v.size and is_index(op, k)]
+    places = [k for k in places if drawn.inputs[k].dtype.kind in "iu"]
+    if not places:
+        return None
+    place = places[random.integers(len(places))]
+    changed = drawn.inputs[place].copy()
+    flat = changed.reshape(-1)
+    flat[random.integers(flat.size)] += (-9, -1, 1, 9)[random.integers(4)]
+    return _with_input(drawn, place, changed)
+
+
+def _other_count(random: Random, op: Op, drawn: Call) -> Call | None:
+    """An input is missing, or there is one too many."""
+    if not drawn.inputs or _has_subgraph(drawn):  # a loop without its condition never ends
+        return None
+    if random.integers(3) == 0:
+        further = next((v for v in drawn.inputs if v is not None), None)
+        return None if further is None else replace(drawn, inputs=(*drawn.inputs, further))
+    place = int(random.integers(len(drawn.inputs)))
+    if op.signature.input_at(place).variadic:
+        return replace(drawn, inputs=drawn.inputs[:place])
+    return _with_input(drawn, place, None)
+
+
+def _other_attribute(random: Random, op: Op, drawn: Call) -> Call | None:
+    """An attribute is out of range, of another kind or of another length."""
+    names = [name for name, value in drawn.attributes.items() if isinstance(value, int | float | str | list)]
+    if not names:
+        return None
+    name = names[random.integers(len(names))]
+    others = _others(drawn.attributes[name])
+    return replace(drawn, attributes={**drawn.attributes, name: others[random.integers(len(others))]})
+
+
+def _others(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return ["nonsense", "", 3, ["text"]]
+    if isinstance(value, int):
+        return [-1, 0, 1, value + 1, value - 9, value + 9, 1.5, "text", [value]]
+    if isinstance(value, float):
+        return [-1.0, 0.0, 0.5, 2, "text", [value]]
+    nested = [[other, *value[1:]] for other in _others(value[0])] if value else [[1], ["text"]]
+    return [[], value[1:], [*value, *value[:1]], 3, *nested]
+
+
+_MUTATIONS: tuple[Mutation, ...] = (
+    _at_array(_other_rank),
+    _at_array(_other_length),
+    _at_array(_other_dtype),
+    _other_position,
+    _other_count,
+    _other_attribute,
+)

@@ -1,0 +1,56 @@
+"""A drawn call as one line of Python that can be pasted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.op.op import Op
+from tenonnx_testing.cases import Call
+
+
+def one_line(op: Op, drawn: Call) -> str:
+    """A program of one line that makes the call."""
+    arguments = [_text(v) for v in drawn.inputs]
+    arguments += [f"{name}={_text(value)}" for name, value in drawn.attributes.items()]
+    if drawn.outputs is not None:
+        arguments.append(f"_outputs={drawn.outputs}")
+    text = f"{op.__name__}({', '.join(arguments)})"
+    imports = "import numpy as np; " * ("np." in text) + "from tenonnx import DType; " * ("DType." in text)
+    return f"{imports}from {op.__module__} import {op.__name__}; print({text})"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Graph):
+        return f"<{value!r}>"
+    if isinstance(value, DType):
+        return f"DType.{value}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, np.ndarray | np.generic):
+        return _array(np.asarray(value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_text(v) for v in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k!r}: {_text(v)}" for k, v in value.items()) + "}"
+    if hasattr(value, "array"):
+        return _array(value.array())
+    return repr(value)
+
+
+def _array(array: np.ndarray[Any, Any]) -> str:
+    dtype = DType.of(array.dtype)
+    if dtype is DType.string:
+        return f"np.array({array.tolist()!r}, object)" if array.size else f"np.empty({array.shape}, object)"
+    plain = array.dtype.isbuiltin == 1
+    name = f'"{dtype}"' if plain else f"DType.{dtype}.numpy"
+    if not array.size:
+        return f"np.empty({array.shape}, {name})"
+    shown = array if plain else array.astype(np.float64 if dtype.is_float else np.int64)
+    text = repr(shown.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
+    return f"np.array({text}, {name})"

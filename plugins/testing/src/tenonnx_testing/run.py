@@ -1,0 +1,208 @@
+"""Running one drawn call: on arrays, by the body, and as a graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tenonnx.checks.compare import compare
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import symbol
+from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.values import ArrayConstant, Value
+from tenonnx.op.binding import invoke, pad
+from tenonnx.op.build import Builder
+from tenonnx.op.call import as_inputs, interpreting
+from tenonnx.op.evaluate import Evaluator, evaluate_graph, type_of
+from tenonnx.op.op import Op
+from tenonnx_testing.cases import Call, Case
+
+#: The outputs of an op, None for those that a call leaves out.
+Outputs: TypeAlias = tuple[Any, ...]
+
+
+class Failure(AssertionError):
+    """A check does not hold."""
+
+
+@contextmanager
+def blaming(what: str, *, passing: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever the op's own functions raise, but for ``passing``, into a failure that says what was being done."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield
+    except Failure:
+        raise
+    except Exception as error:
+        if isinstance(error, passing):
+            raise
+        raise Failure(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: Iterable[Any]) -> None:
+    """Raise ``Failure`` unless the outputs agree; of random ones only the types are compared."""
+    found, wanted = list(actual), list(expected)
+    if len(found) != len(wanted):
+        raise Failure(f"{what} gives {len(found)} outputs, and {case.op.title} itself {len(wanted)}")
+    accumulation = max([1, *(getattr(v, "size", 1) for v in drawn.inputs)])
+    random = is_random(case.op, drawn)
+    for position, (theirs, ours) in enumerate(zip(found, wanted, strict=True)):
+        if random:
+            if type_of(theirs) != type_of(ours):
+                raise Failure(
+                    f"output {position} of {what} is {type_of(theirs)}, that of {case.op.title} {type_of(ours)}"
+                )
+            continue
+        result = compare(ours, theirs, accumulation=accumulation, tolerance=case.tolerance, steps=case.steps)
+        if not result.equal:
+            raise Failure(f"{case.op.title} differs from {what}: output {position}: {result.reason}")
+
+
+def present(outputs: Outputs) -> list[Any]:
+    """The outputs that are not absent; a lone None is an empty optional."""
+    return [output for output in outputs if output is not None or len(outputs) == 1]
+
+
+def completed(op: Op, drawn: Call) -> Call:
+    """The call with contents for every input and with all attributes, as ``op(*inputs, **attributes)`` has them."""
+    inputs, attributes = op.signature.arrange(op.title, list(drawn.inputs), dict(drawn.attributes))
+    evaluator = Evaluator()
+    plain = [_plain(op, position, item) for position, item in enumerate(inputs)]
+    with interpreting(evaluator):
+        wrapped = as_inputs(op, [v if not isinstance(v, list | dict) else None for v in plain])
+    given = [
+        p if isinstance(p, list | dict) or w is None else evaluator.contents(w)
+        for p, w in zip(plain, wrapped, strict=True)
+    ]
+    return replace(
+        drawn, inputs=tuple(pad(op, given)), attributes={name: _as_written(a) for name, a in attributes.items()}
+    )
+
+
+def _as_written(attribute: Any) -> Any:
+    """An attribute as a file holds it: floats have 32 bits, tensors are constants."""
+    if isinstance(attribute, np.ndarray | np.generic):
+        return ArrayConstant(np.asarray(attribute))
+    if isinstance(attribute, list | tuple):
+        return [_as_written(a) for a in attribute]
+    return float(np.float32(attribute)) if isinstance(attribute, float) else attribute
+
+
+def _plain(op: Op, position: int, item: Any) -> Any:
+    """A list of numbers is a vector, any other list a sequence."""
+    if not isinstance(item, list | tuple) or any(v is None or isinstance(v, np.ndarray | list) for v in item):
+        return item
+    if not item:
+        return np.zeros(0, np.int64) if op.signature.input_at(position).index else []
+    if isinstance(item[0], str):
+        return np.asarray(item, dtype=object)
+    return np.asarray(item, dtype=np.float32 if any(isinstance(v, float) for v in item) else None)
+
+
+def evaluate(op: Op, drawn: Call, body_of: Op | None = None) -> tuple[Any, ...]:
+    """The outputs of a completed call by numpy rules, or by the body of ``body_of``; absent ones at the end are cut."""
+    evaluator = Evaluator(body_of=body_of)
+    with interpreting(evaluator):
+        values = [
+            None if v is None and not takes_none(op, p) else evaluator.wrap(_locked(v))
+            for p, v in enumerate(drawn.inputs)
+        ]
+        results = evaluator.call(op, values, drawn.attributes, drawn.outputs)
+    return trimmed([None if r is None else evaluator.contents(r) for r in results])
+
+
+def takes_none(op: Op, position: int) -> bool:
+    """Whether None at a position is an optional value without an element rather than an absent input."""
+    return bool(op.signature.inputs) and not op.signature.input_at(position).optional
+
+
+def _locked(contents: Any) -> Any:
+    if isinstance(contents, np.ndarray):
+        contents = contents.view()
+        contents.flags.writeable = False
+    return contents
+
+
+def trimmed(outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Outputs without the absent ones at the end; a lone None is an empty optional and stays."""
+    kept = list(outputs)
+    while len(kept) > 1 and kept[-1] is None:
+        kept.pop()
+    return tuple(kept)
+
+
+def is_index(op: Op, position: int) -> bool:
+    """Whether an input holds positions, sizes or axes, whose contents decide about shapes."""
+    return op.signature.input_at(position).index
+
+
+def symbolic_type(contents: Any, prefix: str, *, unknown: str = "") -> tuple[Type | None, dict[str, int]]:
+    """The type of contents with a symbol of its own for every dim, and what the symbols stand for.
+
+    ``unknown`` may say that not even symbols are known (``"dims"``) or not even the rank (``"rank"``).
+    """
+    kind = type_of(contents)
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return kind, {}
+    if unknown:
+        return kind.with_shape(None if unknown == "rank" else (None,) * len(kind.shape)), {}
+    names = {f"{prefix}_{axis}": int(side) for axis, side in enumerate(contents.shape)}
+    return kind.with_shape(tuple(symbol(name) for name in names)), names
+
+
+def trace(
+    op: Op, drawn: Call, apply: Callable[..., Sequence[Value | None]], *, symbolic: bool
+) -> tuple[Graph, list[Any]]:
+    """A graph of what ``apply(builder, values)`` calls, and the contents to feed it with.
+
+    Index inputs become constants, all others graph inputs, of symbolic dims if wanted. Absent results leave no output.
+    """
+    graph = Graph("conformance")
+    feeds: list[Any] = []
+    values: list[Value | None] = []
+    builder = Builder(graph)
+    for position, contents in enumerate(drawn.inputs):
+        if contents is None and not takes_none(op, position):
+            values.append(None)
+        elif isinstance(contents, np.ndarray) and is_index(op, position):
+            values.append(builder.constant(contents, DType.of(contents.dtype)))
+        else:
+            name = f"input{position}"
+            kind = symbolic_type(contents, f"d{position}")[0] if symbolic else type_of(contents)
+            values.append(graph.input(name, kind) if kind is not None else None)
+            feeds.append(contents)
+    with interpreting(builder):
+        results = apply(builder, values)
+        for result in results:
+            if result is not None:
+                graph.outputs.append(builder.as_output(builder.adopt(result)))  # type: ignore[arg-type]
+    return graph, feeds
+
+
+def run_graph(graph: Graph, feeds: Sequence[Any]) -> tuple[Any, ...]:
+    return evaluate_graph(graph, [_locked(f) for f in feeds])
+
+
+def is_random(op: Op, drawn: Call) -> bool:
+    """Whether the outputs of this call are drawn at random, so that only their types can be compared."""
+    if op.pure:
+        return False
+    if op.primitive:
+        return True
+
+    def body(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return invoke(op, op.function, values, drawn.attributes, drawn.outputs)
+
+    try:
+        graph, _ = trace(op, drawn, body, symbolic=False)
+    except TenonnxError:
+        return True
+    return any(isinstance(node.op, Op) and not node.op.pure for node in graph.walk())

@@ -1,0 +1,132 @@
+"""Signatures against the schemas that others declare: every version, every name, every default, every element type."""
+
+from __future__ import annotations
+
+import functools
+import keyword
+from collections.abc import Iterator
+from typing import Any
+
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
+from tenonnx.op.dtypes import type_code
+from tenonnx.op.op import Op
+from tenonnx.op.signature import REQUIRED
+from tenonnx.op.spelling import Form, form_at, same_attribute
+from tenonnx.registry.hints import provider
+from tenonnx.registry.registry import Registry
+from tenonnx_testing import schemas
+from tenonnx_testing.schemas import Schema, type_text
+
+
+def signature_problems(op: Op) -> list[str]:
+    """How the signature of one meaning differs from the schemas of its versions; nothing for ops that nobody has."""
+    history = schemas.history(op.domain, op.name)
+    if not history:
+        return []
+    problems = []
+    for what, version in (("since", op.since), ("before", op.before)):
+        if version is not None and version not in history:
+            problems.append(f"{what}={version} is no version of {op.name}; these are {list(history)}")
+    for step in op.respellings:
+        if step.before not in history or not op.since < step.before <= (op.before or step.before):
+            problems.append(f"until({step.before}) is no version of {op.name} here; these are {list(history)}")
+    found = {version: schema for version in schemas.versions(op) if (schema := schemas.schema_at(op, version))}
+    for version, schema in found.items():
+        form, newest = form_at(op, version), version == max(found)
+        problems += [f"at version {version}, {problem}" for problem in _inputs(form, schema, newest)]
+        problems += [f"at version {version}, {problem}" for problem in _attributes(form, schema)]
+    return problems
+
+
+def _inputs(form: Form, schema: Schema, newest: bool) -> Iterator[str]:
+    ours, theirs = form.inputs, schema.inputs
+    names = [formal.name for formal in theirs]
+    if len(ours) != len(theirs):
+        yield f"the inputs are {[p.name for p in ours]}, and the schema has {names}"
+        return
+    for position, (parameter, formal) in enumerate(zip(ours, theirs, strict=True)):
+        moved = parameter.name in names and names.index(parameter.name) != position
+        if moved or (newest and not _same_name(parameter.name, formal.name)):
+            yield f'input {position} is "{parameter.name}", and the schema has "{formal.name}"'
+        if parameter.variadic or formal.kind == "Variadic":
+            if not parameter.variadic or formal.kind != "Variadic":
+                kind = "variadic" if parameter.variadic else "not variadic"
+                yield f'input "{parameter.name}" is {kind}, unlike in the schema'
+        elif not parameter.optional and formal.kind == "Optional":
+            yield f'input "{parameter.name}" is required, and optional in the schema'
+        elif newest and parameter.optional and formal.kind != "Optional":
+            yield f'input "{parameter.name}" is optional, and required in the schema'
+
+
+def _same_name(ours: str, theirs: str) -> bool:
+    """Equal, or the name in the schema is none that a Python parameter can have."""
+    return ours == theirs or keyword.iskeyword(theirs) or not theirs.isidentifier()
+
+
+def _attributes(form: Form, schema: Schema) -> Iterator[str]:
+    ours = {*form.attributes, *form.ignored}
+    for name in sorted(set(schema.attributes) - ours):
+        yield f'attribute "{name}" of the schema is missing'
+    for name in sorted(ours - set(schema.attributes)):
+        yield f'attribute "{name}" is not in the schema'
+    for name, today in form.attributes.items():
+        if name not in schema.attributes:
+            continue
+        default, wanted = form.defaults[today], schema.attributes[name].default
+        if (default is REQUIRED) != (wanted is REQUIRED):
+            yield f'attribute "{name}" is {"" if default is REQUIRED else "not "}required, unlike in the schema'
+        elif default is not REQUIRED and not _same_default(default, wanted, schema):
+            yield f'attribute "{name}" is {default!r} by default, and {wanted!r} in the schema'
+
+
+def _same_default(ours: Any, theirs: Any, schema: Schema) -> bool:
+    if theirs is None:
+        return ours is None or not schema.judged  # the kernels of a vendor have defaults that its schemas leave out
+    kinds = {list if isinstance(v, tuple) else type(v) for v in (ours, theirs)}
+    return len(kinds) == 1 and same_attribute(ours, theirs)
+
+
+def dtype_problems(op: Op, registry: Registry) -> list[str]:
+    """How the registry's table of element types, where it has one, differs from the schemas of one meaning."""
+    problems = []
+    for version in schemas.versions(op):
+        schema, table = schemas.schema_at(op, version), registry.dtypes(op.domain, op.name, version)
+        if schema is None or table is None:
+            continue
+        for formal, codes in zip(schema.inputs, table["inputs"], strict=False):
+            wanted = {_codes().get(text) for text in schema.constraints.get(formal.types, {formal.types})} - {None}
+            ours = {code for code in codes or () if code in _codes().values()}  # ONNX may have further types
+            if codes is not None and ours != wanted:
+                differing = sorted(map(str, ours ^ wanted))
+                problems.append(f'at version {version}, input "{formal.name}" differs in the type codes {differing}')
+    return problems
+
+
+@functools.cache
+def _codes() -> dict[str | None, int | None]:
+    """The code of every type that the tables know, as schemas write it."""
+    tensors: list[Type] = [TensorType(dtype) for dtype in DType if dtype is not DType.undefined]
+    sequences: list[Type] = [SequenceType(kind) for kind in tensors]
+    optionals: list[Type] = [OptionalType(kind) for kind in (*tensors, *sequences)]
+    return {type_text(kind): type_code(kind) for kind in (*tensors, *sequences, *optionals)}
+
+
+def uncovered(registry: Registry, domain: str, distribution: str) -> list[str]:
+    """The schema versions of a domain that are the distribution's to serve, and that no registered meaning covers."""
+    return [
+        f"{name}@{version}"
+        for name in schemas.names(domain)
+        if provider(domain, name) == distribution
+        for version, schema in schemas.history(domain, name).items()
+        if not schema.ends and registry.lookup(domain, name, version) is None
+    ]
+
+
+def versions_without_meaning(registry: Registry, op: Op) -> list[int]:
+    """The versions of a registered op's name that no meaning covers, and those that end it though a meaning goes on."""
+    return [
+        version
+        for version, schema in schemas.history(op.domain, op.name).items()
+        if (registry.lookup(op.domain, op.name, version) is None) != schema.ends
+    ]

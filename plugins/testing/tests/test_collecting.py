@@ -1,0 +1,175 @@
+"""What ``conformance`` finds: cases through entry points, ops without cases, packages that fail to import."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+import pytest
+
+from tenonnx.errors import InvalidCall, PluginError
+from tenonnx.op.op import op
+from tenonnx.registry.discovery import Plugin
+from tenonnx.registry.registry import Registry
+from tenonnx_testing import cases as declare
+from tenonnx_testing import conformance
+from tenonnx_testing.cases import _collected, load
+from tenonnx_testing.collecting import find_items
+from tenonnx_testing.run import Failure
+
+OPS = """
+    from tenonnx.extend import hookimpl, op
+
+    @op("Twice", domain="acme")
+    def twice(X):
+        return X
+
+    @op("Thrice", domain="acme")
+    def thrice(X):
+        return X
+
+    @op("Other", domain="acme.extra")
+    def other(X):
+        return X
+
+    @op("Sin", since=8)
+    def sine(input):
+        return input
+
+    @hookimpl
+    def register_ops(registry):
+        registry.add(twice, thrice, other, sine)
+"""
+
+CASES = """
+    from acme_ops import other, sine, twice
+    from tenonnx_testing import call, cases
+
+    @cases(twice)
+    def _(draw):
+        return call(1.0)
+
+    @cases(twice, gradient=False)
+    def _(draw):
+        return call(1.0)
+
+    @cases(other, gradient=False)
+    def _(draw):
+        return call(1.0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path, monkeypatch):
+    """A distribution ``acme-ops`` that serves two domains, with cases in a package that has a broken module."""
+    files = {
+        "acme_ops.py": OPS,
+        "acme_cases/__init__.py": "",
+        "acme_cases/good.py": CASES,
+        "acme_cases/broken.py": "raise RuntimeError('half written')",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(textwrap.dedent(text), "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("tenonnx_testing.collecting.plugins", lambda group: PLUGINS[group])
+    held = dict(_collected)
+    _collected.clear()
+    yield
+    _collected.clear()
+    _collected.update(held)
+    for name in [name for name in sys.modules if name.startswith("acme_")]:
+        del sys.modules[name]
+
+
+def plugin(name, value, group):
+    return Plugin(name, value, group, "acme-ops", "1.0")
+
+
+PLUGINS = {
+    "tenonnx.ops": [plugin(domain, "acme_ops", "tenonnx.ops") for domain in ("acme", "acme.extra", "ai.onnx")],
+    "tenonnx.conformance": [plugin("acme", "acme_cases", "tenonnx.conformance")],
+}
+
+
+def items(wanted):
+    return {item.label: item.run for item in find_items(wanted, Registry(PLUGINS["tenonnx.ops"]))}
+
+
+def test_a_distribution_is_tested_with_all_its_domains():
+    labels = list(items("acme-ops"))
+    assert labels[0] == "acme_cases.broken-import"
+    assert "acme.Twice@1-types" in labels
+    assert "acme.Twice@1-gradient" in labels
+    assert "acme.Twice@1#2-types" in labels
+    assert "acme.Twice@1#2-gradient" not in labels
+    assert "acme.extra.Other@1-types" in labels
+    assert "acme.Thrice@1-cases" in labels
+    assert "acme.Twice@1-cases" not in labels
+    assert "Sin@8-signature" in labels
+    assert "acme-ops-ai.onnx-coverage" in labels
+
+
+def test_a_domain_is_tested_alone():
+    labels = list(items("acme.extra"))
+    assert "acme.extra.Other@1-types" in labels
+    assert not [label for label in labels if label.startswith(("acme.Twice", "Sin"))]
+
+
+def test_what_is_missing_or_broken_fails():
+    found = items("acme-ops")
+    with pytest.raises(RuntimeError, match="half written"):
+        found["acme_cases.broken-import"](1)
+    with pytest.raises(Failure, match="acme::Thrice@1 has no conformance case"):
+        found["acme.Thrice@1-cases"](1)
+    with pytest.raises(Failure, match="since=8 is no version of Sin"):
+        found["Sin@8-signature"](1)
+    found["acme-ops-ai.onnx-coverage"](1)
+
+
+def test_ops_of_a_domain_without_an_entry_fail(monkeypatch):
+    monkeypatch.setitem(PLUGINS, "tenonnx.ops", [plugin("acme", "acme_ops", "tenonnx.ops")])
+    with pytest.raises(Failure, match=r'must include "acme\.extra"'):
+        items("acme")["acme-ops-acme.extra-served"](1)
+
+
+def test_cases_of_an_op_that_is_not_registered_fail(tmp_path):
+    text = textwrap.dedent(OPS).replace("add(twice, ", "add(")
+    (tmp_path / "acme_ops.py").write_text(text, "utf-8")
+    for wanted in ("acme", "acme-ops"):
+        with pytest.raises(Failure, match=r"acme::Twice@1 has cases in acme_cases\.good and is not registered"):
+            items(wanted)["acme.Twice@1-registered"](1)
+
+
+def test_a_package_whose_ops_cannot_be_imported_fails_by_name(tmp_path):
+    (tmp_path / "acme_ops.py").write_text("import nothing_of_that_name", "utf-8")
+    sys.modules.pop("acme_ops", None)
+    with pytest.raises(PluginError, match=r'plugin "acme" of acme-ops 1\.0 could not be imported') as caught:
+        items("acme-ops")["acme-ops-acme-import"](1)
+    assert f"correct {tmp_path / 'acme_ops.py'}:1" in caught.value.do
+
+
+def test_an_unknown_name_says_what_there_is():
+    with pytest.raises(InvalidCall, match='"acne" must be an installed package or a domain of one') as caught:
+        conformance("acne")
+    assert caught.value.available == "acme, acme-ops, acme.extra, ai.onnx"
+
+
+def test_load_tells_of_every_module():
+    found = load(PLUGINS["tenonnx.conformance"])
+    assert {name: type(error) for name, error in found.items()} == {
+        "acme_cases": type(None),
+        "acme_cases.good": type(None),
+        "acme_cases.broken": RuntimeError,
+    }
+    missing = [plugin("acme", "acme_nowhere", "tenonnx.conformance")]
+    assert isinstance(load(missing)["acme_nowhere"], PluginError)
+
+
+def test_cases_check_what_they_are_told():
+    made = op("Twice", domain="acme")(lambda X: X)
+    with pytest.raises(InvalidCall, match="takes an op"):
+        declare(len)
+    with pytest.raises(InvalidCall, match=r"gradient names \['Y'\]"):
+        declare(made, gradient=["Y"])
+    assert not _collected.get(made)

@@ -1,0 +1,426 @@
+"""The kit on ops that are right and on ops that are wrong in one way each."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from tenonnx import DType
+from tenonnx.checks.compare import compare
+from tenonnx.errors import InvalidCall
+from tenonnx.extend import TensorType, elementwise, op, operator_table, primitive
+from tenonnx.registry.registry import Registry
+from tenonnx_testing import Gap, axis_of, broadcastable, call, check_case, shapes, signature_problems, tensors
+from tenonnx_testing.cases import CHECKS, Case
+from tenonnx_testing.collecting import items_of_cases
+from tenonnx_testing.gradients import differences
+from tenonnx_testing.kit import never_drawn, run_item
+from tenonnx_testing.repro import one_line
+from tenonnx_testing.run import Failure
+from tenonnx_testing.signatures import uncovered, versions_without_meaning
+
+# ----- a tiny family ------------------------------------------------------------------------------------------------
+
+
+def unary(name, since, rule, vjp=None, type_rule=lambda x: x.tensor):
+    def function(X): ...
+
+    made = primitive(name, since=since, type=type_rule)(function)
+    made.numpy(rule)
+    if vjp is not None:
+        made.vjp(vjp)
+    return made
+
+
+@elementwise("Add", since=14)
+def add(A, B): ...
+
+
+@elementwise("Mul", since=14)
+def mul(A, B): ...
+
+
+add.numpy(np.add)
+add.vjp(lambda g, y, a, b: (g, g))
+mul.numpy(np.multiply)
+mul.vjp(lambda g, y, a, b: (mul(g, b), mul(g, a)))
+identity = unary("Identity", 1, lambda x: x, lambda g, y, x: g)
+cosine = unary("Cos", 7, np.cos)
+sine = unary("Sin", 7, np.sin, lambda g, y, x: mul(g, cosine(x)))
+ones_like = unary("OnesLike", 1, np.ones_like)
+
+
+@pytest.fixture(autouse=True)
+def operators(monkeypatch):
+    for name, function in {"add": add, "multiply": mul, "identity": identity, "ones_like": ones_like}.items():
+        monkeypatch.setitem(operator_table, name, function)
+
+
+def case_of(made, draw=lambda draw: call(draw(tensors())), **keywords):
+    return Case(made, draw, **keywords)
+
+
+def fails(case, check, match):
+    with pytest.raises(Failure, match=match) as caught:
+        check_case(case, check)
+    return "\n".join(getattr(caught.value, "__notes__", []))
+
+
+# ----- what is right passes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", ["onnxruntime", "reference", "types", "gradient", "oracle", "export"])
+def test_a_right_primitive_passes(check):
+    case = case_of(sine, lambda draw: call(draw(tensors(["float32", "float64", "float16"]))))
+    check_case(case, check)
+    assert case.compared[check] > 0
+
+
+def test_a_right_composite_passes():
+    @op("Celu", since=12)
+    def twice(X):
+        return add(X, X)
+
+    twice.numpy(lambda x: x * 2)
+    twice.vjp(lambda g, y, x: g * 2)
+    for check in ("numpy=body", "types", "gradient"):
+        check_case(case_of(twice), check)
+
+
+def test_each_check_that_applies_is_one_test():
+    labels = [test.label for test in items_of_cases([case_of(sine)])]
+    assert labels == [
+        f"Sin@7-{name}" for name in ("onnxruntime", "reference", "types", "gradient", "export", "bad input", "oracle")
+    ]
+
+
+# ----- what is wrong fails ------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_numpy_rule_differs_from_the_oracles():
+    wrong = unary("Sin", 7, np.cos)
+    notes = fails(
+        case_of(wrong), "onnxruntime", r"ai.onnx::Sin@7 differs from onnxruntime at version 7: output 0: float32"
+    )
+    assert notes.startswith("reproduce: import numpy as np; from ")
+    assert "test_kit import function; print(function(np.array(" in notes
+    fails(case_of(wrong), "reference", "differs from onnx.reference at version 7")
+
+
+def test_a_numpy_rule_of_another_dtype_differs():
+    wrong = unary("Sin", 7, lambda x: np.sin(x.astype(np.float64)))
+    fails(case_of(wrong), "onnxruntime", r"float64\[.*\] instead of float32")
+
+
+def test_a_numpy_rule_that_disagrees_with_the_body_fails():
+    @op("Celu", since=12)
+    def twice(X):
+        return add(X, X)
+
+    twice.numpy(lambda x: x * 3)
+    fails(case_of(twice), "numpy=body", "differs from its body")
+
+
+def test_a_body_that_works_with_static_shapes_alone_fails():
+    @op("Celu", since=12)
+    def static_alone(X):
+        return add(X, np.float32(sum(1 for dim in X.shape if dim > 0) * 0))
+
+    fails(case_of(static_alone, lambda draw: call(draw(tensors(min_rank=1)))), "numpy=body", "with symbolic dims")
+
+
+def test_a_rule_that_writes_into_its_input_fails():
+    fails(case_of(unary("Sin", 7, lambda x: np.sin(x, out=x))), "onnxruntime", "output array is read-only")
+
+
+def test_a_rule_that_warns_fails():
+    def warning(x):
+        warnings.warn("look out", stacklevel=1)
+        return np.sin(x)
+
+    fails(case_of(unary("Sin", 7, warning)), "onnxruntime", "on the drawn inputs raised UserWarning: look out")
+
+
+@pytest.mark.parametrize(
+    ("rule", "match"),
+    [
+        (lambda x: TensorType(DType.int64, x.tensor.shape), "the dtypes differ"),
+        (lambda x: x.tensor.with_shape((*x.shape, 1)), "the ranks differ"),
+        (lambda x: x.tensor.with_shape(tuple(7 for _ in x.shape)), "dim 0 would be 7"),
+        (lambda x: x.tensor.with_shape(tuple(d if isinstance(d, int) else d + 1 for d in x.shape)), "for d0_0="),
+        (lambda x: x.tensor.with_shape(None), r"and ONNX infers \["),
+        (lambda x: x.tensor.with_shape(tuple(d * 1 for d in x.shape)), "with unknown dims raised TypeMismatch"),
+    ],
+)
+def test_a_wrong_type_rule_fails(rule, match):
+    case = case_of(unary("Sin", 7, np.sin, type_rule=rule), lambda draw: call(draw(tensors(min_rank=1))))
+    fails(case, "types", match)
+
+
+def test_a_wrong_gradient_fails():
+    wrong = unary("Sin", 7, np.sin, lambda g, y, x: mul(g, x))
+    fails(case_of(wrong), "gradient", "along a random direction is .*, and finite differences give")
+
+
+def test_a_missing_gradient_fails():
+    fails(case_of(unary("Sin", 7, np.sin)), "gradient", "raised NotDifferentiable")
+
+
+def test_a_gradient_of_another_shape_fails():
+    wrong = unary("Sin", 7, np.sin, lambda g, y, x: column(g))
+    column = unary("Column", 1, lambda x: x[..., None], type_rule=lambda x: x.tensor.with_shape((*x.shape, 1)))
+    fails(case_of(wrong), "gradient", r"that of input 0 is float64\[")
+
+
+def test_a_case_that_draws_kinks_is_told_from_a_wrong_gradient():
+    sign = unary("Sign", 13, np.sign)
+    absolute = unary("Abs", 13, np.abs, lambda g, y, x: mul(g, sign(x)))
+    off_kinks, kinks = (
+        lambda draw, x=x: call(draw(x))
+        for x in (tensors(exclude_near=(0.0,)), tensors(min_value=-1e-3, max_value=1e-3))
+    )
+    check_case(case_of(absolute, off_kinks), "gradient")
+    fails(case_of(absolute, kinks), "gradient", "finite differences do not converge .* the case draws kinks")
+
+
+@pytest.mark.parametrize(
+    ("function", "slope", "error"),
+    [
+        (lambda h: np.sin(1 + h), np.cos(1), 1e-10),
+        (lambda h: float(np.float32(np.sin(np.float32(1 + h)))), np.cos(1), 1e-4),
+        (lambda h: 1e6 + 5 * h, 5, 1e-5),
+        (lambda h: 3.0, 0, 0),
+        (lambda h: abs(h + 1e-3), 1, 1e-10),
+    ],
+)
+def test_differences_know_how_uncertain_they_are(function, slope, error):
+    found, uncertainty = differences(function)
+    assert abs(found - slope) <= error
+    assert abs(found - slope) <= 4 * uncertainty + 1e-10
+    assert uncertainty <= 10 * error + 1e-9
+
+
+def test_differences_over_a_kink_are_uncertain():
+    assert differences(lambda h: abs(h + 1e-5))[1] > 0.01
+    assert differences(lambda h: float("nan") if h < 0 else h)[1] == float("inf")
+
+
+def test_a_primitive_that_nothing_else_computes_fails():
+    alone = primitive("Alone", domain="test", type=lambda x: x.tensor)(lambda x: ...)
+    alone.numpy(np.sin)
+    fails(case_of(alone), "oracle", "is a primitive that nothing else computes")
+
+
+def test_an_oracle_without_a_kernel_is_skipped():
+    case = case_of(sine, lambda draw: call(draw(tensors("bfloat16"))))
+    with pytest.raises(pytest.skip.Exception, match="nothing to compare with"):
+        check_case(case, "onnxruntime")
+
+
+# ----- gaps ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_is_an_expected_failure():
+    case = case_of(unary("Sin", 7, np.cos), gaps=(Gap("reference", "it is a cosine"),))
+    with pytest.raises(pytest.xfail.Exception, match="it is a cosine"):
+        check_case(case, "reference")
+    fails(case, "onnxruntime", "differs")
+
+
+def test_a_stale_gap_fails():
+    fails(
+        case_of(sine, gaps=(Gap("reference", "once wrong"),)), "reference", "the gap of reference is stale.*once wrong"
+    )
+
+
+def test_a_gap_may_hold_for_some_calls_alone():
+    def rule(x):
+        return np.sin(x) if x.ndim else np.cos(x)
+
+    scalar = Gap("reference", "scalars are wrong", when=lambda call: call.inputs[0].ndim == 0)
+    check_case(case_of(unary("Sin", 7, rule), gaps=(scalar,)), "reference")
+    fails(case_of(sine, gaps=(scalar,)), "reference", "stale")
+    vectors = Gap("reference", "vectors are wrong", when=lambda call: call.inputs[0].ndim == 1)
+    fails(case_of(unary("Sin", 7, rule), gaps=(vectors,)), "reference", "differs")
+
+
+def test_a_gap_may_hold_for_some_versions_alone():
+    old = Gap("reference", "wrong before 22", when=lambda call: call.version < 22)
+    fails(case_of(sine, gaps=(old,)), "reference", "stale")
+
+
+def test_a_gap_names_a_check_and_a_reason():
+    with pytest.raises(InvalidCall, match="names one of the checks"):
+        Gap("numbers", "why")
+    with pytest.raises(InvalidCall, match="must say its reason"):
+        Gap("types", "")
+    assert all(Gap(name, "why").check == name for name in CHECKS)
+
+
+# ----- signatures ---------------------------------------------------------------------------------------------------
+
+
+def clip(**changes):
+    def function(input, min=None, max=None): ...
+
+    return elementwise("Clip", since=6)(function).until(11, **{"attributes": ["min", "max"], **changes})
+
+
+def test_a_right_signature_has_no_problems():
+    defaults = {"min": float(np.finfo(np.float32).min), "max": float(np.finfo(np.float32).max)}
+    assert signature_problems(clip(defaults=defaults)) == []
+    assert signature_problems(sine_of("input")) == []
+
+
+def sine_of(name):
+    return primitive("Sin", since=7)({"input": lambda input: ..., "x": lambda x: ...}[name])
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (sine_of("x"), 'at version 22, input 0 is "x", and the schema has "input"'),
+        (clip(), 'at version 6, attribute "max" is None by default'),
+        (op("Sin", since=8)(lambda input: input), "since=8 is no version of Sin"),
+        (op("Sin", since=7, before=9)(lambda input: input), "before=9 is no version of Sin"),
+        (op("Sin", since=7)(lambda input, other: input), "at version 7, the inputs are ['input', 'other']"),
+        (op("Sin", since=7)(lambda input=None: input), 'at version 22, input "input" is optional, and required'),
+        (op("Sin", since=7)(lambda *input: input), 'at version 7, input "input" is variadic'),
+        (op("Sin", since=7)(lambda input, *, alpha=1.0: input), 'at version 7, attribute "alpha" is not in the schema'),
+        (op("Elu", since=6)(lambda X: X), 'at version 6, attribute "alpha" of the schema is missing'),
+        (op("Elu", since=6)(lambda X, *, alpha: X), 'at version 6, attribute "alpha" is required'),
+        (op("Elu", since=6)(lambda X, *, alpha=2.0: X), 'at version 6, attribute "alpha" is 2.0 by default, and 1.0'),
+        (op("Elu", since=6)(lambda X, *, alpha=1: X), 'at version 6, attribute "alpha" is 1 by default, and 1.0'),
+        (op("Elu", since=6)(lambda X, *, alpha=1.0: X).until(9, ignored=["beta"]), "until(9) is no version of Elu"),
+    ],
+)
+def test_a_wrong_signature_is_told(made, problem):
+    assert any(found.startswith(problem) for found in signature_problems(made)), signature_problems(made)
+
+
+def test_vendor_ops_have_no_schema_to_differ_from():
+    assert signature_problems(op("Anything", domain="vendor")(lambda x: x)) == []
+
+
+def test_versions_without_a_meaning_are_found():
+    registry = Registry()
+    registry.add(elementwise("Add", since=13)(lambda A, B: ...))
+    assert versions_without_meaning(registry, next(registry.ops("ai.onnx"))) == [1, 6, 7]
+    missing = uncovered(registry, "ai.onnx", "tenonnx-standard")
+    assert {"Add@1", "Add@6", "Add@7", "Sub@14"} <= set(missing)
+    assert not {"Add@13", "Add@14", "Upsample@10"} & set(missing)
+
+
+# ----- strategies ---------------------------------------------------------------------------------------------------
+
+
+def drawn(strategy, count=30):
+    from hypothesis import HealthCheck, given, settings
+
+    found = []
+
+    @settings(max_examples=count, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def collect(value):
+        found.append(value)
+
+    collect()
+    return found
+
+
+def test_tensors_have_the_asked_dtype_shape_and_range():
+    for x in drawn(tensors(["float32", "int8", "bfloat16", "uint4"], min_rank=1, max_rank=2, max_side=3)):
+        assert x.dtype.name in ("float32", "int8", "bfloat16", "uint4")
+        assert 1 <= x.ndim <= 2
+        assert max(x.shape) <= 3
+        assert np.abs(x.astype(np.float64)).max() <= 4
+    assert {x.shape for x in drawn(tensors(shape=(2, 3)))} == {(2, 3)}
+    assert {x.dtype.name for x in drawn(tensors(["bool", "string", "complex64"]))} == {"bool", "object", "complex64"}
+
+
+def test_excluded_numbers_are_kept_away_from():
+    for x in drawn(tensors(exclude_near=(0.0, 1.0))):
+        assert np.all(np.abs(x) > 0.099)
+        assert np.all(np.abs(x - 1) > 0.099)
+    for x in drawn(tensors("int32", exclude_near=(0,))):
+        assert np.all(x != 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int64"])
+def test_distinct_elements_differ(dtype):
+    for x in drawn(tensors(dtype, distinct=True, max_rank=3)):
+        assert len(np.unique(x.astype(np.float64))) == x.size
+
+
+def test_broadcastable_arrays_broadcast():
+    ranks = set()
+    for arrays in drawn(broadcastable(3, ["float32", "int64"], exclude_near=(0.0,))):
+        np.broadcast_shapes(*(a.shape for a in arrays))
+        assert len({a.dtype for a in arrays}) == 1
+        ranks.add(len({a.ndim for a in arrays}))
+    assert len(ranks) > 1
+
+
+def test_axes_are_counted_from_both_ends():
+    x = np.zeros((2, 3, 4))
+    assert set(drawn(axis_of(x), 100)) == set(range(-3, 3))
+    with pytest.raises(InvalidCall, match="a scalar has no axis"):
+        axis_of(np.float32(1))
+    assert all(isinstance(s, tuple) for s in drawn(shapes(2, 3)))
+    assert isinstance(tensors(), st.SearchStrategy)
+
+
+# ----- repros -------------------------------------------------------------------------------------------------------
+
+
+def test_a_repro_can_be_pasted(capsys):
+    arrays = [
+        np.array([1.5, np.nan, -np.inf], np.float32),
+        np.array([[1, 2]], np.int64),
+        np.array(["a", "b"], object),
+        np.zeros((0, 2), np.float32),
+        np.array([1.5], DType.bfloat16.numpy),
+        np.array([-3], DType.int4.numpy),
+        None,
+        [np.float32(1)],
+    ]
+    drawn = call(*arrays, to=DType.int4, alpha=float("nan"), names=["x"], value=np.array(True), _outputs=2)
+    text = one_line(shown, drawn)
+    assert text.startswith("import numpy as np; from tenonnx import DType; from ")
+    statements = text.split("; ")
+    exec("; ".join([*statements[:2], statements[-1].replace("print(", "found = (")]), scope := {"shown": call})
+    assert compare(list(scope["found"].inputs), arrays).equal
+    assert scope["found"].attributes["to"] is DType.int4
+    assert np.isnan(scope["found"].attributes["alpha"])
+
+
+@op("Shown")
+def shown(*inputs):
+    return inputs
+
+
+def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
+    @op("Partial", domain="kit")
+    def partial(X, bias=None, *, rounds=1):
+        return identity(X)
+
+    drawn = [call(np.ones(2, np.float32)), call(np.ones(2, np.float32), rounds=2)]
+    case = case_of(partial, lambda draw: draw(st.sampled_from(drawn)))
+    monkeypatch.setattr("tenonnx_testing.kit.collected", lambda: iter([case]))
+    assert never_drawn() == {}, "nothing was compared yet"
+    check_case(case, "types")
+    assert never_drawn() == {"kit::Partial@1": ["bias"]}
+
+
+def test_a_failure_says_where_it_was_raised_instead_of_a_traceback():
+    @op("Broken", domain="kit")
+    def broken(X):
+        return identity(X, 1 // 0)
+
+    with pytest.raises(pytest.fail.Exception) as caught:
+        run_item(lambda examples: check_case(case_of(broken), "types"), 2)
+    assert f"raised by {__file__}:" in str(caught.value)
+    assert "1 // 0" in str(caught.value)

@@ -1,0 +1,68 @@
+"""Bad input: what the check finds in ops that take what they should refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tenonnx.errors import TypeMismatch
+from tenonnx.extend import op, primitive
+from tenonnx_testing import call, check_case, tensors
+from tenonnx_testing.cases import Case
+from tenonnx_testing.run import Failure
+
+
+def defined(rule, body=None, type_rule=lambda X, *, axis: X.tensor):
+    def function(X, *, axis: int = 0): ...
+
+    function.__name__ = "made"
+    if body is None:
+        made = primitive("Made", domain="com.example", type=type_rule)(function)
+    else:
+        made = op("Made", domain="com.example")(body)
+        made.type(type_rule)
+    made.numpy(rule)
+    return made
+
+
+def check(made):
+    check_case(Case(made, lambda draw: call(draw(tensors(min_rank=1)), axis=0)), "bad input", 40)
+
+
+def test_an_op_that_refuses_passes():
+    def floats(X, *, axis):
+        if not X.dtype.is_float:
+            raise TypeMismatch("X must hold floats", given=repr(X))
+        return X.tensor
+
+    check(defined(lambda x, *, axis: np.flip(x, axis), type_rule=floats))
+
+
+def test_errors_of_python_and_numpy_are_refusals():
+    check(defined(lambda x, *, axis: x.take(range(x.shape[axis]), axis)))
+
+
+def test_a_bare_error_is_found():
+    def rule(x, *, axis):
+        if x.dtype == np.bool_:
+            raise RuntimeError("no bools")
+        return x
+
+    with pytest.raises(Failure, match="a bare RuntimeError is raised: no bools"):
+        check(defined(rule))
+
+
+def test_what_the_body_refuses_is_refused():
+    def body(X, *, axis: int = 0):
+        if axis != 0:
+            raise TypeMismatch("axis must be 0", given=str(axis))
+        return X
+
+    with pytest.raises(Failure, match="accepts, when called, what its body refuses: axis must be 0"):
+        check(defined(lambda x, *, axis: x, body))
+
+
+def test_two_ways_give_one_answer():
+    with pytest.raises(Failure, match="differs from what it is by its body") as caught:
+        check(defined(lambda x, *, axis: x if axis == 0 else x + 1, lambda X, *, axis=0: X))
+    assert any(note.startswith("mutated: ") for note in caught.value.__notes__)
