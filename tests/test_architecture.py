@@ -11,7 +11,7 @@ CORE = ROOT / "core" / "src" / "tenonnx"
 
 #: From the ground up, as docs/architecture.md tells it; the values are the folders of one floor.
 FLOORS = [
-    {"errors", "graph"},
+    {"errors", "limits", "graph"},
     {"op"},
     {"registry"},
     {"transforms"},

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+from tenonnx import limits
 from tenonnx.backend.base import Program, compile_graph
 from tenonnx.checks.verify import Verification, verify
 from tenonnx.errors import (
@@ -14,6 +15,7 @@ from tenonnx.errors import (
     InvalidCall,
     InvalidFeed,
     InvalidModel,
+    LimitExceeded,
     NotDifferentiable,
     NotRepresentable,
     PluginError,
@@ -42,11 +44,11 @@ from tenonnx.transforms.retarget import retarget
 from tenonnx.transforms.rewrite import copy_graph
 
 __all__ = [
-    "DType", "ExportConfig", "FallbackWarning", "Graph", "InvalidCall", "InvalidFeed", "InvalidModel", "MapType",
-    "Node", "NotDifferentiable", "NotRepresentable", "OptionalType", "PluginError", "Program", "Registry", "Report",
-    "SequenceType", "TenonnxError", "TensorType", "TypeMismatch", "UnknownType", "UnsafePath", "UnsupportedOp", "Value",
-    "Verification", "VerificationFailed", "decompose", "default_registry", "export", "extract", "fold", "grad", "infer",
-    "load", "prune", "retarget", "verify",
+    "DType", "ExportConfig", "FallbackWarning", "Graph", "InvalidCall", "InvalidFeed", "InvalidModel", "LimitExceeded",
+    "MapType", "Node", "NotDifferentiable", "NotRepresentable", "OptionalType", "PluginError", "Program", "Registry",
+    "Report", "SequenceType", "TenonnxError", "TensorType", "TypeMismatch", "UnknownType", "UnsafePath",
+    "UnsupportedOp", "Value", "Verification", "VerificationFailed", "decompose", "default_registry", "export",
+    "extract", "fold", "grad", "infer", "limits", "load", "prune", "retarget", "verify",
 ]  # fmt: skip
 
 

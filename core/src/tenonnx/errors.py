@@ -76,5 +76,9 @@ class UnsafePath(InvalidModel):
     """External data would be read or written outside the model's folder."""
 
 
+class LimitExceeded(TenonnxError):
+    """A file or call asks for more than one of ``tenonnx.limits`` allows."""
+
+
 class FallbackWarning(UserWarning):
     """A graph runs on a slower backend than the one that was asked for."""

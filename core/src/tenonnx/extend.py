@@ -4,6 +4,7 @@ Arithmetic on symbolic dims is in ``tenonnx.graph.symbolic``. What transforms, b
 (``Rewriter``, ``Builder``, ``bind`` ...) is imported from the modules that define it.
 """
 
+from tenonnx import limits
 from tenonnx.errors import InvalidCall, InvalidModel, NotDifferentiable, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -27,6 +28,6 @@ __all__ = [
     "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType",
     "NotDifferentiable", "Op", "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type",
     "TypeMismatch", "UnknownType", "UnsupportedOp", "Value", "between", "broadcast_types", "constant", "dependents",
-    "dims", "elements", "elementwise", "hookimpl", "inline", "load_dtypes", "op", "operator_table", "primitive",
+    "dims", "elements", "elementwise", "hookimpl", "inline", "limits", "load_dtypes", "op", "operator_table", "primitive",
     "pullback", "same_type", "static", "subgraph", "subgraph_types", "vector",
 ]  # fmt: skip

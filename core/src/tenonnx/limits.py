@@ -1,0 +1,150 @@
+"""What a file may make us take: limits that hold for every model, named in each error that they cause.
+
+    with tenonnx.limits.override(elements=1 << 32):
+        graph = tenonnx.load("sparse.onnx")
+
+``set`` changes a limit for the whole process, and so does the environment: ``TENONNX_LIMIT_ELEMENTS=4294967296``.
+Limits hold before memory is taken. They do not count what a file or a caller has brought along.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tenonnx.errors import InvalidCall, LimitExceeded
+
+_ENVIRONMENT = "TENONNX_LIMIT_"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """One set of limits. Each is the most that is allowed."""
+
+    #: Elements of one tensor, window or image whose size a file chooses freely.
+    elements: int = 1 << 28
+    #: Dims of one tensor.
+    rank: int = 64
+    #: Bodies and functions that one piece of work expands or infers.
+    nodes: int = 1 << 16
+    #: Subgraphs, bodies and functions inside each other.
+    depth: int = 64
+    #: Steps of the automaton that a regular expression becomes.
+    pattern: int = 10_000
+
+
+_override: ContextVar[Limits | None] = ContextVar("tenonnx_limits", default=None)
+_process: Limits | None = None
+
+
+def current() -> Limits:
+    """The limits that hold here. Raises ``InvalidCall`` where the environment sets one that is none."""
+    global _process
+    if (limits := _override.get()) is not None:
+        return limits
+    if _process is None:
+        given = {name: os.environ[_ENVIRONMENT + name.upper()] for name in _names() if _in_environment(name)}
+        _process = _changed(Limits(), {name: _number(name, text) for name, text in given.items()})
+    return _process
+
+
+def set(**limits: int) -> None:
+    """Change limits for the whole process. Raises ``InvalidCall`` for a limit that there is not."""
+    global _process
+    _process = _changed(current() if _process is None else _process, limits)
+
+
+@contextmanager
+def override(**limits: int) -> Iterator[Limits]:
+    """Other limits inside, in this thread or task alone. Raises ``InvalidCall`` for a limit that there is not."""
+    token = _override.set(_changed(current(), limits))
+    try:
+        yield current()
+    finally:
+        _override.reset(token)
+
+
+def check(name: str, amount: int, what: str) -> None:
+    """Raise ``LimitExceeded`` unless ``what`` may take that amount."""
+    allowed: int = getattr(current(), name)
+    if amount > allowed:
+        raise LimitExceeded(
+            f'{what} must keep to the limit "{name}"',
+            given=f"{amount:,}" if amount < 1 << 80 else "a number of more than 24 digits",
+            available=f"{name} up to {allowed:,}",
+            do=f"where you trust the model, raise it: tenonnx.limits.set({name}=...), or {_ENVIRONMENT}{name.upper()}",
+        )
+
+
+def check_elements(dims: Iterable[Any], what: str) -> None:
+    """Raise ``LimitExceeded`` unless a tensor of these dims may be made; those that are not known count as 1."""
+    elements = 1
+    for dim in dims:
+        elements *= max(int(dim), 0) if isinstance(dim, int) or hasattr(dim, "__index__") else 1
+    check("elements", elements, what)
+
+
+# ----- work -----------------------------------------------------------------------------------------------------------
+
+#: What the piece of work at hand has expanded, and how deep it is.
+_work: ContextVar[list[int] | None] = ContextVar("tenonnx_work", default=None)
+
+
+@contextmanager
+def work() -> Iterator[None]:
+    """Let all that is expanded inside share one budget of ``nodes``; within another piece of work, that one's."""
+    if _work.get() is not None:
+        yield
+        return
+    token = _work.set([0, 0])
+    try:
+        yield
+    finally:
+        _work.reset(token)
+
+
+@contextmanager
+def expanding(title: str) -> Iterator[None]:
+    """Count one expansion, one level deeper. Raises ``LimitExceeded`` beyond ``nodes`` or ``depth``."""
+    with work():
+        state = _work.get()
+        assert state is not None
+        state[0] += 1
+        state[1] += 1
+        try:
+            check("nodes", state[0], f"what {title} stands for, with all that is expanded beside it,")
+            check("depth", state[1], f"the body of {title}, with the bodies around it,")
+            yield
+        finally:
+            state[1] -= 1
+
+
+# ----- settings -------------------------------------------------------------------------------------------------------
+
+
+def _names() -> list[str]:
+    return [field.name for field in fields(Limits)]
+
+
+def _in_environment(name: str) -> bool:
+    return bool(os.environ.get(_ENVIRONMENT + name.upper()))
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 30:
+        raise InvalidCall(f"{_ENVIRONMENT}{name.upper()} must be a positive number in digits", given=repr(text[:40]))
+    return int(text)
+
+
+def _changed(limits: Limits, given: dict[str, int]) -> Limits:
+    unknown = [name for name in given if name not in _names()]
+    if unknown:
+        raise InvalidCall("a limit must be one that there is", given=", ".join(unknown), available=", ".join(_names()))
+    wrong = [name for name, value in given.items() if not isinstance(value, int) or value < 1]
+    if wrong:
+        raise InvalidCall("a limit must be a positive integer", given=f"{wrong[0]}={given[wrong[0]]!r}")
+    return replace(limits, **given)

@@ -1,0 +1,77 @@
+"""Limits: where they come from, for whom they hold, and what their errors say."""
+
+import contextvars
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import tenonnx as tx
+
+
+def test_an_override_holds_inside_and_in_its_own_thread_alone():
+    seen = []
+    usual = tx.limits.current().elements
+    with tx.limits.override(elements=10) as limits:
+        assert limits.elements == tx.limits.current().elements == 10
+        thread = threading.Thread(target=lambda: seen.append(tx.limits.current().elements), **_empty_context())
+        thread.start()
+        thread.join()
+    assert seen == [usual] == [tx.limits.current().elements]
+
+
+def _empty_context():
+    return {"context": contextvars.Context()} if sys.version_info >= (3, 14) else {}
+
+
+def test_the_error_names_the_limit_and_how_to_raise_it():
+    with tx.limits.override(elements=10), pytest.raises(tx.LimitExceeded) as caught:
+        tx.limits.check_elements([3, None, 4], "the test")
+    text = str(caught.value)
+    for part in ("the test must keep", '"elements"', "12", "up to 10", "TENONNX_LIMIT_ELEMENTS", "tenonnx.limits.set"):
+        assert part in text
+
+
+@pytest.mark.parametrize("wrong", [{"elephants": 1}, {"elements": 0}, {"elements": "many"}])
+def test_what_is_no_limit_is_refused(wrong):
+    with pytest.raises(tx.InvalidCall, match="a limit must be"), tx.limits.override(**wrong):
+        pass
+
+
+def test_expansions_share_one_budget():
+    with tx.limits.override(nodes=3), tx.limits.work():
+        for _ in range(3):
+            with tx.limits.expanding("an op"):
+                pass
+        with pytest.raises(tx.LimitExceeded, match='"nodes"'), tx.limits.expanding("an op"):
+            pass
+
+
+def test_expansions_have_a_depth():
+    def deeper(left):
+        with tx.limits.expanding("an op"):
+            if left:
+                deeper(left - 1)
+
+    with tx.limits.override(depth=3):
+        deeper(2)
+        with pytest.raises(tx.LimitExceeded, match='"depth"'):
+            deeper(3)
+
+
+@pytest.mark.parametrize(("text", "shown"), [("77", "77"), ("lots", "must be a positive number")])
+def test_the_environment_sets_limits(text, shown, monkeypatch):
+    monkeypatch.setenv("TENONNX_LIMIT_ELEMENTS", text)
+    script = "import tenonnx as tx\ntry: print(tx.limits.current().elements)\nexcept tx.InvalidCall as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert shown in done.stdout
+
+
+def test_set_holds_for_the_process():
+    usual = tx.limits.current().elements
+    try:
+        tx.limits.set(elements=usual + 1)
+        assert tx.limits.current().elements == usual + 1
+    finally:
+        tx.limits.set(elements=usual)
