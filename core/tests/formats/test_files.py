@@ -16,6 +16,7 @@ from tenonnx.errors import InvalidCall, TenonnxError, UnsafePath
 from tenonnx.formats.files import AtomicWriter, available_name, check_file_name, write_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes, links and signals of POSIX")
@@ -292,6 +293,15 @@ def test_a_failing_rename_leaves_the_old_pair(tmp_path: Path, monkeypatch: pytes
 # ----- order of events -----
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Ctrl-C as at a terminal: a process started in the background ignores it, and its children do, too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_before_replace_comes_when_all_is_written_and_nothing_renamed(tmp_path: Path) -> None:
     write_pair(tmp_path, "old")
     seen: list[object] = []
@@ -321,6 +331,7 @@ def test_discard(tmp_path: Path) -> None:
 STEPS = [("link", 1), ("unlink", 1), ("replace", 1), ("unlink", 2)]  # the second unlink removes the old data
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("after", [False, True])
 def test_an_interrupt_between_two_steps(

@@ -1,5 +1,9 @@
 """The op protocol: calling, binding, spelling, and what a wrong call says."""
 
+import inspect
+from types import FunctionType
+from typing import Any
+
 import numpy as np
 import pytest
 import tiny
@@ -9,8 +13,10 @@ from tenonnx.extend import Index, op
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node
+from tenonnx.op import signature
 from tenonnx.op.binding import bind
 from tenonnx.op.evaluate import Evaluator
+from tenonnx.op.signature import Signature
 from tenonnx.op.spelling import form_at, spell_attributes
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
@@ -229,3 +235,36 @@ def test_symbolic_contents_flow_through_shape_arithmetic():
     x = graph.input("x", "float32", ("n", 3))
     doubled = tiny.add(tiny.shape(x), tiny.shape(x))
     assert [str(e) for e in doubled.elements] == ["2*n", "6"]
+
+
+NAMES = {"Index": Index, "signature": signature, "I": Index, "Any": Any}
+
+
+def annotated(*annotations):
+    """An op of inputs with these annotations, texts as a module has them that postpones their evaluation."""
+    parameters = [inspect.Parameter(f"x{k}", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=a)
+                  for k, a in enumerate(annotations)]  # fmt: skip
+    function = FunctionType((lambda: None).__code__, NAMES)
+    function.__signature__ = inspect.Signature(parameters)
+    return Signature.of(function)
+
+
+@pytest.mark.parametrize(
+    "annotation", [Index, Index | None, "Index", "Index | None", "signature.Index", "I", "extend.Index"]
+)
+def test_an_index_is_told_from_its_annotation(annotation):
+    assert annotated(annotation).inputs[0].index
+
+
+@pytest.mark.parametrize("annotation", [Any, int, inspect.Parameter.empty, "Any", "Value", "Index_", "list[int]"])
+def test_other_annotations_are_no_index(annotation):
+    assert not annotated(annotation).inputs[0].index
+
+
+def test_an_int_for_an_index_is_int64_and_beside_floats_a_float():
+    @op("Repeated", domain="tiny")
+    def repeated(x, count: Index, *others: Index):
+        return tiny.identity(count)
+
+    assert repeated(np.float32([1]), 3).dtype == np.int64
+    assert repeated.signature.inputs[2].index

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from tenonnx.errors import InvalidCall
 
@@ -19,7 +20,7 @@ from tenonnx.errors import InvalidCall
 REQUIRED: Final = inspect.Parameter.empty
 
 #: Annotation of an input that holds positions, sizes or axes: a Python int given for it becomes an int64 tensor.
-Index = Any
+Index = Annotated[Any, "index"]
 
 
 def _as_stored(value: Any) -> Any:
@@ -66,7 +67,9 @@ class Signature:
         attributes: dict[str, Any] = {}
         counts_outputs = reads_graph = False
         kinds: dict[str, str] = {}
+        names = getattr(function, "__globals__", {})
         for name, parameter in inspect.signature(function).parameters.items():
+            index = _marks_index(parameter.annotation, names)
             if parameter.kind is parameter.KEYWORD_ONLY:
                 if name == "_outputs":
                     counts_outputs = True
@@ -76,10 +79,9 @@ class Signature:
                     attributes[name] = parameter.default
                     kinds[name] = _declared_kind(parameter)
             elif parameter.kind is parameter.VAR_POSITIONAL:
-                inputs.append(Input(name, optional=True, variadic=True, index="Index" in str(parameter.annotation)))
+                inputs.append(Input(name, optional=True, variadic=True, index=index))
             else:
-                optional = parameter.default is not REQUIRED
-                inputs.append(Input(name, optional=optional, index="Index" in str(parameter.annotation)))
+                inputs.append(Input(name, optional=parameter.default is not REQUIRED, index=index))
         return cls(tuple(inputs), attributes, counts_outputs, kinds, reads_graph)
 
     @property
@@ -148,6 +150,22 @@ class Signature:
         inputs = ", ".join(("*" if p.variadic else "") + p.name + ("?" if p.optional else "") for p in self.inputs)
         attributes = ", ".join(n if d is REQUIRED else f"{n}={d!r}" for n, d in self.attributes.items())
         return f"inputs ({inputs}); attributes ({attributes})"
+
+
+def _marks_index(annotation: Any, names: Mapping[str, Any]) -> bool:
+    """Whether an annotation is or holds ``Index``; as text it is read by what its names mean where it was written."""
+    if not isinstance(annotation, str):
+        return annotation is Index or Index in get_args(annotation)
+    for text in re.findall(r"[A-Za-z_][\w.]*", annotation):
+        first, *attributes = text.split(".")
+        if first not in names and (text == "Index" or attributes[-1:] == ["Index"]):  # imported for type checkers alone
+            return True
+        meaning = names.get(first)
+        for attribute in attributes:
+            meaning = getattr(meaning, attribute, None)
+        if meaning is Index:
+            return True
+    return False
 
 
 #: Kinds of attributes as messages call them.
