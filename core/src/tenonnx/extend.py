@@ -28,6 +28,6 @@ __all__ = [
     "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType",
     "NotDifferentiable", "Op", "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type",
     "TypeMismatch", "UnknownType", "UnsupportedOp", "Value", "between", "broadcast_types", "constant", "dependents",
-    "dims", "elements", "elementwise", "hookimpl", "inline", "limits", "load_dtypes", "op", "operator_table", "primitive",
-    "pullback", "same_type", "static", "subgraph", "subgraph_types", "vector",
+    "dims", "elements", "elementwise", "hookimpl", "inline", "limits", "load_dtypes", "op", "operator_table",
+    "primitive", "pullback", "same_type", "static", "subgraph", "subgraph_types", "vector",
 ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnsupportedOp
@@ -106,15 +107,31 @@ def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:
     return inputs
 
 
-#: What Python and numpy raise where a rule or body did not foresee its arguments. Anything else is an error in it.
-UNFORESEEN = (ArithmeticError, LookupError, TypeError, ValueError)
+#: What Python and numpy raise where a rule or body did not foresee its arguments, or where these ask for more memory or
+#: nesting than there is. Anything else is an error in it.
+UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+
+
+@contextmanager
+def foreseeing(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[None]:
+    """Let a rule that could not go on with these arguments raise ``TypeMismatch``."""
+    try:
+        yield
+    except UNFORESEEN as error:
+        raise refused(title, arguments, attributes, error) from error
 
 
 def refused(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any], error: Exception) -> TypeMismatch:
     """The error for a call with which a rule or body could not go on."""
     given = [_shown(argument) for argument in arguments]
-    given += [f"{name}={value!r}" for name, value in attributes.items() if isinstance(value, int | float | str | list)]
+    given += [
+        f"{name}={repr(value)[:200]}"
+        for name, value in attributes.items()
+        if isinstance(value, int | float | str | list)
+    ]
     reason = str(error) or type(error).__name__
+    if isinstance(error, MemoryError):
+        reason = f"there is not enough memory ({reason})"
     return TypeMismatch(f"{title} cannot be computed from these inputs: {reason}", given=", ".join(given))
 
 

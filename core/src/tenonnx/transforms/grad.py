@@ -9,7 +9,7 @@ from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value, operator
-from tenonnx.op.binding import bind, invoke, known_op
+from tenonnx.op.binding import bind, foreseeing, invoke, known_op
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.graph_inference import infer
@@ -227,7 +227,8 @@ class _Sweep:
         captures = node.captures  # the rule of a loop may let the node give more, and capture otherwise
         if node.subgraphs:
             attributes |= {"_captures": captures, "_wanted": wanted}
-        found = invoke(op, rule, [g, y, *inputs], attributes, len(node.outputs))
+        with foreseeing(node.title, [g, y, *inputs], attributes):
+            found = invoke(op, rule, [g, y, *inputs], attributes, len(node.outputs))
         for value, gradient in zip((*inputs, *captures), found, strict=False):
             if value is None or value not in wanted:
                 continue

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
+from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value, operator, operator_table
+from tenonnx.op.binding import foreseeing
 from tenonnx.op.dtypes import type_code
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.infer import Known, infer_call
@@ -244,9 +245,12 @@ class _Mover:
         node = call.node
         as_written = node is not None and _same_form(op, node.version, version)
         moved = node is None or node.version != version
-        if moved and (unsaid := find_rule(op, "version")) and (why := unsaid(version, *call.inputs, **call.attributes)):
-            reasons.append(why)
-            return None
+        if moved and (unsaid := find_rule(op, "version")):
+            with foreseeing(op.title, call.inputs, call.attributes):
+                why = unsaid(version, *call.inputs, **call.attributes)
+            if why:
+                reasons.append(why)
+                return None
         inputs, written = _written(op, call, version)
         outputs: Sequence[Known | None] = _known_outputs(call)
         if not outputs:
@@ -312,7 +316,8 @@ class _Mover:
             self.actions.append(("lowered", reasons[0] if reasons else ""))
             counted = {"_outputs": call.outputs} if "_outputs" in inspect.signature(lowering).parameters else {}
             attributes = {name: rewriter.inside(rewriter._reopened, a, call) for name, a in call.attributes.items()}
-            result = rewriter.inside(lowering, *call.inputs, **attributes, **counted)
+            with foreseeing(call.op.title, call.inputs, call.attributes):
+                result = rewriter.inside(lowering, *call.inputs, **attributes, **counted)
             if result is not None and len(self.refusals) == mark.refusals:
                 return result if isinstance(result, tuple) else (result,)
             reasons += self.refusals[mark.refusals :]
@@ -337,7 +342,7 @@ class _Mover:
         refused = len(self.refusals)
         try:
             results = rewriter.expand(call)
-        except NotRepresentable:
+        except (LimitExceeded, NotRepresentable):
             raise
         except TenonnxError as error:
             raise NotRepresentable(error.what) from error
