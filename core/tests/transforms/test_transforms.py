@@ -5,7 +5,7 @@ import pytest
 import tiny
 
 import tenonnx as tx
-from tenonnx.errors import InvalidCall, InvalidModel, NotDifferentiable, NotRepresentable, UnsupportedOp
+from tenonnx.errors import InvalidCall, InvalidModel, LimitExceeded, NotDifferentiable, NotRepresentable, UnsupportedOp
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.evaluate import evaluate_graph
@@ -89,7 +89,7 @@ def test_a_body_that_calls_itself_is_refused():
     y = Value("y", x.type, graph=graph)
     graph.append(Node(tiny.looping, 1, [x], {}, [y]))
     graph.outputs.append(y)
-    with pytest.raises((InvalidCall, RecursionError)):
+    with pytest.raises((InvalidCall, LimitExceeded)):
         decompose(graph, keep=lambda call: False)
 
 
@@ -304,8 +304,11 @@ def test_native_files_have_their_suffix(tmp_path):
         build(tiny.double).save(tmp_path / "graph.onnx")
 
 
-@pytest.mark.parametrize("error", [AttributeError, MemoryError, AssertionError])
-def test_an_error_in_a_rule_is_no_property_of_the_graph(error):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(AttributeError, InvalidCall), (MemoryError, LimitExceeded), (AssertionError, AssertionError)],
+)
+def test_an_error_in_a_rule_is_no_property_of_the_graph(error, told):
     @op("Broken", domain="tiny")
     def broken(x):
         return x
@@ -317,7 +320,7 @@ def test_an_error_in_a_rule_is_no_property_of_the_graph(error):
         raise error("of the rule")
 
     for use in (lambda: infer(graph, strict=False), lambda: retarget(graph, {"tiny": 4})):
-        with pytest.raises(error, match="of the rule"):
+        with pytest.raises(told, match="of the rule"):
             use()
 
 

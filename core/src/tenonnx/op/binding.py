@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnsupportedOp
+from tenonnx.errors import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
@@ -109,30 +109,34 @@ def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:
 
 #: What Python and numpy raise where a rule or body did not foresee its arguments, or where these ask for more memory or
 #: nesting than there is. Anything else is an error in it.
-UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 @contextmanager
 def foreseeing(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[None]:
-    """Let a rule that could not go on with these arguments raise ``TypeMismatch``."""
+    """Let a rule that could not go on with these arguments raise what ``refused`` makes of it."""
     try:
         yield
     except UNFORESEEN as error:
         raise refused(title, arguments, attributes, error) from error
 
 
-def refused(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any], error: Exception) -> TypeMismatch:
-    """The error for a call with which a rule or body could not go on."""
+def refused(
+    title: str, arguments: Sequence[Any], attributes: Mapping[str, Any], error: Exception
+) -> InvalidCall | LimitExceeded:
+    """The error for a call with which a rule or body could not go on.
+
+    It is a ``TypeMismatch``, which leaves a type unknown while a graph is inferred; but where memory or nesting came to
+    an end, or the rule itself may be wrong, it is none.
+    """
     given = [_shown(argument) for argument in arguments]
-    given += [
-        f"{name}={repr(value)[:200]}"
-        for name, value in attributes.items()
-        if isinstance(value, int | float | str | list)
-    ]
-    reason = str(error) or type(error).__name__
-    if isinstance(error, MemoryError):
-        reason = f"there is not enough memory ({reason})"
-    return TypeMismatch(f"{title} cannot be computed from these inputs: {reason}", given=", ".join(given))
+    given += [f"{n}={repr(a)[:200]}" for n, a in attributes.items() if isinstance(a, int | float | str | list)]
+    reason, call = str(error) or type(error).__name__, ", ".join(given)
+    if isinstance(error, MemoryError | RecursionError):
+        lacking = "memory" if isinstance(error, MemoryError) else "nesting"
+        return LimitExceeded(f"{title} must need no more {lacking} than there is: {reason}", given=call)
+    kind = InvalidCall if isinstance(error, AttributeError) else TypeMismatch
+    return kind(f"{title} cannot be computed from these inputs: {reason}", given=call)
 
 
 def _shown(argument: Any) -> str:
