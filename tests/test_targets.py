@@ -11,29 +11,29 @@ from models import SAMPLES, example, feeds
 import tenonnx as tx
 from tenonnx.cli import main
 from tenonnx.errors import NotRepresentable
-from tenonnx.transforms.profiles import profiles
 from tenonnx.transforms.retarget import retarget_to
-from tenonnx.transforms.targets import Target, target_for
+from tenonnx.transforms.runtimes import runtimes
+from tenonnx.transforms.target import Target, target_for
 from tenonnx_onnx_ml.preprocessing import scaler
 from tenonnx_onnxruntime.kernels import newest, newest_ir
 from tenonnx_standard.logic import not_
 from tenonnx_standard.math import ceil, neg, reciprocal
 from tenonnx_standard.trigonometry import sin
 
-TARGETS, _ = profiles()
+TARGETS, _ = runtimes()
 
 
 def test_the_file_of_the_installed_runtime_is_right():
-    profile = TARGETS["onnxruntime-" + ".".join(onnxruntime.__version__.split(".")[:2])]
-    assert profile.opsets == {domain: newest(domain) for domain in profile.opsets}
-    assert profile.ir_version == newest_ir()
+    runtime = TARGETS["onnxruntime-" + ".".join(onnxruntime.__version__.split(".")[:2])]
+    assert runtime.opsets == {domain: newest(domain) for domain in runtime.opsets}
+    assert runtime.ir_version == newest_ir()
 
 
 def test_the_lists_hold_ops_of_onnx():
     known = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
     never = {"ATen", "Affine", "ConstantFill", "Crop", "ImageScaler", "IsFinite", "ParametricSoftplus", "ScaledTanh"}
-    for profile in TARGETS.values():
-        listed = {name for domain, name in profile.ops or () if domain == "ai.onnx"}
+    for runtime in TARGETS.values():
+        listed = {name for domain, name in runtime.ops or () if domain == "ai.onnx"}
         assert listed <= known | never | {"SimplifiedLayerNormalization"}
 
 
@@ -42,13 +42,13 @@ def test_the_lists_hold_ops_of_onnx():
 def test_examples_reach_targets_with_the_same_numbers(name, target, tmp_path):
     graph, path = tx.load(example(name)), tmp_path / "moved.onnx"
     report = tx.export(graph, path, target=target)
-    profile = TARGETS[target]
-    assert report.ir_version <= (profile.ir_version or report.ir_version)
+    runtime = TARGETS[target]
+    assert report.ir_version <= (runtime.ir_version or report.ir_version)
     moved = tx.load(path)
     for domain, version in moved.opsets.items():
-        assert profile.nearest(domain, version) == version
-    if profile.ops is not None:
-        assert {(node.domain, node.op_type) for node in moved.walk()} <= set(profile.ops)
+        assert runtime.nearest(domain, version) == version
+    if runtime.ops is not None:
+        assert {(node.domain, node.op_type) for node in moved.walk()} <= set(runtime.ops)
     if all(node.op.specified for node in moved.walk()):
         onnx.checker.check_model(path, full_check=True)
     tx.verify(graph, moved, feeds=feeds(name)).raise_if_failed()
@@ -110,7 +110,7 @@ def test_nodes_of_branches_and_functions_are_planned_with_the_way_to_them():
 
 
 def test_a_holder_of_rewritten_nodes_keeps_its_own_action():
-    found = plan_of(branching("Mish", called="Neg"), opset=13)
+    found = plan_of(branching("Mish", called="Neg"), opset_version=13)
     assert found["choice/then_branch/deep"].action == "expanded"
     assert found["choice"].action == "kept"
 

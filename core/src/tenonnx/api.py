@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from tenonnx import limits
-from tenonnx.backend.base import Program, compile_graph
+from tenonnx.backend.base import compile_graph
 from tenonnx.checks.verify import Verification, verify
 from tenonnx.errors import (
     FallbackWarning,
@@ -30,6 +30,7 @@ from tenonnx.formats.export import ExportConfig, Report, export
 from tenonnx.formats.loaders import load
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
 from tenonnx.graph.summary import summary
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType
 from tenonnx.graph.values import Node, Value

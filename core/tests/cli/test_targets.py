@@ -121,7 +121,7 @@ def test_a_target_that_there_is_not_is_refused(toy, model, arguments, text):
 def test_internal_ops_are_not_listed(tenonnx):
     from tenonnx.extend import op
     from tenonnx.registry.registry import default_registry
-    from tenonnx.transforms.targets import INTERNAL_DOMAIN
+    from tenonnx.transforms.target import INTERNAL_DOMAIN
 
     @op("Inner", domain=INTERNAL_DOMAIN)
     def inner(x):

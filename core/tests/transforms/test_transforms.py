@@ -20,7 +20,7 @@ from tenonnx.transforms.grad import grad
 from tenonnx.transforms.prune import prune
 from tenonnx.transforms.retarget import retarget, retarget_to
 from tenonnx.transforms.rewrite import copy_graph
-from tenonnx.transforms.targets import target_for
+from tenonnx.transforms.target import target_for
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -348,7 +348,7 @@ def test_a_value_stands_for_its_name():
 @pytest.mark.parametrize("opset", ["4", 4.0, True, {"tiny": "4"}])
 def test_an_opset_is_a_whole_number(opset):
     with pytest.raises(InvalidCall, match="must be a whole number"):
-        retarget(build(tiny.double), opset=opset)
+        retarget(build(tiny.double), opset_version=opset)
 
 
 def test_a_domain_may_be_given_alone():

@@ -206,7 +206,7 @@ def check_without_loops(graph, arrays, **where):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("where", "layout"), [({"target": "rknn-2"}, 0), ({"opset": 8}, 1)])
+@pytest.mark.parametrize(("where", "layout"), [({"target": "rknn-2"}, 0), ({"opset_version": 8}, 1)])
 @pytest.mark.parametrize("length", [3, 6])
 def test_a_layer_over_time_is_written_out_where_there_is_no_loop(length, where, layout):
     random = np.random.default_rng(0)
@@ -231,7 +231,7 @@ def test_a_scan_is_written_out_below_the_version_that_has_it():
         total, totals = scan(scale * 0.0, x, body=body, num_scan_inputs=1, **axes, **ways)
     graph.output("y", total)
     graph.output("ys", totals)
-    check_without_loops(graph, [X, X[:, 0]], opset=7)
+    check_without_loops(graph, [X, X[:, 0]], opset_version=7)
 
 
 def test_lowerings_are_found_for_a_graph_that_is_built_by_hand():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,28 +19,13 @@ from tenonnx.errors import (
 )
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import MapType, TensorType
 from tenonnx.graph.values import Value
 from tenonnx.registry.discovery import Plugin, plugins
 
 Array = np.ndarray[Any, Any]
-
-
-class Program(Protocol):
-    """A graph made ready to run. ``state`` holds the inputs that live in the program, by name."""
-
-    backend: str
-
-    @property
-    def state(self) -> MutableMapping[str, Any]: ...
-
-    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs by name, as arrays that belong to the caller.
-
-        Raises ``InvalidFeed`` for a feed that is missing, unknown, or not of the input's type.
-        """
-        ...
 
 
 class Backend(Protocol):

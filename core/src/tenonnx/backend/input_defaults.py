@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Generic, TypeVar
 
-from tenonnx.backend.base import Program
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
 from tenonnx.transforms.overridable import opened
 
 Made = TypeVar("Made")

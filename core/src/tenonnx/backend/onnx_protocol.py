@@ -14,10 +14,11 @@ import onnx
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep
 
-from tenonnx.backend.base import Program, compile_graph
+from tenonnx.backend.base import compile_graph
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.loaders import load
 from tenonnx.formats.onnx.types import write_type
+from tenonnx.graph.program import Program
 from tenonnx.op.evaluate import type_of
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from copy import deepcopy
 from typing import Any
 
-from tenonnx.backend.base import Program, check_feeds
+from tenonnx.backend.base import check_feeds
 from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
 
 
 class State(MutableMapping[str, Any]):

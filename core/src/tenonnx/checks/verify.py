@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.backend.base import Program, compile_graph
 from tenonnx.backend.base import backends as installed_backends
+from tenonnx.backend.base import compile_graph
 from tenonnx.checks.compare import Difference, compare
 from tenonnx.checks.generate import ADVICE, InputShapes, generate_feeds
 from tenonnx.checks.structure import structure_problems
@@ -16,6 +16,7 @@ from tenonnx.errors import InvalidFeed, TenonnxError, UnsupportedOp, Verificatio
 from tenonnx.formats.loaders import load
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Op

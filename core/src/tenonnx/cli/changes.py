@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.output import plural, say, say_table
-from tenonnx.transforms.targets import Change
+from tenonnx.transforms.report import Change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

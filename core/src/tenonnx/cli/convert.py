@@ -59,7 +59,7 @@ SUFFIXES = (".onnx", ".safetensors")
 def command(
     model: str,
     output: str,
-    opset: Mapping[str, int] | None,
+    opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     target: str | None,
     wanted: bool | None,
@@ -95,7 +95,7 @@ def command(
         verified.extend([found] if found is not None else [])
 
     config = ExportConfig(
-        opset_version=opset,
+        opset_version=opset_version,
         domains=domains,
         target=target,
         external_data_threshold=external_data_threshold,
@@ -106,7 +106,7 @@ def command(
         report = _write(graph, output, config)
     for note in notes:
         complain(note)
-    note_unused(opset, report.opsets)
+    note_unused(opset_version, report.opsets)
     if as_json:
         found = verified[0].to_json() if verified else None
         say_json({"file": model, "output": output, **report.to_json(), "verification": found})

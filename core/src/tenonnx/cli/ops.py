@@ -27,7 +27,7 @@ def command(name: str | None, domain: str | None, as_json: bool) -> None:
     its own.
     """
     from tenonnx.registry.registry import default_registry
-    from tenonnx.transforms.targets import INTERNAL_DOMAIN
+    from tenonnx.transforms.target import INTERNAL_DOMAIN
 
     registry = default_registry()
     own_domain, _, wanted = (name or "").rpartition("::")
@@ -53,7 +53,7 @@ def _refuse(registry: Registry, name: str, domain: str | None, known: set[str]) 
     import difflib
 
     from tenonnx.errors import InvalidCall
-    from tenonnx.transforms.targets import INTERNAL_DOMAIN
+    from tenonnx.transforms.target import INTERNAL_DOMAIN
 
     near = difflib.get_close_matches(name, known, 3) or [d for d in registry.domains() if d != INTERNAL_DOMAIN]
     package = registry.provider(domain or "ai.onnx", name)

@@ -74,7 +74,7 @@ seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help
 def version_options(command: Command) -> Command:
     """What a file may hold: ``--opset`` and ``--domains``."""
     opset = click.option(
-        "--opset", multiple=True, callback=_opsets, metavar="N",
+        "--opset", "opset_version", multiple=True, callback=_opsets, metavar="N",
         help="The opset of ai.onnx, or of another domain as com.microsoft=1. Repeatable.",
     )  # fmt: skip
     domains = click.option(

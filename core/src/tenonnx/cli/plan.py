@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @json_option
 def command(
     model: str,
-    opset: Mapping[str, int] | None,
+    opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     target: str | None,
     input_shapes: InputShapes,
@@ -48,8 +48,8 @@ def command(
     graph = transformed(load_model(model))
     with working(f"planning {model}"):
         infer(graph, input_shapes, strict=False)
-        where, changes, ir_version = plan(graph, ExportConfig(opset, domains, target))
-    note_unused(opset, {"ai.onnx", *graph.opsets, *(change.op.partition("::")[0] for change in changes)})
+        where, changes, ir_version = plan(graph, ExportConfig(opset_version, domains, target))
+    note_unused(opset_version, {"ai.onnx", *graph.opsets, *(change.op.partition("::")[0] for change in changes)})
     refused = sum(change.action == "refused" for change in changes)
     if as_json:
         say_json(

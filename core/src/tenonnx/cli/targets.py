@@ -10,10 +10,10 @@ from tenonnx.cli.options import json_option
 from tenonnx.cli.output import complain, say, say_json, say_table
 
 if TYPE_CHECKING:
-    from tenonnx.transforms.profiles import Profile
+    from tenonnx.transforms.runtimes import Runtime
 
 
-def _unknown_ops(profile: Profile) -> list[str]:
+def _unknown_ops(runtime: Runtime) -> list[str]:
     """The listed ops of a plugin's file that neither the specification has nor a package that serves their domain.
 
     Of a domain that a package covers in part, such as com.microsoft, nothing can be said.
@@ -24,7 +24,7 @@ def _unknown_ops(profile: Profile) -> list[str]:
 
     registry = default_registry()
     specified = {(canonical_domain(s.domain), s.name) for s in onnx.defs.get_all_schemas_with_history()}
-    listed = sorted(set(profile.ops or ()) - specified)
+    listed = sorted(set(runtime.ops or ()) - specified)
     judged = [(d, op) for d, op in listed if d in ("ai.onnx", "ai.onnx.ml") or registry.provider(d, op) is None]
     return [f"{d}::{op}" for d, op in judged if d in registry.domains() and not registry.meanings(d, op)]
 
@@ -37,21 +37,21 @@ def command(name: str | None, as_json: bool) -> None:
 
     Each is a data file with the limits that the documentation of a runtime or converter states, and its source.
     """
-    from tenonnx.transforms.profiles import find_profile, profiles
+    from tenonnx.transforms.runtimes import find_runtime, runtimes
 
-    found, failures = profiles()
-    shown = [find_profile(name)] if name else list(found.values())
+    found, failures = runtimes()
+    shown = [find_runtime(name)] if name else list(found.values())
     for failure in failures:
         complain(str(failure))
-    for profile in (each for each in shown if each.package != "tenonnx"):
-        unknown = _unknown_ops(profile)
+    for runtime in (each for each in shown if each.package != "tenonnx"):
+        unknown = _unknown_ops(runtime)
         if unknown:
-            complain(f"note: {profile.name} of {profile.package} lists ops that nobody knows: {', '.join(unknown)}")
+            complain(f"note: {runtime.name} of {runtime.package} lists ops that nobody knows: {', '.join(unknown)}")
     if as_json:
-        say_json([profile.to_json() for profile in shown])
+        say_json([runtime.to_json() for runtime in shown])
         return
-    for profile in shown if name else ():
-        say(f"{profile.name}: {profile.title}")
+    for runtime in shown if name else ():
+        say(f"{runtime.name}: {runtime.title}")
     if not name:
         columns = ("target", "ai.onnx", "IR version", "ops", "package")
         rows = [
@@ -67,14 +67,14 @@ def command(name: str | None, as_json: bool) -> None:
         say_table(rows, columns)
         say("tenonnx targets NAME shows the source; - is what is not documented")
         return
-    (profile,) = shown
-    facts = [(domain, profile.versions(domain)) for domain in profile.opsets]
-    facts.append(("IR version", "not documented" if profile.ir_version is None else f"up to {profile.ir_version}"))
-    if profile.dtypes is not None:
-        facts.append(("inputs and outputs", ", ".join(sorted(map(str, profile.dtypes)))))
-    ops = sorted(op if domain == "ai.onnx" else f"{domain}::{op}" for domain, op in profile.ops or ())
+    (runtime,) = shown
+    facts = [(domain, runtime.versions(domain)) for domain in runtime.opsets]
+    facts.append(("IR version", "not documented" if runtime.ir_version is None else f"up to {runtime.ir_version}"))
+    if runtime.dtypes is not None:
+        facts.append(("inputs and outputs", ", ".join(sorted(map(str, runtime.dtypes)))))
+    ops = sorted(op if domain == "ai.onnx" else f"{domain}::{op}" for domain, op in runtime.ops or ())
     facts.append(("ops", ", ".join(ops) or "not listed"))
-    facts += [("source", profile.source), ("package", profile.package)]
+    facts += [("source", runtime.source), ("package", runtime.package)]
     say_table(facts)
-    if profile.note:
-        say(profile.note)
+    if runtime.note:
+        say(runtime.note)

@@ -11,8 +11,9 @@ from tenonnx.errors import InvalidCall, NotRepresentable
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
+from tenonnx.transforms.report import Change, Retargeted, all_kept
 from tenonnx.transforms.retarget import retarget_to
-from tenonnx.transforms.targets import INTERNAL_DOMAIN, Change, Retargeted, Target, all_kept, target_for
+from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
 
 if TYPE_CHECKING:
     import onnx
@@ -25,7 +26,7 @@ PostExportHook = Callable[["onnx.ModelProto"], None]
 class ExportConfig:
     """How to export.
 
-    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains, the ``opset`` of ``retarget``; ``domains`` a
+    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a
     whitelist, None for all; ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least
     ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
     ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
@@ -107,8 +108,8 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     if settings.tidy:
         infer(graph, strict=False)
     model, initializers = model_and_initializers(graph, tidy=settings.tidy)
-    if target.profile is not None:
-        model.ir_version = ir_version(graph, target.profile)
+    if target.runtime is not None:
+        model.ir_version = ir_version(graph, target.runtime)
     if settings.include_training_state:
         initializers = add_training_state(graph, model, initializers)
     for hook in settings.post_export_hooks:
@@ -120,7 +121,7 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
 
 def _moved(graph: Graph, target: Target, domains: Collection[str] | None, *, refuse: bool = True) -> Retargeted:
     """The graph as it is to be written: itself where that is possible."""
-    if target.profile is None and _is_as_written(graph, target.opsets, domains):
+    if target.runtime is None and _is_as_written(graph, target.opsets, domains):
         return Retargeted(graph, list(all_kept(graph)))
     return retarget_to(graph, target, refuse=refuse)
 
@@ -135,7 +136,7 @@ def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], in
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
     planned = _moved(graph, target, settings.domains, refuse=False)
     try:
-        return target, planned.changes, ir_version(planned.graph, target.profile)
+        return target, planned.changes, ir_version(planned.graph, target.runtime)
     except NotRepresentable as error:
         refused = Change(graph.name, "graph", "refused", f"{error.what}: {error.given}", do=error.do)
         return target, [*planned.changes, refused], None

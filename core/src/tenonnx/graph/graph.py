@@ -16,7 +16,7 @@ from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
 if TYPE_CHECKING:
     import numpy as np
 
-    from tenonnx.backend.base import Program
+    from tenonnx.graph.program import Program
 
 
 class Graph:

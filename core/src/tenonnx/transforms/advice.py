@@ -10,7 +10,7 @@ from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import Registry
-from tenonnx.transforms.targets import Target
+from tenonnx.transforms.target import Target
 
 #: Tries to move nodes alone to a target, and tells which of them have no form there.
 Attempt = Callable[[Target, Collection[Node]], Collection[Node]]
@@ -20,7 +20,7 @@ def first_versions(graph: Graph, target: Target, refused: Collection[Node], atte
     """The first version of ai.onnx above the target's, and up to the graph's, at which refused nodes have a form."""
     version = target.version("ai.onnx")
     found: dict[Node, int] = {}
-    if version is None or target.profile is not None or target.accepts is not None:
+    if version is None or target.runtime is not None or target.accepts is not None:
         return found
     for newer in range(version + 1, graph.opsets.get("ai.onnx", 0) + 1):
         if not refused:
@@ -40,7 +40,7 @@ def advice(node: Node, target: Target, registry: Registry, first: int | None) ->
         known = " ".join(sorted(package for package in packages if package))
         return f"pip install {known}" if known else "install or write a package that defines the op"
     ways = [] if first is None else [f"go to version {first} of ai.onnx or newer"]
-    if version is None and target.profile is None:
+    if version is None and target.runtime is None:
         ways.append(f"allow domain {node.domain}")
     if ways:
         return ", or ".join(ways)
@@ -48,7 +48,7 @@ def advice(node: Node, target: Target, registry: Registry, first: int | None) ->
     unknown = any(kind is None or (isinstance(kind, TensorType) and kind.shape is None) for kind in kinds)
     if unknown and isinstance(op, Op) and not op.primitive:
         return "give the graph's inputs their shapes (--input-shapes), as the types here are not known"
-    if isinstance(op, Op) and target.profile is None and node.domain != "ai.onnx" and (version or 0) < op.since:
+    if isinstance(op, Op) and target.runtime is None and node.domain != "ai.onnx" and (version or 0) < op.since:
         return f"go to version {op.since} of {node.domain} or newer"
     return "replace the node by others, or go to another target"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Constant
 from tenonnx.op.graph_inference import infer
+from tenonnx.transforms.report import Change, Retargeted
 from tenonnx.transforms.rewrite import copy_graph
-from tenonnx.transforms.targets import Change, Retargeted
 
 #: Below this IR version every initializer had to be listed as an input, so that the list says nothing.
 OPTIONAL_INPUTS_IR = 4

@@ -25,18 +25,9 @@ from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.advice import advice, body_nodes, first_versions
 from tenonnx.transforms.overridable import sparing_defaults
+from tenonnx.transforms.report import Change, Retargeted, interface_refusals, label_of, refusal, way_to
 from tenonnx.transforms.rewrite import Call, Rewriter
-from tenonnx.transforms.targets import (
-    INTERNAL_DOMAIN,
-    Change,
-    Retargeted,
-    Target,
-    interface_refusals,
-    label_of,
-    refusal,
-    target_for,
-    way_to,
-)
+from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
 
 #: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
 #: floating-point ones, which only ops take that choose among elements and do not compute with them.
@@ -59,18 +50,18 @@ MAXIMUM_NESTING = 3
 
 def retarget(
     graph: Graph,
-    opset: int | Mapping[str, int] | None = None,
+    opset_version: int | Mapping[str, int] | None = None,
     domains: Collection[str] | None = None,
     target: str | None = None,
 ) -> Graph:
-    """``graph`` at the given opset, with ops of ``domains`` alone, and within what the named target takes.
+    """``graph`` at another opset, with ops of ``domains`` alone, and within what the named target takes.
 
-    ``opset`` is a number for ``ai.onnx`` or a mapping of domains, which ``export`` calls ``opset_version``.
+    ``opset_version`` is a number for ``ai.onnx``, or a mapping from domains to numbers.
 
     Each node is kept, else respelled, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
     naming every node that has no form in the target, with the reason.
     """
-    return retarget_to(graph, target_for(graph, opset, domains, target)).graph
+    return retarget_to(graph, target_for(graph, opset_version, domains, target)).graph
 
 
 def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defaults: bool = True) -> Retargeted:

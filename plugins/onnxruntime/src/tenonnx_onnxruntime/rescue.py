@@ -11,8 +11,8 @@ from tenonnx.errors import FallbackWarning, TenonnxError
 from tenonnx_onnxruntime.session import RunFailure
 
 if TYPE_CHECKING:
-    from tenonnx.backend.base import Program
     from tenonnx.graph.graph import Graph
+    from tenonnx.graph.program import Program
 
 #: A graph with more bytes of variables is not computed twice: an error is due at once there.
 LARGEST_RESCUED = 1 << 28

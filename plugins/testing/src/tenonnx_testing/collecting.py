@@ -12,7 +12,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import plugins
 from tenonnx.registry.registry import Registry
-from tenonnx.transforms.targets import INTERNAL_DOMAIN
+from tenonnx.transforms.target import INTERNAL_DOMAIN
 from tenonnx_testing import coverage, schemas
 from tenonnx_testing.cases import Call, Case, collected, load, unwritten_ops
 from tenonnx_testing.checks import CHECKS

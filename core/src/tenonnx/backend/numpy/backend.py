@@ -6,12 +6,13 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from tenonnx.backend.base import FeedCheck, Program
+from tenonnx.backend.base import FeedCheck
 from tenonnx.backend.input_defaults import DefaultsProgram
 from tenonnx.backend.numpy.plan import Plan, owned
 from tenonnx.backend.state import StatefulProgram, check_state
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.fold import fold

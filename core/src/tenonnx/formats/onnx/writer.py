@@ -18,7 +18,7 @@ from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at
 from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
-from tenonnx.transforms.profiles import Profile
+from tenonnx.transforms.runtimes import Runtime
 
 #: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
 Initializers = list[tuple[str, Constant]]
@@ -222,20 +222,20 @@ def _is_float(node: Node, name: str) -> bool:
     return form_at(node.op, node.version).attributes.get(name, name) in node.op.signature.floats
 
 
-def ir_version(graph: Graph, profile: Profile | None = None) -> int:
+def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
     """The graph's own IR version, else the lowest that its opsets and contents need, within what a target reads.
 
     Raises ``NotRepresentable`` where the target reads no IR version that can hold the contents. An opset needs none by
     itself, so that the one it was published with gives way.
     """
     wanted = graph.ir_version or max(_needed_ir_version(graph), _published_ir_version(graph))
-    limit = None if profile is None else profile.ir_version
-    if profile is None or limit is None or wanted <= limit:
+    limit = None if runtime is None else runtime.ir_version
+    if runtime is None or limit is None or wanted <= limit:
         return wanted
     needed = _needed_ir_version(graph)
     if needed > limit:
         raise NotRepresentable(
-            f"the target {profile.name} must read the IR version that the graph needs",
+            f"the target {runtime.name} must read the IR version that the graph needs",
             given=f"IR version {needed}, by the element types or functions of the graph",
             available=f"IR version up to {limit}",
             do="go to a newer target",

@@ -35,7 +35,7 @@ def command(
     wrt: str,
     output: str,
     cotangent: str | None,
-    opset: Mapping[str, int] | None,
+    opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     target: str | None,
     as_json: bool,
@@ -50,7 +50,7 @@ def command(
     names = _matching(graph, [name.strip() for name in wrt.split(",")])
     with working(f"differentiating {model}"):
         gradient = tx.grad(graph, of=of, wrt=names, seeds=None if cotangent is None else {of: cotangent})
-        report = tx.export(gradient, output, opset_version=opset, domains=domains, target=target)
+        report = tx.export(gradient, output, opset_version=opset_version, domains=domains, target=target)
     added = [f"{name}/grad" for name in names]
     if as_json:
         say_json({"file": model, "output": output, "gradients": added, **report.to_json()})

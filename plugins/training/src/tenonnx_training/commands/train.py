@@ -124,7 +124,7 @@ def command(
     resume: str | None,
     include_training_state: bool,
     emit_step: str | None,
-    opset: Mapping[str, int] | None,
+    opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     seed: int | None,
     backend: str,
@@ -160,7 +160,7 @@ def command(
         "backend": backend,
     }
     if emit_step is not None:
-        fields = {} if opset is None else {"opset_version": opset}
+        fields = {} if opset_version is None else {"opset_version": opset_version}
         TrainingStep(graph, **options).export(emit_step, domains=domains, **fields)
     history = fit(
         graph,

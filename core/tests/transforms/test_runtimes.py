@@ -14,9 +14,9 @@ from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Opaque
 from tenonnx.registry import discovery
 from tenonnx.registry.discovery import Plugin
-from tenonnx.transforms.profiles import find_profile, profiles
 from tenonnx.transforms.retarget import retarget, retarget_to
-from tenonnx.transforms.targets import target_for
+from tenonnx.transforms.runtimes import find_runtime, runtimes
+from tenonnx.transforms.target import target_for
 
 GOOD = """
 title = "A toy"
@@ -77,25 +77,25 @@ def chain(version=4, dtype="float32"):
 
 
 def test_the_shipped_files_say_where_they_have_their_figures_from():
-    found, failures = profiles()
+    found, failures = runtimes()
     assert not failures
     assert {"onnxruntime-1.14", "onnxruntime-1.31", "tensorrt-8", "tensorrt-10", "openvino-2024"} < set(found)
-    for profile in found.values():
-        assert "https://" in profile.source
-        assert profile.title
-        assert "ai.onnx" in profile.opsets
-        assert profile.ir_version or "IR version" in profile.note
+    for runtime in found.values():
+        assert "https://" in runtime.source
+        assert runtime.title
+        assert "ai.onnx" in runtime.opsets
+        assert runtime.ir_version or "IR version" in runtime.note
 
 
 def test_a_file_of_a_plugin_is_read(toy):
-    profile = find_profile("toy-2")
-    assert (profile.title, profile.note, profile.package) == (
+    runtime = find_runtime("toy-2")
+    assert (runtime.title, runtime.note, runtime.package) == (
         "A toy", "of late", "dist-tenonnx_toy_targets 1.0"
     )  # fmt: skip
-    assert profile.opsets == {"tiny": 5, "ai.onnx": None}
-    assert (profile.versions("tiny"), profile.versions("ai.onnx")) == ("4 to 5", "any")
-    assert profile.to_json()["ops"] == ["tiny::Add", "tiny::Exp", "tiny::Mul", "tiny::OnlyNew"]
-    assert find_profile("toy-1").ops is None
+    assert runtime.opsets == {"tiny": 5, "ai.onnx": None}
+    assert (runtime.versions("tiny"), runtime.versions("ai.onnx")) == ("4 to 5", "any")
+    assert runtime.to_json()["ops"] == ["tiny::Add", "tiny::Exp", "tiny::Mul", "tiny::OnlyNew"]
+    assert find_runtime("toy-1").ops is None
 
 
 HEAD = 'title = "t"\nsource = "s"\n[targets.bad]\n'
@@ -120,13 +120,13 @@ WRONG = {
 @pytest.mark.parametrize(("text", "problem"), WRONG.values(), ids=WRONG)
 def test_a_wrong_file_is_named_and_takes_no_other_down(install, text, problem):
     install(tenonnx_wrong_targets={"wrong.toml": text, "z.toml": GOOD.replace("toy-", "late-")})
-    found, (failure,) = profiles()
+    found, (failure,) = runtimes()
     assert "target file wrong.toml of dist-tenonnx_wrong_targets 1.0 is left out" in str(failure)
     assert problem in str(failure)
     assert "late-2" in found
     assert "tensorrt-10" in found
     with pytest.raises(InvalidCall, match=r"wrong\.toml"):
-        find_profile("bad")
+        find_runtime("bad")
 
 
 def test_a_plugin_that_is_no_package_is_named(install, monkeypatch):
@@ -134,14 +134,14 @@ def test_a_plugin_that_is_no_package_is_named(install, monkeypatch):
     monkeypatch.setattr(
         discovery, "_installed", lambda group: [Plugin(name, name, group, "dist", "1") for name in ("tiny", "no_such")]
     )
-    found, failures = profiles()
+    found, failures = runtimes()
     assert "tensorrt-10" in found
     assert ["must be a package" in f.what or "could not be imported" in f.what for f in failures] == [True, True]
 
 
 def test_a_wrong_name_is_refused_with_near_ones():
     with pytest.raises(InvalidCall) as caught:
-        find_profile("tensort10")
+        find_runtime("tensort10")
     assert "tensorrt-10" in caught.value.available
     assert "tenonnx targets" in caught.value.do
 

@@ -26,7 +26,7 @@ _REQUIRED = ("title", "source", "opsets")
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Runtime:
     """What one runtime takes.
 
     ``opsets`` are the domains that it knows, each with its newest version, None where no limit is documented;
@@ -78,9 +78,9 @@ class Profile:
         }  # fmt: skip
 
 
-def profiles() -> tuple[dict[str, Profile], list[PluginError]]:
+def runtimes() -> tuple[dict[str, Runtime], list[PluginError]]:
     """The targets of every file that is installed, by name, and what is wrong with the files that are left out."""
-    found: dict[str, Profile] = {}
+    found: dict[str, Runtime] = {}
     failures: list[PluginError] = []
     for package, folder in _folders(failures):
         for file in sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
@@ -97,15 +97,15 @@ def profiles() -> tuple[dict[str, Profile], list[PluginError]]:
                     )
                 )
             else:
-                found.update((profile.name, profile) for profile in made)
+                found.update((runtime.name, runtime) for runtime in made)
     return found, failures
 
 
-def find_profile(name: str) -> Profile:
+def find_runtime(name: str) -> Runtime:
     """The target of that name. Raises ``InvalidCall`` naming what is near."""
     import difflib
 
-    found, failures = profiles()
+    found, failures = runtimes()
     if name in found:
         return found[name]
     near = difflib.get_close_matches(name, found, 5, 0.5) or [n for n in found if n.startswith(name[:4])] or found
@@ -122,7 +122,7 @@ def _folders(failures: list[PluginError]) -> Iterator[tuple[str, Any]]:
     """The folders that hold target files, with the package that each is of."""
     from importlib import resources
 
-    yield "tenonnx", resources.files("tenonnx.targets")
+    yield "tenonnx", resources.files("tenonnx.runtimes")
     for plugin in plugins(GROUP):
         try:
             module = plugin.load()
@@ -140,7 +140,7 @@ def _folders(failures: list[PluginError]) -> Iterator[tuple[str, Any]]:
 # ----- one file -------------------------------------------------------------------------------------------------------
 
 
-def _read(text: str, package: str) -> Iterator[Profile]:
+def _read(text: str, package: str) -> Iterator[Runtime]:
     """The targets of a file. Raises ``ValueError`` for one that is not as it must be."""
     import tomllib
 
@@ -151,10 +151,10 @@ def _read(text: str, package: str) -> Iterator[Profile]:
     for name, own in tables.items():
         if not isinstance(own, dict):
             raise ValueError(f'"targets.{name}" must be a table')
-        yield _profile(name, shared | own, package)
+        yield _runtime(name, shared | own, package)
 
 
-def _profile(name: str, table: Mapping[str, Any], package: str) -> Profile:
+def _runtime(name: str, table: Mapping[str, Any], package: str) -> Runtime:
     for key, value in table.items():
         if key not in _KEYS:
             raise ValueError(f'"{key}" of target {name} is none of {", ".join(_KEYS)}')
@@ -169,7 +169,7 @@ def _profile(name: str, table: Mapping[str, Any], package: str) -> Profile:
             raise ValueError(f'"ops" of target {name} must be tables of names, dtypes and domain')
         for op in _strings(group.get("names"), f'"names" in "ops" of target {name}'):
             ops[group.get("domain", "ai.onnx"), op] = _dtypes(group, name)
-    return Profile(
+    return Runtime(
         name,
         table["title"],
         {domain: None if version == ANY else _version(version, name) for domain, version in table["opsets"].items()},

@@ -1,0 +1,120 @@
+"""What became of the nodes of a graph on its way to a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from tenonnx.graph.values import Node
+from tenonnx.transforms.target import Target
+
+#: How many refused nodes a message names; the report has them all.
+LISTED_REFUSALS = 50
+
+
+@dataclass(slots=True)
+class Change:
+    """What became of one node: ``action`` is kept, respelled, folded, lowered, expanded, cast, inlined or refused.
+
+    An input or output of the graph that the target cannot have is refused likewise, and an input whose default is
+    needed is closed; ``op`` says what it is. ``node`` is
+    the way to a node: its name, after those of the nodes and attributes that hold its subgraph. ``do`` says what would
+    help a refused one, ``reason`` why it has no form itself and what the last op is that would have to stand for it,
+    ``reasons`` all that was found on the way.
+    """
+
+    node: str
+    op: str
+    action: str
+    reason: str = ""
+    into: dict[str, int] = field(default_factory=dict)
+    do: str = ""
+    reasons: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("node", "op", "action", "reason", "into", "do", "reasons")
+        return {name: getattr(self, name) for name in names[: None if self.reasons else -1]}
+
+    def __str__(self) -> str:
+        into = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in self.into.items())
+        text = f"{self.node} ({self.op}): {self.action}" + (f" into {into}" if into else "")
+        return f"{text}; {self.reason}" if self.reason else text
+
+
+@dataclass(slots=True)
+class Retargeted:
+    """A graph that is legal in its target, and what became of each node. ``refused`` is empty unless asked for."""
+
+    graph: Graph
+    changes: list[Change]
+
+    @property
+    def refused(self) -> list[Change]:
+        return [change for change in self.changes if change.action == "refused"]
+
+
+def label_of(node: Node) -> str:
+    return node.name or next((v.name for v in node.outputs if v is not None), "")
+
+
+def way_to(graph: Graph, node: Node) -> str:
+    """The node and the attribute that hold a subgraph, to stand before the names of its nodes."""
+    held = (name for name, a in node.attributes.items() if a is graph or (isinstance(a, list) and graph in a))
+    return f"{label_of(node)}/{next(held, graph.name)}/"
+
+
+def all_kept(graph: Graph, path: str = "") -> Iterator[Change]:
+    """The report on a graph to which nothing happens."""
+    for node in graph.nodes:
+        for inner in node.subgraphs:
+            yield from all_kept(inner, path + way_to(inner, node))
+        yield Change(path + label_of(node), f"{node.domain}::{node.op_type}@{node.version}", "kept")
+
+
+def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
+    """The error that names every refused node."""
+    lines = [f"{_subject(c)}: {c.reason}" for c in refused[:LISTED_REFUSALS]]
+    if len(refused) > LISTED_REFUSALS:
+        lines.append(f"and {len(refused) - LISTED_REFUSALS} more")
+    of_nodes = all("::" in change.op for change in refused)
+    singular, plural = ("node has", "nodes have") if of_nodes else ("value has", "nodes and values have")
+    count = f"{len(refused)} {plural if len(refused) > 1 else singular}"
+    do = "\n".join(dict.fromkeys(change.do for change in refused if change.do))
+    return NotRepresentable(f"{count} no form in the target ({target})", given="\n".join(lines), do=do)
+
+
+def _subject(change: Change) -> str:
+    return f'node "{change.node}" ({change.op})' if "::" in change.op else f'{change.op} "{change.node}"'
+
+
+def interface_refusals(graph: Graph, target: Target) -> list[Change]:
+    """The inputs and outputs of a graph whose element types the target does not have, though no node may touch them."""
+    version = target.version("ai.onnx")
+    older = version is not None and version < graph.opsets.get("ai.onnx", 0)
+    runtime = target.runtime
+    found = []
+    for what, values in (("graph input", graph.all_inputs), ("graph output", graph.outputs)):
+        for value in values:
+            dtype = _element_type(value.type)
+            if dtype is None:
+                continue
+            first, reason, do = dtype.first_opset, "", "give the model an interface of other element types"
+            if older and version is not None and version < first:
+                reason = f"{dtype} does not exist at version {version} of ai.onnx, but from {first} on"
+                do = f"go to version {first} of ai.onnx or newer"
+            elif runtime is not None and runtime.dtypes is not None and dtype not in runtime.dtypes:
+                reason = f"{runtime.name} has no {dtype}"
+            if reason:
+                found.append(Change(value.name, what, "refused", reason, do=do))
+    return found
+
+
+def _element_type(kind: Type | None) -> DType | None:
+    if isinstance(kind, TensorType | SparseTensorType):
+        return kind.dtype
+    return _element_type(kind.element) if isinstance(kind, SequenceType | OptionalType) else None

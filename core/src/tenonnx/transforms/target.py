@@ -1,0 +1,127 @@
+"""Where a graph can go: versions of domains, and what a runtime takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import Type
+from tenonnx.graph.values import Operator
+from tenonnx.op.op import Op
+from tenonnx.registry.registry import canonical_domain, default_registry
+from tenonnx.transforms.runtimes import Runtime, find_runtime
+
+#: The domain of ops that are never written to a file.
+INTERNAL_DOMAIN = "tenonnx"
+
+#: Domains whose versions the onnx package knows for certain.
+_SPECIFIED = ("ai.onnx", "ai.onnx.ml")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a graph is to go: a version for each domain that it may use.
+
+    ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes, and
+    ``runtime`` what the runtime that the target is named after takes.
+    """
+
+    opsets: Mapping[str, int]
+    accepts: Any = None
+    runtime: Runtime | None = None
+
+    def version(self, domain: str) -> int | None:
+        return self.opsets.get(domain)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the target has but some of the ops of its domains."""
+        return self.accepts is not None or (self.runtime is not None and self.runtime.ops is not None)
+
+    def problem(self, op: Operator, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> str:
+        """Why the target does not take an op on these types, or nothing."""
+        found = "" if self.runtime is None else self.runtime.problem(op.domain, op.name, inputs, outputs)
+        if not found and self.accepts is not None and not self.accepts(op, version, inputs, outputs):
+            given = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in inputs)
+            found = f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({given})"
+        return found
+
+    def __str__(self) -> str:
+        opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()) or "no domain"
+        return opsets if self.runtime is None else f"{self.runtime.name}: {opsets}"
+
+
+def target_for(
+    graph: Graph,
+    opset_version: int | Mapping[str, int] | None = None,
+    domains: Collection[str] | None = None,
+    name: str | None = None,
+) -> Target:
+    """The target of ``opset_version`` (for ``ai.onnx``, or by domain), a whitelist of domains and a name.
+
+    Domains that are not named keep the version of the graph, or take the nearest that the named target has; a graph
+    without ai.onnx may use its newest version. Raises ``InvalidCall`` for an opset or a name that there is not.
+    """
+    runtime = None if name is None else find_runtime(name)
+    opsets = dict(graph.opsets)
+    for node in graph.walk():
+        if (
+            isinstance(node.op, Op)
+            and node.domain not in opsets
+            and (node.domain, node.op_type, "") not in graph.functions
+        ):
+            opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
+    opsets.setdefault("ai.onnx", max(_published("ai.onnx")))
+    wanted = dict(opset_version or {}) if isinstance(opset_version, Mapping | None) else {"ai.onnx": opset_version}
+    domains = [domains] if isinstance(domains, str) else domains
+    _check_domains([*wanted, *(domains or ())], graph, opsets)
+    if runtime is not None:
+        opsets = {domain: runtime.nearest(domain, held) for domain, held in opsets.items() if domain in runtime.opsets}
+    for domain, version in wanted.items():
+        _check_version(canonical_domain(domain), version, graph, runtime)
+        opsets[canonical_domain(domain)] = version
+    if domains is not None:
+        allowed = {canonical_domain(domain) for domain in domains}
+        opsets = {domain: version for domain, version in opsets.items() if domain in allowed}
+    return Target(opsets, runtime=runtime)
+
+
+def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]) -> None:
+    """Raise ``InvalidCall`` for a domain that neither the graph nor any installed package has: a slip of the pen."""
+    known = {"ai.onnx", *opsets, *(graph.registry or default_registry()).domains()} - {INTERNAL_DOMAIN}
+    unknown = [name for name in names if canonical_domain(name) not in known]
+    if unknown:
+        raise InvalidCall(
+            f'no domain "{unknown[0]}" is in the graph or in an installed package', available=", ".join(sorted(known))
+        )
+
+
+def _published(domain: str) -> Sequence[int]:
+    """The versions of a domain that the onnx package knows."""
+    import onnx
+
+    return [version for owner, version in onnx.helper.OP_SET_ID_VERSION_MAP if owner == domain]
+
+
+def _check_version(domain: str, version: int, graph: Graph, runtime: Runtime | None) -> None:
+    """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise InvalidCall(
+            "an opset must be a whole number, or a mapping from domains to whole numbers", given=f"{domain} {version!r}"
+        )
+    if runtime is not None and (domain not in runtime.opsets or runtime.nearest(domain, version) != version):
+        raise InvalidCall(
+            f"the target {runtime.name} must have the opset that is asked for",
+            given=f"{domain} {version}",
+            available=", ".join(f"{known} {runtime.versions(known)}" for known in runtime.opsets),
+        )
+    known = _published(domain) if domain in _SPECIFIED else ()
+    if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
+        raise InvalidCall(
+            "the target must be an opset that there is",
+            given=f"{domain} {version}",
+            available=f"{domain} 1 to {max(known)}",
+        )
