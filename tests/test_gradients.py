@@ -14,7 +14,7 @@ from tenonnx.errors import NotDifferentiable
 from tenonnx_standard.casting import cast
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import expand, shape
+from tenonnx_standard.shapes import expand, shape
 from tenonnx_standard.slicing import gather
 
 TRAINED = {"digits/digits": "probabilities", "decoder/decoder": "logits"}

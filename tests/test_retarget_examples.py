@@ -57,7 +57,7 @@ def test_examples_move_to_any_opset(name, opset, plain):
 
 def test_softmax_off_the_last_axis_is_right_below_13():
     graph = tx.Graph(opsets={"ai.onnx": 13})
-    from tenonnx_standard.softmax import softmax
+    from tenonnx_standard.axis_activation import softmax
 
     graph.output("y", softmax(graph.input("x", "float32", (2, 3, 4)), axis=1))
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
@@ -69,7 +69,7 @@ def test_softmax_off_the_last_axis_is_right_below_13():
 
 
 def test_softmax_on_the_last_axis_stays_one_node():
-    from tenonnx_standard.softmax import softmax
+    from tenonnx_standard.axis_activation import softmax
 
     graph = tx.Graph(opsets={"ai.onnx": 13})
     graph.output("y", softmax(graph.input("x", "float32", ("n", 4))))

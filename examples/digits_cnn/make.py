@@ -17,12 +17,12 @@ import tenonnx as tx
 import tenonnx_training as tt
 from tenonnx import Graph, Value
 from tenonnx_standard.activation import relu
-from tenonnx_standard.batch_normalization import batch_normalization
+from tenonnx_standard.batch_norm import batch_normalization
 from tenonnx_standard.convolution import conv
-from tenonnx_standard.dropout import dropout
 from tenonnx_standard.linear_algebra import gemm
 from tenonnx_standard.pooling import max_pool
-from tenonnx_standard.shape import flatten
+from tenonnx_standard.regularization import dropout
+from tenonnx_standard.shapes import flatten
 
 OPSET = 21
 INPUT, OUTPUT = "images", "scores"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx_onnx_ml.maps import without_zip_map
 
 for package in ("sklearn", "skl2onnx"):
@@ -73,14 +74,11 @@ def test_gradient_of_the_likelihood_by_the_coefficients(lowered, fitted, flowers
 
 def test_an_exported_logistic_regression_is_improved(lowered, flowers):
     tt = pytest.importorskip("tenonnx_training")
-    from tenonnx_standard.loss import negative_log_likelihood_loss
-    from tenonnx_standard.math import log
-
     x, y = flowers
     before = lowered.run({"X": x})[OUTPUT]
     scaler = lowered.variables[0].data.array().copy()
     loss = tt.FunctionLoss(
-        lambda p, labels: negative_log_likelihood_loss(log(p), labels), tx.TensorType(tx.DType.int64, (None,))
+        lambda p, labels: ops.negative_log_likelihood_loss(ops.log(p), labels), tx.TensorType(tx.DType.int64, (None,))
     )
     history = tt.fit(
         lowered, {"X": x, "target": y}, loss=loss, output=OUTPUT, trainable="LinearClassifier/*",

@@ -11,6 +11,7 @@ from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value
 from tenonnx.graph import symbolic
 from tenonnx_contrib_ms.attention_arrays import attend
 from tenonnx_standard import rotary
+from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
@@ -19,9 +20,8 @@ from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import and_, greater, less, where
 from tenonnx_standard.math import reciprocal, sqrt
 from tenonnx_standard.normalization import rms_normalization
-from tenonnx_standard.shape import expand, reshape, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
-from tenonnx_standard.softmax import softmax
 from tenonnx_standard.trigonometry import tanh
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx.extend import Op, Value, op
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.shape import transpose
+from tenonnx_standard.shapes import transpose
 
 Array = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, dims, op
 from tenonnx_standard import rotary
 from tenonnx_standard.constants import range_
-from tenonnx_standard.shape import expand, reshape, shape, transpose
+from tenonnx_standard.shapes import expand, reshape, shape, transpose
 
 
 @op("RotaryEmbedding", domain="com.microsoft")

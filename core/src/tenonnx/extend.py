@@ -10,7 +10,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, Expr
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
-from tenonnx.graph.values import Value, operator_table
+from tenonnx.graph.values import Value, operator_loaders, operator_table
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.dtypes import load_dtypes
@@ -21,13 +21,53 @@ from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
 from tenonnx.registry.hookspecs import hookimpl
+from tenonnx.registry.namespace import flat_namespace
 from tenonnx.transforms.extract import between
 from tenonnx.transforms.grad import dependents, pullback
 
 __all__ = [
-    "REQUIRED", "DType", "Dim", "Expr", "Graph", "Index", "InvalidCall", "InvalidModel", "Known", "MapType",
-    "NotDifferentiable", "Op", "OptionalType", "SequenceType", "Shape", "SparseTensorType", "TensorType", "Type",
-    "TypeMismatch", "UnknownType", "UnsupportedOp", "Value", "between", "broadcast_types", "constant", "dependents",
-    "dims", "elements", "elementwise", "hookimpl", "inline", "limits", "load_dtypes", "op", "operator_table",
-    "primitive", "pullback", "same_type", "static", "subgraph", "subgraph_types", "vector",
-]  # fmt: skip
+    "REQUIRED",
+    "DType",
+    "Dim",
+    "Expr",
+    "Graph",
+    "Index",
+    "InvalidCall",
+    "InvalidModel",
+    "Known",
+    "MapType",
+    "NotDifferentiable",
+    "Op",
+    "OptionalType",
+    "SequenceType",
+    "Shape",
+    "SparseTensorType",
+    "TensorType",
+    "Type",
+    "TypeMismatch",
+    "UnknownType",
+    "UnsupportedOp",
+    "Value",
+    "between",
+    "broadcast_types",
+    "constant",
+    "dependents",
+    "dims",
+    "elements",
+    "elementwise",
+    "flat_namespace",
+    "hookimpl",
+    "inline",
+    "limits",
+    "load_dtypes",
+    "op",
+    "operator_loaders",
+    "operator_table",
+    "primitive",
+    "pullback",
+    "same_type",
+    "static",
+    "subgraph",
+    "subgraph_types",
+    "vector",
+]

@@ -9,7 +9,7 @@ from tenonnx_standard.activation import leaky_relu
 from tenonnx_standard.math import add, exp, mul
 from tenonnx_standard.random import random_uniform_like
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 
 
 def ops_of(graph):

@@ -20,7 +20,7 @@ from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import where
 from tenonnx_standard.math import absolute
 from tenonnx_standard.reduction import reduce_max, reduce_sum
-from tenonnx_standard.shape import expand, reshape, unsqueeze
+from tenonnx_standard.shapes import expand, reshape, unsqueeze
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import equal, less_or_equal, or_, where
 from tenonnx_standard.math import isnan
 from tenonnx_standard.reduction import reduce_min
-from tenonnx_standard.shape import unsqueeze
+from tenonnx_standard.shapes import unsqueeze
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import where
 from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_sum
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 from tenonnx_standard.slicing import gather, gather_elements
 
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.joining import concat
 from tenonnx_standard.padding import pad
-from tenonnx_standard.shape import flatten, reshape, unsqueeze
+from tenonnx_standard.shapes import flatten, reshape, unsqueeze
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]

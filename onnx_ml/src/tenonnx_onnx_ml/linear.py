@@ -23,7 +23,7 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
 

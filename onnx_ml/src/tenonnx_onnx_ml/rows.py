@@ -10,7 +10,7 @@ from tenonnx.extend import Dim, DType, Op, TypeMismatch, Value
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.casting import cast
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
 

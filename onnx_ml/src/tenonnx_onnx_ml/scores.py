@@ -10,12 +10,12 @@ import numpy as np
 
 from tenonnx.extend import DType, TypeMismatch, Value, constant
 from tenonnx_standard.activation import sigmoid
+from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import and_, greater, less, where
 from tenonnx_standard.math import exp, log, sqrt
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 from tenonnx_standard.slicing import gather
-from tenonnx_standard.softmax import softmax
 
 Array = np.ndarray[Any, Any]
 

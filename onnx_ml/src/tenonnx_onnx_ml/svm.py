@@ -30,7 +30,7 @@ from tenonnx_standard.logic import greater, where
 from tenonnx_standard.math import clip, exp, pow_
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import unsqueeze
+from tenonnx_standard.shapes import unsqueeze
 from tenonnx_standard.trigonometry import tanh
 
 Array = np.ndarray[Any, Any]

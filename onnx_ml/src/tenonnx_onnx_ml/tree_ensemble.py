@@ -26,7 +26,7 @@ from tenonnx_onnx_ml.scores import (
 )
 from tenonnx_standard.casting import cast
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,7 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import less_or_equal, where
 from tenonnx_standard.math import isnan
-from tenonnx_standard.shape import expand, reshape
+from tenonnx_standard.shapes import expand, reshape
 from tenonnx_standard.slicing import gather_elements
 
 Array = np.ndarray[Any, Any]

@@ -14,13 +14,13 @@ from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx_standard.control_flow import if_, loop, scan, scan_in_batches
 from tenonnx_standard.joining import concat
-from tenonnx_standard.linear_attention import linear_attention
 from tenonnx_standard.logic import greater, less
 from tenonnx_standard.random import random_normal_like
 from tenonnx_standard.recurrent import gru, lstm, rnn
+from tenonnx_standard.recurrent_attention import linear_attention
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.sequence import sequence_construct, sequence_insert
-from tenonnx_standard.shape import identity
+from tenonnx_standard.shapes import identity
 from tenonnx_standard.trigonometry import tanh
 
 NUMBER, TRUTH = TensorType(DType.int64, ()), TensorType(DType.bool, ())

@@ -26,7 +26,7 @@ from tenonnx_standard.math import maximum, minimum, mod, pow_
 from tenonnx_standard.pooling import average_pool, max_pool
 from tenonnx_standard.recurrent import rnn
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_prod, reduce_sum
-from tenonnx_standard.shape import reshape, squeeze, unsqueeze
+from tenonnx_standard.shapes import reshape, squeeze, unsqueeze
 from tenonnx_standard.signal import dft
 from tenonnx_standard.slicing import slice_
 

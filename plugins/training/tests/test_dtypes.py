@@ -8,11 +8,11 @@ import tenonnx as tx
 import tenonnx_training as tt
 from tenonnx.extend import DType
 from tenonnx_standard.activation import relu
-from tenonnx_standard.batch_normalization import batch_normalization
+from tenonnx_standard.batch_norm import batch_normalization
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.pooling import max_pool
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import flatten
+from tenonnx_standard.shapes import flatten
 
 #: How far losses of about 3 may be from those in float64, after some steps.
 DTYPES = {"float64": 1e-9, "float32": 1e-5, "float16": 0.01, "bfloat16": 0.05}

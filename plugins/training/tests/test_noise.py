@@ -23,7 +23,7 @@ from tenonnx_standard.random import (
     random_uniform_like,
 )
 from tenonnx_standard.reduction import reduce_max
-from tenonnx_standard.shape import identity
+from tenonnx_standard.shapes import identity
 from tenonnx_training.noise import seeded
 
 COUNT = 1 << 16

@@ -12,7 +12,7 @@ from trained_models import EXAMPLES, X, contents
 import tenonnx as tx
 import tenonnx_training as tt
 from tenonnx_standard.loss import softmax_cross_entropy_loss
-from tenonnx_standard.shape import transpose
+from tenonnx_standard.shapes import transpose
 
 W = np.float32([[1, 0, 2], [0, 1, -1]])
 ZEROS = np.zeros((4, 3), np.float32)

@@ -6,7 +6,7 @@ from trained_models import X, Y, contents, digits, dropping, linear, normalised
 
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall
-from tenonnx_standard.batch_normalization import batch_normalization
+from tenonnx_standard.batch_norm import batch_normalization
 
 STATISTICS = {f"block{k}.norm.{name}" for k in (1, 2) for name in ("mean", "variance")}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 import tenonnx as tx
-from tenonnx_standard.batch_normalization import batch_normalization
-from tenonnx_standard.dropout import dropout
+from tenonnx_standard.batch_norm import batch_normalization
+from tenonnx_standard.regularization import dropout
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -12,7 +12,7 @@ from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
 

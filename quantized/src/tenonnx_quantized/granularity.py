@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import Op, TypeMismatch, Value, dims
 from tenonnx.graph import symbolic
 from tenonnx_standard.checking import axis_within
-from tenonnx_standard.operators import sum_to
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import reshape, shape, tile, unsqueeze
+from tenonnx_standard.shapes import reshape, shape, tile, unsqueeze
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
@@ -71,7 +71,7 @@ def collected(g: Value, parameter: Value, x: Value, axis: int, block_size: int) 
     if parameter.ndim == 1:
         place = axis % x.ndim if x.ndim > 1 else 0
         others = [k for k in range(x.ndim) if k != place]
-        return sum_to(reduce_sum(g, others, keepdims=0) if others else g, parameter)
+        return ops.sum_to(reduce_sum(g, others, keepdims=0) if others else g, parameter)
     axis %= x.ndim
     sizes = dims(parameter)
     missing: list[Any] = [0] * (2 * x.ndim)

@@ -11,7 +11,7 @@ from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
 

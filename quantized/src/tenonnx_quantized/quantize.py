@@ -12,7 +12,7 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import and_, greater_or_equal, less_or_equal, where
 from tenonnx_standard.math import clip, maximum, minimum, round_
 from tenonnx_standard.reduction import reduce_max, reduce_min
-from tenonnx_standard.shape import expand, shape
+from tenonnx_standard.shapes import expand, shape
 
 Array = np.ndarray[Any, Any]
 

@@ -65,15 +65,16 @@ class Operator(Protocol):
 #: Python operators on values; the family that owns the arithmetic ops fills it.
 operator_table: dict[str, Callable[..., Any]] = {}
 
-#: Called when an operator is wanted that the table lacks: the registry imports the family that is installed.
+#: Called in turn while an operator is wanted that the table lacks: they import the family that defines it.
 operator_loaders: list[Callable[[], object]] = []
 
 
 def operator(name: str, *arguments: Any) -> Any:
     """Apply the operator registered under ``name`` in the operator table."""
-    if name not in operator_table:
-        for load in operator_loaders:
-            load()
+    for load in operator_loaders:
+        if name in operator_table:
+            break
+        load()
     if name not in operator_table:
         raise TypeMismatch(
             f"the operator {name!r} needs a package that defines arithmetic on tensors",

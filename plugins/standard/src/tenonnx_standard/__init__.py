@@ -1,7 +1,16 @@
-"""The ai.onnx operators.
+"""The ai.onnx operators, in one namespace: ``import tenonnx_standard as ops; ops.softmax(x)``.
 
-Importing any of them gives Python's operators on values (``+``, ``[]`` ...) their meaning, and loops their gradient.
+A name is imported with its module when it is first used; ``__init__.pyi`` says where each is.
 """
 
-from tenonnx_standard import control_flow_gradients as control_flow_gradients
-from tenonnx_standard import operators as operators
+from tenonnx.extend import flat_namespace, operator_loaders
+
+__getattr__, __dir__ = flat_namespace(__name__)
+
+
+def _define_operators() -> None:
+    """Give Python's operators on values (``+``, ``[]`` ...) their meaning, and loops their gradient."""
+    from tenonnx_standard import control_flow_gradients, operators  # noqa: F401
+
+
+operator_loaders.insert(0, _define_operators)

@@ -14,7 +14,7 @@ from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import greater, where
 from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum
 from tenonnx_standard.reduction import widened
-from tenonnx_standard.shape import reshape
+from tenonnx_standard.shapes import reshape
 from tenonnx_standard.trigonometry import tanh
 
 if TYPE_CHECKING:

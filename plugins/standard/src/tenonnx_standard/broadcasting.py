@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, constant
 
 
@@ -100,8 +101,6 @@ def one_shape(op: Op) -> Op:
 
 def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Value:
     """``b`` with axes of length 1 behind its own, so that it broadcasts to ``a`` as today."""
-    from tenonnx_standard.shape import unsqueeze
-
     if not broadcast:
         if a.rank is not None and b.rank is not None and not _may_be_equal(a, b):
             raise TypeMismatch(
@@ -117,7 +116,7 @@ def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Va
         raise TypeMismatch(
             f"{op.title}: the axes of B must be axes of A, from axis {axis} on", given=f"axis={axis}, {a!r}, {b!r}"
         )
-    return unsqueeze(b, list(range(b.ndim, b.ndim + behind))) if behind else b
+    return ops.unsqueeze(b, list(range(b.ndim, b.ndim + behind))) if behind else b
 
 
 def _may_be_equal(a: Value, b: Value) -> bool:
@@ -127,8 +126,6 @@ def _may_be_equal(a: Value, b: Value) -> bool:
 
 def _said_one_way(old: Op, a: Value, b: Value) -> Value | None:
     """Today's broadcasting of ``b`` to ``a`` as the old op says it; None where it has no words for it."""
-    from tenonnx_standard.shape import squeeze
-
     if b.ndim > a.ndim or None in b.shape:
         return None
     if a.shape == b.shape:
@@ -141,4 +138,4 @@ def _said_one_way(old: Op, a: Value, b: Value) -> Value | None:
     if b.shape[first : last + 1] != a.shape[place : place + last + 1 - first]:
         return None
     ones = [axis for axis in range(b.ndim) if not first <= axis <= last]
-    return old(a, squeeze(b, ones) if ones else b, broadcast=1, axis=place)  # type: ignore[no-any-return]
+    return old(a, ops.squeeze(b, ones) if ones else b, broadcast=1, axis=place)  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     DType,
     InvalidCall,
@@ -172,12 +173,9 @@ def _integer(text: str) -> int:
 @cast.until(24)
 def cast_infinity_to_nan(input, *, to: int, saturate=1):
     """Cast whose infinities become NaN in the float8 types without infinity, even when they saturate."""
-    from tenonnx_standard.logic import where
-    from tenonnx_standard.math import isinf
-
     target = _target(to)
     if target in _FNUZ and saturate and input.dtype.is_float:
-        finite = where(isinf(input), float("nan"), input)
+        finite = ops.where(ops.isinf(input), float("nan"), input)
         return cast(finite, to=target)
     return cast(input, to=target, saturate=saturate)
 
@@ -188,11 +186,9 @@ cast_infinity_to_nan.until(19, lacks=["saturate"])
 
 @cast.lower(to=cast_infinity_to_nan)
 def _(input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
-    from tenonnx_standard.math import clip
-
     if DType(to) in _FNUZ and saturate and input.dtype.is_float:
         greatest = np.asarray(_GREATEST[DType(to)])
-        bounded = clip(input, constant(-greatest, input.dtype), constant(greatest, input.dtype))
+        bounded = ops.clip(input, constant(-greatest, input.dtype), constant(greatest, input.dtype))
         return cast_infinity_to_nan(bounded, to=to)  # type: ignore[no-any-return]
     return cast_infinity_to_nan(input, to=to, saturate=saturate if DType(to) in _FLOAT8 else 1)  # type: ignore[no-any-return]
 

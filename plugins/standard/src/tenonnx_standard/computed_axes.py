@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, Op, Value, constant, elements, static
 from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
@@ -18,8 +19,8 @@ from tenonnx_standard.logic import equal, greater, less, not_, where
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum, worst
-from tenonnx_standard.shape import expand, reshape, shape, size, squeeze, unsqueeze
-from tenonnx_standard.slicing import as_int64, compress, gather, slice_
+from tenonnx_standard.shapes import expand, reshape, shape, size, squeeze, unsqueeze
+from tenonnx_standard.slicing import compress, gather, slice_
 
 #: No axis is longer, so that greater steps are like this one, with which sums cannot overflow.
 LONGEST = 1 << 40
@@ -65,7 +66,7 @@ def _in_shape(x: Value, lengths: Value, full: bool) -> Value:
 
 def _from_front(places: Value, size: Any) -> Value:
     """Places of an axis or positions along one, those below 0 counted from the end."""
-    places = as_int64(places)
+    places = ops.as_int64(places)
     return where(less(places, 0), places + size, places)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
     DType,
@@ -86,9 +87,7 @@ def _(*, value, **others):
 @op("ConstantOfShape", since=9)
 def constant_of_shape(input: Index, *, value=None):
     """A tensor of shape ``input`` full of the one element of ``value``, which is a float32 0 by default."""
-    from tenonnx_standard.shape import expand
-
-    return expand(literal(*_element(value)), input)
+    return ops.expand(literal(*_element(value)), input)
 
 
 def _element(value: Any) -> tuple[Array, DType]:
@@ -122,17 +121,13 @@ def _(shape, *, value):
 @op("Range", since=11)
 def range_(start, limit, delta, *, stash_type=1):
     """The numbers from ``start`` to before ``limit`` in steps of ``delta``."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.shape import reshape
-    from tenonnx_standard.slicing import non_zero
-
     dtype = start.dtype
     if dtype.bits == 16 and dtype.is_float:
         wide = DType(stash_type)
-        return cast(range_(*(cast(v, to=wide) for v in (start, limit, delta))), to=dtype)
-    ones = constant_of_shape(reshape(_length(start, limit, delta), [1]), value=ArrayConstant(np.ones(1, np.int64)))
-    places = reshape(non_zero(ones), [-1])
-    numbers = places if dtype is DType.int64 else cast(places, to=dtype)
+        return ops.cast(range_(*(ops.cast(v, to=wide) for v in (start, limit, delta))), to=dtype)
+    ones = constant_of_shape(ops.reshape(_length(start, limit, delta), [1]), value=ArrayConstant(np.ones(1, np.int64)))
+    places = ops.reshape(ops.non_zero(ones), [-1])
+    numbers = places if dtype is DType.int64 else ops.cast(places, to=dtype)
     numbers = numbers if _is(delta, 1) else numbers * delta
     return numbers if _is(start, 0) else numbers + start
 
@@ -144,15 +139,12 @@ def _is(value: Value, number: int) -> bool:
 
 def _length(start: Value, limit: Value, delta: Value) -> Value:
     """How many numbers Range gives."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.math import ceil, maximum
-
     if start.dtype is DType.int64 and _is(delta, 1):
         span = limit if _is(start, 0) else limit - start
         low = [symbolic.known_lower_bound(size) for size in elements(span) or [None]]
-        return span if low[0] is not None and low[0] >= 0 else maximum(span, 0)
-    steps = (cast(limit, to=DType.float64) - cast(start, to=DType.float64)) / cast(delta, to=DType.float64)
-    return cast(maximum(ceil(steps), 0), to=DType.int64)
+        return span if low[0] is not None and low[0] >= 0 else ops.maximum(span, 0)
+    steps = (ops.cast(limit, to=DType.float64) - ops.cast(start, to=DType.float64)) / ops.cast(delta, to=DType.float64)
+    return ops.cast(ops.maximum(ops.ceil(steps), 0), to=DType.int64)
 
 
 range_.until(27, lacks=["stash_type"])
@@ -207,23 +199,17 @@ def _(start, limit, delta, *, stash_type):
 @op("EyeLike", since=9)
 def eye_like(input, *, dtype: int | None = None, k=0):
     """A matrix of the shape of ``input`` with ones on its ``k``-th diagonal, upper ones counted positive."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.logic import equal
-    from tenonnx_standard.shape import unsqueeze
-
     rows, columns = _places(input)
-    return cast(equal(unsqueeze(rows + k, [1]), columns), to=input.dtype if dtype is None else dtype)
+    return ops.cast(ops.equal(ops.unsqueeze(rows + k, [1]), columns), to=input.dtype if dtype is None else dtype)
 
 
 def _places(x: Value) -> tuple[Value, Value]:
     """The numbers of the rows and of the columns of a matrix, or of each of many."""
-    from tenonnx_standard.shape import reshape, shape
-
     if x.rank is not None:
         counts = dims_of(x, (-2, -1))
     else:
         empty = literal(np.zeros(0, np.int64))
-        counts = [reshape(shape(x, start=start, end=end), empty) for start, end in ((-2, -1), (-1, None))]
+        counts = [ops.reshape(ops.shape(x, start=start, end=end), empty) for start, end in ((-2, -1), (-1, None))]
     return range_(0, counts[0], 1), range_(0, counts[1], 1)
 
 
@@ -246,13 +232,10 @@ eye_like.vjp(lambda g, y, x, **_: None)
 @op("Trilu", since=14, selects=True)
 def trilu(input, k: Index = None, *, upper=1):
     """The upper or lower triangle of matrices, 0 elsewhere; it begins or ends at the ``k``-th diagonal."""
-    from tenonnx_standard.logic import where
-    from tenonnx_standard.shape import reshape, unsqueeze
-
     rows, columns = _places(input)
-    rows = unsqueeze(rows if k is None else rows + reshape(k, literal(np.zeros(0, np.int64))), [1])
+    rows = ops.unsqueeze(rows if k is None else rows + ops.reshape(k, literal(np.zeros(0, np.int64))), [1])
     inside = columns >= rows if upper else columns <= rows
-    return where(inside, input, literal(np.zeros(()), input.dtype))
+    return ops.where(inside, input, literal(np.zeros(()), input.dtype))
 
 
 @trilu.type

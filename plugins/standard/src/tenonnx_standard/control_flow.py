@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     DType,
     Graph,
@@ -250,10 +251,6 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
 @scan.lower()
 def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> tuple[Value, ...] | None:
     """Step after step, where their number is known."""
-    from tenonnx_standard.joining import concat
-    from tenonnx_standard.shape import unsqueeze
-    from tenonnx_standard.slicing import gather
-
     states = len(inputs) - num_scan_inputs
     where = _axes(attributes["scan_input_axes"], num_scan_inputs)
     slices = list(zip(inputs[states:], where, _axes(attributes["scan_input_directions"], num_scan_inputs), strict=True))
@@ -263,7 +260,7 @@ def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> t
         return None
     carried, scanned = list(inputs[:states]), []
     for step in range(length):
-        given = [gather(x, length - 1 - step if reverse else step, axis=axis) for x, axis, reverse in slices]
+        given = [ops.gather(x, length - 1 - step if reverse else step, axis=axis) for x, axis, reverse in slices]
         found = inline(body, [*carried, *given], captures=list(body.pending or body.captures))
         carried = list(found[:states])
         scanned.append(found[states:])
@@ -271,7 +268,7 @@ def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> t
     axes = _axes(attributes["scan_output_axes"], len(columns))
     reverses = _axes(attributes["scan_output_directions"], len(columns))
     stacked = [
-        concat(*(unsqueeze(y, [axis]) for y in (column[::-1] if reverse else column)), axis=axis)
+        ops.concat(*(ops.unsqueeze(y, [axis]) for y in (column[::-1] if reverse else column)), axis=axis)
         for column, axis, reverse in zip(columns, axes, reverses, strict=True)
     ]
     return (*carried, *stacked)
@@ -312,11 +309,8 @@ def scan_in_batches(
 
 
 def _padded(y: Value, behind: Value) -> Value:
-    from tenonnx_standard.joining import concat
-    from tenonnx_standard.shape import expand
-
     zero = constant(np.zeros((1,) * y.ndim), y.dtype)
-    return concat(y, expand(zero, [behind, *dims(y)[1:]]), axis=0)  # type: ignore[no-any-return]
+    return ops.concat(y, ops.expand(zero, [behind, *dims(y)[1:]]), axis=0)  # type: ignore[no-any-return]
 
 
 scan_in_batches.type(_batch_type)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     Graph,
     NotDifferentiable,
@@ -27,8 +28,6 @@ from tenonnx.op.build import Builder, align_captures
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_standard.control_flow import if_, inserted, loop, scan
 from tenonnx_standard.logic import greater
-from tenonnx_standard.operators import zeros_like
-from tenonnx_standard.shape import reshape_like
 
 
 def _is_float(kind: Type | None) -> bool:
@@ -220,8 +219,8 @@ def _back(
         totals = [a + b for a, b in zip(values[states:sums], found[states:sums], strict=True)]
         return [*found[:states], *totals, *found[sums:]]
 
-    last = [zeros_like(forward.initial[k]) if g_finals[k] is None else g_finals[k] for k in carried]
-    zeros = [zeros_like(forward.captures[k - count - len(inputs)]) for k in captured]
+    last = [ops.zeros_like(forward.initial[k]) if g_finals[k] is None else g_finals[k] for k in carried]
+    zeros = [ops.zeros_like(forward.captures[k - count - len(inputs)]) for k in captured]
     read = [replace(forward.outputs[k], value=g_outputs[k]) for k in stacked] + [tracked[v] for v in stored]
     like = [*cotangents[:states], *zeros, *cotangents[states:], *stored]
 
@@ -239,7 +238,7 @@ def _back(
     found = _tuple(run() if inputs else _unless_empty(read[0].value, run, [*last, *zeros]))
     given = dict(zip((*carried, *captured, *tracks), found, strict=True))
     for k in tracks:  # a Scan of length 0 does not know dims that are not static
-        given[k] = reshape_like(given[k], inputs[k - count].value)
+        given[k] = ops.reshape_like(given[k], inputs[k - count].value)
     return tuple(given.get(k) for k in range(count + len(inputs) + len(forward.captures)))
 
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx.graph import symbolic
+from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import concat, reshape, transpose, unsqueeze
+from tenonnx_standard.shapes import reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import (
     BLOCK,

@@ -13,7 +13,7 @@ from tenonnx_standard.computed_axes import along
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import greater, greater_or_equal, where
 from tenonnx_standard.reduction import reduce_prod, reduce_sum
-from tenonnx_standard.shape import reshape, unsqueeze
+from tenonnx_standard.shapes import reshape, unsqueeze
 
 Array = np.ndarray[Any, Any]
 

@@ -19,8 +19,8 @@ from tenonnx_standard.image import sample, sample_array
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_prod
-from tenonnx_standard.scatter import scatter_nd
-from tenonnx_standard.shape import expand, reshape, size, transpose, unsqueeze
+from tenonnx_standard.scattering import scatter_nd
+from tenonnx_standard.shapes import expand, reshape, size, transpose, unsqueeze
 from tenonnx_standard.slicing import slice_
 from tenonnx_standard.windows import (
     Length,

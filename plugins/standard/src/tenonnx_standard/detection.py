@@ -11,10 +11,11 @@ from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, consta
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
+from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import and_, where
 from tenonnx_standard.math import ceil, floor, maximum, minimum
 from tenonnx_standard.reduction import reduce_max, reduce_sum
-from tenonnx_standard.shape import concat, reshape, transpose
+from tenonnx_standard.shapes import reshape, transpose
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import Array, one_float_dtype, widened
 

@@ -26,10 +26,11 @@ from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
+from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import and_, or_, where
 from tenonnx_standard.math import absolute, floor, maximum, minimum, round_
-from tenonnx_standard.shape import concat, expand, reshape, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import Array
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, elements, op, primitive, vector
 from tenonnx.graph import symbolic
 from tenonnx.graph.values import operator
@@ -85,14 +86,12 @@ def _(*arrays, axis):
 
 @concat.vjp
 def _(g, y, *inputs, axis):
-    from tenonnx_standard.slicing import slice_
-
     if len(inputs) == 1:
         return g
     gradients, start = [], 0
     for value in inputs:
         end = start + dim_of(value, axis)
-        gradients.append(slice_(g, [start], [end], [axis]))
+        gradients.append(ops.slice_(g, [start], [end], [axis]))
         start = end
     return tuple(gradients)
 
@@ -112,22 +111,17 @@ def concat_by_default(*inputs, axis: int | None = None):
 @op("Split", selects=True, symbolic=True)
 def split(input, split: Index = None, *, axis=0, num_outputs: int | None = None, _outputs=None):
     """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones but for a shorter last."""
-    from tenonnx_standard.slicing import slice_
-
     pieces, start = [], 0
     for size in _pieces(split, _whole(input, axis) if split is None else None, num_outputs, _outputs):
         end = start + size
-        pieces.append(slice_(input, [start], [end], [axis]))
+        pieces.append(ops.slice_(input, [start], [end], [axis]))
         start = end
     return tuple(pieces)
 
 
 def _whole(input: Value, axis: int) -> Any:
     """The length of an axis, an int or a value; of unknown rank, too."""
-    from tenonnx_standard.shape import shape
-    from tenonnx_standard.slicing import gather
-
-    return gather(shape(input), axis) if input.rank is None else dim_of(input, axis)
+    return ops.gather(ops.shape(input), axis) if input.rank is None else dim_of(input, axis)
 
 
 def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int | None) -> int:
@@ -148,8 +142,6 @@ def _length_if_known(lengths: Value | None) -> int | None:
 
 def _pieces(lengths: Value | None, whole: Any, num_outputs: int | None, outputs: int | None) -> list[Any]:
     """The lengths of the pieces, ints and values."""
-    from tenonnx_standard.math import maximum, minimum
-
     count = _number_of_pieces(_length_if_known(lengths), num_outputs, outputs)
     if lengths is not None:
         known = elements(lengths)
@@ -158,7 +150,7 @@ def _pieces(lengths: Value | None, whole: Any, num_outputs: int | None, outputs:
     if isinstance(whole, int):
         return _even(whole, count)
     size = (whole + (count - 1)) // count
-    return [minimum(maximum(whole - size * k, 0), size) for k in range(count)]
+    return [ops.minimum(ops.maximum(whole - size * k, 0), size) for k in range(count)]
 
 
 def _even(whole: int, count: int) -> list[int]:
@@ -237,9 +229,7 @@ def split_by_either(
     input, lengths: Index = None, *, axis: int | None = None, split: list[int] | None = None, _outputs=None
 ):
     """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute."""
-    from tenonnx_standard.casting import cast
-
-    sizes = split if lengths is None else cast(lengths, to=DType.int64)
+    sizes = split if lengths is None else ops.cast(lengths, to=DType.int64)
     return split_exactly(input, sizes, axis=axis or 0, _outputs=_outputs)
 
 

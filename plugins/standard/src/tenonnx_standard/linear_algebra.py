@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive, subgraph
 from tenonnx.graph.symbolic import broadcast_shapes
 from tenonnx_standard.broadcasting import check_one_dtype
@@ -82,31 +83,26 @@ def _product(a: Array, b: Array) -> Array:
 
 @matmul.vjp
 def _(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
-    from tenonnx_standard.operators import sum_to
-    from tenonnx_standard.shape import as_shape, squeeze, unsqueeze
-
     if A.ndim == 1 and B.ndim == 1:
         return g * B, g * A
     # Axes are counted from the front, as there were no others before opset 11.
     if A.ndim == 1:
-        row = unsqueeze(g, [g.ndim - 1])
-        return sum_to(squeeze(matmul(row, swapped(B)), [g.ndim - 1]), A), unsqueeze(A, [1]) * row
+        row = ops.unsqueeze(g, [g.ndim - 1])
+        return ops.sum_to(ops.squeeze(matmul(row, swapped(B)), [g.ndim - 1]), A), ops.unsqueeze(A, [1]) * row
     if B.ndim == 1:
-        column = unsqueeze(g, [g.ndim])
-        return column * B, sum_to(squeeze(matmul(swapped(A), column), [g.ndim]), B)
+        column = ops.unsqueeze(g, [g.ndim])
+        return column * B, ops.sum_to(ops.squeeze(matmul(swapped(A), column), [g.ndim]), B)
     if B.ndim == 2 and A.ndim > 2:
         rows = size(dims(A)[:-1])
-        left = as_shape(A, [rows, dims(A)[-1]])
-        return matmul(g, swapped(B)), matmul(swapped(left), as_shape(g, [rows, dims(B)[-1]]))
-    return sum_to(matmul(g, swapped(B)), A), sum_to(matmul(swapped(A), g), B)
+        left = ops.as_shape(A, [rows, dims(A)[-1]])
+        return matmul(g, swapped(B)), matmul(swapped(left), ops.as_shape(g, [rows, dims(B)[-1]]))
+    return ops.sum_to(matmul(g, swapped(B)), A), ops.sum_to(matmul(swapped(A), g), B)
 
 
 def swapped(x: Value) -> Value:
     """``x`` with its last two axes exchanged."""
-    from tenonnx_standard.shape import transpose
-
     last = x.ndim - 1
-    return transpose(x, perm=[*range(last - 1), last, last - 1])  # type: ignore[no-any-return]
+    return ops.transpose(x, perm=[*range(last - 1), last, last - 1])  # type: ignore[no-any-return]
 
 
 def size(lengths: list[Any]) -> Any:
@@ -119,15 +115,12 @@ def size(lengths: list[Any]) -> Any:
 
 def sum_of_first_axes(x: Value, count: int) -> Value:
     """``x`` summed over its first ``count`` axes: a row of ones times a matrix, as runtimes add columns up slowly."""
-    from tenonnx_standard.reduction import reduce_sum
-    from tenonnx_standard.shape import as_shape, expand
-
     sizes = dims(x)
     if x.dtype not in (DType.float32, DType.float64) or count in (0, x.ndim):
-        return reduce_sum(x, list(range(count)), keepdims=0) if count else x  # type: ignore[no-any-return]
+        return ops.reduce_sum(x, list(range(count)), keepdims=0) if count else x  # type: ignore[no-any-return]
     rows = size(sizes[:count])
-    ones = expand(constant(np.ones((1, 1)), x.dtype), [1, rows])
-    return as_shape(matmul(ones, as_shape(x, [rows, size(sizes[count:])])), sizes[count:])
+    ones = ops.expand(constant(np.ones((1, 1)), x.dtype), [1, rows])
+    return ops.as_shape(matmul(ones, ops.as_shape(x, [rows, size(sizes[count:])])), sizes[count:])
 
 
 # ----- Gemm -----------------------------------------------------------------------------------------------------------
@@ -136,9 +129,7 @@ def sum_of_first_axes(x: Value, count: int) -> Value:
 @op("Gemm")
 def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     """alpha A B + beta C, of matrices that may be transposed first; C broadcasts."""
-    from tenonnx_standard.shape import transpose
-
-    y = matmul(transpose(A, perm=[1, 0]) if transA else A, transpose(B, perm=[1, 0]) if transB else B)
+    y = matmul(ops.transpose(A, perm=[1, 0]) if transA else A, ops.transpose(B, perm=[1, 0]) if transB else B)
     y = _scaled(y, alpha)
     return y if C is None else y + _scaled(C, beta)
 
@@ -183,11 +174,9 @@ def _(A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, 
 
 @gemm.vjp
 def _(g: Value, y: Value, A: Value, B: Value, C: Value | None, *, alpha, beta, transA, transB):
-    from tenonnx_standard.operators import sum_to
-
     left = gemm(B, g, alpha=alpha, transA=transB, transB=1) if transA else gemm(g, B, alpha=alpha, transB=1 - transB)
     right = gemm(g, A, alpha=alpha, transA=1, transB=transA) if transB else gemm(A, g, alpha=alpha, transA=1 - transA)
-    return left, right, None if C is None else sum_to(_scaled(g, beta), C)
+    return left, right, None if C is None else ops.sum_to(_scaled(g, beta), C)
 
 
 @gemm.until(11)
@@ -229,10 +218,8 @@ def det(X):
 
     The body is the Faddeev-LeVerrier recurrence, a polynomial in the elements, which suits small matrices.
     """
-    from tenonnx_standard.shape import squeeze
-
     _, determinant = _adjugate(cast(X, to=DType.float64 if X.dtype is DType.float64 else DType.float32))
-    return cast(squeeze(determinant, [X.ndim - 2, X.ndim - 1]), to=X.dtype)
+    return cast(ops.squeeze(determinant, [X.ndim - 2, X.ndim - 1]), to=X.dtype)
 
 
 def _adjugate(x: Value) -> tuple[Value, Value]:
@@ -251,21 +238,16 @@ def _adjugate(x: Value) -> tuple[Value, Value]:
 
 def _looped_adjugate(x: Value) -> tuple[Value, Value]:
     """The same for matrices whose size is known at run time alone."""
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.control_flow import loop
-    from tenonnx_standard.operators import zeros_like
-    from tenonnx_standard.shape import identity, reshape
-
     length = dims(x)[-1]
-    numbers = range_(0, length, 1)
-    unit = cast(equal(reshape(numbers, [-1, 1]), numbers), to=x.dtype)
+    numbers = ops.range_(0, length, 1)
+    unit = cast(equal(ops.reshape(numbers, [-1, 1]), numbers), to=x.dtype)
 
     def step(iteration: Value, goes_on: Value, factor: Value, coefficient: Value) -> tuple[Value, Value, Value]:
         factor = matmul(x, factor) + coefficient * unit
         coefficient = _trace(matmul(x, factor), unit) / -cast(iteration + 1, to=x.dtype)
-        return identity(goes_on), factor, coefficient
+        return ops.identity(goes_on), factor, coefficient
 
-    nothing = zeros_like(x)
+    nothing = ops.zeros_like(x)
     one = _trace(nothing, unit) + 1
     scalar = TensorType(DType.int64, ())
     formals = [
@@ -274,15 +256,13 @@ def _looped_adjugate(x: Value) -> tuple[Value, Value]:
         ("factor", x.type),
         ("coefficient", one.type),
     ]
-    factor, coefficient = loop(length, None, nothing, one, body=subgraph(step, formals))
+    factor, coefficient = ops.loop(length, None, nothing, one, body=subgraph(step, formals))
     sign = cast(1 - length % 2 * 2, to=x.dtype)
     return neg(sign * factor), sign * coefficient
 
 
 def _trace(x: Value, unit: Value) -> Value:
-    from tenonnx_standard.reduction import reduce_sum
-
-    return reduce_sum(x * unit, [x.ndim - 2, x.ndim - 1], keepdims=1)  # type: ignore[no-any-return]
+    return ops.reduce_sum(x * unit, [x.ndim - 2, x.ndim - 1], keepdims=1)  # type: ignore[no-any-return]
 
 
 @det.type
@@ -306,7 +286,5 @@ def _(X: Array) -> Array:
 @det.vjp
 def _(g: Value, y: Value, X: Value) -> Value:
     """The derivative of a determinant is the transposed adjugate, also where the matrix is singular."""
-    from tenonnx_standard.shape import unsqueeze
-
     adjugate, _ = _adjugate(X)
-    return unsqueeze(g, [g.ndim, g.ndim + 1]) * swapped(adjugate)
+    return ops.unsqueeze(g, [g.ndim, g.ndim + 1]) * swapped(adjugate)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, op
 from tenonnx.graph.symbolic import known_lower_bound, subtract
 from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_way
@@ -111,15 +112,12 @@ def _(A: Value, B: Value) -> Value | None:
 @equal.lower()
 def _(A: Value, B: Value) -> Value | None:
     """Strings were not comparable before opset 19; equal ones have one number among the different ones."""
-    from tenonnx_standard.selection import unique
-    from tenonnx_standard.shape import concat, expand, reshape, reshape_like, shape, size
-
     if A.dtype is not DType.string:
         return None
-    a, b = expand(A, shape(B)), expand(B, shape(A))
-    numbers = unique(concat(reshape(a, [-1]), reshape(b, [-1]), axis=0))[2]
-    count = size(a)
-    return reshape_like(equal(numbers[:count], numbers[count:]), a)
+    a, b = ops.expand(A, ops.shape(B)), ops.expand(B, ops.shape(A))
+    numbers = ops.unique(ops.concat(ops.reshape(a, [-1]), ops.reshape(b, [-1]), axis=0))[2]
+    count = ops.size(a)
+    return ops.reshape_like(equal(numbers[:count], numbers[count:]), a)
 
 
 # ----- logic ----------------------------------------------------------------------------------------------------------
@@ -209,16 +207,13 @@ def _(condition: Value, X: Value, Y: Value) -> Value | None:
 
 def _gathered(condition: Value, X: Value, Y: Value) -> Value | None:
     """Where, of known shapes: what is chosen lies behind all of Y or among it."""
-    from tenonnx_standard.shape import concat, expand, reshape
-    from tenonnx_standard.slicing import gather
-
     known = broadcast_types(where, (condition, X, Y))
     if known is None or not all(isinstance(side, int) for side in known):
         return None
     common: Any = list(known)
-    chosen, x, y = (reshape(expand(v, common), [-1]) for v in (cast(condition, to=DType.int64), X, Y))
+    chosen, x, y = (ops.reshape(ops.expand(v, common), [-1]) for v in (cast(condition, to=DType.int64), X, Y))
     count = math.prod(common)
-    return reshape(gather(concat(y, x, axis=0), constant(np.arange(count)) + chosen * count), common)
+    return ops.reshape(ops.gather(ops.concat(y, x, axis=0), constant(np.arange(count)) + chosen * count), common)
 
 
 # ----- bits -----------------------------------------------------------------------------------------------------------
@@ -279,18 +274,16 @@ def _weights(dtype: DType) -> Array:
 
 def _bits(x: Value) -> Value:
     """The bits of integers as zeros and ones along a new last axis, computed by division."""
-    from tenonnx_standard.shape import concat, unsqueeze
-
     _check_integers(bitwise_and, x)
     dtype = DType.uint64 if x.dtype is DType.uint64 else DType.int64
-    wide = unsqueeze(cast(x, to=dtype), [x.ndim])
+    wide = ops.unsqueeze(cast(x, to=dtype), [x.ndim])
     if not x.dtype.is_signed:
         return _lowest_bit(wide / constant(_weights(x.dtype)))
     # Of a negative number the bits are the flipped ones of -1 - x, which is not negative.
     negative = cast(less(wide, 0), to=dtype)
     flipped = wide - negative * (wide * 2 + 1)
     low = _lowest_bit(flipped / constant(_weights(x.dtype)[:-1]))
-    return concat(low + negative - low * negative * 2, negative, axis=x.ndim)
+    return ops.concat(low + negative - low * negative * 2, negative, axis=x.ndim)
 
 
 def _lowest_bit(x: Value) -> Value:
@@ -299,16 +292,12 @@ def _lowest_bit(x: Value) -> Value:
 
 def _from_bits(bits: Value, dtype: DType) -> Value:
     """The numbers of such bits; a matrix product sums them, as some runtimes sum integers in floats elsewhere."""
-    from tenonnx_standard.linear_algebra import matmul
-
-    return cast(matmul(bits, constant(_weights(dtype))), to=dtype)
+    return cast(ops.matmul(bits, constant(_weights(dtype))), to=dtype)
 
 
 @op("BitShift", since=11, broadcasts=True)
 def bitshift(X, Y, *, direction: str):
     """X shifted by Y bits to the ``LEFT`` or ``RIGHT``; to the right the sign is kept."""
-    from tenonnx_standard.slicing import gather
-
     _check_integers(bitshift, X, Y)
     last = X.dtype.bits - 1
     amount = cast(Y, to=DType.int64)
@@ -317,14 +306,14 @@ def bitshift(X, Y, *, direction: str):
     if direction == "LEFT":
         if X.dtype.is_signed:
             factors = constant([*((1 << place) for place in range(last)), -(1 << last)], X.dtype)
-        factor = gather(factors, where(outside, 0, amount))
+        factor = ops.gather(factors, where(outside, 0, amount))
         return where(outside, 0, X * factor)
     if not X.dtype.is_signed:
-        return where(outside, 0, X / gather(factors, where(outside, 0, amount)))
+        return where(outside, 0, X / ops.gather(factors, where(outside, 0, amount)))
     outside = or_(outside, equal(amount, last))
     negative = less(X, 0)
     magnitude = where(negative, -1 - X, X)
-    quotient = where(outside, 0, magnitude / gather(factors, where(outside, 0, amount)))
+    quotient = where(outside, 0, magnitude / ops.gather(factors, where(outside, 0, amount)))
     return where(negative, -1 - quotient, quotient)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, dims, op
+from tenonnx_standard.axis_activation import log_softmax
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal, not_, where
 from tenonnx_standard.reduction import over_count, reduce_mean, reduce_sum
-from tenonnx_standard.shape import reshape, size, squeeze, unsqueeze
+from tenonnx_standard.shapes import reshape, size, squeeze, unsqueeze
 from tenonnx_standard.slicing import gather, gather_elements
-from tenonnx_standard.softmax import log_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, elementwise, op, static
 from tenonnx.graph import symbolic
 from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_shape, one_way
@@ -392,9 +393,7 @@ def clip(input, min=None, max=None):
 
 
 def _as_scalar(bound: Value) -> Value:
-    from tenonnx_standard.shape import reshape
-
-    return bound if bound.rank in (None, 0) else reshape(bound, [])
+    return bound if bound.rank in (None, 0) else ops.reshape(bound, [])
 
 
 clip.until(11, attributes=["min", "max"], defaults={"min": -3.4028234663852886e38, "max": 3.4028234663852886e38})

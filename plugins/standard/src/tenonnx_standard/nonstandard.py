@@ -22,7 +22,7 @@ from tenonnx_standard.math import minimum
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import expand, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, reshape, squeeze, transpose, unsqueeze
 from tenonnx_standard.slicing import gather, gather_nd, non_zero, slice_
 from tenonnx_standard.trigonometry import tanh
 from tenonnx_standard.windows import windows

@@ -14,6 +14,7 @@ from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within, axis_within
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import pow_, reciprocal, sqrt
+from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import (
     is_half,
     mean_array,
@@ -25,7 +26,7 @@ from tenonnx_standard.reduction import (
     total,
     widened,
 )
-from tenonnx_standard.shape import expand, pad, reshape, shape
+from tenonnx_standard.shapes import expand, reshape, shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What Python's operators on values mean, and the few helpers that transforms ask for by name."""
+"""What Python's operators on values mean, and what transforms ask for by name."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, TypeMismatch, Value, constant, operator_table, static
-from tenonnx.graph.symbolic import known_lower_bound
+from tenonnx.extend import DType, TypeMismatch, Value, constant, operator_table, static
 from tenonnx_standard.casting import cast, cast_like
-from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
+from tenonnx_standard.composites import ones_like, sum_to, zeros_like
+from tenonnx_standard.joining import concat
+from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import (
     and_,
     bitwise_and,
     bitwise_not,
     bitwise_or,
-    equal,
     greater,
     greater_or_equal,
     less,
@@ -25,9 +25,8 @@ from tenonnx_standard.logic import (
     or_,
 )
 from tenonnx_standard.math import add, div, floor, mod, mul, neg, pow_, sub
-from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import concat, expand, identity, reshape, shape, squeeze, unsqueeze
-from tenonnx_standard.slicing import gather, non_zero, slice_
+from tenonnx_standard.shapes import identity, reshape, shape, squeeze, unsqueeze
+from tenonnx_standard.slicing import gather, slice_
 
 _LAST = np.iinfo(np.int64).max
 
@@ -146,64 +145,6 @@ def vector(items: Sequence[Any]) -> Value:
     if run or not parts:
         parts.append(constant(np.asarray(run, dtype=np.int64)))
     return parts[0] if len(parts) == 1 else concat(*parts, axis=0)
-
-
-# ----- gradients ------------------------------------------------------------------------------------------------------
-
-
-def zeros_like(x: Value) -> Value:
-    """Zeros of the type of ``x``."""
-    return _filled_like(x, 0)
-
-
-def ones_like(x: Value) -> Value:
-    """Ones of the type of ``x``."""
-    return _filled_like(x, 1)
-
-
-def _filled_like(x: Value, number: int) -> Value:
-    element = constant(np.asarray(number), x.dtype)
-    return element if x.rank == 0 else expand(element, shape(x))
-
-
-def sum_to(g: Value, like: Value) -> Value:
-    """``g`` summed over the axes along which ``like`` was broadcast to its shape.
-
-    A dim of ``like`` that is not known may be 1 at run time: whether it was broadcast is then found out by comparing
-    shapes.
-    """
-    if g.rank is None or like.rank is None:
-        return _sum_where_shapes_differ(g, like)
-    lead = g.ndim - like.ndim
-    leading = list(range(lead))
-    inner, unsure = [], False
-    for axis, (wide, narrow) in enumerate(zip(g.shape[lead:], like.shape, strict=True), start=lead):
-        if narrow == 1:
-            inner += [axis] if wide != 1 else []
-        else:
-            unsure |= not _never_broadcast(narrow, wide)
-    if inner:
-        g = reduce_sum(g, leading + inner, keepdims=1)
-        g = squeeze(g, leading) if lead else g
-    elif lead:
-        g = sum_of_first_axes(g, lead)
-    return _sum_where_shapes_differ(g, like) if unsure else g
-
-
-def _never_broadcast(narrow: Dim, wide: Dim) -> bool:
-    """Whether an axis of length ``narrow`` is known to be as long as the one of length ``wide`` that it became."""
-    return wide == 1 or (narrow is not None and narrow == wide) or (known_lower_bound(narrow) or 0) >= 2
-
-
-def _sum_where_shapes_differ(g: Value, like: Value) -> Value:
-    """``g`` summed to the shape of ``like`` over axes that are found at run time."""
-    given, wanted = shape(g), shape(like)
-    aligned = wanted
-    if g.rank is None or g.rank != like.rank:
-        missing = shape(given) - shape(wanted)
-        aligned = concat(expand(constant(np.ones(1, dtype=np.int64)), missing), wanted, axis=0)
-    axes = reshape(non_zero(not_(equal(given, aligned))), [-1])
-    return reshape(reduce_sum(g, axes, keepdims=1, noop_with_empty_axes=1), wanted, allowzero=1)  # type: ignore[no-any-return]
 
 
 operator_table.update(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
     DType,
@@ -88,8 +89,6 @@ def _(data, pads, constant_value, axes, *, mode):
 
 def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str) -> Value:
     """The body of Pad: axis by axis elements are cut off, then added."""
-    from tenonnx_standard.shape import identity
-
     check_mode(op, mode)
     data = x
     for axis, (before, after) in enumerate(_pairs(op, pads, axes, x.ndim)):
@@ -101,7 +100,7 @@ def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Va
             x = _filled(x, axis, before, after, constant_value)
         else:
             x = _taken(x, axis, before, after, mode)
-    return identity(x) if x is data else x
+    return ops.identity(x) if x is data else x
 
 
 def _pairs(op: Op, pads: Value, axes: Value | None, rank: int) -> list[tuple[Any, Any]]:
@@ -116,10 +115,6 @@ def _pairs(op: Op, pads: Value, axes: Value | None, rank: int) -> list[tuple[Any
 
 def pads_for_every_axis(op: Op, pads: Value, axes: Value, rank: int) -> Value:
     """``pads`` for all axes, 0 for those that ``axes`` does not list."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.scatter import scatter_elements
-    from tenonnx_standard.shape import concat
-
     listed = elements(axes)
     if listed is not None and all(isinstance(axis, int) for axis in listed):
         count = len(listed)
@@ -127,56 +122,45 @@ def pads_for_every_axis(op: Op, pads: Value, axes: Value, rank: int) -> Value:
         for k, axis in enumerate(axes_within(op, listed, rank)):
             numbers[axis], numbers[axis + rank] = pads[k], pads[k + count]
         return vector(numbers)
-    places = cast(axes, to=DType.int64) % rank
-    return scatter_elements(constant(np.zeros(2 * rank, np.int64)), concat(places, places + rank, axis=0), pads)
+    places = ops.cast(axes, to=DType.int64) % rank
+    return ops.scatter_elements(constant(np.zeros(2 * rank, np.int64)), ops.concat(places, places + rank, axis=0), pads)
 
 
 def _cut(x: Value, axis: int, before: Any, after: Any) -> Value:
-    from tenonnx_standard.math import maximum, minimum
-    from tenonnx_standard.slicing import slice_
-
-    start = maximum(-before, 0) if isinstance(before, Value) else max(-before, 0)
-    end = dim_of(x, axis) + minimum(after, 0) if isinstance(after, Value) else after if after < 0 else _LAST
-    return x if isinstance(start, int) and start == 0 and end is _LAST else slice_(x, [start], [end], [axis])
+    start = ops.maximum(-before, 0) if isinstance(before, Value) else max(-before, 0)
+    end = dim_of(x, axis) + ops.minimum(after, 0) if isinstance(after, Value) else after if after < 0 else _LAST
+    return x if isinstance(start, int) and start == 0 and end is _LAST else ops.slice_(x, [start], [end], [axis])
 
 
 def _added(number: Any) -> Any:
-    from tenonnx_standard.math import maximum
-
-    return maximum(number, 0) if isinstance(number, Value) else max(number, 0)
+    return ops.maximum(number, 0) if isinstance(number, Value) else max(number, 0)
 
 
 def _filled(x: Value, axis: int, before: Any, after: Any, constant_value: Value | None) -> Value:
-    from tenonnx_standard.shape import concat, expand, reshape
-
     if constant_value is None:
         constant_value = constant("" if x.dtype is DType.string else 0, x.dtype)
-    value = constant_value if constant_value.rank == 0 else reshape(constant_value, constant(np.zeros(0, np.int64)))
+    value = constant_value if constant_value.rank == 0 else ops.reshape(constant_value, constant(np.zeros(0, np.int64)))
     sizes = dims(x)
     parts = []
     for number in (before, after):
         fill = isinstance(number, Value) or number > 0
-        parts.append(expand(value, [*sizes[:axis], number, *sizes[axis + 1 :]]) if fill else None)
-    return concat(*(part for part in (parts[0], x, parts[1]) if part is not None), axis=axis)
+        parts.append(ops.expand(value, [*sizes[:axis], number, *sizes[axis + 1 :]]) if fill else None)
+    return ops.concat(*(part for part in (parts[0], x, parts[1]) if part is not None), axis=axis)
 
 
 def _taken(x: Value, axis: int, before: Any, after: Any, mode: str) -> Value:
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.math import maximum, minimum
-    from tenonnx_standard.slicing import gather
-
     size = dim_of(x, axis)
-    places = range_(-before, size + after, 1)
+    places = ops.range_(-before, size + after, 1)
     if mode == "edge":
-        places = maximum(minimum(places, size - 1), 0)
+        places = ops.maximum(ops.minimum(places, size - 1), 0)
     elif mode == "wrap":
         places = places % size
     else:
         period = 2 * (size - 1)
-        period = max(period, 1) if isinstance(period, int) else maximum(period, 1)
+        period = max(period, 1) if isinstance(period, int) else ops.maximum(period, 1)
         places = places % period
-        places = minimum(places, period - places)
-    return gather(x, places, axis=axis)
+        places = ops.minimum(places, period - places)
+    return ops.gather(x, places, axis=axis)
 
 
 # ----- on dims --------------------------------------------------------------------------------------------------------
@@ -278,23 +262,20 @@ def _places(places: Array, size: int, mode: str) -> Array:
 @op("CenterCropPad", since=18, selects=True)
 def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
     """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
-    from tenonnx_standard.math import maximum
-    from tenonnx_standard.slicing import as_int64, slice_
-
     rank, known = input_data.ndim, elements(shape)
     places = range(rank) if axes is None else axes_within(center_crop_pad, axes, rank)
     fixed = known is not None and all(isinstance(size, int) for size in known)
-    wanted: Any = known if fixed else [as_int64(shape[k]) for k in range(len(places))]
+    wanted: Any = known if fixed else [ops.as_int64(shape[k]) for k in range(len(places))]
     starts, ends, pads = [], [], [0] * (2 * rank)
     for axis, size in zip(places, wanted, strict=True):
         whole = dim_of(input_data, axis)
         static = isinstance(whole, int) and isinstance(size, int)
         more, less = whole - size, size - whole
-        more, less = (max(more, 0), max(less, 0)) if static else (maximum(more, 0), maximum(less, 0))
+        more, less = (max(more, 0), max(less, 0)) if static else (ops.maximum(more, 0), ops.maximum(less, 0))
         starts.append(more // 2)
         ends.append(more // 2 + size)
         pads[axis], pads[axis + rank] = less // 2, less - less // 2
-    return pad(slice_(input_data, starts, ends, list(places)), pads)
+    return pad(ops.slice_(input_data, starts, ends, list(places)), pads)
 
 
 @center_crop_pad.type

@@ -11,13 +11,14 @@ from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dim
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import transposed_to
 from tenonnx_standard.global_pooling import global_lp_pool_float, power, root
+from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, maximum, sign
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_prod
-from tenonnx_standard.scatter import scatter_elements
+from tenonnx_standard.scattering import scatter_elements
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import concat, expand, reshape, shape, unsqueeze
+from tenonnx_standard.shapes import expand, reshape, shape, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.unpooling import max_unpool
 from tenonnx_standard.windows import (

@@ -8,11 +8,11 @@ import numpy as np
 
 from tenonnx.extend import DType, Graph, TypeMismatch, Value, inline
 from tenonnx.extend import op as define
-from tenonnx_standard.attention import float_dtype, grouped_product, grouped_scores
+from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
+from tenonnx_standard.dot_product_attention import float_dtype, grouped_product, grouped_scores
 from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.softmax import softmax
 
 Array = np.ndarray[Any, Any]
 

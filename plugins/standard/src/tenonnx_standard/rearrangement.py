@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, dims, op
 from tenonnx.graph import symbolic
 from tenonnx_standard.checking import Array, check_shape, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import where
-from tenonnx_standard.shape import as_shape, transpose, unsqueeze
+from tenonnx_standard.shapes import transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 
 # ----- depth and space ------------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ def depth_to_space(input, *, blocksize: int, mode="DCR"):
     """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order within the depth."""
     _check_image(depth_to_space, input, blocksize, mode)
     split, order, joined = _to_space(dims(input), blocksize, mode)
-    return as_shape(transpose(as_shape(input, split), perm=order), joined)
+    return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
 
 @op("SpaceToDepth", selects=True)
@@ -80,7 +81,7 @@ def space_to_depth(input, *, blocksize: int, mode="DCR"):
     """Blocks of images laid out in depth: the inverse of DepthToSpace."""
     _check_image(space_to_depth, input, blocksize, mode)
     split, order, joined = _to_depth(dims(input), blocksize, mode)
-    return as_shape(transpose(as_shape(input, split), perm=order), joined)
+    return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
 
 depth_to_space.until(11, lacks=["mode"])
@@ -130,7 +131,7 @@ def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
     steps, ends = range_(0, time, 1), unsqueeze(sequence_lens, [1])
     flipped = where(steps < ends, ends - 1 - steps, steps)
     places = flipped + unsqueeze(range_(0, batch, 1), [1]) * time
-    rows = as_shape(transpose(input, perm=_batch_first(input.ndim, batch_axis)), [batch * time, *rest])
+    rows = ops.as_shape(transpose(input, perm=_batch_first(input.ndim, batch_axis)), [batch * time, *rest])
     return transpose(gather(rows, places), perm=_batch_first(input.ndim, batch_axis))
 
 

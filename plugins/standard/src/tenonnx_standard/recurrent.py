@@ -30,7 +30,7 @@ from tenonnx_standard.joining import concat, split
 from tenonnx_standard.logic import less, where
 from tenonnx_standard.math import clip as clipped
 from tenonnx_standard.reduction import widened
-from tenonnx_standard.shape import expand, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, transpose, unsqueeze
 from tenonnx_standard.trigonometry import tanh
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, exp, log, maximum, minimum, reciprocal, sqrt
-from tenonnx_standard.shape import expand, identity, shape, size, unsqueeze
+from tenonnx_standard.shapes import expand, identity, shape, size, unsqueeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, ceil, floor, maximum, minimum
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import unsqueeze
+from tenonnx_standard.shapes import unsqueeze
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tenonnx.extend import InvalidCall, dims
 from tenonnx.extend import op as define
-from tenonnx_standard.shape import concat, reshape, split, squeeze, transpose, unsqueeze
+from tenonnx_standard.joining import concat, split
+from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
     DType,
@@ -63,12 +64,10 @@ def _position(made: Op, find: str) -> None:
     @made.lower()
     def _(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> Any:
         """The last one is the first one of the reversed axis."""
-        from tenonnx_standard.slicing import slice_
-
         if not select_last_index or data.rank is None:
             return None
         low = np.iinfo(np.int64)
-        back = slice_(data, [low.max], [low.min], [axis], [-1])
+        back = ops.slice_(data, [low.max], [low.min], [axis], [-1])
         return dim_of(data, axis) - 1 - made(back, axis=axis, keepdims=keepdims)
 
 
@@ -157,12 +156,10 @@ def _reversed(keys: Array) -> Array:
 
 @top_k.vjp
 def _(g, y, X, K, *, axis, largest, sorted):
-    from tenonnx_standard.scatter import scatter_elements
-
     if g[0] is None:
         return None, None
     places = top_k(X, K, axis=axis, largest=largest, sorted=sorted)[1] if y[1] is None else y[1]
-    return scatter_elements(operator("zeros_like", X), places, g[0], axis=axis), None
+    return ops.scatter_elements(operator("zeros_like", X), places, g[0], axis=axis), None
 
 
 @top_k.lower()
@@ -221,14 +218,12 @@ def _(x, *, axis, sorted):
 
 @unique.vjp
 def _(g, y, X, *, axis, sorted):
-    from tenonnx_standard.shape import reshape, reshape_like
-
     if g[0] is None:
         return None
     first = unique(X, axis=axis, sorted=sorted)[1] if y[1] is None else y[1]
     if axis is not None:
         return put_back(g[0], X, first, axis)
-    return reshape_like(put_back(g[0], reshape(X, [-1]), first, 0), X)
+    return ops.reshape_like(put_back(g[0], ops.reshape(X, [-1]), first, 0), X)
 
 
 # ----- one-hot vectors ------------------------------------------------------------------------------------------------
@@ -240,16 +235,11 @@ def one_hot(indices, depth: Index, values, *, axis=-1):
 
     Negative indices count from the end; those out of range give ``values[0]`` alone.
     """
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.logic import equal, where
-    from tenonnx_standard.shape import reshape, unsqueeze
-
     axis = axis_within(one_hot, axis, indices.ndim + 1)
-    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
-    places = from_front(cast(indices, to=DType.int64), count)
-    grid = reshape(range_(0, count, 1), [-1] + [1] * (indices.ndim - axis))
-    return where(equal(unsqueeze(places, [axis]), grid), values[1], values[0])
+    count = ops.reshape(ops.cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    places = from_front(ops.cast(indices, to=DType.int64), count)
+    grid = ops.reshape(ops.range_(0, count, 1), [-1] + [1] * (indices.ndim - axis))
+    return ops.where(ops.equal(ops.unsqueeze(places, [axis]), grid), values[1], values[0])
 
 
 @one_hot.type
@@ -282,23 +272,15 @@ def _(indices, depth, values, *, axis):
 @one_hot.until(11)
 def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
     """One-hot vectors of indices from 0; negative ones give ``values[0]`` alone."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.logic import where
-    from tenonnx_standard.shape import reshape
-
-    places = cast(indices, to=DType.int64)
-    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
-    return one_hot(where(places < 0, count, places), depth, values, axis=axis)
+    places = ops.cast(indices, to=DType.int64)
+    count = ops.reshape(ops.cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    return one_hot(ops.where(places < 0, count, places), depth, values, axis=axis)
 
 
 @one_hot.lower(to=one_hot_unsigned)
 def _(indices, depth, values, *, axis):
     """What is out of range goes behind the end: runtimes differ in what a negative index means there."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.logic import where
-    from tenonnx_standard.shape import reshape
-
-    count = reshape(cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
-    places = from_front(cast(indices, to=DType.int64), count)
+    count = ops.reshape(ops.cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
+    places = from_front(ops.cast(indices, to=DType.int64), count)
     axis += indices.ndim + 1 if axis < -1 else 0
-    return one_hot_unsigned(where(places < 0, count, places), depth, values, axis=axis)
+    return one_hot_unsigned(ops.where(places < 0, count, places), depth, values, axis=axis)

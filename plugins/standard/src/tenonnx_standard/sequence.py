@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     DType,
     Graph,
@@ -200,20 +201,18 @@ def sequence_map(input_sequence, *additional_inputs, body, _outputs=None):
 @sequence_map.lower()
 def _(input_sequence, *additional_inputs, body, _outputs=None):
     """A loop that adds to sequences which begin empty."""
-    from tenonnx_standard.control_flow import loop
-    from tenonnx_standard.shape import identity
 
     def step(place: Value, going_on: Value, *made: Value) -> list[Value]:
         inputs = (input_sequence, *additional_inputs)
         given = [sequence_at(v, place) if isinstance(v.type, SequenceType) else v for v in inputs]
         found = inline(body, given, captures=body.pending or body.captures)
-        return [identity(going_on), *(sequence_insert(held, each) for held, each in zip(made, found, strict=True))]
+        return [ops.identity(going_on), *(sequence_insert(held, each) for held, each in zip(made, found, strict=True))]
 
     kinds = _map_type(input_sequence, *additional_inputs, body=body, _outputs=_outputs)
     empty = [sequence_empty(dtype=kind.element.dtype) for kind in kinds]
     formals = [("place", LENGTH), ("going_on", TensorType(DType.bool, ()))]
     formals += [(f"made_{k}", value.type) for k, value in enumerate(empty)]
-    return loop(sequence_length(input_sequence), None, *empty, body=subgraph(step, formals))
+    return ops.loop(sequence_length(input_sequence), None, *empty, body=subgraph(step, formals))
 
 
 @sequence_map.numpy
@@ -264,9 +263,7 @@ optional_get_element.vjp(lambda g, y, input: g)
 @optional_get_element.lower()
 def _(input):
     """Where only optionals are taken: anything else stays as it is."""
-    from tenonnx_standard.shape import identity
-
-    return None if isinstance(input.type, OptionalType) else identity(input)
+    return None if isinstance(input.type, OptionalType) else ops.identity(input)
 
 
 @primitive("OptionalHasElement", since=15, type=lambda input: TensorType(DType.bool, ()))

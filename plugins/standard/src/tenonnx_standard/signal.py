@@ -21,7 +21,7 @@ from tenonnx_standard.logic import equal, greater_or_equal, less, where
 from tenonnx_standard.math import exp, floor, log, maximum, mod
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import widened
-from tenonnx_standard.shape import reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.trigonometry import cos, sin
 

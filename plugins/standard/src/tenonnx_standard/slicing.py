@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.errors import UnknownType
 from tenonnx.extend import (
     REQUIRED,
@@ -154,8 +155,6 @@ def _(x, starts, ends, axes, steps):
 
 @slice_.vjp
 def _(g, y, data, starts, ends, axes, steps):
-    from tenonnx_standard.shape import pad
-
     places = elements(axes) if axes is not None else list(range(length(starts) or 0)) or None
     strides = [1] if steps is None else elements(steps)
     if data.rank is None or places is None or strides is None or any(step != 1 for step in strides):
@@ -166,38 +165,25 @@ def _(g, y, data, starts, ends, axes, steps):
         start = known[k] if known is not None and isinstance(known[k], int) else starts[k]
         pads[axis] = _first(dim_of(data, axis), start)
         pads[axis + rank] = dim_of(data, axis) - dim_of(g, axis) - pads[axis]
-    return pad(g, pads), None, None, None, None
+    return ops.pad(g, pads), None, None, None, None
 
 
 def _first(size: Any, start: Any) -> Any:
     """Where a slice of step 1 begins, an int or a value."""
-    from tenonnx_standard.logic import where
-    from tenonnx_standard.math import maximum, minimum
-
     if isinstance(start, int):
         if isinstance(size, int):
             return _bounds(size, start, _LAST, 1)[0]
-        return start if start == 0 else minimum(size, start) if start > 0 else maximum(size + start, 0)
+        return start if start == 0 else ops.minimum(size, start) if start > 0 else ops.maximum(size + start, 0)
     if start.dtype is not DType.int64:
-        start = as_int64(start)
-    return maximum(minimum(where(start < 0, start + size, start), size), 0)
+        start = ops.as_int64(start)
+    return ops.maximum(ops.minimum(ops.where(start < 0, start + size, start), size), 0)
 
 
 def _scattered_slice(g: Value, data: Value, *arguments: Value | None) -> Value:
     """``g`` at the positions that a slice of ``data`` took, and 0 elsewhere."""
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.scatter import scatter_elements
-    from tenonnx_standard.shape import reshape, reshape_like, shape, size
-
-    places = slice_(reshape_like(range_(0, size(data), 1), data), *arguments)
-    zeros = reshape(operator("zeros_like", data), [-1])
-    return reshape(scatter_elements(zeros, reshape(places, [-1]), reshape(g, [-1])), shape(data))
-
-
-def as_int64(value: Value) -> Value:
-    from tenonnx_standard.casting import cast
-
-    return value if value.dtype is DType.int64 else cast(value, to=DType.int64)
+    places = slice_(ops.reshape_like(ops.range_(0, ops.size(data), 1), data), *arguments)
+    zeros = ops.reshape(operator("zeros_like", data), [-1])
+    return ops.reshape(ops.scatter_elements(zeros, ops.reshape(places, [-1]), ops.reshape(g, [-1])), ops.shape(data))
 
 
 @slice_.lower()
@@ -268,38 +254,30 @@ def _(g, y, data, indices, *, axis):
 
 def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
     """``g`` summed up at the places of ``data`` that it was gathered from."""
-    from tenonnx_standard.scatter import scatter_nd
-    from tenonnx_standard.shape import expand, pad, transpose, unsqueeze
-
     axis, rank, count = axis % data.ndim, data.ndim, indices.ndim
     place, length = static(indices), data.shape[axis]
     if place is not None and count == 0 and isinstance(length, int):
         before = int(place) % length
         around = [before if k == axis else length - 1 - before if k == axis + rank else 0 for k in range(2 * rank)]
-        return pad(unsqueeze(g, [axis]), around)
-    places = unsqueeze(as_int64(indices), [-1])
+        return ops.pad(ops.unsqueeze(g, [axis]), around)
+    places = ops.unsqueeze(ops.as_int64(indices), [-1])
     if axis == 0:
-        return scatter_nd(operator("zeros_like", data), places, g, reduction="add")
+        return ops.scatter_nd(operator("zeros_like", data), places, g, reduction="add")
     moved = [*range(axis, axis + count), *range(axis), *range(axis + count, g.ndim)]
     sizes = dims(data)
-    zeros = expand(constant(0, data.dtype), [sizes[axis], *sizes[:axis], *sizes[axis + 1 :]])
-    summed = scatter_nd(zeros, places, transpose(g, perm=moved), reduction="add")
-    return transpose(summed, perm=[*range(1, axis + 1), 0, *range(axis + 1, rank)])
+    zeros = ops.expand(constant(0, data.dtype), [sizes[axis], *sizes[:axis], *sizes[axis + 1 :]])
+    summed = ops.scatter_nd(zeros, places, ops.transpose(g, perm=moved), reduction="add")
+    return ops.transpose(summed, perm=[*range(1, axis + 1), 0, *range(axis + 1, rank)])
 
 
 @op("GatherElements", since=11, symbolic=True, selects=True)
 def gather_elements(data, indices: Index, *, axis=0):
     """For every entry of ``indices`` the element of ``data`` at its own place, but along ``axis`` at the entry."""
-    from tenonnx_standard.shape import reshape
-
-    return gather(reshape(data, [-1]), flat_positions(data, indices, axis_within(gather_elements, axis, data.ndim)))
+    return gather(ops.reshape(data, [-1]), flat_positions(data, indices, axis_within(gather_elements, axis, data.ndim)))
 
 
 def flat_positions(data: Value, indices: Value, axis: int) -> Value:
     """Where in flattened ``data`` the elements lie that GatherElements takes."""
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.shape import reshape
-
     flat: Any = None
     stride: Any = 1
     for place in reversed(range(data.ndim)):
@@ -308,7 +286,7 @@ def flat_positions(data: Value, indices: Value, axis: int) -> Value:
         if place == axis:
             step = from_front(indices, dim_of(data, place))
         else:
-            step = reshape(range_(0, dim_of(indices, place), 1), [-1] + [1] * (data.ndim - 1 - place))
+            step = ops.reshape(ops.range_(0, dim_of(indices, place), 1), [-1] + [1] * (data.ndim - 1 - place))
         step = step if isinstance(stride, int) and stride == 1 else step * stride
         flat = step if flat is None else flat + step
     return flat
@@ -316,10 +294,8 @@ def flat_positions(data: Value, indices: Value, axis: int) -> Value:
 
 def from_front(indices: Value, size: Any) -> Value:
     """``indices`` counted from the front, as int64."""
-    from tenonnx_standard.logic import where
-
-    indices = as_int64(indices)
-    return where(indices < 0, indices + size, indices)
+    indices = ops.as_int64(indices)
+    return ops.where(indices < 0, indices + size, indices)
 
 
 @gather_elements.type
@@ -366,19 +342,15 @@ def wrapped(indices: Array, size: int) -> Array:
 
 @gather_elements.vjp
 def _(g, y, data, indices, *, axis):
-    from tenonnx_standard.scatter import scatter_elements
-
-    return scatter_elements(operator("zeros_like", data), indices, g, axis=axis, reduction="add"), None
+    return ops.scatter_elements(operator("zeros_like", data), indices, g, axis=axis, reduction="add"), None
 
 
 @op("GatherND", since=11, symbolic=True, selects=True)
 def gather_nd(data, indices: Index, *, batch_dims=0):
     """The slices of ``data`` at the index tuples in the last axis of ``indices``, behind ``batch_dims`` shared axes."""
-    from tenonnx_standard.shape import as_shape
-
     depth = tuple_length(gather_nd, data, indices, batch_dims)
     flat, count = flat_tuples(data, indices, depth, batch_dims)
-    return gather(as_shape(data, [count, *dims_of(data, range(batch_dims + depth, data.ndim))]), flat)
+    return gather(ops.as_shape(data, [count, *dims_of(data, range(batch_dims + depth, data.ndim))]), flat)
 
 
 gather_nd.until(12, lacks=["batch_dims"])
@@ -398,9 +370,6 @@ def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
 
 def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) -> tuple[Value, Any]:
     """The row that each tuple means where the indexed axes of ``data`` are made one, and the number of rows."""
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.shape import reshape
-
     flat: Any = None
     stride: Any = 1
     for place in reversed(range(batch_dims + depth)):
@@ -408,7 +377,7 @@ def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) ->
         if place >= batch_dims:
             step = from_front(indices[..., place - batch_dims], size)
         else:
-            step = reshape(range_(0, size, 1), [-1] + [1] * (indices.ndim - 2 - place))
+            step = ops.reshape(ops.range_(0, size, 1), [-1] + [1] * (indices.ndim - 2 - place))
         step = step if isinstance(stride, int) and stride == 1 else step * stride
         flat = step if flat is None else flat + step
         stride = size * stride
@@ -440,15 +409,12 @@ def _(x, indices, *, batch_dims):
 
 @gather_nd.vjp
 def _(g, y, data, indices, *, batch_dims):
-    from tenonnx_standard.scatter import scatter_nd
-    from tenonnx_standard.shape import as_shape, reshape_like, unsqueeze
-
     if batch_dims == 0:
-        return scatter_nd(operator("zeros_like", data), indices, g, reduction="add"), None
+        return ops.scatter_nd(operator("zeros_like", data), indices, g, reduction="add"), None
     depth = tuple_length(gather_nd, data, indices, batch_dims)
     flat, count = flat_tuples(data, indices, depth, batch_dims)
-    zeros = as_shape(operator("zeros_like", data), [count, *dims_of(data, range(batch_dims + depth, data.ndim))])
-    return reshape_like(scatter_nd(zeros, unsqueeze(flat, [-1]), g, reduction="add"), data), None
+    zeros = ops.as_shape(operator("zeros_like", data), [count, *dims_of(data, range(batch_dims + depth, data.ndim))])
+    return ops.reshape_like(ops.scatter_nd(zeros, ops.unsqueeze(flat, [-1]), g, reduction="add"), data), None
 
 
 # ----- conditions -----------------------------------------------------------------------------------------------------
@@ -480,10 +446,8 @@ non_zero.vjp(lambda g, y, X: None)
 @op("Compress", since=9, selects=True)
 def compress(input, condition, *, axis: int | None = None):
     """The slices of ``input`` along ``axis`` where ``condition`` holds; its elements in a row if there is no axis."""
-    from tenonnx_standard.shape import reshape
-
-    data = reshape(input, [-1]) if axis is None else input
-    return gather(data, reshape(non_zero(condition), [-1]), axis=axis or 0)
+    data = ops.reshape(input, [-1]) if axis is None else input
+    return gather(data, ops.reshape(non_zero(condition), [-1]), axis=axis or 0)
 
 
 compress.until(11, positive=["axis"])

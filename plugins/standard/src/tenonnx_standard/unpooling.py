@@ -8,9 +8,10 @@ import numpy as np
 
 from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, op
 from tenonnx_standard.checking import check_shape
+from tenonnx_standard.joining import concat
 from tenonnx_standard.padding import pad
-from tenonnx_standard.scatter import scatter_elements
-from tenonnx_standard.shape import concat, expand, reshape, shape
+from tenonnx_standard.scattering import scatter_elements
+from tenonnx_standard.shapes import expand, reshape, shape
 from tenonnx_standard.windows import Length, Windows, spatial, windows
 
 if TYPE_CHECKING:

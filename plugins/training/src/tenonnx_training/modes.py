@@ -11,10 +11,10 @@ from tenonnx.formats.onnx.functions import Function
 from tenonnx.graph.values import Node
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.activation import relu
-from tenonnx_standard.batch_normalization import batch_normalization, batch_normalization_spatial
+from tenonnx_standard.batch_norm import batch_normalization, batch_normalization_spatial
 from tenonnx_standard.casting import cast_like
-from tenonnx_standard.dropout import dropout, dropout_off, dropout_off_masked_by_number
 from tenonnx_standard.pooling import max_pool
+from tenonnx_standard.regularization import dropout, dropout_off, dropout_off_masked_by_number
 
 #: The inputs of BatchNormalization, at every version, that hold scale and shift, and running statistics.
 _AFFINE, _STATISTICS = slice(1, 3), slice(3, 5)

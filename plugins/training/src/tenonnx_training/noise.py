@@ -25,6 +25,7 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import if_, loop
 from tenonnx_standard.cumulative import cumsum
+from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import bitshift, greater_or_equal
 from tenonnx_standard.math import exp, log, minimum, sqrt
 from tenonnx_standard.random import (
@@ -35,7 +36,7 @@ from tenonnx_standard.random import (
     random_uniform_like,
 )
 from tenonnx_standard.reduction import reduce_max, reduce_prod, reduce_sum
-from tenonnx_standard.shape import concat, reshape, shape, unsqueeze
+from tenonnx_standard.shapes import reshape, shape, unsqueeze
 from tenonnx_standard.trigonometry import cos
 
 #: Gives float32 numbers of a shape, drawn evenly from between 0 and 1, never 0 or 1 themselves.

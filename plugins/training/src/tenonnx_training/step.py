@@ -25,7 +25,7 @@ from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, sqrt
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import identity
+from tenonnx_standard.shapes import identity
 from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
 from tenonnx_training.metrics import METRICS, Metric
 from tenonnx_training.modes import (

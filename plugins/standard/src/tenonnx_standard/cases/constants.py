@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.cases.shape import integers
+from tenonnx_standard.cases.shapes import integers
 from tenonnx_standard.constants import constant, constant_of_shape, eye_like, range_, trilu
 from tenonnx_testing import call, cases, shapes, tensors
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tenonnx.extend import DType, TensorType, constant, subgraph
 from tenonnx_standard.control_flow import if_, loop, scan, scan_in_batches
 from tenonnx_standard.logic import less
-from tenonnx_standard.shape import identity
+from tenonnx_standard.shapes import identity
 from tenonnx_testing import Gap, call, cases, tensors
 
 NUMBER, TRUTH = TensorType(DType.int64, ()), TensorType(DType.bool, ())

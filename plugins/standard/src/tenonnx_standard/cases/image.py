@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tenonnx_standard.image import affine_grid, grid_sample, grid_sample_2d, image_decoder
 from tenonnx_standard.resampling import COORDINATES
-from tenonnx_standard.resize import (
+from tenonnx_standard.resizing import (
     resize,
     resize_asymmetric,
     resize_before_symmetric,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.cases.shape import ANY, integers
+from tenonnx_standard.cases.shapes import ANY, integers
 from tenonnx_standard.joining import concat, concat_by_default, split, split_by_either, split_exactly
 from tenonnx_testing import axis_of, call, cases, shapes, tensors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.cases.shape import integers
+from tenonnx_standard.cases.shapes import integers
 from tenonnx_standard.padding import center_crop_pad, pad, pad_unwrapped
 from tenonnx_testing import Gap, call, cases, tensors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.cases.shape import ANY
+from tenonnx_standard.cases.shapes import ANY
 from tenonnx_standard.rearrangement import depth_to_space, reverse_sequence, space_to_depth
 from tenonnx_testing import call, cases, tensors
 

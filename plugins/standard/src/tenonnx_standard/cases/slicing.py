@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.cases.shape import ANY
+from tenonnx_standard.cases.shapes import ANY
 from tenonnx_standard.slicing import compress, gather, gather_elements, gather_nd, non_zero, slice_
 from tenonnx_testing import Gap, axis_of, call, cases, tensors
 

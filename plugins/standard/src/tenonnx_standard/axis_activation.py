@@ -14,7 +14,7 @@ from tenonnx_standard.logic import equal
 from tenonnx_standard.math import exp, log
 from tenonnx_standard.reduction import extremum, reduce_max, reduce_sum, total, widened
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shape import flatten, reshape, shape, transpose
+from tenonnx_standard.shapes import flatten, reshape, shape, transpose
 
 if TYPE_CHECKING:
     from collections.abc import Callable

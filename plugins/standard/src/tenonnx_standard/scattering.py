@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, primitive
 from tenonnx.graph import symbolic
 from tenonnx.graph.values import operator
@@ -103,18 +104,15 @@ def _(x, indices, updates, *, axis, reduction):
 
 def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, write: Any, read: Any) -> Any:
     """Gradients of ``data`` and ``updates``, by functions that write at the indices and read there."""
-    from tenonnx_standard.casting import cast_like
-    from tenonnx_standard.logic import equal, where
-
     if reduction == "none":
         return write(g, operator("zeros_like", updates), "none"), None, read(g)
     if reduction == "add":
         return g, None, read(g)
     if reduction == "mul":
-        none = equal(updates, 0.0)
-        others = where(none, read(g * data), read(g * y) / where(none, 1.0, updates))
+        none = ops.equal(updates, 0.0)
+        others = ops.where(none, read(g * data), read(g * y) / ops.where(none, 1.0, updates))
         return g * write(operator("ones_like", data), updates, "mul"), None, others
-    kept, won = cast_like(equal(data, y), g), cast_like(equal(updates, read(y)), g)
+    kept, won = ops.cast_like(ops.equal(data, y), g), ops.cast_like(ops.equal(updates, read(y)), g)
     share = g / write(kept, won, "add")
     return share * kept, None, read(share) * won
 
@@ -170,23 +168,20 @@ def _(data, indices, updates, *, axis, reduction):
 
 def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: str) -> Value:
     """Scatter with a reduction, by comparing every index with every place: for targets that have no other way."""
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.logic import equal, where
-    from tenonnx_standard.math import add, maximum, minimum, mul
-    from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_prod, reduce_sum
-    from tenonnx_standard.shape import pad, reshape, unsqueeze
-
     combine, reduce = {
-        "add": (add, reduce_sum), "mul": (mul, reduce_prod), "max": (maximum, reduce_max), "min": (minimum, reduce_min)
-    }[reduction]  # fmt: skip
+        "add": (ops.add, ops.reduce_sum),
+        "mul": (ops.mul, ops.reduce_prod),
+        "max": (ops.maximum, ops.reduce_max),
+        "min": (ops.minimum, ops.reduce_min),
+    }[reduction]
     axis = axis_within(scatter_elements, axis, data.ndim)
     size, neutral = dim_of(data, axis), constant(_neutral(reduction, data.dtype), data.dtype)
-    grid = reshape(range_(0, size, 1), [-1] + [1] * (data.ndim - axis))
-    hit = equal(unsqueeze(from_front(indices, size), [axis]), grid)
-    found = reduce(where(hit, unsqueeze(updates, [axis]), neutral), [axis + 1], keepdims=0)
+    grid = ops.reshape(ops.range_(0, size, 1), [-1] + [1] * (data.ndim - axis))
+    hit = ops.equal(ops.unsqueeze(from_front(indices, size), [axis]), grid)
+    found = reduce(ops.where(hit, ops.unsqueeze(updates, [axis]), neutral), [axis + 1], keepdims=0)
     missing = [0 if k == axis else _missing(data, indices, k) for k in range(data.ndim)]
     if any(not isinstance(number, int) or number for number in missing):
-        found = pad(found, [0] * data.ndim + missing, neutral)
+        found = ops.pad(found, [0] * data.ndim + missing, neutral)
     return combine(data, found)
 
 
@@ -214,18 +209,16 @@ def scatter_nd(data, indices: Index, updates, *, reduction="none"):
 
     The last axis of ``indices`` holds the tuples.
     """
-    from tenonnx_standard.shape import as_shape, expand, reshape, reshape_like, shape
-
     _check_reduction(scatter_nd, reduction)
     depth = tuple_length(scatter_nd, data, indices, 0)
     flat, count = flat_tuples(data, indices, depth)
     inner = data.ndim - depth
     rest = dims_of(data, range(depth, data.ndim))
-    rows = as_shape(updates, [_total(dims_of(indices, range(indices.ndim - 1))), *rest])
-    places = reshape(flat, [-1] + [1] * inner)
-    places = expand(places, shape(rows)) if inner else places
-    whole = as_shape(data, [count, *rest])
-    return reshape_like(scatter_elements(whole, places, rows, axis=0, reduction=reduction), data)
+    rows = ops.as_shape(updates, [_total(dims_of(indices, range(indices.ndim - 1))), *rest])
+    places = ops.reshape(flat, [-1] + [1] * inner)
+    places = ops.expand(places, ops.shape(rows)) if inner else places
+    whole = ops.as_shape(data, [count, *rest])
+    return ops.reshape_like(scatter_elements(whole, places, rows, axis=0, reduction=reduction), data)
 
 
 def _total(sizes: list[Any]) -> Any:
@@ -295,20 +288,14 @@ def _(data, indices, updates, *, reduction):
 @scatter_nd_arithmetic.lower()
 def _(data, indices, updates, *, reduction):
     """A sum, for older targets, as the product of a matrix that has a one for every update with the updates."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.linear_algebra import matmul
-    from tenonnx_standard.logic import equal
-    from tenonnx_standard.shape import as_shape, reshape, reshape_like
-
     if reduction != "add" or not data.dtype.is_float:
         return None
     depth = tuple_length(scatter_nd, data, indices, 0)
     flat, count = flat_tuples(data, indices, depth)
-    hits = cast(equal(reshape(range_(0, count, 1), [-1, 1]), reshape(flat, [-1])), to=data.dtype)
+    hits = ops.cast(ops.equal(ops.reshape(ops.range_(0, count, 1), [-1, 1]), ops.reshape(flat, [-1])), to=data.dtype)
     counts = dims_of(indices, range(indices.ndim - 1)), dims_of(data, range(depth, data.ndim))
-    rows = as_shape(updates, [_total(part) for part in counts])
-    return data + reshape_like(matmul(hits, rows), data)
+    rows = ops.as_shape(updates, [_total(part) for part in counts])
+    return data + ops.reshape_like(ops.matmul(hits, rows), data)
 
 
 # ----- caches ---------------------------------------------------------------------------------------------------------
@@ -320,17 +307,14 @@ def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="lin
 
     In mode ``circular`` what would stand behind the end goes to the front.
     """
-    from tenonnx_standard.constants import range_
-    from tenonnx_standard.shape import expand, reshape, shape
-
     _check_cache(past_cache, axis, mode)
     axis, rank = axis % past_cache.ndim, past_cache.ndim
-    places = reshape(range_(0, dim_of(update, axis), 1), [-1] + [1] * (rank - 1 - axis))
+    places = ops.reshape(ops.range_(0, dim_of(update, axis), 1), [-1] + [1] * (rank - 1 - axis))
     if write_indices is not None:
-        places = places + reshape(write_indices, [-1] + [1] * (rank - 1))
+        places = places + ops.reshape(write_indices, [-1] + [1] * (rank - 1))
     if mode == "circular":
         places = places % dim_of(past_cache, axis)
-    return scatter_elements(past_cache, expand(places, shape(update)), update, axis=axis)
+    return scatter_elements(past_cache, ops.expand(places, ops.shape(update)), update, axis=axis)
 
 
 def _check_cache(cache: Value, axis: int, mode: str) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 
 from tenonnx.extend import Dim, DType, InvalidCall, TypeMismatch, Value, constant, dims
 from tenonnx.extend import op as define
+from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
+from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import sqrt
+from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max
-from tenonnx_standard.shape import concat, expand, pad, reshape, transpose
-from tenonnx_standard.softmax import softmax
+from tenonnx_standard.shapes import expand, reshape, transpose
 from tenonnx_standard.trigonometry import tanh
 
 RAW, CAPPED, BIASED, PROBABILITIES = range(4)

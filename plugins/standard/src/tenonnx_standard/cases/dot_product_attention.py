@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.attention import attention, attention_of_full_masks
+from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
 from tenonnx_testing import Gap, call, cases, tensors
 
 

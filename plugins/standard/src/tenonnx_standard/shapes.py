@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
     DType,
@@ -55,12 +55,10 @@ identity.vjp(lambda g, y, x: g)
 @identity.lower()
 def _(input):
     """Sequences have had an identity from opset 14 on: with an element more, and then without it."""
-    from tenonnx_standard.sequence import sequence_erase, sequence_insert
-
     if not isinstance(input.type, SequenceType) or not isinstance(input.type.element, TensorType):
         return None
     dtype = input.type.element.dtype
-    return sequence_erase(sequence_insert(input, constant(np.zeros((), dtype.numpy), dtype)))
+    return ops.sequence_erase(ops.sequence_insert(input, constant(np.zeros((), dtype.numpy), dtype)))
 
 
 @primitive("Shape")
@@ -84,19 +82,15 @@ shape.until(15, lacks=["start", "end"])
 
 @shape.lower()
 def _(data, *, start, end):
-    from tenonnx_standard.slicing import slice_
-
     if start == 0 and end is None:
         return None
-    return slice_(shape(data), [start], [np.iinfo(np.int64).max if end is None else end], [0])
+    return ops.slice_(shape(data), [start], [np.iinfo(np.int64).max if end is None else end], [0])
 
 
 @op("Size")
 def size(data):
     """The number of elements of ``data``, a scalar."""
-    from tenonnx_standard.reduction import reduce_prod
-
-    return reduce_prod(shape(data), keepdims=0)
+    return ops.reduce_prod(shape(data), keepdims=0)
 
 
 @size.type
@@ -179,34 +173,20 @@ def _(x, shape, *, allowzero):
     return x.reshape(wanted)
 
 
-def reshape_like(x: Value, like: Value) -> Value:
-    """``x`` in the shape of ``like``, which has as many elements."""
-    sizes = like.tensor.shape
-    full = sizes is not None and all(map(symbolic.is_known_positive, sizes))
-    return reshape(x, shape(like), allowzero=int(not full))
-
-
-def as_shape(x: Value, items: Sequence[Any]) -> Value:
-    """``x`` in a shape of ints and values, of which those that are 0 mean 0."""
-    full = all(isinstance(item, int) and item != 0 for item in items)
-    return reshape(x, items, allowzero=int(not full))
-
-
 @reshape.vjp
 def _(g, y, data, shape, *, allowzero):
-    return reshape_like(g, data), None
+    return ops.reshape_like(g, data), None
 
 
 @reshape.lower()
 def _(data, shape, *, allowzero):
     """Without ``allowzero``, where no dim is known to be 0: one that is at run time belongs to an empty tensor."""
-    from tenonnx_standard.constants import constant_of_shape
-    from tenonnx_standard.math import maximum
-
     if not allowzero or 0 in (elements(shape) or ()):
         return None
     if data.rank is not None and 0 in data.shape:
-        return constant_of_shape(maximum(shape, 0), value=ArrayConstant(np.zeros(1, data.dtype.numpy), data.dtype))
+        return ops.constant_of_shape(
+            ops.maximum(shape, 0), value=ArrayConstant(np.zeros(1, data.dtype.numpy), data.dtype)
+        )
     return reshape(data, shape)
 
 
@@ -214,7 +194,7 @@ def _(data, shape, *, allowzero):
 def flatten(input, *, axis=1):
     """``input`` as a matrix: the axes before ``axis`` by the rest."""
     before, after = (_product(part) for part in _parted(dims(input), axis))
-    return as_shape(input, [before, after])
+    return ops.as_shape(input, [before, after])
 
 
 def _parted(items: Any, axis: int) -> tuple[Any, Any]:
@@ -251,7 +231,7 @@ def _(x, *, axis):
     return x.reshape(math.prod(before), math.prod(after))
 
 
-flatten.vjp(lambda g, y, x, *, axis: reshape_like(g, x))
+flatten.vjp(lambda g, y, x, *, axis: ops.reshape_like(g, x))
 
 
 @primitive("Squeeze", symbolic=True, selects=True)
@@ -288,7 +268,7 @@ def _(x, axes):
     return x.squeeze() if axes is None else x.squeeze(axis=tuple(numbers(axes)))
 
 
-squeeze.vjp(lambda g, y, data, axes: (reshape_like(g, data) if axes is None else unsqueeze(g, axes), None))
+squeeze.vjp(lambda g, y, data, axes: (ops.reshape_like(g, data) if axes is None else unsqueeze(g, axes), None))
 
 
 @squeeze.until(11)
@@ -441,9 +421,9 @@ def tile(input, repeats: Index):
     sizes, known = dims(input), elements(repeats)
     fixed = known is not None and all(isinstance(times, int) for times in known)
     counts: Any = known if fixed else [repeats[k] for k in range(len(sizes))]
-    apart = as_shape(input, [part for size in sizes for part in (1, size)])
+    apart = ops.as_shape(input, [part for size in sizes for part in (1, size)])
     copies = expand(apart, [part for pair in zip(counts, sizes, strict=True) for part in pair])
-    return as_shape(copies, [times * size for times, size in zip(counts, sizes, strict=True)])
+    return ops.as_shape(copies, [times * size for times, size in zip(counts, sizes, strict=True)])
 
 
 @tile.type
@@ -469,8 +449,5 @@ def _(x, repeats):
 @tile.until(6)
 def tile_along(input, tiles, axis):
     """``input`` repeated along one axis; both numbers are tensors of one element and of the dtype of ``input``."""
-    from tenonnx_standard.casting import cast
-    from tenonnx_standard.logic import equal, where
-
     places = constant(np.arange(input.ndim))
-    return tile(input, where(equal(places, cast(axis, to=DType.int64)), cast(tiles, to=DType.int64), 1))
+    return tile(input, ops.where(ops.equal(places, ops.cast(axis, to=DType.int64)), ops.cast(tiles, to=DType.int64), 1))

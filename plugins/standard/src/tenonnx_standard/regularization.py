@@ -7,7 +7,7 @@ from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.logic import not_, or_, where
 from tenonnx_standard.random import random_uniform_like
-from tenonnx_standard.shape import expand, shape
+from tenonnx_standard.shapes import expand, shape
 
 
 def _known(training_mode: Value | None) -> bool | None:

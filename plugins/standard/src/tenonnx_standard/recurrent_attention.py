@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, constant, dims, subgraph
 from tenonnx.extend import op as define
 from tenonnx_standard.activation import sigmoid
-from tenonnx_standard.attention import differ
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import scan
 from tenonnx_standard.convolution import conv
+from tenonnx_standard.dot_product_attention import differ
+from tenonnx_standard.joining import concat
 from tenonnx_standard.math import exp, reciprocal, sqrt
-from tenonnx_standard.operators import sum_to, zeros_like
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import concat, expand, identity, reshape, shape, squeeze, transpose
+from tenonnx_standard.shapes import expand, identity, reshape, shape, squeeze, transpose
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
@@ -129,7 +130,7 @@ def _(
     batch, length, width = dims(query)
     factor = _read_scale(scale, width // q_num_heads, dtype)
     sizes = [batch, length, kv_num_heads, q_num_heads // kv_num_heads, dims(value)[2] // kv_num_heads]
-    reads = zeros_like(steps[0] @ states) if g[0] is None else _by_step(g[0], dtype, sizes) * factor
+    reads = ops.zeros_like(steps[0] @ states) if g[0] is None else _by_step(g[0], dtype, sizes) * factor
 
     def step(g_state: Value, g_read: Value, before: Value, q: Value, k: Value, v: Value, *gates: Value) -> list[Value]:
         state = before * gates[0] if decays else before
@@ -140,16 +141,16 @@ def _(
         g_v = k @ g_state
         g_k, g_gates = written @ _swapped(g_state), []
         if corrects:
-            g_gates = [sum_to(reduce_sum(missing * g_v, [3]), gates[-1])]
+            g_gates = [ops.sum_to(reduce_sum(missing * g_v, [3]), gates[-1])]
             g_v = g_v * gates[-1]
             g_k = g_k - g_v @ _swapped(state)
             g_state = g_state - _swapped(k) @ g_v
         if decays:
-            g_gates = [sum_to(reduce_sum(before * g_state, [3]), gates[0]), *g_gates]
+            g_gates = [ops.sum_to(reduce_sum(before * g_state, [3]), gates[0]), *g_gates]
             g_state = g_state * gates[0]
         return [g_state, g_q, g_k, g_v, *g_gates]
 
-    last = zeros_like(first) if g[1] is None else cast(g[1], to=dtype)
+    last = ops.zeros_like(first) if g[1] is None else cast(g[1], to=dtype)
     g_first, *found = _scanned(step, last, [reads, states, *steps], backward=True)
     if decays:
         found[3] = found[3] * steps[3]

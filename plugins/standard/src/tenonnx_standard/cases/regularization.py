@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.dropout import dropout, dropout_off, dropout_off_masked_by_number, dropout_unless_test
+from tenonnx_standard.regularization import dropout, dropout_off, dropout_off_masked_by_number, dropout_unless_test
 from tenonnx_testing import Gap, Law, call, cases, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.shape import (
+from tenonnx_standard.shapes import (
     expand,
     flatten,
     identity,

@@ -25,6 +25,7 @@ from tenonnx.extend import (
 from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
+from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import equal, less, or_, where
 from tenonnx_standard.math import clip, floor, maximum, minimum, round_
@@ -46,7 +47,7 @@ from tenonnx_standard.resampling import (
     source,
     taps,
 )
-from tenonnx_standard.shape import concat, identity, reshape, transpose, unsqueeze
+from tenonnx_standard.shapes import identity, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 
 COORDINATES_BEFORE_13 = (*COORDINATES[1:], "tf_half_pixel_for_nn")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import Dim, TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx.graph.symbolic import broadcast
 from tenonnx_standard.broadcasting import check_one_dtype
@@ -16,7 +17,7 @@ from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul, size
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shape import as_shape, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
 
 #: A subscript: letters, and numbers for the axes of the ellipsis, counted from the last.
 Labels = tuple[Any, ...]
@@ -157,7 +158,7 @@ def _contracted(x: Value, a: Labels, y: Value, b: Labels, kept: set[Any]) -> tup
             *dims(x)[len(shared) : len(a) - len(inner)],
             *dims(y)[len(b) - len(right) :],
         ]
-        product = as_shape(product, lengths)
+        product = ops.as_shape(product, lengths)
     return product, result
 
 
@@ -172,7 +173,7 @@ def _as_matrices(x: Value, shared: int, rows: int) -> Value:
     if rows == 1 and x.ndim == shared + 2:
         return x
     lengths = dims(x)
-    return as_shape(x, [*lengths[:shared], size(lengths[shared : shared + rows]), size(lengths[shared + rows :])])
+    return ops.as_shape(x, [*lengths[:shared], size(lengths[shared : shared + rows]), size(lengths[shared + rows :])])
 
 
 def _without_ones(x: Value, a: Labels, y: Value, b: Labels) -> tuple[Value, Labels]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tenonnx_standard.axis_activation import hardmax, hardmax_2d, log_softmax, log_softmax_2d, softmax, softmax_2d
 from tenonnx_standard.cases.activation import FLOATS
-from tenonnx_standard.softmax import hardmax, hardmax_2d, log_softmax, log_softmax_2d, softmax, softmax_2d
 from tenonnx_testing import Gap, axis_of, call, cases, tensors
 
 NOT_A_MATRIX = Gap("reference", "it has the meaning of version 13 at every version")

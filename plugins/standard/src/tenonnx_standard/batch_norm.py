@@ -18,7 +18,7 @@ from tenonnx_standard.normalization import (
     to_dtype,
 )
 from tenonnx_standard.reduction import reduce_mean, reduce_sum
-from tenonnx_standard.shape import expand, reshape, shape
+from tenonnx_standard.shapes import expand, reshape, shape
 
 
 @op("BatchNormalization")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_standard.batch_normalization import (
+from tenonnx_standard.batch_norm import (
     batch_normalization,
     batch_normalization_by_outputs,
     batch_normalization_consuming,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_standard.linear_attention import CORRECTING, DECAYING, causal_conv_with_state, linear_attention
+from tenonnx_standard.recurrent_attention import CORRECTING, DECAYING, causal_conv_with_state, linear_attention
 from tenonnx_testing import call, cases, tensors
 
 

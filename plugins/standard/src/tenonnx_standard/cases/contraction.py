@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_standard.einsum import einsum
+from tenonnx_standard.contraction import einsum
 from tenonnx_testing import call, cases, tensors
 
 EQUATIONS = [

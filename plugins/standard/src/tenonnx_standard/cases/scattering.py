@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.cases.shape import ANY
-from tenonnx_standard.scatter import (
+from tenonnx_standard.cases.shapes import ANY
+from tenonnx_standard.scattering import (
     scatter,
     scatter_elements,
     scatter_elements_arithmetic,

@@ -1,0 +1,54 @@
+"""One flat namespace for the ops of a package, whose modules are imported when a name of theirs is first used."""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+#: A line of a stub: where a name is defined, and what ONNX calls the op where that is another name.
+_LINE = re.compile(r"^from (?P<module>\S+) import (?P<name>\w+) as (?P=name)(?:  # (?P<onnx>\w+))?$", re.MULTILINE)
+
+
+def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` for a package whose ``__init__.pyi`` says where its names are defined.
+
+    The stub is what editors and type checkers read, too. A name that is not there raises ``AttributeError`` with those
+    that may have been meant.
+    """
+
+    @cache
+    def lines() -> dict[str, re.Match[str]]:
+        stub = pkgutil.get_data(package, "__init__.pyi") or b""
+        return {line["name"]: line for line in _LINE.finditer(stub.decode("utf-8"))}
+
+    def get(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in lines():
+            meant = " or ".join(_meant(name, {each: line["onnx"] for each, line in lines().items()}))
+            raise AttributeError(
+                f"{package} has no {name!r}; "
+                + (f"did you mean {meant}?" if meant else f"dir({package}) lists its names")
+            )
+        value = getattr(import_module(lines()[name]["module"]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, lambda: sorted(lines())
+
+
+def _meant(name: str, known: dict[str, str | None]) -> list[str]:
+    """The names that a wrong one may stand for: of ONNX's own name, in another spelling, or those that look alike."""
+    spelled = {_plain(each): each for each in known} | {_plain(onnx): each for each, onnx in known.items() if onnx}
+    plain = _plain(name)
+    return [spelled[near] for near in ([plain] if plain in spelled else difflib.get_close_matches(plain, spelled))]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

@@ -1,0 +1,86 @@
+"""Functions of several ops that bodies and gradients share; ``tenonnx_standard`` has them beside the ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Dim, DType, Value, constant
+from tenonnx.graph import symbolic
+from tenonnx_standard.linear_algebra import sum_of_first_axes
+
+
+def reshape_like(x: Value, like: Value) -> Value:
+    """``x`` in the shape of ``like``, which has as many elements."""
+    sizes = like.tensor.shape
+    full = sizes is not None and all(map(symbolic.is_known_positive, sizes))
+    return ops.reshape(x, ops.shape(like), allowzero=int(not full))
+
+
+def as_shape(x: Value, items: Sequence[Any]) -> Value:
+    """``x`` in a shape of ints and values, of which those that are 0 mean 0."""
+    full = all(isinstance(item, int) and item != 0 for item in items)
+    return ops.reshape(x, items, allowzero=int(not full))
+
+
+def as_int64(value: Value) -> Value:
+    """``value`` as int64, in which positions and sizes are counted."""
+    return value if value.dtype is DType.int64 else ops.cast(value, to=DType.int64)
+
+
+def zeros_like(x: Value) -> Value:
+    """Zeros of the type of ``x``."""
+    return _filled_like(x, 0)
+
+
+def ones_like(x: Value) -> Value:
+    """Ones of the type of ``x``."""
+    return _filled_like(x, 1)
+
+
+def _filled_like(x: Value, number: int) -> Value:
+    element = constant(np.asarray(number), x.dtype)
+    return element if x.rank == 0 else ops.expand(element, ops.shape(x))
+
+
+def sum_to(g: Value, like: Value) -> Value:
+    """``g`` summed over the axes along which ``like`` was broadcast to its shape.
+
+    A dim of ``like`` that is not known may be 1 at run time: whether it was broadcast is then found out by comparing
+    shapes.
+    """
+    if g.rank is None or like.rank is None:
+        return _sum_where_shapes_differ(g, like)
+    lead = g.ndim - like.ndim
+    leading = list(range(lead))
+    inner, unsure = [], False
+    for axis, (wide, narrow) in enumerate(zip(g.shape[lead:], like.shape, strict=True), start=lead):
+        if narrow == 1:
+            inner += [axis] if wide != 1 else []
+        else:
+            unsure |= not _never_broadcast(narrow, wide)
+    if inner:
+        g = ops.reduce_sum(g, leading + inner, keepdims=1)
+        g = ops.squeeze(g, leading) if lead else g
+    elif lead:
+        g = sum_of_first_axes(g, lead)
+    return _sum_where_shapes_differ(g, like) if unsure else g
+
+
+def _never_broadcast(narrow: Dim, wide: Dim) -> bool:
+    """Whether an axis of length ``narrow`` is known to be as long as the one of length ``wide`` that it became."""
+    return wide == 1 or (narrow is not None and narrow == wide) or (symbolic.known_lower_bound(narrow) or 0) >= 2
+
+
+def _sum_where_shapes_differ(g: Value, like: Value) -> Value:
+    """``g`` summed to the shape of ``like`` over axes that are found at run time."""
+    given, wanted = ops.shape(g), ops.shape(like)
+    aligned = wanted
+    if g.rank is None or g.rank != like.rank:
+        missing = ops.shape(given) - ops.shape(wanted)
+        aligned = ops.concat(ops.expand(constant(np.ones(1, dtype=np.int64)), missing), wanted, axis=0)
+    axes = ops.reshape(ops.non_zero(ops.not_(ops.equal(given, aligned))), [-1])
+    return ops.reshape(ops.reduce_sum(g, axes, keepdims=1, noop_with_empty_axes=1), wanted, allowzero=1)  # type: ignore[no-any-return]
