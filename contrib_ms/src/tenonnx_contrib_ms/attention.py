@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value, constant, dims, elements, op
+from tenonnx.extend import REQUIRED, Dim, DType, TensorType, TypeMismatch, Value, constant, dims, elements, holds, op
 from tenonnx.graph import symbolic
 from tenonnx_contrib_ms.attention_arrays import attend
 from tenonnx_standard import rotary
@@ -244,7 +244,7 @@ def _check_inputs(query, key, value, past_key, past_value, seqlens_k, total, oth
 
 
 def check(*, num_heads: int, kv_num_heads: int, causal: int, local_window_size: int, **_: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if num_heads < 1 or kv_num_heads < 1 or num_heads % kv_num_heads:
         return f"kv_num_heads must divide num_heads, and here they are {kv_num_heads} and {num_heads}"
     if causal not in (0, 1):
@@ -254,5 +254,5 @@ def check(*, num_heads: int, kv_num_heads: int, causal: int, local_window_size: 
     return None
 
 
-group_query_attention.rule("check", check)
+group_query_attention.requires(holds(check))
 group_query_attention.numpy(attend)

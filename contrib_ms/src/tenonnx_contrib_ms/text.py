@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.errors import NotRepresentable
-from tenonnx.extend import DType, TensorType, TypeMismatch, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, holds, primitive
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.text import compiled
 
@@ -31,7 +31,7 @@ def tokenizer(
 
 
 def check_tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Any, tokenexp: str | None) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if bool(separators) == bool(tokenexp):
         return f"one of separators and tokenexp must be given, and here is {'both' if tokenexp else 'none'}"
     if mincharnum < 1:
@@ -41,7 +41,7 @@ def check_tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: A
     return None
 
 
-tokenizer.rule("check", check_tokenizer)
+tokenizer.requires(holds(check_tokenizer))
 
 
 @tokenizer.type

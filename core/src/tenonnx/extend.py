@@ -8,7 +8,7 @@ from tenonnx import limits
 from tenonnx.errors import InvalidCall, InvalidModel, NotDifferentiable, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.symbolic import Dim, Expr
+from tenonnx.graph.symbolic import Dim, Expr, differ
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Value, operator_loaders, operator_table
 from tenonnx.op.build import subgraph
@@ -18,6 +18,21 @@ from tenonnx.op.families import broadcast_types, elementwise, same_type
 from tenonnx.op.infer import Known
 from tenonnx.op.inline import inline
 from tenonnx.op.op import REQUIRED, Op, op, primitive
+from tenonnx.op.requirements import (
+    Requirement,
+    at_least,
+    axis,
+    broadcasts_to,
+    divides,
+    dtypes,
+    floats,
+    holds,
+    integers,
+    one_of,
+    same_dtype,
+    shapes,
+    together,
+)
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
 from tenonnx.registry.hookspecs import hookimpl
@@ -39,6 +54,7 @@ __all__ = [
     "NotDifferentiable",
     "Op",
     "OptionalType",
+    "Requirement",
     "SequenceType",
     "Shape",
     "SparseTensorType",
@@ -48,26 +64,39 @@ __all__ = [
     "UnknownType",
     "UnsupportedOp",
     "Value",
+    "at_least",
+    "axis",
     "between",
     "broadcast_types",
+    "broadcasts_to",
     "constant",
     "dependents",
+    "differ",
     "dims",
+    "divides",
+    "dtypes",
     "elements",
     "elementwise",
     "flat_namespace",
+    "floats",
+    "holds",
     "hookimpl",
     "inline",
+    "integers",
     "limits",
     "load_dtypes",
+    "one_of",
     "op",
     "operator_loaders",
     "operator_table",
     "primitive",
     "pullback",
+    "same_dtype",
     "same_type",
+    "shapes",
     "static",
     "subgraph",
     "subgraph_types",
+    "together",
     "vector",
 ]

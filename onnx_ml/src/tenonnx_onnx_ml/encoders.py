@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.rows import refuse
 from tenonnx_onnx_ml.scores import labels_problem
@@ -170,11 +170,11 @@ def _table_problem(*given: Any) -> str | None:
 
 
 def check_label_encoder(**attributes: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     return _table_problem(*_in_order(attributes))
 
 
-label_encoder.rule("check", check_label_encoder)
+label_encoder.requires(holds(check_label_encoder))
 label_encoder.until(4, lacks=["keys_tensor", "values_tensor", "default_tensor"])
 
 
@@ -209,11 +209,11 @@ def label_encoder_by_classes(
 
 
 def check_classes(*, classes_strings: Any, **_: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     return None if classes_strings else "classes_strings must be given"
 
 
-label_encoder_by_classes.rule("check", check_classes)
+label_encoder_by_classes.requires(holds(check_classes))
 
 
 @label_encoder_by_classes.type
@@ -239,14 +239,14 @@ def category_mapper(
 
 
 def check_categories(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     counts = len(cats_strings or ()), len(cats_int64s or ())
     if counts[0] == counts[1] > 0:
         return None
     return f"there must be categories, one integer for each string, and here are {counts[1]} for {counts[0]}"
 
 
-category_mapper.rule("check", check_categories)
+category_mapper.requires(holds(check_categories))
 
 
 @category_mapper.type
@@ -283,13 +283,13 @@ def _categories(integers: Any, strings: Any) -> Array:
 
 
 def check_one_hot(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if not cats_int64s and not cats_strings:
         return "categories must be given"
     return labels_problem(cats_int64s, cats_strings, "categories")
 
 
-one_hot_encoder.rule("check", check_one_hot)
+one_hot_encoder.requires(holds(check_one_hot))
 
 
 @one_hot_encoder.type

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, elements, op
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, elements, holds, op
 from tenonnx.graph.symbolic import product
 from tenonnx_onnx_ml.rows import refuse, to_float32
 from tenonnx_onnx_ml.scores import check_numbers
@@ -121,10 +121,10 @@ def _(*X, inputdimensions):
 
 
 def check_feature_vectorizer(*, inputdimensions: Any) -> str | None:
-    """What the attribute contradicts; asked at import."""
+    """What the attribute contradicts."""
     if inputdimensions and min(inputdimensions) < 0:
         return f"inputdimensions must not be negative, and here they are {inputdimensions}"
     return None
 
 
-feature_vectorizer.rule("check", check_feature_vectorizer)
+feature_vectorizer.requires(holds(check_feature_vectorizer))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, Value, constant, op
+from tenonnx.extend import DType, TensorType, Value, constant, holds, op
 from tenonnx_onnx_ml.rows import float_rows, float_rows_of_array, floats, refuse, row_count
 from tenonnx_onnx_ml.scores import (
     label_dtype,
@@ -117,7 +117,7 @@ def check(
     post_transform: str,
     **_: Any,
 ) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     problem = labels_problem(classlabels_ints, classlabels_strings, "class labels") or transform_problem(post_transform)
     if problem:
         return problem
@@ -130,7 +130,7 @@ def check(
     return None
 
 
-linear_classifier.rule("check", check)
+linear_classifier.requires(holds(check))
 
 
 # ----- LinearRegressor ------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def _(X, *, coefficients, intercepts, post_transform, targets):
 
 
 def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, targets: int) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if targets < 1:
         return f"targets must be positive, and here it is {targets}"
     if not coefficients or len(coefficients) % targets:
@@ -176,4 +176,4 @@ def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, 
     return transform_problem(post_transform)
 
 
-linear_regressor.rule("check", check_regressor)
+linear_regressor.requires(holds(check_regressor))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.errors import NotRepresentable
-from tenonnx.extend import DType, Graph, MapType, SequenceType, TensorType, TypeMismatch, primitive
+from tenonnx.extend import DType, Graph, MapType, SequenceType, TensorType, TypeMismatch, holds, primitive
 from tenonnx.transforms.user_rules import apply_rules
 from tenonnx_onnx_ml.rows import refuse
 from tenonnx_onnx_ml.scores import labels_problem
@@ -51,13 +51,13 @@ def _(X, *, classlabels_int64s, classlabels_strings):
 
 
 def check_zip_map(*, classlabels_int64s: Any, classlabels_strings: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if not classlabels_int64s and not classlabels_strings:
         return "class labels must be given"
     return labels_problem(classlabels_int64s, classlabels_strings, "class labels")
 
 
-zip_map.rule("check", check_zip_map)
+zip_map.requires(holds(check_zip_map))
 
 
 def without_zip_map(graph: Graph) -> Graph:
@@ -124,7 +124,7 @@ def _converted(value: Any, cast_to: str) -> Any:
 
 
 def check_cast_map(*, cast_to: str, map_form: str, max_map: int) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if cast_to not in _KINDS:
         return f"cast_to must be one of {', '.join(_KINDS)}, and here it is {cast_to!r}"
     if map_form not in ("DENSE", "SPARSE"):
@@ -134,7 +134,7 @@ def check_cast_map(*, cast_to: str, map_form: str, max_map: int) -> str | None:
     return None
 
 
-cast_map.rule("check", check_cast_map)
+cast_map.requires(holds(check_cast_map))
 
 
 # ----- DictVectorizer -------------------------------------------------------------------------------------------------
@@ -175,13 +175,13 @@ def _(X, *, int64_vocabulary, string_vocabulary):
 
 
 def check_dict_vectorizer(*, int64_vocabulary: Any, string_vocabulary: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if not int64_vocabulary and not string_vocabulary:
         return "a vocabulary must be given"
     return labels_problem(int64_vocabulary, string_vocabulary, "the words of the vocabulary")
 
 
-dict_vectorizer.rule("check", check_dict_vectorizer)
+dict_vectorizer.requires(holds(check_dict_vectorizer))
 
 
 def _value_dtype(kind: MapType) -> DType | None:

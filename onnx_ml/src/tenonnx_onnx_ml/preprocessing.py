@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, op
+from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, holds, op
 from tenonnx_onnx_ml.rows import floats, refuse, to_float32
 from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.casting import cast
@@ -66,14 +66,14 @@ def _(X, *, offset, scale):
 
 
 def check_scaler(*, offset: Any, scale: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     sizes = {len(numbers) for numbers in (offset, scale) if numbers}
     if len(sizes) > 1 and 1 not in sizes:
         return f"offset and scale must be of one length, and here they have {len(offset)} and {len(scale)} numbers"
     return None
 
 
-scaler.rule("check", check_scaler)
+scaler.requires(holds(check_scaler))
 
 
 # ----- Normalizer -----------------------------------------------------------------------------------------------------
@@ -112,11 +112,11 @@ def _(X, *, norm):
 
 
 def check_normalizer(*, norm: str) -> str | None:
-    """What the attribute contradicts; asked at import."""
+    """What the attribute contradicts."""
     return None if norm in _NORMS else f"norm must be one of {', '.join(_NORMS)}, and here it is {norm!r}"
 
 
-normalizer.rule("check", check_normalizer)
+normalizer.requires(holds(check_normalizer))
 
 
 # ----- Binarizer ------------------------------------------------------------------------------------------------------
@@ -153,11 +153,11 @@ def _(X, *, threshold):
 
 
 def check_binarizer(*, threshold: float) -> str | None:
-    """What the attribute contradicts; asked at import."""
+    """What the attribute contradicts."""
     return "threshold must be a number, and here it is NaN" if threshold != threshold else None
 
 
-binarizer.rule("check", check_binarizer)
+binarizer.requires(holds(check_binarizer))
 
 
 # ----- Imputer --------------------------------------------------------------------------------------------------------
@@ -221,11 +221,11 @@ def _(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, re
 
 
 def check_imputer(*, imputed_value_floats: Any, imputed_value_int64s: Any, **_: Any) -> str | None:
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     if bool(imputed_value_floats) != bool(imputed_value_int64s):
         return None
     given = "both" if imputed_value_floats else "none"
     return f"one of imputed_value_floats and imputed_value_int64s must be given, and here is {given}"
 
 
-imputer.rule("check", check_imputer)
+imputer.requires(holds(check_imputer))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, Value, constant, op
+from tenonnx.extend import DType, TensorType, Value, constant, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.coupling import coupled, coupled_array, pairs
 from tenonnx_onnx_ml.rows import float_rows, float_rows_of_array, floats, refuse, row_count
@@ -221,7 +221,7 @@ def check_classifier(
     *, classlabels_ints: Any, classlabels_strings: Any, coefficients: Any, kernel_params: Any, kernel_type: str,
     post_transform: str, prob_a: Any, prob_b: Any, rho: Any, support_vectors: Any, vectors_per_class: Any,
 ) -> str | None:  # fmt: skip
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     problem = labels_problem(classlabels_ints, classlabels_strings, "class labels") or transform_problem(post_transform)
     if problem:
         return problem
@@ -249,7 +249,7 @@ def check_classifier(
     return None
 
 
-svm_classifier.rule("check", check_classifier)
+svm_classifier.requires(holds(check_classifier))
 
 
 # ----- SVMRegressor ---------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def check_regressor(
     *, coefficients: Any, kernel_params: Any, kernel_type: str, n_supports: int, post_transform: str, rho: Any,
     support_vectors: Any, **_: Any,
 ) -> str | None:  # fmt: skip
-    """What the attributes contradict; asked at import."""
+    """What the attributes contradict."""
     problem = transform_problem(post_transform)
     problem = problem or _kernel_problem(kernel_type, kernel_params, support_vectors, n_supports)
     if problem:
@@ -315,4 +315,4 @@ def check_regressor(
     return None
 
 
-svm_regressor.rule("check", check_regressor)
+svm_regressor.requires(holds(check_regressor))

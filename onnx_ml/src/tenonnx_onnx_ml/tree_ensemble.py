@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, op
+from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.ensembles import Ensemble, tensor_dtype, with_listed_leaves, with_named_nodes
 from tenonnx_onnx_ml.scores import (
@@ -55,7 +55,6 @@ def _checked(made: Op, X: Value, attributes: Mapping[str, Any]) -> tuple[Ensembl
     """The ensemble, and how many rows ``X`` has. Raises ``TypeMismatch`` unless all fits."""
     check_numbers(made.title, "X", X, most_axes=2)
     with _titled(made):
-        made.rules["check"](**attributes)
         ensemble = _ensemble(made, attributes)
         if X.rank is None:
             return ensemble, None
@@ -112,7 +111,7 @@ def _(X, **attributes):
 
 
 def check(**attributes: Any) -> None:
-    """Raise ``TypeMismatch`` for attributes that contradict each other; asked at import."""
+    """Raise ``TypeMismatch`` for attributes that contradict each other."""
     if not 0 <= attributes["post_transform"] < len(TRANSFORMS):
         raise TypeMismatch(
             "post_transform must be a known one", given=str(attributes["post_transform"]),
@@ -121,7 +120,7 @@ def check(**attributes: Any) -> None:
     _ensemble(tree_ensemble, attributes)
 
 
-tree_ensemble.rule("check", check)
+tree_ensemble.requires(holds(check))
 
 
 # ----- TreeEnsembleClassifier -----------------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ def _(X, **attributes):
 
 
 def check_classifier(**attributes: Any) -> None:
-    """Raise ``TypeMismatch`` for attributes that contradict each other; asked at import."""
+    """Raise ``TypeMismatch`` for attributes that contradict each other."""
     integers, strings = attributes["classlabels_int64s"], attributes["classlabels_strings"]
     _refuse(labels_problem(integers, strings, "class labels") or transform_problem(attributes["post_transform"]))
     if not integers and not strings:
@@ -215,7 +214,7 @@ def check_classifier(**attributes: Any) -> None:
     _ensemble(tree_ensemble_classifier, attributes)
 
 
-tree_ensemble_classifier.rule("check", check_classifier)
+tree_ensemble_classifier.requires(holds(check_classifier))
 tree_ensemble_classifier.until(
     3,
     lacks=["base_values_as_tensor", "class_weights_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as_tensor"],
@@ -264,12 +263,12 @@ def _(X, **attributes):
 
 
 def check_regressor(**attributes: Any) -> None:
-    """Raise ``TypeMismatch`` for attributes that contradict each other; asked at import."""
+    """Raise ``TypeMismatch`` for attributes that contradict each other."""
     _refuse(transform_problem(attributes["post_transform"]))
     _ensemble(tree_ensemble_regressor, attributes)
 
 
-tree_ensemble_regressor.rule("check", check_regressor)
+tree_ensemble_regressor.requires(holds(check_regressor))
 tree_ensemble_regressor.until(
     3,
     lacks=["base_values_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as_tensor", "target_weights_as_tensor"],

@@ -93,6 +93,11 @@ def minimum(a: Dim, b: Dim) -> Dim:
     return apply("min", a, b)
 
 
+def differ(a: Dim, b: Dim) -> bool:
+    """Whether two dims are known to be different: a symbol may be equal to anything."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
 def broadcast(a: Dim, b: Dim) -> Dim:
     """The dimension that broadcasting gives; ``ValueError`` for ints that do not match.
 

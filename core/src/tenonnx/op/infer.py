@@ -42,6 +42,7 @@ def infer_call(
     inputs = pad(op, list(inputs))
     rule = find_rule(op, "type")
     check_dtypes(op, inputs)
+    op.requirements.check(inputs, attributes)
     try:
         if rule is None:
             return _infer_body(op, inputs, attributes, outputs)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from tenonnx.errors import InvalidCall
+from tenonnx.op.requirements import Requirement, Requirements
 from tenonnx.op.signature import REQUIRED, Signature
 from tenonnx.op.spelling import Respelling
 
@@ -17,7 +18,8 @@ class Op:
     """One meaning of an operator, for versions ``since <= version < before``.
 
     Calling it applies it: on values it adds a node to their graph, on arrays it computes. ``function`` is the body (a
-    primitive has none), ``rules`` what consumers know about the op, keyed by consumer (``numpy``, ``vjp``, ``type``).
+    primitive has none), ``requirements`` what must hold of a call, ``rules`` what consumers know about the op, keyed by
+    consumer (``numpy``, ``vjp``, ``type``).
 
     ``pure`` is False for ops that draw random numbers: they are never folded. ``symbolic`` tells that the numpy rule
     also works on object arrays of symbolic dims. ``broadcasts`` marks ops whose gradients are summed back to the shape
@@ -63,6 +65,7 @@ class Op:
             )
         self._signature = signature
         self.respellings: list[Respelling] = []
+        self.requirements = Requirements(self)
         self.rules: dict[str, Callable[..., Any]] = {}
         self.lowerings: list[tuple[Op | None, Callable[..., Any]]] = []
         self.older: Op | None = None
@@ -166,6 +169,16 @@ class Op:
             return function
 
         return register
+
+    # ----- what must hold -----------------------------------------------------------------------------------------
+
+    def requires(self, *requirements: Requirement) -> Op:
+        """Declare what must hold of every call; the words are in ``tenonnx.op.requirements``.
+
+        Raises ``InvalidCall`` where a requirement names what the op does not have. Older meanings declare their own.
+        """
+        self.requirements.add(requirements)
+        return self
 
     # ----- rules --------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx.extend import TypeMismatch, Value, dims, op
+from tenonnx.extend import TypeMismatch, Value, differ, dims, floats, holds, op, shapes
 from tenonnx_standard.math import reciprocal, sqrt
 from tenonnx_standard.normalization import (
     but_channels,
-    channels_type,
     count_along,
     per_channel,
     standardised,
@@ -44,15 +43,21 @@ def batch_normalization(
 
 @batch_normalization.type
 def _(X, scale, B, input_mean, input_var, *, training_mode, _outputs, **attributes):
-    kind = channels_type(batch_normalization, X, scale, B, input_mean, input_var, same_dtype=False)
     if training_mode:
-        return kind, input_mean.tensor, input_var.tensor
+        return X.tensor, input_mean.tensor, input_var.tensor
     if _outputs is not None and _outputs > 1:
         raise TypeMismatch(
             f"{batch_normalization.title}: running statistics are an output in training only",
             given=f"{_outputs} outputs, training_mode=0",
         )
-    return kind
+    return X.tensor
+
+
+batch_normalization.requires(
+    shapes(X="batch channels ... | batch", scale="channels", B="channels", input_mean="channels", input_var="channels"),
+    floats("X", "scale", "B", "input_mean", "input_var"),
+    holds(lambda X, channels: "X of one axis must have one channel" if X.rank == 1 and differ(channels, 1) else None),
+)
 
 
 @batch_normalization.numpy

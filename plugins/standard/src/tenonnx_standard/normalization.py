@@ -9,9 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
+from tenonnx.extend import (
+    DType,
+    Op,
+    Value,
+    at_least,
+    axis,
+    broadcasts_to,
+    constant,
+    dims,
+    divides,
+    floats,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+)
 from tenonnx_standard.casting import cast, cast_like
-from tenonnx_standard.checking import axes_within, axis_within
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import pow_, reciprocal, sqrt
 from tenonnx_standard.padding import pad
@@ -45,11 +59,8 @@ def statistics_dtype(*values: Value) -> DType:
     return DType.float64 if any(v.dtype is DType.float64 for v in values) else DType.float32
 
 
-def _stash(made: Op, stash_type: int) -> DType:
-    dtype = DType(stash_type) if stash_type in iter(DType) else DType.undefined
-    if not dtype.is_float:
-        raise TypeMismatch(f"{made.title}: stash_type must be a float type", given=f"stash_type={stash_type}")
-    return dtype
+#: The numbers of the element types that statistics may be taken in.
+FLOATS = [int(dtype) for dtype in DType if dtype.is_float]
 
 
 def standardised(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value, Value]:
@@ -111,33 +122,6 @@ def but_channels(rank: int) -> list[int]:
     return [axis for axis in range(rank) if axis != 1]
 
 
-def channels_type(
-    made: Op, x: Value, *parameters: Value, size: Dim = None, minimum_rank: int = 1, same_dtype: bool = True
-) -> TensorType:
-    """The type of ``x``, when it holds floats and each of ``parameters`` holds one float for each channel."""
-    kind = x.tensor
-    for value in (x, *parameters):
-        if not value.dtype.is_float or (same_dtype and value.dtype is not kind.dtype):
-            wanted = "hold floats of one dtype" if same_dtype else "hold floats"
-            raise TypeMismatch(f"{made.title}: all inputs must {wanted}", given=f"{x!r}, {value!r}", do="cast one")
-    if kind.shape is None:
-        return kind
-    if len(kind.shape) < minimum_rank:
-        raise TypeMismatch(f"{made.title}: the rank must be at least {minimum_rank}", given=repr(x))
-    if size is None:
-        size = kind.shape[1] if len(kind.shape) > 1 else 1
-    for value in parameters:
-        known = value.tensor.shape
-        if known is not None and (len(known) != 1 or _differ(known[0], size)):
-            wanted = "a list" if size is None else f"of shape [{size}]"
-            raise TypeMismatch(f"{made.title}: a parameter of the channels must be {wanted}", given=f"{value!r}, {x!r}")
-    return kind
-
-
-def _differ(a: Dim, b: Dim) -> bool:
-    return isinstance(a, int) and isinstance(b, int) and a != b
-
-
 # ----- over instances -------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +134,11 @@ def instance_normalization(input, scale, B, *, epsilon=1e-5):
 
 
 instance_normalization.until(6, ignored=["consumed_inputs"])
-instance_normalization.type(lambda x, scale, B, **_: channels_type(instance_normalization, x, scale, B, minimum_rank=3))
+instance_normalization.requires(
+    shapes(input="batch channels _ ...", scale="channels", B="channels"),
+    floats("input", "scale", "B"),
+    same_dtype("input", "scale", "B"),
+)
 
 
 @instance_normalization.numpy
@@ -175,24 +163,20 @@ def _(g, y, input, scale, B, *, epsilon):
 @op("GroupNormalization", since=18)
 def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups: int, stash_type=1):
     """Each group of channels of each instance standardised in ``stash_type``; then channels are scaled and shifted."""
-    x = to_dtype(X, _stash(group_normalization, stash_type))
+    x = to_dtype(X, DType(stash_type))
     ones, zeros = (constant(np.full(num_groups, number), x.dtype) for number in (1, 0))
     grouped = instance_normalization(reshape(x, [0, num_groups, -1]), ones, zeros, epsilon=epsilon)
     standard = to_dtype(reshape(grouped, shape(X)), X.dtype)
     return standard * per_channel(scale, X) + per_channel(bias, X)
 
 
-def _grouped_type(made, X, scale, bias, num_groups, size):
-    channels = X.shape[1] if X.rank is not None and X.ndim > 1 else None
-    if num_groups < 1 or (isinstance(channels, int) and channels % num_groups):
-        raise TypeMismatch(f"{made.title}: num_groups must divide the channels", given=f"{num_groups} groups, {X!r}")
-    return channels_type(made, X, scale, bias, size=size, minimum_rank=2)
-
-
-@group_normalization.type
-def _(X, scale, bias, *, epsilon, num_groups, stash_type):
-    _stash(group_normalization, stash_type)
-    return _grouped_type(group_normalization, X, scale, bias, num_groups, None)
+group_normalization.requires(
+    shapes(X="batch channels ...", scale="channels", bias="channels"),
+    floats("X", "scale", "bias"),
+    same_dtype("X", "scale", "bias"),
+    one_of(stash_type=FLOATS),
+    divides("num_groups", "channels"),
+)
 
 
 @group_normalization.numpy
@@ -214,68 +198,51 @@ def group_normalization_by_group(X, scale, bias, *, epsilon=1e-5, num_groups: in
     return group_normalization(X, weight, shift, epsilon=epsilon, num_groups=num_groups, stash_type=stash)
 
 
-@group_normalization_by_group.type
-def _(X, scale, bias, *, epsilon, num_groups):
-    return _grouped_type(group_normalization_by_group, X, scale, bias, num_groups, num_groups)
+group_normalization_by_group.requires(
+    shapes(X="batch channels ...", scale="num_groups", bias="num_groups"),
+    floats("X", "scale", "bias"),
+    same_dtype("X", "scale", "bias"),
+    divides("num_groups", "channels"),
+)
 
 
 # ----- over trailing axes ---------------------------------------------------------------------------------------------
 
 
-def _trailing(made: Op, axis: int, rank: int) -> list[int]:
-    return list(range(axis_within(made, axis, rank), rank))
-
-
-def _trailing_types(made: Op, X: Value, *parameters: Value, axis: int, stash_type: int) -> list[TensorType]:
-    """The types of ``X`` and of its statistics, when the parameters broadcast to ``X``."""
-    stash, kind = _stash(made, stash_type), X.tensor
-    for value in (X, *parameters):
-        if not value.dtype.is_float:
-            raise TypeMismatch(f"{made.title}: all inputs must hold floats", given=repr(value), do="cast it")
-    if kind.shape is None:
-        return [kind, TensorType(stash)]
-    first = axis_within(made, axis, len(kind.shape))
-    for value in parameters:
-        known = value.tensor.shape
-        if known is None:
-            continue
-        pairs = zip(reversed(known), reversed(kind.shape), strict=False)
-        if len(known) > len(kind.shape) or any(a != 1 and _differ(a, b) for a, b in pairs):
-            raise TypeMismatch(f"{made.title}: parameters must broadcast to the data", given=f"{value!r}, {X!r}")
-    return [kind, TensorType(stash, (*kind.shape[:first], *(1,) * (len(kind.shape) - first)))]
+def _trailing(axis: int, rank: int) -> range:
+    return range(axis % rank, rank)
 
 
 @op("LayerNormalization", since=17, broadcasts=True)
 def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     """Standardise over the axes from ``axis`` on in ``stash_type``, then scale and shift."""
-    x = to_dtype(X, _stash(layer_normalization, stash_type))
-    standard, mean, inverse, _ = standardised(x, _trailing(layer_normalization, axis, X.ndim), epsilon)
+    x = to_dtype(X, DType(stash_type))
+    standard, mean, inverse, _ = standardised(x, _trailing(axis, X.ndim), epsilon)
     y = to_dtype(standard, X.dtype) * Scale
     return (y if B is None else y + B), mean, inverse
 
 
-@layer_normalization.type
-def _(X, Scale, B, *, axis, epsilon, stash_type):
-    parameters = [Scale] if B is None else [Scale, B]
-    kind, saved = _trailing_types(layer_normalization, X, *parameters, axis=axis, stash_type=stash_type)
-    if any(v.dtype is not kind.dtype for v in parameters):
-        raise TypeMismatch(f"{layer_normalization.title}: all inputs must have one dtype", given=f"{X!r}, {parameters}")
-    return kind, saved, saved
+layer_normalization.requires(
+    axis("axis", of="X"),
+    broadcasts_to("X", "Scale", "B"),
+    floats("X", "Scale", "B"),
+    same_dtype("X", "Scale", "B"),
+    one_of(stash_type=FLOATS),
+)
 
 
 @layer_normalization.numpy
 @np.errstate(all="ignore")
 def _(X, Scale, B, *, axis, epsilon, stash_type):
-    axis = axis_within(layer_normalization, axis, X.ndim)
     x = X.astype(DType(stash_type).numpy, copy=False)
-    y, mean, inverse, _ = standardised_array(x, tuple(range(axis, X.ndim)), epsilon)
+    y, mean, inverse, _ = standardised_array(x, tuple(_trailing(axis, X.ndim)), epsilon)
     return _affine(y.astype(X.dtype, copy=False), Scale, B), mean, inverse
 
 
 @layer_normalization.vjp
 def _(g, y, X, Scale, B, *, axis, epsilon, stash_type):
-    axes = _trailing(layer_normalization, axis, X.ndim)
-    x = to_dtype(X, _stash(layer_normalization, stash_type))
+    axes = _trailing(axis, X.ndim)
+    x = to_dtype(X, DType(stash_type))
     ones = expand(constant(1, x.dtype), dims(x)[axes[0] :])
     standard, _, inverse = layer_normalization(x, ones, axis=axis, epsilon=epsilon, stash_type=stash_type, _outputs=3)
     gx = gscale = None
@@ -304,23 +271,20 @@ def simplified_layer_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_typ
 
 
 def _by_mean_square(made, X, scale, axis, epsilon, stash_type):
-    x = to_dtype(X, _stash(made, stash_type))
-    inverse = reciprocal(sqrt(reduce_mean(x * x, _trailing(made, axis, X.ndim)) + epsilon))
+    x = to_dtype(X, DType(stash_type))
+    inverse = reciprocal(sqrt(reduce_mean(x * x, _trailing(axis, X.ndim)) + epsilon))
     return to_dtype(x * inverse, scale.dtype) * scale, inverse
 
 
 def _mean_square_rules(made: Op, several: bool) -> None:
     """Give RMSNormalization its rules; with ``several`` outputs the inverse root mean square is the second."""
 
-    @made.type
-    def _(X, scale, *, axis, epsilon, stash_type):
-        kind, saved = _trailing_types(made, X, scale, axis=axis, stash_type=stash_type)
-        return (kind.with_dtype(scale.dtype), saved) if several else kind.with_dtype(scale.dtype)
+    made.requires(axis("axis", of="X"), broadcasts_to("X", "scale"), floats("X", "scale"), one_of(stash_type=FLOATS))
 
     @made.numpy
     @np.errstate(all="ignore")
     def _(X, scale, *, axis, epsilon, stash_type):
-        axes = tuple(_trailing(made, axis, X.ndim))
+        axes = tuple(_trailing(axis, X.ndim))
         x = X.astype(DType(stash_type).numpy, copy=False)
         inverse = np.reciprocal(np.sqrt(_mean_square(x, axes) + x.dtype.type(epsilon)))
         y = _affine((x * inverse).astype(scale.dtype, copy=False), scale, None)
@@ -328,8 +292,8 @@ def _mean_square_rules(made: Op, several: bool) -> None:
 
     @made.vjp
     def _(g, y, X, scale, *, axis, epsilon, stash_type):
-        axes = _trailing(made, axis, X.ndim)
-        x = to_dtype(X, _stash(made, stash_type))
+        axes = _trailing(axis, X.ndim)
+        x = to_dtype(X, DType(stash_type))
         inverse = reciprocal(sqrt(reduce_mean(x * x, axes) + epsilon))
         standard = x * inverse
         gy, ginverse = g if several else (g, None)
@@ -360,19 +324,14 @@ def mean_variance_normalization(X, *, axes=(0, 2, 3)):
     return to_dtype(deviation / (spread + 1e-9), X.dtype)
 
 
-@mean_variance_normalization.type
-def _(X, *, axes):
-    kind = channels_type(mean_variance_normalization, X)
-    if kind.rank is not None:
-        axes_within(mean_variance_normalization, axes, kind.rank)
-    return kind
+mean_variance_normalization.requires(floats("X"), axis("axes", of="X"))
 
 
 @mean_variance_normalization.numpy
 @np.errstate(all="ignore")
 def _(X, *, axes):
     x = widened(X)
-    reduced = tuple(sorted(axes_within(mean_variance_normalization, axes, X.ndim))) or tuple(range(X.ndim))
+    reduced = tuple(sorted(axis % X.ndim for axis in axes)) or tuple(range(X.ndim))
     deviation = x - mean_array(x, reduced)
     deviation /= np.sqrt(_mean_square(deviation, reduced)) + x.dtype.type(1e-9)
     return deviation.astype(X.dtype, copy=False)
@@ -381,31 +340,18 @@ def _(X, *, axes):
 @op("LpNormalization")
 def lp_normalization(input, *, axis=-1, p=2):
     """``input`` divided by its norm along ``axis``, the sum of magnitudes or with ``p`` 2 the Euclidean; 0 stays 0."""
-    norm = (reduce_l1 if _is_sum(p) else reduce_l2)(input, [axis])
+    norm = (reduce_l1 if p == 1 else reduce_l2)(input, [axis])
     return input / where(equal(norm, 0.0), 1.0, norm)
 
 
-def _is_sum(p: int) -> bool:
-    if p not in (1, 2):
-        raise TypeMismatch(f"{lp_normalization.title}: unknown norm", given=f"p={p}", available="p=1, p=2")
-    return p == 1
-
-
-@lp_normalization.type
-def _(input, *, axis, p):
-    _is_sum(p)
-    kind = channels_type(lp_normalization, input)
-    if kind.rank is not None:
-        axis_within(lp_normalization, axis, kind.rank)
-    return kind
+lp_normalization.requires(floats("input"), axis("axis", of="input"), one_of(p=(1, 2)))
 
 
 @lp_normalization.numpy
 @np.errstate(all="ignore")
 def _(input, *, axis, p):
     x = widened(input)
-    axes = (axis_within(lp_normalization, axis, x.ndim),)
-    norm = total(np.abs(x), axes) if _is_sum(p) else np.sqrt(sum_of_squares(x, axes))
+    norm = total(np.abs(x), (axis,)) if p == 1 else np.sqrt(sum_of_squares(x, (axis,)))
     return np.divide(x, np.where(norm == 0, x.dtype.type(1), norm)).astype(input.dtype, copy=False)
 
 
@@ -435,11 +381,7 @@ def _window_sum(x: Value, before: int, after: int) -> Value:
     return functools.reduce(operator.add, [padded[:, k : k - last or None] for k in range(last + 1)])
 
 
-@lrn.type
-def _(X, *, alpha, beta, bias, size):
-    if size < 1:
-        raise TypeMismatch(f"{lrn.title}: size must be positive", given=f"size={size}")
-    return channels_type(lrn, X, minimum_rank=2)
+lrn.requires(shapes(X="batch channels ..."), floats("X"), at_least(size=1))
 
 
 @lrn.numpy

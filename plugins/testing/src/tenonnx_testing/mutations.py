@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from tenonnx.backend.base import compile_graph
-from tenonnx.errors import TenonnxError
+from tenonnx.errors import InvalidCall, TenonnxError, TypeMismatch
 from tenonnx.formats.loaders import load
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.dtypes import DType
@@ -65,6 +65,8 @@ def _judge(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> N
             found.pop("in a graph", None)
         if not found:
             return
+        if broken := _broken(case.op, mutated):
+            raise Failure(f"{case.op.title} accepts, {next(iter(found))}, what breaks its requirements: {broken}")
         if "called" not in found:
             raise Failure(f"{case.op.title} accepts, {next(iter(found))}, what it refuses when called")
         if not case.op.primitive:
@@ -84,6 +86,18 @@ def _judge(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> N
     except Failure as failure:
         failure.add_note(f"mutated: {one_line(case.op, mutated)}")
         raise
+
+
+def _broken(op: Op, drawn: Call) -> str:
+    """Which requirement the call breaks, or nothing."""
+    contents = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
+    try:
+        op.requirements.check(contents, op.signature.complete(op.title, drawn.attributes))
+    except TypeMismatch as error:
+        return error.what
+    except InvalidCall:
+        return ""
+    return ""
 
 
 def _attempt(way: str, run: Callable[[], Any]) -> Any:

@@ -65,9 +65,8 @@ class Resolver:
                 kind = found.kinds.get(name)
                 if kind and not is_kind(value, kind) and not _is_reference(value):
                     raise InvalidModel(f'{_title(node, found)}: attribute "{name}" must be {kind}', given=f"{value!r}")
-            check = op.rules.get("check")
-            if check is not None:
-                self._check(node, found, check, attributes)
+            if op.requirements.of_attributes:
+                self._check(node, found, op, attributes)
         return op, found.version
 
     def version(self, domain: str) -> int:
@@ -104,20 +103,16 @@ class Resolver:
             what = f"{_title(node, found)} needs attribute {', '.join(missing)}"
         return InvalidModel(what, available=", ".join(sorted(found.names)) or "no attributes")
 
-    def _check(self, node: onnx.NodeProto, found: Resolved, check: Any, attributes: Mapping[str, Any]) -> None:
-        assert isinstance(found.op, Op)
-        form = form_at(found.op, found.version)
+    def _check(self, node: onnx.NodeProto, found: Resolved, op: Op, attributes: Mapping[str, Any]) -> None:
+        form = form_at(op, found.version)
         if any(_is_reference(v) or isinstance(v, Graph) for v in attributes.values()):
             return
         bound = {new: attributes.get(old, form.defaults[new]) for old, new in form.attributes.items()}
-        title = _title(node, found)
+        complete = {name: bound.get(name, default) for name, default in op.signature.attributes.items()}
         try:
-            problem = check(**{name: bound.get(name, d) for name, d in found.op.signature.attributes.items()})
+            op.requirements.check_attributes(_title(node, found), complete)
         except TypeMismatch as error:
-            what = f"{title}: {error.what}"
-            raise InvalidModel(what, given=error.given, available=error.available, do=error.do) from error
-        if problem:
-            raise InvalidModel(f"{title}: {problem}")
+            raise InvalidModel(error.what, given=error.given, available=error.available, do=error.do) from error
 
 
 def _is_reference(value: Any) -> bool:

@@ -1,0 +1,393 @@
+"""What must hold of a call: declared once beside an op, in few words, and asked by all who meet a call of it.
+
+``op.requires(shapes(X="batch hidden", W="hidden out"), floats("X"), same_dtype("X", "W"))``: whoever calls the op, on
+arrays or into a graph, whoever infers types and whoever loads a file (as far as attributes tell) refuses what breaks
+one of these, in the same words. Nothing unknown breaks a requirement: a type, rank, size or symbol that is not known
+yet may still turn out right. Bodies and rules need not ask again.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.symbolic import Dim, differ
+from tenonnx.graph.types import Shape, TensorType
+from tenonnx.graph.values import Value
+
+if TYPE_CHECKING:
+    from tenonnx.op.op import Op
+
+
+class Arguments:
+    """A call as requirements see it: inputs and attributes by name, and the dims that ``shapes`` has named so far."""
+
+    __slots__ = ("attributes", "dims", "inputs", "title")
+
+    def __init__(self, title: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
+        self.title = title
+        self.inputs = inputs
+        self.attributes = attributes
+        self.dims: dict[str, Dim] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """An input, an attribute, or a dim by name; None where it is absent or unknown."""
+        if name in self.inputs:
+            return self.inputs[name]
+        return self.attributes[name] if name in self.attributes else self.dims.get(name)
+
+    def number(self, name: str | int) -> int | None:
+        """A number, or that of an attribute or dim; None where it is absent or unknown."""
+        found = name if isinstance(name, int) else self[name]
+        return found if isinstance(found, int) else None
+
+    def values(self, *names: str) -> list[tuple[str, Value]]:
+        """What is given for inputs, by name: several values for a variadic one, none for an absent one."""
+        return [(n, v) for n in names for v in _listed(self.inputs.get(n)) if v is not None]
+
+    def tensors(self, *names: str) -> Iterator[tuple[str, TensorType]]:
+        """The types of what is given for inputs, where they are known to be tensors."""
+        return ((n, v.type) for n, v in self.values(*names) if isinstance(v.type, TensorType))
+
+    def fail(self, what: str, *names: str, given: str = "", available: str = "", do: str = "") -> NoReturn:
+        """Refuse the call; ``names`` are shown as they were given."""
+        parts = [*(self._shown(name) for name in dict.fromkeys(names)), *([given] if given else [])]
+        raise TypeMismatch(f"{self.title}: {what}", given=", ".join(parts), available=available, do=do)
+
+    def _shown(self, name: str) -> str:
+        if name not in self.inputs:
+            return f"{name}={self[name]!r}"
+        kinds = [str(v.type or "of unknown type") for _, v in self.values(name)]
+        return f"{name} {', '.join(kinds)}" if kinds else f"no {name}"
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, list | tuple) else (given,)
+
+
+class Requirement:
+    """Something that must hold of a call: ``check`` raises ``TypeMismatch`` where it does not.
+
+    ``names`` are the inputs, attributes and dims that it reads, of which ``dims`` are those that it names itself.
+    """
+
+    __slots__ = ("check", "dims", "names", "word")
+
+    def __init__(
+        self, word: str, names: Iterable[str], check: Callable[[Arguments], None], dims: Iterable[str] = ()
+    ) -> None:
+        self.word = word
+        self.names = tuple(names)
+        self.check = check
+        self.dims = frozenset(dims)
+
+    def __repr__(self) -> str:
+        return f"{self.word}({', '.join(self.names)})"
+
+
+class Requirements:
+    """All that must hold of the calls of one op, in the order in which it was declared."""
+
+    __slots__ = ("_of_attributes", "declared", "op")
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.declared: list[Requirement] = []
+        self._of_attributes: list[Requirement] | None = None
+
+    def add(self, requirements: Sequence[Requirement]) -> None:
+        """Declare more. Raises ``InvalidCall`` where one names what the op does not have."""
+        self.declared += requirements
+        self._of_attributes = None
+        code = self.op.function.__code__
+        variadic = bool(code.co_flags & inspect.CO_VARARGS)
+        known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic])
+        known.update(*(requirement.dims for requirement in self.declared))
+        for requirement in requirements:
+            unknown = [name for name in requirement.names if name not in known]
+            if unknown:
+                raise InvalidCall(
+                    f"{self.op.title}.requires: there is no input, attribute or named dim {', '.join(unknown)}",
+                    given=repr(requirement),
+                    available=self.op.signature.describe(),
+                )
+
+    def check(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> None:
+        """Raise ``TypeMismatch`` where inputs and complete attributes break one."""
+        if self.declared:
+            call = self.arguments(inputs, attributes)
+            for requirement in self.declared:
+                requirement.check(call)
+
+    def check_attributes(self, title: str, attributes: Mapping[str, Any]) -> None:
+        """Raise ``TypeMismatch`` where complete attributes alone, as a file tells them, break one."""
+        for requirement in self.of_attributes:
+            requirement.check(Arguments(title, {}, attributes))
+
+    @property
+    def of_attributes(self) -> list[Requirement]:
+        """Those that read attributes alone."""
+        if self._of_attributes is None:
+            attributes = self.op.signature.attributes
+            self._of_attributes = [r for r in self.declared if all(n in attributes for n in r.names)]
+        return self._of_attributes
+
+    def arguments(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Arguments:
+        parameters = self.op.signature.inputs
+        named: dict[str, Any] = {p.name: v for p, v in zip(parameters, inputs, strict=False)}
+        if self.op.signature.variadic:
+            named[parameters[-1].name] = tuple(inputs[len(parameters) - 1 :])
+        return Arguments(self.op.title, named, attributes)
+
+
+# ----- shapes ---------------------------------------------------------------------------------------------------------
+
+#: The shapes that an input may have, each a tuple of words.
+Pattern = tuple[tuple[str, ...], ...]
+
+
+def shapes(**patterns: str) -> Requirement:
+    """The shapes of inputs, one word for each axis: ``shapes(query="batch length hidden", mask="batch length")``.
+
+    A word is a name (equal wherever it stands), the name of an integer attribute, a number, ``_`` for any size, or once
+    ``...`` for any number of axes; ``sizes...`` is the same run of axes wherever it stands. Between alternatives there
+    is ``|``, and the empty text is a scalar. ``divides``, ``at_least`` and ``holds`` may speak of the named sizes.
+    """
+    parsed: dict[str, Pattern] = {n: tuple(tuple(p.split()) for p in text.split("|")) for n, text in patterns.items()}
+    dims = {word for pattern in parsed.values() for axes in pattern for word in axes if word.isidentifier()} - {"_"}
+
+    def check(call: Arguments) -> None:
+        runs: dict[str, Shape] = {}
+        for name, value in call.values(*parsed):
+            if not isinstance(value.type, TensorType | None):
+                call.fail(f'"{name}" must be a tensor', name)
+            if value.type is not None and value.type.shape is not None:
+                reason = _mismatch(call, parsed[name], value.type.shape, runs)
+                if reason is not None:
+                    wanted = " or ".join(f"[{', '.join(axes)}]" for axes in parsed[name])
+                    others = [n for n, _ in call.values(*parsed)] if reason else []
+                    call.fail(f'"{name}" must have the shape {wanted}{reason}', name, *others)
+
+    return Requirement("shapes", parsed, check, dims)
+
+
+def _mismatch(call: Arguments, pattern: Pattern, shape: Shape, runs: dict[str, Shape]) -> str | None:
+    """Why no alternative of a pattern fits, empty where no rank does; None where one fits."""
+    reason = ""
+    for axes in pattern:
+        pairs = _aligned(axes, shape)
+        if pairs is not None:
+            noted = dict(call.dims), dict(runs)
+            problems = (_disagreement(call, word, dims, runs) for word, dims in pairs)
+            found = next((problem for problem in problems if problem is not None), None)
+            if found is None:
+                return None
+            call.dims, reason = noted[0], reason or found
+            runs.clear()
+            runs.update(noted[1])
+    return reason
+
+
+def _aligned(axes: Sequence[str], shape: Shape) -> list[tuple[str, Shape]] | None:
+    """What each word of a pattern stands for in a shape; None where the ranks do not fit."""
+    run = next((k for k, word in enumerate(axes) if word.endswith("...")), len(axes))
+    behind = len(axes) - run - 1
+    if len(shape) != len(axes) if behind < 0 else len(shape) < run + behind:
+        return None
+    end = len(shape) - max(behind, 0)
+    parts = [*((d,) for d in shape[:run]), *([shape[run:end]] if behind >= 0 else []), *((d,) for d in shape[end:])]
+    return list(zip(axes, parts, strict=True))
+
+
+def _disagreement(call: Arguments, word: str, dims: Shape, runs: dict[str, Shape]) -> str | None:
+    """Why dims cannot be what a word stands for, or None; what is learned of it is noted."""
+    if word in ("_", "..."):
+        return None
+    if word.endswith("..."):
+        run = runs.setdefault(word, dims)
+        fits = len(run) == len(dims) and not any(map(differ, run, dims))
+        return None if fits else f", where {word} is [{', '.join(map(_side, run))}]"
+    (dim,) = dims
+    known = int(word) if word.isdigit() else call.attributes.get(word, call.dims.get(word))
+    if differ(known, dim):
+        return "" if word.isdigit() else f", where {word} is {known}"
+    if not isinstance(known, int):
+        call.dims[word] = dim
+    return None
+
+
+def _side(dim: Dim) -> str:
+    return "?" if dim is None else str(dim)
+
+
+def broadcasts_to(target: str, *inputs: str) -> Requirement:
+    """Each of ``inputs`` takes the shape of the input ``target`` when it is broadcast."""
+
+    def check(call: Arguments) -> None:
+        for _, whole in call.tensors(target):
+            for name, kind in call.tensors(*inputs):
+                if whole.shape is not None and kind.shape is not None and not _stretches(kind.shape, whole.shape):
+                    call.fail(f'"{name}" must broadcast to "{target}"', name, target)
+
+    return Requirement("broadcasts_to", (target, *inputs), check)
+
+
+def _stretches(shape: Shape, wanted: Shape) -> bool:
+    pairs = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and not any(a != 1 and differ(a, b) for a, b in pairs)
+
+
+def axis(name: str, *, of: str, end: bool = False) -> Requirement:
+    """An attribute, or an input whose contents are known, names an axis or distinct axes of the input ``of``.
+
+    They may count from the end; with ``end`` the place behind the last axis is one, too.
+    """
+
+    def check(call: Arguments) -> None:
+        given = call[name]
+        if isinstance(given, Value):
+            given = None if given.data is None else given.data.array().reshape(-1).tolist()
+        axes = [] if given is None else _listed(given)
+        for _, kind in call.tensors(of):
+            if kind.rank is None or not axes:
+                continue
+            last = kind.rank - (not end)
+            if not all(-kind.rank <= position <= last for position in axes):
+                within = f"lie in [{-kind.rank}, {last}]" if kind.rank or end else "name an axis, and a scalar has none"
+                call.fail(f"{name} must {within}", name, of)
+            if len({position % max(kind.rank, 1) for position in axes}) < len(axes):
+                call.fail(f"{name} must name an axis once", name, of)
+
+    return Requirement("axis", (name, of), check)
+
+
+# ----- element types --------------------------------------------------------------------------------------------------
+
+_KINDS: Mapping[str, Callable[[DType], bool]] = {
+    "float": lambda dtype: dtype.is_float,
+    "integer": lambda dtype: dtype.is_integer,
+    "number": lambda dtype: dtype.is_numeric,
+}
+
+
+def dtypes(**inputs: str) -> Requirement:
+    """The element types of inputs: ``dtypes(mask="bool", lengths="int32 int64", X="float integer")``.
+
+    A word is an element type or a kind: ``float``, ``integer`` or ``number``.
+    """
+    allowed = {name: frozenset(d for word in words.split() for d in _members(word)) for name, words in inputs.items()}
+
+    def check(call: Arguments) -> None:
+        for name, kind in call.tensors(*inputs):
+            if kind.dtype not in allowed[name]:
+                wanted = " or ".join(f"{word}s" if word in _KINDS else word for word in inputs[name].split())
+                call.fail(f'"{name}" must hold {wanted}', name, do="cast it")
+
+    return Requirement("dtypes", inputs, check)
+
+
+@functools.cache
+def _members(word: str) -> Sequence[DType]:
+    """The element types that a word stands for."""
+    if word not in _KINDS and word not in DType.__members__:
+        raise InvalidCall("dtypes() takes element types and kinds", given=word, available=", ".join(_KINDS))
+    return [dtype for dtype in DType if dtype.name == word or (word in _KINDS and _KINDS[word](dtype))]
+
+
+def floats(*inputs: str) -> Requirement:
+    """These inputs hold floats, of whatever width."""
+    return dtypes(**dict.fromkeys(inputs, "float"))
+
+
+def integers(*inputs: str) -> Requirement:
+    """These inputs hold integers, of whatever width."""
+    return dtypes(**dict.fromkeys(inputs, "integer"))
+
+
+def same_dtype(*inputs: str) -> Requirement:
+    """These inputs have one element type."""
+
+    def check(call: Arguments) -> None:
+        given = list(call.tensors(*inputs))
+        for name, kind in given[1:]:
+            first, other = given[0]
+            if kind.dtype is not other.dtype:
+                call.fail(f'"{name}" must have the element type of "{first}"', first, name, do="cast one of them")
+
+    return Requirement("same_dtype", inputs, check)
+
+
+# ----- presence and numbers -------------------------------------------------------------------------------------------
+
+
+def together(*names: str) -> Requirement:
+    """Either all of these inputs and attributes are given, or none."""
+
+    def check(call: Arguments) -> None:
+        missing = [name for name in names if call[name] is None]
+        if missing and len(missing) < len(names):
+            call.fail(f"{', '.join(names)} must be given together", given=f"no {', '.join(missing)}")
+
+    return Requirement("together", names, check)
+
+
+def divides(divisor: str | int, number: str) -> Requirement:
+    """An attribute, a size named by ``shapes``, or a number divides an attribute or size; it is positive, too."""
+    names = [name for name in (divisor, number) if isinstance(name, str)]
+
+    def check(call: Arguments) -> None:
+        small, large = call.number(divisor), call.number(number)
+        if small is not None and (small < 1 or (large is not None and large % small)):
+            call.fail(f"{divisor} must divide {number}", *names)
+
+    return Requirement("divides", names, check)
+
+
+def at_least(**bounds: float) -> Requirement:
+    """Attributes, all numbers of lists, or sizes named by ``shapes`` are not less than that."""
+
+    def check(call: Arguments) -> None:
+        for name, least in bounds.items():
+            if any(isinstance(number, int | float) and not number >= least for number in _listed(call[name])):
+                call.fail(f"{name} must be at least {least}", name)
+
+    return Requirement("at_least", bounds, check)
+
+
+def one_of(**choices: Iterable[Any]) -> Requirement:
+    """Attributes, or all items of lists, are among these: ``one_of(mode=("linear", "nearest"))``."""
+    known = {name: list(items) for name, items in choices.items()}
+
+    def check(call: Arguments) -> None:
+        for name, items in known.items():
+            if any(given is not None and given not in items for given in _listed(call[name])):
+                call.fail(f"{name} must be a known one", name, available=", ".join(map(repr, items)))
+
+    return Requirement("one_of", known, check)
+
+
+def holds(function: Callable[..., str | None]) -> Requirement:
+    """What no other word says: ``function`` returns what must hold and does not, or None; or raises ``TypeMismatch``.
+
+    Its parameters are named as the inputs, attributes and sizes that it reads, any of which may be None, and
+    ``**others`` takes all further attributes. Where it reads attributes alone, files are checked by it when loaded.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    takes_others = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+
+    def check(call: Arguments) -> None:
+        others = call.attributes if takes_others else {}
+        try:
+            problem = function(**{**others, **{name: call[name] for name in names}})
+        except TypeMismatch as error:
+            what = error.what if error.what.startswith(call.title) else f"{call.title}: {error.what}"
+            raise type(error)(what, given=error.given, available=error.available, do=error.do) from error
+        if problem:
+            call.fail(problem, *names)
+
+    return Requirement("holds", names, check)
