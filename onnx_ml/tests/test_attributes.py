@@ -67,7 +67,7 @@ def model(op, attributes):
         ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0], "targets": 2}, "here are 3 for 2"),
         ("LinearRegressor", {"coefficients": [1.0, 2.0], "intercepts": [1.0, 2.0]}, "here are 2 for 1"),
         ("LinearRegressor", {"coefficients": [1.0, 2.0], "targets": 0}, "targets must be positive"),
-        ("LinearRegressor", {"coefficients": "many"}, '"coefficients" must be floats'),
+        ("LinearRegressor", {"coefficients": "many"}, '"coefficients" must be a list of numbers'),
         ("OneHotEncoder", {}, "categories must be given"),
         ("OneHotEncoder", {"cats_int64s": [1], "cats_strings": ["a"]}, "here they are both"),
         (

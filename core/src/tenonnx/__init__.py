@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name == "limits":  # a module below all others, which these import from here
+        return import_module("tenonnx.limits")
     api = import_module("tenonnx.api")
 
     if name not in api.__all__:

@@ -10,7 +10,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, Expr, differ
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
-from tenonnx.graph.values import Value, operator_loaders, operator_table
+from tenonnx.graph.values import Constant, Value, operator_loaders, operator_table
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.dtypes import load_dtypes
@@ -42,6 +42,7 @@ from tenonnx.transforms.grad import dependents, pullback
 
 __all__ = [
     "REQUIRED",
+    "Constant",
     "DType",
     "Dim",
     "Expr",

@@ -81,7 +81,7 @@ BROKEN = {
         lambda path: edit(
             path, lambda m: m.graph.node[2].attribute[0].CopyFrom(onnx.helper.make_attribute("scale", "2"))
         ),
-        'attribute "scale" must be float',
+        'attribute "scale" must be a number',
     ),
     "too many inputs": (lambda path: edit(path, lambda m: m.graph.node[0].input.extend(["x"] * 3)), "inputs"),
     "unknown name": (lambda path: edit(path, lambda m: m.graph.node[0].input.__setitem__(0, "nobody")), '"nobody"'),

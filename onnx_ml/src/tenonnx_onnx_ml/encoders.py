@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, holds, op
+from tenonnx.extend import Constant, DType, Op, TensorType, TypeMismatch, Value, constant, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.rows import refuse
 from tenonnx_onnx_ml.scores import labels_problem
@@ -111,15 +111,15 @@ def label_encoder(
     default_float=-0.0,
     default_int64=-1,
     default_string="_Unused",
-    default_tensor=None,
+    default_tensor: Constant | None = None,
     keys_floats: list[float] | None = None,
     keys_int64s: list[int] | None = None,
     keys_strings: list[str] | None = None,
-    keys_tensor=None,
+    keys_tensor: Constant | None = None,
     values_floats: list[float] | None = None,
     values_int64s: list[int] | None = None,
     values_strings: list[str] | None = None,
-    values_tensor=None,
+    values_tensor: Constant | None = None,
 ):
     """The value of each key, the default for what is no key. NaN is one key, and a repeated key has its last value."""
     keys, values = _table(

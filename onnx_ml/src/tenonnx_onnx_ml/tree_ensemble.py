@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, holds, op
+from tenonnx.extend import Constant, Dim, DType, Op, TensorType, TypeMismatch, Value, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.ensembles import Ensemble, tensor_dtype, with_listed_leaves, with_named_nodes
 from tenonnx_onnx_ml.scores import (
@@ -73,9 +73,10 @@ def _refuse(problem: str | None) -> None:
 @op("TreeEnsemble", domain="ai.onnx.ml", since=5)
 def tree_ensemble(
     X, *,
-    aggregate_function=1, leaf_targetids: list[int], leaf_weights, membership_values=None, n_targets: int |
-    None = None, nodes_falseleafs: list[int], nodes_falsenodeids: list[int], nodes_featureids: list[int],
-    nodes_hitrates=None, nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes, nodes_splits,
+    aggregate_function=1, leaf_targetids: list[int], leaf_weights: Constant, membership_values: Constant | None = None,
+    n_targets: int | None = None, nodes_falseleafs: list[int], nodes_falsenodeids: list[int],
+    nodes_featureids: list[int], nodes_hitrates: Constant | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes: Constant, nodes_splits: Constant,
     nodes_trueleafs: list[int], nodes_truenodeids: list[int], post_transform=0, tree_roots: list[int],
 ):  # fmt: skip
     """The average, sum, least or greatest of the weights of the leaves that a row reaches, for each target.
@@ -129,15 +130,16 @@ tree_ensemble.requires(holds(check))
 @op("TreeEnsembleClassifier", domain="ai.onnx.ml", before=5)
 def tree_ensemble_classifier(
     X, *,
-    base_values: list[float] | None = None, base_values_as_tensor=None, class_ids: list[int] | None = None,
-    class_nodeids: list[int] | None = None, class_treeids: list[int] | None = None, class_weights: list[float]
-    | None = None, class_weights_as_tensor=None, classlabels_int64s: list[int] | None = None,
-    classlabels_strings: list[str] | None = None, nodes_falsenodeids: list[int] | None = None,
-    nodes_featureids: list[int] | None = None, nodes_hitrates: list[float] | None = None,
-    nodes_hitrates_as_tensor=None, nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes:
-    list[str] | None = None, nodes_nodeids: list[int] | None = None, nodes_treeids: list[int] | None = None,
+    base_values: list[float] | None = None, base_values_as_tensor: Constant | None = None,
+    class_ids: list[int] | None = None, class_nodeids: list[int] | None = None, class_treeids: list[int] | None = None,
+    class_weights: list[float] | None = None, class_weights_as_tensor: Constant | None = None,
+    classlabels_int64s: list[int] | None = None, classlabels_strings: list[str] | None = None,
+    nodes_falsenodeids: list[int] | None = None, nodes_featureids: list[int] | None = None,
+    nodes_hitrates: list[float] | None = None, nodes_hitrates_as_tensor: Constant | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes: list[str] | None = None,
+    nodes_nodeids: list[int] | None = None, nodes_treeids: list[int] | None = None,
     nodes_truenodeids: list[int] | None = None, nodes_values: list[float] | None = None,
-    nodes_values_as_tensor=None, post_transform="NONE",
+    nodes_values_as_tensor: Constant | None = None, post_transform="NONE",
 ):  # fmt: skip
     """The label of the greatest sum of votes of the leaves that a row reaches, and the sums after a transform.
 
@@ -227,14 +229,16 @@ tree_ensemble_classifier.until(
 @op("TreeEnsembleRegressor", domain="ai.onnx.ml", before=5)
 def tree_ensemble_regressor(
     X, *,
-    aggregate_function="SUM", base_values: list[float] | None = None, base_values_as_tensor=None, n_targets:
-    int | None = None, nodes_falsenodeids: list[int] | None = None, nodes_featureids: list[int] | None = None,
-    nodes_hitrates: list[float] | None = None, nodes_hitrates_as_tensor=None, nodes_missing_value_tracks_true:
-    list[int] | None = None, nodes_modes: list[str] | None = None, nodes_nodeids: list[int] | None = None,
-    nodes_treeids: list[int] | None = None, nodes_truenodeids: list[int] | None = None, nodes_values:
-    list[float] | None = None, nodes_values_as_tensor=None, post_transform="NONE", target_ids: list[int] |
-    None = None, target_nodeids: list[int] | None = None, target_treeids: list[int] | None = None,
-    target_weights: list[float] | None = None, target_weights_as_tensor=None,
+    aggregate_function="SUM", base_values: list[float] | None = None, base_values_as_tensor: Constant | None = None,
+    n_targets: int | None = None, nodes_falsenodeids: list[int] | None = None,
+    nodes_featureids: list[int] | None = None, nodes_hitrates: list[float] | None = None,
+    nodes_hitrates_as_tensor: Constant | None = None, nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: list[str] | None = None, nodes_nodeids: list[int] | None = None,
+    nodes_treeids: list[int] | None = None, nodes_truenodeids: list[int] | None = None,
+    nodes_values: list[float] | None = None, nodes_values_as_tensor: Constant | None = None, post_transform="NONE",
+    target_ids: list[int] | None = None, target_nodeids: list[int] | None = None,
+    target_treeids: list[int] | None = None, target_weights: list[float] | None = None,
+    target_weights_as_tensor: Constant | None = None,
 ):  # fmt: skip
     """The sum, average, least or greatest of the weights of the leaves that a row reaches, for each target.
 

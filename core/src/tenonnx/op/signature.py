@@ -15,6 +15,8 @@ from numbers import Integral, Real
 from typing import Annotated, Any, Final, get_args
 
 from tenonnx.errors import InvalidCall
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import Type
 
 #: Default of an attribute that must be written.
 REQUIRED: Final = inspect.Parameter.empty
@@ -169,13 +171,17 @@ def _marks_index(annotation: Any, names: Mapping[str, Any]) -> bool:
 
 
 #: Kinds of attributes as messages call them.
-_PHRASES = {
+PHRASES = {
     "int": "an integer",
     "float": "a number",
     "str": "text",
     "ints": "a list of integers",
     "floats": "a list of numbers",
     "strs": "a list of texts",
+    "mixed": "a list",
+    "Graph": "a graph",
+    "Constant": "a tensor",
+    "Type": "a type",
 }
 
 
@@ -186,6 +192,7 @@ def _declared_kind(parameter: inspect.Parameter) -> str:
     named = (annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)).split(" | ")
     kinds = {"int": "int", "float": "float", "str": "str"}
     kinds |= {f"list[{item}]": f"{item}s" for item in kinds}
+    kinds |= {name: name for name in ("Graph", "Constant", "Type")}
     return kind or next((kinds[name] for name in named if name in kinds), "")
 
 
@@ -202,8 +209,14 @@ def _kind(value: Any) -> str:
     return _kind_of_type(type(value))
 
 
+_KINDS = (("str", str), ("int", Integral), ("float", Real), ("Graph", Graph), ("Type", Type))
+
+
 def _kind_of_type(given: type) -> str:
-    return next((kind for kind, t in (("str", str), ("int", Integral), ("float", Real)) if issubclass(given, t)), "")
+    for kind, wanted in _KINDS:
+        if issubclass(given, wanted):
+            return kind
+    return "Constant" if hasattr(given, "array") else ""
 
 
 def is_kind(value: Any, kind: str) -> bool:
@@ -214,4 +227,4 @@ def is_kind(value: Any, kind: str) -> bool:
 def _check_kind(title: str, name: str, wanted: str, value: Any) -> None:
     given = _kind(value)
     if wanted and given and given not in (wanted, wanted.replace("float", "int")):
-        raise InvalidCall(f'{title}: attribute "{name}" must be {_PHRASES[wanted]}', given=f"{name}={value!r}")
+        raise InvalidCall(f'{title}: attribute "{name}" must be {PHRASES[wanted]}', given=f"{name}={value!r}")

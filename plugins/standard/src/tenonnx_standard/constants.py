@@ -23,7 +23,7 @@ from tenonnx.extend import (
 )
 from tenonnx.extend import constant as literal
 from tenonnx.graph import symbolic
-from tenonnx.graph.values import ArrayConstant
+from tenonnx.graph.values import ArrayConstant, Constant
 from tenonnx_standard.checking import Array, dims_of, integer_vector, length, numbers, numpy_rule, positions
 
 # ----- constants ------------------------------------------------------------------------------------------------------
@@ -32,8 +32,8 @@ from tenonnx_standard.checking import Array, dims_of, integer_vector, length, nu
 @primitive("Constant")
 def constant(
     *,
-    value=None,
-    sparse_value=None,
+    value: Constant | None = None,
+    sparse_value: Constant | None = None,
     value_float: float | None = None,
     value_floats: list[float] | None = None,
     value_int: int | None = None,
@@ -85,7 +85,7 @@ def _(*, value, **others):
 
 
 @op("ConstantOfShape", since=9)
-def constant_of_shape(input: Index, *, value=None):
+def constant_of_shape(input: Index, *, value: Constant | None = None):
     """A tensor of shape ``input`` full of the one element of ``value``, which is a float32 0 by default."""
     return ops.expand(literal(*_element(value)), input)
 

@@ -62,7 +62,7 @@ def _either(a: Type | None, b: Type | None) -> Type | None:
 
 
 @primitive("If", since=1, type=_if_type)
-def if_(cond, *, then_branch, else_branch):
+def if_(cond, *, then_branch: Graph, else_branch: Graph):
     """The outputs of one of two subgraphs."""
 
 
@@ -143,7 +143,7 @@ def _always_goes_on(body: Graph) -> bool:
 
 
 @primitive("Loop", since=1, type=_loop_type)
-def loop(M=None, cond=None, *v_initial, body, _outputs=None):
+def loop(M=None, cond=None, *v_initial, body: Graph, _outputs=None):
     """Run ``body`` at most ``M`` times, while its first output holds, and stack what it gives beside carried values."""
 
 
@@ -215,7 +215,7 @@ def _scan_type(
 @primitive("Scan", since=8, type=_scan_type)
 def scan(
     *initial_state_and_scan_inputs,
-    body,
+    body: Graph,
     num_scan_inputs: int,
     scan_input_axes: list[int] | None = None,
     scan_input_directions: list[int] | None = None,
@@ -290,7 +290,11 @@ def _batch_type(
 
 @scan.until(9)
 def scan_in_batches(
-    sequence_lens=None, *initial_state_and_scan_inputs, body, num_scan_inputs: int, directions: list[int] | None = None
+    sequence_lens=None,
+    *initial_state_and_scan_inputs,
+    body: Graph,
+    num_scan_inputs: int,
+    directions: list[int] | None = None,
 ):
     """Scan for each entry of a batch, over as many steps as its sequence is long; what lies behind is zero."""
     inputs = initial_state_and_scan_inputs

@@ -194,7 +194,7 @@ def _map_type(input_sequence: Value, *additional_inputs: Value, body: Graph, _ou
 
 
 @primitive("SequenceMap", since=17, type=_map_type)
-def sequence_map(input_sequence, *additional_inputs, body, _outputs=None):
+def sequence_map(input_sequence, *additional_inputs, body: Graph, _outputs=None):
     """``body`` applied to each element; of the other inputs sequences advance alongside, tensors stay."""
 
 
@@ -234,7 +234,7 @@ def _optional_type(input: Value | None, *, type: Type | None) -> Type:
 
 
 @primitive("Optional", since=15, type=_optional_type)
-def optional(input=None, *, type=None):
+def optional(input=None, *, type: Type | None = None):
     """``input`` as an optional, or an optional of ``type`` without an element."""
 
 

@@ -13,7 +13,7 @@ from tenonnx.errors import InvalidModel
 from tenonnx.formats.onnx.tensors import SparseContents, TensorContents, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType
+from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,14 @@ def text(raw: bytes) -> str | bytes:
         return raw
 
 
-def read_attribute(proto: AttributeProto, read_graph: ReadGraph) -> Any:
+def read_attribute(proto: AttributeProto, read_graph: ReadGraph, *, in_function: bool = False) -> Any:
     """The value of an attribute. Raises ``InvalidModel`` for a type that does not exist."""
     if proto.ref_attr_name:
+        if not in_function:
+            raise InvalidModel(
+                f'attribute "{proto.name}" must have a value: only the body of a function refers to one of its call',
+                given=f'a reference to "{proto.ref_attr_name}"',
+            )
         return AttributeReference(proto.ref_attr_name, proto.type)
     kind: int = proto.type or _guess(proto)
     if kind == AttributeProto.INT:
@@ -67,10 +72,20 @@ def read_attribute(proto: AttributeProto, read_graph: ReadGraph) -> Any:
     if kind == AttributeProto.SPARSE_TENSORS:
         return [SparseContents(t) for t in proto.sparse_tensors]
     if kind == AttributeProto.TYPE_PROTO:
-        return read_type(proto.tp)
+        return _read_type(proto, proto.tp)
     if kind == AttributeProto.TYPE_PROTOS:
-        return [read_type(t) for t in proto.type_protos]
+        return [_read_type(proto, t) for t in proto.type_protos]
     raise InvalidModel(f'attribute "{proto.name}" must have a known type', given=f"type code {proto.type}")
+
+
+def _read_type(proto: AttributeProto, declared: onnx.TypeProto) -> Type:
+    try:
+        if (kind := read_type(declared)) is not None:
+            return kind
+        reason = "none"
+    except (ValueError, TypeError) as error:
+        reason = str(error)
+    raise InvalidModel(f'attribute "{proto.name}" must be a type that ONNX has', given=reason)
 
 
 def _guess(proto: AttributeProto) -> int:
@@ -119,7 +134,7 @@ def write_attribute(
             write_type(value, proto.tp)
         case SparseContents():
             proto.type = AttributeProto.SPARSE_TENSOR
-            proto.sparse_tensor.CopyFrom(value.proto)
+            proto.sparse_tensor.CopyFrom(value.inline_proto())
         case list() | tuple():
             try:
                 _write_list(list(value), proto, write_graph, is_float)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -25,8 +26,6 @@ class Function(Op):
     def __init__(self, proto: onnx.FunctionProto, read_body: Callable[[], Graph]) -> None:
         inputs = tuple(Input(name, optional=True) for name in proto.input)
         attributes: dict[str, Any] = dict.fromkeys(proto.attribute)
-        for attribute in proto.attribute_proto:
-            attributes[attribute.name] = read_attribute(attribute, _no_graph)
         super().__init__(
             self._expand, proto.name, domain=canonical_domain(proto.domain), signature=Signature(inputs, attributes)
         )
@@ -49,33 +48,47 @@ class Function(Op):
         return inline(self.body, inputs, attributes=attributes)
 
 
-def _no_graph(proto: onnx.GraphProto) -> Graph:
-    raise NotImplementedError("a function attribute has no default graph")
-
-
 def read_functions(model: onnx.ModelProto, registry: Registry) -> dict[FunctionKey, Operator]:
     """The functions of a model by (domain, name, overload)."""
     found: dict[FunctionKey, Operator] = {}
+    made = []
     for proto in model.functions:
         key = (canonical_domain(proto.domain), proto.name, proto.overload)
-        found[key] = Function(proto, _body_reader(proto, model, found, registry))
+        reader = _FunctionReader(proto, model, found, registry)
+        function = found[key] = Function(proto, reader.body)
+        made.append((function, reader))
+    for function, reader in made:  # a default may be a graph, whose nodes may call any of the functions
+        defaults = {each.name: read_attribute(each, reader.graph) for each in reader.proto.attribute_proto}
+        attributes = {**function.signature.attributes, **defaults}
+        function.signature = replace(function.signature, attributes=attributes)
     return found
 
 
-def _body_reader(
-    proto: onnx.FunctionProto, model: onnx.ModelProto, functions: Mapping[FunctionKey, Operator], registry: Registry
-) -> Callable[[], Graph]:
-    def read() -> Graph:
-        from tenonnx.formats.onnx.reader import GraphReader
-        from tenonnx.formats.onnx.resolve import Resolver
+class _FunctionReader:
+    """Reads what belongs to one function."""
 
-        opsets = {canonical_domain(o.domain): o.version for o in proto.opset_import}
-        resolver = Resolver(registry, opsets, model.ir_version)
-        resolver.functions = functions
+    def __init__(
+        self,
+        proto: onnx.FunctionProto,
+        model: onnx.ModelProto,
+        functions: Mapping[FunctionKey, Operator],
+        registry: Registry,
+    ) -> None:
+        self.proto, self.model, self.functions, self.registry = proto, model, functions, registry
+        self.opsets = {canonical_domain(o.domain): o.version for o in proto.opset_import}
+
+    def body(self) -> Graph:
+        proto = self.proto
         body = onnx.GraphProto(name=proto.name, node=proto.node, value_info=proto.value_info)
         body.input.extend(onnx.ValueInfoProto(name=name) for name in proto.input)
         body.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)
-        graph = Graph(proto.name, opsets=opsets)
-        return GraphReader(body, graph, resolver, None, None).read()
+        return self.graph(body)
 
-    return read
+    def graph(self, proto: onnx.GraphProto) -> Graph:
+        """A graph that calls what the function may call, and reads no value from outside."""
+        from tenonnx.formats.onnx.reader import GraphReader
+        from tenonnx.formats.onnx.resolve import Resolver
+
+        resolver = Resolver(self.registry, self.opsets, self.model.ir_version, in_function=True)
+        resolver.functions = self.functions
+        return GraphReader(proto, Graph(proto.name, opsets=self.opsets), resolver, None, None).read()

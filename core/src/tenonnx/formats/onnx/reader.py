@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import onnx
 from google.protobuf.message import DecodeError
 
+from tenonnx import limits
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.external import ExternalFiles
 from tenonnx.formats.onnx.attributes import read_attribute
@@ -185,6 +186,7 @@ class GraphReader:
         self.resolver = resolver
         self.files = files
         self.outer = outer
+        self.level: int = 0 if outer is None else outer.level + 1
         self.scope: dict[str, Value] = {}
         self.apart: Sequence[tuple[str, Constant]] = ()
 
@@ -200,8 +202,8 @@ class GraphReader:
             scope[info.name] = value
             graph.all_inputs.append(value)
         self._read_initializers()
-        needs_sorting = not self._read_nodes(proto.node)
-        if needs_sorting:
+        if id(proto) in self.resolver.unsorted or not self._read_nodes(proto.node):
+            self.resolver.unsorted[id(proto)] = proto
             del graph.nodes[:]
             self._read_nodes(sorted_nodes(proto, self._names_outside()), final=True)
         for info in proto.output:
@@ -222,7 +224,7 @@ class GraphReader:
         for tensor in self.proto.initializer:
             self._add_variable(tensor.name, TensorContents(tensor, self.files))
         for sparse in self.proto.sparse_initializer:
-            self._add_variable(sparse.values.name, SparseContents(sparse))
+            self._add_variable(sparse.values.name, SparseContents(sparse, self.files))
 
     def _add_variable(self, name: str, contents: Constant) -> None:
         value = self.scope.get(name)
@@ -247,14 +249,18 @@ class GraphReader:
                 if value is None:
                     value = self._from_outside(name)
                     if value is None:
-                        if not final and self._forget(nodes):
+                        error = self._unknown_name(name, proto)
+                        if not final and self._sorting_helps(error, nodes):
                             return False
-                        raise self._unknown_name(name, proto)
+                        raise error
                 inputs.append(value)
             try:
-                attributes = {a.name: read_attribute(a, self._read_subgraph) for a in proto.attribute}
-            except _Unsorted:
-                if not final and self._forget(nodes):
+                attributes = {
+                    a.name: read_attribute(a, self._read_subgraph, in_function=self.resolver.in_function)
+                    for a in proto.attribute
+                }
+            except _Unsorted as error:
+                if not final and self._sorting_helps(error, nodes):
                     return False
                 raise
             op, version = resolve(proto, attributes, len(inputs))
@@ -276,8 +282,13 @@ class GraphReader:
             nodes.append(node)
         return True
 
-    def _forget(self, nodes: list[Node]) -> bool:
-        """Take back the outputs of the nodes read so far."""
+    def _sorting_helps(self, error: InvalidModel, nodes: list[Node]) -> bool:
+        """Whether a later node of this very graph computes what is missing; then the nodes read so far are forgotten.
+
+        A name of a graph further out is left to the reader of that graph: if each retried, time would double per level.
+        """
+        if not isinstance(error, _Unsorted) or error.proto is not self.proto:
+            return False
         for node in nodes:
             for value in node.outputs:
                 if value is not None:
@@ -288,7 +299,9 @@ class GraphReader:
     def _read_subgraph(self, proto: onnx.GraphProto) -> Graph:
         graph = Graph(proto.name, parent=self.graph)
         graph.origin = proto
-        return GraphReader(proto, graph, self.resolver, self.files, self).read()
+        reader = GraphReader(proto, graph, self.resolver, self.files, self)
+        limits.check("depth", reader.level, f'graph "{proto.name}", with the graphs around it,')
+        return reader.read()
 
     def lookup(self, name: str) -> Value | None:
         """The value that ``name`` means here: of this graph, or of one around it."""
@@ -313,7 +326,7 @@ class GraphReader:
         reader: GraphReader | None = self
         while reader is not None:
             if any(name in other.output for other in reader.proto.node):
-                return _Unsorted(name, node)
+                return _Unsorted(name, node, reader.proto)
             reader = reader.outer
         return InvalidModel(
             f'node "{node.name}" ({node.domain or "ai.onnx"}::{node.op_type}) reads "{name}", which must be a graph '
@@ -323,9 +336,10 @@ class GraphReader:
 
 
 class _Unsorted(InvalidModel):
-    """A node in a subgraph reads what a later node of an enclosing graph computes."""
+    """A node reads what a later node computes, of its graph or of one around it: of ``proto``."""
 
-    def __init__(self, name: str, node: onnx.NodeProto) -> None:
+    def __init__(self, name: str, node: onnx.NodeProto, proto: onnx.GraphProto) -> None:
+        self.proto = proto
         super().__init__(
             f'the nodes must have an order in which each comes after what it reads: "{node.name or node.op_type}" '
             f'reads "{name}" too early or in a cycle'

@@ -11,8 +11,9 @@ import onnx
 from tenonnx.errors import InvalidModel, TypeMismatch
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Operator
+from tenonnx.op.binding import foreseeing
 from tenonnx.op.op import Op, Opaque
-from tenonnx.op.signature import REQUIRED, is_kind
+from tenonnx.op.signature import PHRASES, REQUIRED, is_kind
 from tenonnx.op.spelling import form_at
 from tenonnx.registry.registry import Registry, canonical_domain
 
@@ -31,14 +32,21 @@ class Resolved:
 
 
 class Resolver:
-    """Finds each op once for a model. ``assumed`` collects the versions of domains that the file does not import."""
+    """Finds each op once for a model, or for the body of one of its functions.
 
-    def __init__(self, registry: Registry, opsets: Mapping[str, int], ir_version: int) -> None:
+    ``assumed`` collects the versions of domains that the file does not import.
+    """
+
+    def __init__(
+        self, registry: Registry, opsets: Mapping[str, int], ir_version: int, *, in_function: bool = False
+    ) -> None:
+        self.in_function = in_function
         self.registry = registry
         self.opsets = opsets
         self.ir_version = ir_version
         self.assumed: dict[str, int] = {}
         self.functions: Mapping[tuple[str, str, str], Operator] = {}
+        self.unsorted: dict[int, onnx.GraphProto] = {}  # by identity, the graphs whose nodes are known to need sorting
         self._cache: dict[tuple[str, str], Resolved] = {}
 
     def resolve(self, node: onnx.NodeProto, attributes: Mapping[str, Any], inputs: int) -> tuple[Op | Opaque, int]:
@@ -64,7 +72,10 @@ class Resolver:
             for name, value in attributes.items():
                 kind = found.kinds.get(name)
                 if kind and not is_kind(value, kind) and not _is_reference(value):
-                    raise InvalidModel(f'{_title(node, found)}: attribute "{name}" must be {kind}', given=f"{value!r}")
+                    raise InvalidModel(
+                        f'{_title(node, found)}: attribute "{name}" must be {PHRASES[kind]}',
+                        given=f"{value!r}"[:500],
+                    )
             if op.requirements.of_attributes:
                 self._check(node, found, op, attributes)
         return op, found.version
@@ -110,7 +121,8 @@ class Resolver:
         bound = {new: attributes.get(old, form.defaults[new]) for old, new in form.attributes.items()}
         complete = {name: bound.get(name, default) for name, default in op.signature.attributes.items()}
         try:
-            op.requirements.check_attributes(_title(node, found), complete)
+            with foreseeing(_title(node, found), (), complete):
+                op.requirements.check_attributes(_title(node, found), complete)
         except TypeMismatch as error:
             raise InvalidModel(error.what, given=error.given, available=error.available, do=error.do) from error
 

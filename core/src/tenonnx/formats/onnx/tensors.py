@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
+from tenonnx import limits
 from tenonnx.errors import InvalidModel
 from tenonnx.formats.external import ExternalFiles, Region
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Constant
+from tenonnx.op.binding import UNFORESEEN
 
 #: No tensor may claim more elements than this: it keeps products of dims far from overflow.
 MAXIMUM_ELEMENTS = 1 << 48
@@ -54,10 +57,8 @@ class TensorContents:
                     array = from_raw(self.region.view(), self.type)
                 else:
                     array = onnx.numpy_helper.to_array(self.proto)
-            except (ValueError, TypeError) as error:
-                raise InvalidModel(
-                    f'tensor "{self.proto.name}" must hold the contents of {self.type}', given=str(error)
-                ) from error
+            except UNFORESEEN as error:
+                raise _malformed(self.proto.name, self.type, error) from error
             if self.type.dtype is DType.string:
                 array = array.astype(object)
             array = array.view()
@@ -89,14 +90,15 @@ class MappedContents:
 
 
 class SparseContents:
-    """The contents of a ``SparseTensorProto``, dense on first use."""
+    """The contents of a ``SparseTensorProto``, dense on first use. Raises ``LimitExceeded`` where that is too large."""
 
-    __slots__ = ("_array", "proto", "type")
+    __slots__ = ("_array", "_indices", "_values", "proto", "type")
 
-    def __init__(self, proto: onnx.SparseTensorProto) -> None:
+    def __init__(self, proto: onnx.SparseTensorProto, files: ExternalFiles | None = None) -> None:
         self.proto = proto
-        dims = tuple(int(d) for d in proto.dims)
-        self.type = TensorType(_element_type(proto.values), dims)
+        self._values, self._indices = TensorContents(proto.values, files), TensorContents(proto.indices, files)
+        dims = tuple(proto.dims)
+        self.type = TensorType(self._values.type.dtype, dims)
         self._array: np.ndarray[Any, Any] | None = None
         _check_dims(proto.values.name, dims)
 
@@ -106,21 +108,43 @@ class SparseContents:
 
     def array(self) -> np.ndarray[Any, Any]:
         if self._array is None:
-            values = onnx.numpy_helper.to_array(self.proto.values)
-            indices = onnx.numpy_helper.to_array(self.proto.indices)
-            dense = np.zeros(tuple(self.proto.dims), values.dtype)
+            name, dims = self.proto.values.name, tuple(self.proto.dims)
+            limits.check_elements(dims, f'sparse tensor "{name}" {list(dims)}')
+            values, indices = self._values.array(), self._indices.array()
             try:
-                if indices.ndim == 1:
-                    dense.reshape(-1)[indices] = values
-                else:
-                    dense[tuple(indices.T)] = values
-            except (IndexError, ValueError) as error:
-                raise InvalidModel(
-                    f'sparse tensor "{self.proto.values.name}" has indices outside its dims', given=str(error)
-                ) from error
-            dense.flags.writeable = False
-            self._array = dense
+                flat = _flat_positions(indices, dims, values)
+                dense = np.full(math.prod(dims), "" if values.dtype == object else 0, values.dtype)
+                dense[flat] = values
+                self._array = dense.reshape(dims)
+            except UNFORESEEN as error:
+                raise _malformed(name, self.type, error) from error
+            self._array.flags.writeable = False
         return self._array
+
+    def inline_proto(self) -> onnx.SparseTensorProto:
+        """The message, with the parts that lie in external files."""
+        if self._values.region is None and self._indices.region is None:
+            return self.proto
+        proto = onnx.SparseTensorProto(dims=self.proto.dims)
+        proto.values.CopyFrom(to_inline_proto(self._values, self.proto.values.name))
+        proto.indices.CopyFrom(to_inline_proto(self._indices, self.proto.indices.name))
+        return proto
+
+
+def _flat_positions(indices: np.ndarray[Any, Any], dims: tuple[int, ...], values: np.ndarray[Any, Any]) -> Any:
+    """Where the values of a sparse tensor belong in the dense one. Raises ``ValueError`` where that is nowhere."""
+    if indices.dtype != np.int64 or indices.ndim not in (1, 2) or values.ndim != 1 or len(indices) != len(values):
+        raise ValueError(f"there are {values.shape} values, and {indices.dtype} indices of shape {indices.shape}")
+    sizes = (math.prod(dims),) if indices.ndim == 1 else dims
+    if indices.ndim == 2 and indices.shape[1] != len(dims):
+        raise ValueError(f"indices of {indices.shape[1]} dims in a tensor of {len(dims)}")
+    if np.any(indices < 0) or np.any(indices >= np.asarray(sizes)):
+        raise ValueError("there are indices outside its dims")
+    return indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dims)
+
+
+def _malformed(name: str, kind: TensorType, error: Exception) -> InvalidModel:
+    return InvalidModel(f'tensor "{name}" must hold the contents of {kind}', given=f"{error}"[:500])
 
 
 def tensor_type(proto: TensorProto) -> TensorType:

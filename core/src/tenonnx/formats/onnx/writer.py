@@ -202,7 +202,7 @@ class GraphWriter:
         found: Initializers = []
         for value in (*self.graph.variables, *self._loose_constants()):
             if isinstance(value.data, SparseContents):
-                self.proto.sparse_initializer.append(value.data.proto)
+                self.proto.sparse_initializer.append(value.data.inline_proto())
             elif value.data is not None:
                 found.append((value.name, value.data))
         return found
