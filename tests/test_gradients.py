@@ -12,6 +12,7 @@ import tenonnx as tx
 from tenonnx.checks.compare import compare
 from tenonnx.errors import NotDifferentiable
 from tenonnx_standard.casting import cast
+from tenonnx_standard.normalization import layer_normalization
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shapes import expand, shape
@@ -97,3 +98,14 @@ def test_influence_by_steps_or_shapes_has_the_gradient_zero():
     assert [found[f"{name}/grad"].tolist() for name in feeds] == [[2, 6], [0, 0], [0, 0]]
     found = tx.grad(stepping(), of="loss", wrt=["x", "sized"]).run(feeds, backend="numpy")
     assert found["sized/grad"].tolist() == [0, 0]
+
+
+def test_layer_normalization_is_computed_once():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x, scale, shift = graph.input("x", "float32", ("n", 8)), graph.input("scale", "float32", (8,)), None
+    y = layer_normalization(x, scale, shift)
+    graph.output("loss", reduce_sum((y[0] if isinstance(y, tuple) else y) * 2.0, keepdims=0))
+    before = [repr(node) for node in graph.nodes]
+    derived = tx.grad(graph, of="loss", wrt=["x", "scale"])
+    assert [node.op_type for node in derived.nodes].count("LayerNormalization") == 1
+    assert [repr(node) for node in graph.nodes] == before

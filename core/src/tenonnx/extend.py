@@ -38,12 +38,14 @@ from tenonnx.op.subgraphs import subgraph_types
 from tenonnx.registry.hookspecs import hookimpl
 from tenonnx.registry.namespace import flat_namespace
 from tenonnx.transforms.extract import between
-from tenonnx.transforms.grad import dependents, pullback
+from tenonnx.transforms.grad import pullback
+from tenonnx.transforms.residuals import Demand, dependents
 
 __all__ = [
     "REQUIRED",
     "Constant",
     "DType",
+    "Demand",
     "Dim",
     "Expr",
     "Graph",

@@ -196,9 +196,18 @@ class Op:
     def vjp(self, function: Function) -> Function:
         """The vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to one gradient or None for each input.
 
-        ``g`` and ``y`` are the output's cotangent and value, tuples when the op has several outputs.
+        ``g`` and ``y`` are the output's cotangent and value, tuples when the op has several outputs. With a
+        ``residuals`` rule, ``y`` is what that keeps. Gradients of what subgraphs capture follow those of the inputs.
         """
         return self.rule("vjp", function)
+
+    def residuals(self, function: Function) -> Function:
+        """What the forward pass keeps for the ``vjp``: ``(demand, *inputs, **attributes)`` to outputs and kept.
+
+        Called before the way back begins; written in ops, it stands for the call. The outputs are at least those of the
+        call, None to leave it as it is; what is kept is anything. ``demand`` is a ``Demand``.
+        """
+        return self.rule("residuals", function)
 
     def version_rule(self, function: Function) -> Function:
         """Why a file at a version cannot say a call, though the op is there: ``(version, *inputs, **attributes)``.

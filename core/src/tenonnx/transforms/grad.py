@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value, operator
-from tenonnx.op.binding import bind, foreseeing, invoke, known_op
+from tenonnx.op.binding import foreseeing, invoke
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.graph_inference import infer
-from tenonnx.op.infer import infer_call
-from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.prune import drop_dead_nodes
-from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
+from tenonnx.transforms.residuals import Application, dependents, prepared
+from tenonnx.transforms.rewrite import copy_graph
 
 
 def grad(
@@ -34,21 +33,21 @@ def grad(
     ``of`` names scalars; a value stands for its name. With ``seeds``, mapping a name of ``of`` to a new graph input,
     that value may have any shape and the input is its cotangent: the outputs are then vector-Jacobian products. Ops
     without a VJP are expanded first and their bodies differentiated. A value on which ``of`` does not depend has the
-    gradient zero; one on which
-    it depends by steps alone, such as those of ArgMax, has it unless ``strict``. Raises ``NotDifferentiable`` naming
-    every node that breaks a path, ``InvalidCall`` for unknown names and for an ``of`` that is no scalar.
+    gradient zero; one on which it depends by steps alone, such as those of ArgMax, has it unless ``strict``.
+
+    Raises ``NotDifferentiable`` naming every node that breaks a path, ``InvalidCall`` for unknown names, for an ``of``
+    that is no scalar, and for a gradient rule that returns what are no gradients of its inputs.
     """
     targets, names = _names(of), _names(wrt)
     seeds = seeds or {}
     refuse_opaque(graph, "differentiated")
-    infer(graph)
-    _check_names(graph, targets, names, seeds)
-    contents = {value.name: value.data for value in graph.values() if value.name in names}
     source = copy_graph(graph)
-    values = {value.name: value for value in source.values()}
-    ready = _expanded(source, [values[name] for name in targets], [values[name] for name in names])
+    infer(source)
+    held = {value.name: value for value in source.values()}
+    _check_names(source, held, targets, names, seeds)
+    ready, steps = prepared(source, [held[name] for name in targets], [held[name] for name in names])
     values = {value.name: value for value in ready.values()}
-    sweep = _Sweep(ready)
+    sweep = _Sweep(ready, steps)
     with interpreting(sweep.builder):
         for name in targets:
             given = seeds.get(name)
@@ -63,7 +62,8 @@ def grad(
             output.name = ready.unique_name(f"{name}/grad")
             ready.outputs.append(output)
     for name in names:
-        values[name].data = contents[name]
+        if held[name].is_constant:
+            values[name].data = held[name].data
     drop_dead_nodes(ready)
     return ready
 
@@ -74,17 +74,16 @@ def _names(given: str | Value | Sequence[str | Value]) -> list[str]:
 
 
 def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
-    """A subgraph together with its gradient, for a vjp rule to use parts of.
+    """A subgraph together with its gradient, for a gradient rule to use parts of.
 
     ``of`` are positions of outputs, ``wrt`` positions of inputs and, after them, captures. The result takes the inputs,
     the captures and a cotangent for each of ``of``; it gives the outputs, then the gradient of each of ``wrt``.
     """
-    source = copy_graph(graph)
-    inputs = (*source.all_inputs, *source.captures)
-    ready = _expanded(source, [source.outputs[p] for p in of], [inputs[p] for p in wrt])
+    inputs = (*graph.all_inputs, *graph.captures)
+    ready, steps = prepared(graph, [graph.outputs[p] for p in of], [inputs[p] for p in wrt])
     ready.all_inputs, ready.captures = [*ready.all_inputs, *ready.captures], []
     values = [ready.all_inputs[p] for p in wrt]
-    sweep = _Sweep(ready)
+    sweep = _Sweep(ready, steps)
     with interpreting(sweep.builder):
         for position in of:
             value = ready.outputs[position]
@@ -97,17 +96,9 @@ def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
     return ready
 
 
-def dependents(nodes: Sequence[Node], values: Collection[Value]) -> set[Value]:
-    """The values that depend on ``values`` by way of ``nodes``, themselves included."""
-    found = set(values)
-    for node in nodes:
-        if any(v in found for v in node.uses):
-            found.update(v for v in node.outputs if v is not None)
-    return found
-
-
-def _check_names(graph: Graph, targets: Sequence[str], names: Sequence[str], seeds: Mapping[str, str]) -> None:
-    values = {value.name: value for value in graph.values()}
+def _check_names(
+    graph: Graph, values: Mapping[str, Value], targets: Sequence[str], names: Sequence[str], seeds: Mapping[str, str]
+) -> None:
     for name in (*targets, *names):
         if name not in values:
             raise InvalidCall(f'no value "{name}" in graph "{graph.name}"', available=", ".join(list(values)[:20]))
@@ -127,47 +118,16 @@ def _check_names(graph: Graph, targets: Sequence[str], names: Sequence[str], see
             )
 
 
-def _active_nodes(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> set[Node]:
-    """The nodes on a path from ``wrt`` to ``of``."""
-    reached = dependents(graph.nodes, wrt)
-    needed = set(of)
-    active = set()
-    for node in reversed(graph.nodes):
-        if any(v in needed for v in node.outputs):
-            needed.update(node.uses)
-            if any(v in reached for v in node.uses):
-                active.add(node)
-    return active
-
-
-def _expanded(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Graph:
-    """A copy of ``graph`` in which every composite op on the path that has no VJP is expanded.
-
-    ``graph`` forgets the contents of what depends on ``wrt``, so that nothing on the path is folded.
-    """
-    active = _active_nodes(graph, of, wrt)
-    for value in dependents(graph.nodes, wrt):
-        if isinstance(value.type, TensorType) and value.type.dtype.is_float:
-            value.data = None
-
-    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        off_path = call.node is not None and call.node not in active
-        if off_path or call.op.primitive or find_rule(call.op, "vjp") is not None:
-            return None
-        return rewriter.expand(call)
-
-    return Rewriter(graph, decide).run()
-
-
 class _Sweep:
-    """One reverse sweep: cotangents flow from outputs to inputs, node by node."""
+    """One reverse sweep: cotangents flow from outputs to inputs, step by step."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Node | Application]) -> None:
         self.graph = graph
+        self.steps = steps
         self.builder = Builder(graph, prefix="gradient", fold=True)
         self.cotangents: dict[Value, Value] = {}
         self.broken: list[str] = []
-        self.steps: list[tuple[Node, Value]] = []
+        self.breaks: list[tuple[Node, Value]] = []
 
     def seed(self, value: Value, cotangent: Value | None) -> None:
         self.builder.prefix = f"{value.name}/seed"
@@ -176,10 +136,11 @@ class _Sweep:
     def run(self, wrt: Sequence[Value]) -> None:
         """Carry the cotangents back to ``wrt``. Raises ``NotDifferentiable`` with all the nodes that cannot."""
         wanted = dependents(self.graph.nodes, wrt)
-        for node in list(reversed(self.graph.nodes)):
-            reached = any(v in self.cotangents for v in node.outputs if v is not None)
-            if reached and any(v in wanted for v in node.uses):
-                self._carry(node, wanted)
+        for step in reversed(self.steps):
+            reached = any(v in self.cotangents for v in step.outputs if v is not None)
+            if reached and any(v in wanted for v in step.uses):
+                application = step if isinstance(step, Application) else Application.of(step, self.builder)
+                self._carry(application, wanted)
         if self.broken:
             raise NotDifferentiable("the path must have a gradient all along", given="\n".join(self.broken))
 
@@ -191,7 +152,7 @@ class _Sweep:
         for value in values:
             if value not in self.cotangents:
                 reached = dependents(by_contents, [value])
-                found = {_no_gradient(node, [step]): None for node, step in self.steps if step in reached}
+                found = {_no_gradient(node, [lost_at]): None for node, lost_at in self.breaks if lost_at in reached}
                 lost += [value.name] if found else []
                 breaks |= found
         if lost:
@@ -210,42 +171,65 @@ class _Sweep:
         self.builder.prefix = f"{value.name}/zero"
         return operator("zeros_like", value)  # type: ignore[no-any-return]
 
-    def _carry(self, node: Node, wanted: set[Value]) -> None:
-        op = known_op(node)
+    def _carry(self, application: Application, wanted: set[Value]) -> None:
+        op, node = application.op, application.node
         rule = find_rule(op, "vjp")
         if rule is None:
-            self.broken.append(_no_gradient(node, [v for v in node.uses if v in wanted]))
+            self.broken.append(_no_gradient(node, [v for v in application.uses if v in wanted]))
             return
         self.builder.prefix = f"{node.name or node.op_type}/vjp"
-        bound, attributes = bind(node)
-        inputs = [self.builder.adopt(v) for v in bound]
-        count = max(len(node.outputs), len(infer_call(op, inputs, attributes, len(node.outputs))))
-        outputs: list[Value | None] = [*node.outputs, *[None] * (count - len(node.outputs))]
-        given = [None if v is None else self.cotangents.get(v) for v in outputs]
-        g: Any = given[0] if count == 1 else tuple(given)
-        y: Any = outputs[0] if count == 1 else tuple(outputs)
-        captures = node.captures  # the rule of a loop may let the node give more, and capture otherwise
-        if node.subgraphs:
-            attributes |= {"_captures": captures, "_wanted": wanted}
-        with foreseeing(node.title, [g, y, *inputs], attributes):
-            found = invoke(op, rule, [g, y, *inputs], attributes, len(node.outputs))
-        for value, gradient in zip((*inputs, *captures), found, strict=False):
+        given = [None if v is None else self.cotangents.get(v) for v in application.outputs]
+        g: Any = given[0] if len(given) == 1 else tuple(given)
+        arguments, attributes = [g, application.kept, *application.inputs], application.attributes
+        with foreseeing(node.title, arguments, attributes):
+            found = invoke(op, rule, arguments, attributes, len(node.outputs))
+        targets = (*application.inputs, *application.captures)
+        if len(found) != len(targets):
+            raise InvalidCall(
+                f"{node.title}: the gradient rule must return a gradient or None for each of {len(targets)} inputs",
+                given=f"{len(found)} gradients",
+                do="return None for what has no gradient, and for inputs that the call leaves out",
+            )
+        for position, (value, gradient) in enumerate(zip(targets, found, strict=True)):
             if value is None or value not in wanted:
                 continue
             if gradient is None:
-                self.steps.append((node, value))
+                self.breaks.append((node, value))
             else:
-                self._accumulate(value, self._summed(op, gradient, value))
+                self._accumulate(value, self._fitting(application, position, gradient, value))
 
-    def _summed(self, op: Op, gradient: Value, value: Value) -> Value:
-        """The gradient in the shape of ``value``, where the op broadcast it."""
-        same = gradient.rank is not None and gradient.tensor.shape == value.tensor.shape
-        known = same and all(d is not None for d in gradient.shape)
-        return gradient if known or not op.broadcasts else operator("sum_to", gradient, value)
+    def _fitting(self, application: Application, position: int, gradient: Any, value: Value) -> Value:
+        """``gradient`` in the shape of ``value``, which the op may have broadcast. Raises for no gradient of it."""
+        kind, wanted = getattr(gradient, "type", None), value.tensor
+        broadcasts = application.op.broadcasts
+        if not isinstance(kind, TensorType) or not _may_be_gradient(kind, wanted, broadcasts):
+            raise InvalidCall(
+                f"{application.node.title}: the gradient of input {application.name_of(position)} must be {wanted}",
+                given=repr(gradient),
+                do="cast it, or sum what was broadcast, in the gradient rule of the op",
+            )
+        same = kind.shape is not None and kind.shape == wanted.shape and None not in kind.shape
+        return gradient if same or not broadcasts else operator("sum_to", gradient, value)  # type: ignore[no-any-return]
 
     def _accumulate(self, value: Value, gradient: Value) -> None:
         held = self.cotangents.get(value)
         self.cotangents[value] = gradient if held is None else operator("add", held, gradient)
+
+
+def _may_be_gradient(found: TensorType, wanted: TensorType, broadcasts: bool) -> bool:
+    """Whether a gradient of the type ``found`` can be one of a value of the type ``wanted``.
+
+    What passes straight through quantised numbers keeps the float type that it had behind them.
+    """
+    quantised = not wanted.dtype.is_float or wanted.dtype.bits < 16
+    if found.dtype is not wanted.dtype and not (quantised and found.dtype.is_float):
+        return False
+    if found.shape is None or wanted.shape is None:
+        return True
+    if len(found.shape) != len(wanted.shape):
+        return broadcasts and len(found.shape) > len(wanted.shape)
+    pairs = zip(found.shape, wanted.shape, strict=True)
+    return broadcasts or all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
 
 
 def _no_gradient(node: Node, inputs: Sequence[Value]) -> str:

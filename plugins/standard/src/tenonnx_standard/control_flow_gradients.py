@@ -1,13 +1,23 @@
-"""Gradients of branches and loops: the way back is a branch or a Scan of its own."""
+"""Gradients of branches and loops: the way back is a branch or a Scan of its own.
+
+A branch is computed again on the way back. A loop is made to keep what the way back reads of each iteration:
+
+1. ``Iteration`` says what Scan and Loop have in common, and ``active`` which of its places have a part in the gradient;
+2. ``Joint`` is the body together with its gradient (``pullback``), and knows what must be stored of an iteration;
+3. ``_recorded`` applies the loop with a body that gives these values too, before the way back begins;
+4. ``WayBack`` is what is kept: it turns cotangents into gradients by a Scan from the last iteration to the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
+    Demand,
     Graph,
     NotDifferentiable,
     TensorType,
@@ -24,9 +34,8 @@ from tenonnx.extend import (
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.values import Node
 from tenonnx.op.binding import known_op
-from tenonnx.op.build import Builder, align_captures
 from tenonnx.transforms.rewrite import copy_graph
-from tenonnx_standard.control_flow import if_, inserted, loop, scan
+from tenonnx_standard.control_flow import if_, loop, scan
 from tenonnx_standard.logic import greater
 
 
@@ -42,12 +51,15 @@ def _random(nodes: Sequence[Node]) -> list[Node]:
 # ----- If -------------------------------------------------------------------------------------------------------------
 
 
+@if_.residuals
+def _(demand: Demand, cond: Value, **branches: Graph) -> tuple[None, Demand]:
+    return None, demand
+
+
 @if_.vjp
-def _(
-    g: Any, y: Any, cond: Value, *, then_branch: Graph, else_branch: Graph, _captures: Any, _wanted: Any
-) -> tuple[Value | None, ...]:
-    cotangents = {k: v for k, v in enumerate(g if isinstance(g, tuple) else (g,)) if v is not None}
-    wrt = [k for k, v in enumerate(_captures) if v in _wanted and _is_float(v.type)]
+def _(g: Any, demand: Demand, cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Value | None, ...]:
+    cotangents = {k: v for k, v in enumerate(_tuple(g)) if v is not None}
+    wrt = [k for k, v in enumerate(demand.captures) if v in demand.wanted]
 
     def back(branch: Graph) -> Graph:
         if random := _random(branch.nodes):
@@ -58,16 +70,16 @@ def _(
             )
         joint = pullback(branch, list(cotangents), wrt)
         part = between(joint, joint.all_inputs, joint.outputs[len(branch.outputs) :])
-        return subgraph(lambda: inline(part, [*_captures, *cotangents.values()]), name=branch.name)
+        return subgraph(lambda: inline(part, [*demand.captures, *cotangents.values()]), name=branch.name)
 
-    if not wrt:
-        return (None,)
-    found = if_(cond, then_branch=back(then_branch), else_branch=back(else_branch))
-    gradients = dict(zip(wrt, found if isinstance(found, tuple) else (found,), strict=True))
-    return (None, *(gradients.get(k) for k in range(len(_captures))))
+    gradients: dict[int, Value] = {}
+    if wrt:
+        found = _tuple(if_(cond, then_branch=back(then_branch), else_branch=back(else_branch)))
+        gradients = dict(zip(wrt, found, strict=True))
+    return (None, *(gradients.get(k) for k in range(len(demand.captures))))
 
 
-# ----- loops ----------------------------------------------------------------------------------------------------------
+# ----- loops: what is iterated ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +92,38 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Places:
+    """The places of carried values, captures and inputs that have a part in the gradient."""
+
+    carried: Sequence[int]
+    captured: Sequence[int]
+    read: Sequence[int]
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (*self.carried, *self.captured, *self.read)
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
     """What Scan and Loop have in common.
 
     The body takes ``lead`` values, the carried ones, and an element of each of ``inputs``; it gives ``conditions``
-    values, the carried ones, and an element of each of ``outputs``. A *place* is a position among the initial values,
-    the inputs and the captures.
+    values, the carried ones, and elements of what is stacked. ``run`` applies the op with another body, and gives the
+    carried values and a track for each stacked one. A *place* is a position among the initial values, the inputs and
+    the captures.
     """
 
     title: str
     body: Graph
     initial: Sequence[Value]
-    finals: Sequence[Value | None]
     inputs: Sequence[Track]
-    outputs: Sequence[Track | None]
     captures: Sequence[Value]
+    run: Callable[[Graph], tuple[Sequence[Value], Sequence[Track]]]
     lead: int = 0
     conditions: int = 0
 
-    def active(self, wanted: Collection[Value]) -> tuple[list[int], list[int], list[int]]:
-        """The places of carried values, captures and inputs that have a part in the gradient."""
+    def active(self, wanted: Collection[Value]) -> Places:
+        """The places that ``wanted`` reaches, by way of what is carried, too."""
         count, values = len(self.initial), (*self.initial, *(t.value for t in self.inputs), *self.captures)
         inner = [*self.body.all_inputs[self.lead :], *self.body.captures]
         after = self.body.outputs[self.conditions :]
@@ -116,7 +140,7 @@ class Loop:
                 self.check(k)
         floats = [k for k in sorted(places) if _is_float(inner[k].type)]
         before, behind = count, count + len(self.inputs)
-        return (
+        return Places(
             [k for k in floats if k < before],
             [k for k in floats if k >= behind],
             [k for k in floats if before <= k < behind],
@@ -153,93 +177,142 @@ def _stackable(value: Value) -> bool:
     return shape is not None and None not in shape
 
 
-def _stored(joint: Graph, varying: set[Value], outputs: Sequence[Value], wanted: Sequence[Value]) -> list[Value]:
-    """What the way back, to ``wanted``, reads of the way forward, to ``outputs``, in an iteration.
+# ----- loops: one iteration and its gradient --------------------------------------------------------------------------
 
-    What is the same in all iterations, or of a shape that may not be, is not among it: it is computed again.
+
+class Joint:
+    """A body together with its gradient, and the values of an iteration by what they are.
+
+    ``formals`` are the inputs of the body, ``outer`` its captures, ``cotangents`` those of the active carried values
+    and of the ``stacked`` outputs, ``gradients`` those of the active places.
     """
-    forward = set(between(joint, (), outputs).nodes)
-    needed, stored = set(wanted), []
-    for node in reversed(joint.nodes):
-        found = [v for v in node.outputs if v in needed]
-        if found and node in forward and (_random([node]) or all(v in varying and _stackable(v) for v in found)):
-            stored += found
-        elif found:
-            needed.update(node.uses)
-    return [v for v in joint.all_inputs if v in needed and v in varying] + stored
+
+    def __init__(self, loop: Iteration, places: Places, stacked: Sequence[int]) -> None:
+        count, body = len(loop.initial), loop.body
+        of = [loop.conditions + k for k in (*places.carried, *(count + k for k in stacked))]
+        self.graph = pullback(body, of, [loop.lead + k for k in places])
+        size, total = len(body.all_inputs), len(body.all_inputs) + len(loop.captures)
+        values, outputs = self.graph.all_inputs, self.graph.outputs
+        self.formals, self.outer, self.cotangents = values[:size], values[size:total], values[total:]
+        self.outputs, self.gradients = outputs[: len(body.outputs)], outputs[len(body.outputs) :]
+        self.random = [v for n in self.graph.nodes if _random([n]) for v in n.outputs if v is not None]
+
+    def stored(self) -> list[Value]:
+        """What the way back reads of the way forward in an iteration; at least one value, which tells how many.
+
+        What is the same in all iterations, or of a shape that may not be, is not among it: it is computed again.
+        """
+        varying = dependents(self.graph.nodes, [*self.formals, *self.random])
+        forward = set(between(self.graph, (), self.outputs).nodes)
+        needed, stored = set(self.gradients), []
+        for node in reversed(self.graph.nodes):
+            found = [v for v in node.outputs if v in needed]
+            if found and node in forward and (_random([node]) or all(v in varying and _stackable(v) for v in found)):
+                stored += found
+            elif found:
+                needed.update(node.uses)
+        return [v for v in self.graph.all_inputs if v in needed and v in varying] + stored
+
+    def fixed(self) -> list[Value]:
+        """What the way back reads, or gives, that is the same in all iterations."""
+        varying = dependents(self.graph.nodes, [*self.formals, *self.cotangents, *self.random])
+        nodes = between(self.graph, (), self.gradients).nodes
+        used = [v for node in nodes if any(v in varying for v in node.outputs) for v in node.uses]
+        return [v for v in dict.fromkeys([*used, *self.gradients]) if v not in varying and v.producer is not None]
 
 
-def _fixed(joint: Graph, varying: set[Value], wanted: Sequence[Value]) -> list[Value]:
-    """What the way back reads, or gives, that is the same in all iterations."""
-    nodes = between(joint, (), wanted).nodes
-    used = [v for node in nodes if any(v in varying for v in node.outputs) for v in node.uses]
-    return [v for v in dict.fromkeys([*used, *wanted]) if v not in varying and v.producer is not None]
-
-
-def _back(
-    forward: Loop, g_finals: Sequence[Value | None], g_outputs: Sequence[Value | None], wanted: Collection[Value]
-) -> tuple[Value | None, ...]:
-    """The gradients of initial values, inputs and captures, by a Scan from the last iteration to the first.
-
-    The loop itself is made to give what the way back reads of each iteration.
-    """
-    body, count, lead, inputs = forward.body, len(forward.initial), forward.lead, forward.inputs
-    carried, captured, tracks = places = forward.active(wanted)
-    stacked = [k for k, g in enumerate(g_outputs) if g is not None and _is_float(g.type)]
-    of = [forward.conditions + k for k in (*carried, *(count + k for k in stacked))]
-    if not of or not any(places):
-        return (None,)
-    joint = pullback(body, of, [lead + k for group in places for k in group])
-    size, total = len(body.all_inputs), len(body.all_inputs) + len(forward.captures)
-    formals, outer, cotangents = joint.all_inputs[:size], joint.all_inputs[size:total], joint.all_inputs[total:]
-    outputs, gradients = joint.outputs[: len(body.outputs)], joint.outputs[len(body.outputs) :]
-    random = [v for node in joint.nodes if _random([node]) for v in node.outputs if v is not None]
-
-    stored = _stored(joint, dependents(joint.nodes, [*formals, *random]), outputs, gradients)
+def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, WayBack | None]:
+    """The outputs of a loop that also stacks what the way back reads of each iteration, and the way back."""
+    count = len(loop.initial)
+    places = loop.active(demand.wanted)
+    stacked = [k for k, needed in enumerate(demand.outputs[count:]) if needed]
+    if not (places.carried or stacked) or not any(True for _ in places):
+        return None, None
+    joint = Joint(loop, places, stacked)
+    stored = joint.stored() or [joint.formals[-1 if loop.inputs else 0]]
     for k in range(count):
-        if formals[lead + k] in stored:
-            forward.check(k)
-    tracked = dict(zip(formals[lead + count :], inputs, strict=True))
-    tracked |= dict(zip(outputs[forward.conditions + count :], forward.outputs, strict=True))
-    stored = stored or [formals[-1 if inputs else 0]]
-    fresh = [v for v in stored if tracked.get(v) is None]
-    if fresh:
-        part = between(joint, joint.all_inputs, [*outputs, *fresh])
-        kinds = [(v.name, v.type) for v in formals]
-        wider = subgraph(lambda *values: inline(part, [*values, *forward.captures]), kinds, name=body.name)
-        tracked |= dict(zip(fresh, _widen(forward, wider, fresh), strict=True))
+        if joint.formals[loop.lead + k] in stored:
+            loop.check(k)
+    read = dict(zip(joint.formals[loop.lead + count :], loop.inputs, strict=True))
+    given = joint.outputs[loop.conditions + count :]
+    fresh = [v for v in stored if v not in read and v not in given]
+    part = between(joint.graph, joint.graph.all_inputs, [*joint.outputs, *fresh])
+    finals, tracks = loop.run(
+        subgraph(
+            lambda *values: inline(part, [*values, *loop.captures]),
+            [(v.name, v.type) for v in joint.formals],
+            name=loop.body.name,
+        )
+    )
+    read |= dict(zip([*given, *fresh], tracks, strict=True))
+    way = WayBack(loop, places, joint, [tracks[k] for k in stacked], stacked, stored, [read[v] for v in stored])
+    return [*finals, *(track.value for track in tracks)], way
 
-    fixed = _fixed(joint, dependents(joint.nodes, [*formals, *cotangents, *random]), gradients)
-    contents = inline(between(joint, outer, fixed), forward.captures)
-    way_back = between(joint, [*cotangents, *stored, *outer, *fixed], gradients)
-    states, sums = len(carried), len(carried) + len(captured)
 
-    def step(*values: Value) -> list[Value]:
-        found = inline(way_back, [*values[:states], *values[sums:], *forward.captures, *contents])
-        totals = [a + b for a, b in zip(values[states:sums], found[states:sums], strict=True)]
-        return [*found[:states], *totals, *found[sums:]]
+# ----- loops: from the last iteration to the first --------------------------------------------------------------------
 
-    last = [ops.zeros_like(forward.initial[k]) if g_finals[k] is None else g_finals[k] for k in carried]
-    zeros = [ops.zeros_like(forward.captures[k - count - len(inputs)]) for k in captured]
-    read = [replace(forward.outputs[k], value=g_outputs[k]) for k in stacked] + [tracked[v] for v in stored]
-    like = [*cotangents[:states], *zeros, *cotangents[states:], *stored]
 
-    def run() -> tuple[Value, ...]:
-        return scan(
-            *last, *zeros, *(track.value for track in read),
-            body=subgraph(step, [(f"back_{k}", v.type) for k, v in enumerate(like)], name=f"{body.name}_back"),
-            num_scan_inputs=len(read),
-            scan_input_axes=[track.axis for track in read],
-            scan_input_directions=[1 - track.reversed for track in read],
-            scan_output_axes=[inputs[k - count].axis for k in tracks],
-            scan_output_directions=[1 - inputs[k - count].reversed for k in tracks],
-        )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """What a loop keeps: the ``stored`` values of each iteration lie in ``tracks``.
 
-    found = _tuple(run() if inputs else _unless_empty(read[0].value, run, [*last, *zeros]))
-    given = dict(zip((*carried, *captured, *tracks), found, strict=True))
-    for k in tracks:  # a Scan of length 0 does not know dims that are not static
-        given[k] = ops.reshape_like(given[k], inputs[k - count].value)
-    return tuple(given.get(k) for k in range(count + len(inputs) + len(forward.captures)))
+    ``given`` are the tracks of the outputs ``stacked``, along which their cotangents lie.
+    """
+
+    loop: Iteration
+    places: Places
+    joint: Joint
+    given: Sequence[Track]
+    stacked: Sequence[int]
+    stored: Sequence[Value]
+    tracks: Sequence[Track]
+
+    def gradients(self, g: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        """The gradients of initial values, inputs and captures, by a Scan that carries cotangents and sums."""
+        loop, places, count = self.loop, self.places, len(self.loop.initial)
+        outside = [*loop.initial, *(track.value for track in loop.inputs), *loop.captures]
+        last = [ops.zeros_like(loop.initial[k]) if (v := g[k]) is None else v for k in places.carried]
+        zeros = [ops.zeros_like(outside[k]) for k in places.captured]
+        cotangents = [
+            replace(track, value=ops.zeros_like(track.value) if (v := g[count + k]) is None else v)
+            for k, track in zip(self.stacked, self.given, strict=True)
+        ]
+        tracks = [*cotangents, *self.tracks]
+
+        def run() -> tuple[Value, ...]:
+            read = [loop.inputs[k - count] for k in places.read]
+            return scan(
+                *last, *zeros, *(track.value for track in tracks),
+                body=self._step(zeros),
+                num_scan_inputs=len(tracks),
+                scan_input_axes=[track.axis for track in tracks],
+                scan_input_directions=[1 - track.reversed for track in tracks],
+                scan_output_axes=[track.axis for track in read],
+                scan_output_directions=[1 - track.reversed for track in read],
+            )  # fmt: skip
+
+        found = _tuple(run() if loop.inputs else _unless_empty(tracks[0].value, run, [*last, *zeros]))
+        given = dict(zip(places, found, strict=True))
+        for k in places.read:  # a Scan of length 0 does not know dims that are not static
+            given[k] = ops.reshape_like(given[k], outside[k])
+        return tuple(given.get(k) for k in range(len(outside)))
+
+    def _step(self, zeros: Sequence[Value]) -> Graph:
+        """One iteration back: from cotangents, sums and what was stored to cotangents, sums and gradients."""
+        joint, captures = self.joint, self.loop.captures
+        states, sums = len(self.places.carried), len(self.places.carried) + len(zeros)
+        fixed = joint.fixed()
+        contents = inline(between(joint.graph, joint.outer, fixed), captures)
+        part = between(joint.graph, [*joint.cotangents, *self.stored, *joint.outer, *fixed], joint.gradients)
+
+        def step(*values: Value) -> list[Value]:
+            found = inline(part, [*values[:states], *values[sums:], *captures, *contents])
+            totals = [a + b for a, b in zip(values[states:sums], found[states:sums], strict=True)]
+            return [*found[:states], *totals, *found[sums:]]
+
+        like = [*joint.cotangents[:states], *zeros, *joint.cotangents[states:], *self.stored]
+        kinds = [(f"back_{k}", v.type) for k, v in enumerate(like)]
+        return subgraph(step, kinds, name=f"{self.loop.body.name}_back")
 
 
 def _unless_empty(track: Value, run: Callable[[], Any], otherwise: Sequence[Value]) -> Any:
@@ -251,51 +324,48 @@ def _unless_empty(track: Value, run: Callable[[], Any], otherwise: Sequence[Valu
     return if_(greater(dims(track)[0], 0), **branches)
 
 
-def _widen(forward: Loop, body: Graph, fresh: Sequence[Value]) -> list[Track]:
-    """Let the node of a loop run ``body``, which gives so many values more, and stack these."""
-    y = [*forward.finals, *(None if track is None else track.value for track in forward.outputs)]
-    node = next(v.producer for v in y if v is not None)
-    graph = next(v.graph for v in y if v is not None)
-    length = next((t.value.shape[t.axis] for t in (*forward.inputs, *forward.outputs) if t and t.value.rank), None)
-    added = [Value(graph.unique_name(f"{v.name}/stored"), inserted(v.type, 0, length), graph=graph) for v in fresh]
-    held = [Value(graph.unique_name(f"{node.name}/unused"), graph=graph) if v is None else v for v in y]
-    axes = {n: [*a, *[0] * len(added)] for n, a in node.attributes.items() if n.startswith("scan_output_")}
-    node.captures = align_captures([body], Builder(graph))
-    node.attributes = {**node.attributes, "body": body, **axes}
-    node.outputs = (*held, *added)
-    for value in node.outputs:
-        value.producer = node
-    return [Track(value) for value in added]
-
-
 def _tuple(found: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-@scan.vjp
-def _(
-    g: Any, y: Any, *inputs: Value, body: Graph, num_scan_inputs: int, _captures: Any, _wanted: Any, **axes: Any
-) -> tuple[Value | None, ...]:
-    g, y = _tuple(g), _tuple(y)
+# ----- the rules ------------------------------------------------------------------------------------------------------
+
+
+@scan.residuals
+def _(demand: Demand, *inputs: Value, body: Graph, num_scan_inputs: int, **axes: Any) -> Any:
     states = len(inputs) - num_scan_inputs
 
-    def tracks(values: Sequence[Value | None], side: str) -> list[Any]:
-        where = axes[f"scan_{side}_axes"] or [0] * len(values)
-        backward = axes[f"scan_{side}_directions"] or [0] * len(values)
-        return [None if v is None else Track(v, *how) for v, *how in zip(values, where, backward, strict=True)]
+    def along(values: Sequence[Value], side: str) -> list[Track]:
+        """The tracks of inputs or outputs; those of values that were added lie along the first axis."""
+        where, backward = (axes[f"scan_{side}_{what}"] or () for what in ("axes", "directions"))
+        return [Track(v, *how) for v, *how in zip_longest(values, where, backward, fillvalue=0)]
 
-    read, given = tracks(inputs[states:], "input"), tracks(y[states:], "output")
-    return _back(
-        Loop("Scan", body, inputs[:states], y[:states], read, given, _captures), g[:states], g[states:], _wanted
+    def run(wider: Graph) -> tuple[Sequence[Value], Sequence[Track]]:
+        count = len(wider.outputs) - states
+        longer = {n: [*a, *[0] * (count - len(a))] for n, a in axes.items() if a and n.startswith("scan_output_")}
+        found = _tuple(scan(*inputs, body=wider, num_scan_inputs=num_scan_inputs, **axes | longer))
+        return found[:states], along(found[states:], "output")
+
+    return _recorded(
+        Iteration("Scan", body, inputs[:states], along(inputs[states:], "input"), demand.captures, run), demand
     )
 
 
+@loop.residuals
+def _(demand: Demand, M: Value | None, cond: Value | None, *v_initial: Value, body: Graph, _outputs: Any) -> Any:
+    def run(wider: Graph) -> tuple[Sequence[Value], Sequence[Track]]:
+        found = _tuple(loop(M, cond, *v_initial, body=wider, _outputs=len(wider.outputs) - 1))
+        return found[: len(v_initial)], [Track(v) for v in found[len(v_initial) :]]
+
+    return _recorded(Iteration("Loop", body, v_initial, [], demand.captures, run, lead=2, conditions=1), demand)
+
+
+@scan.vjp
+def _(g: Any, way: WayBack | None, *inputs: Value, body: Graph, **_: Any) -> tuple[Value | None, ...]:
+    return (None,) * (len(inputs) + len(body.captures)) if way is None else way.gradients(_tuple(g))
+
+
 @loop.vjp
-def _(
-    g: Any, y: Any, M: Any, cond: Any, *v_initial: Value, body: Graph, _outputs: Any, _captures: Any, _wanted: Any
-) -> tuple[Value | None, ...]:
-    g, y = _tuple(g), _tuple(y)
-    states = len(v_initial)
-    given = [None if v is None else Track(v) for v in y[states:]]
-    forward = Loop("Loop", body, v_initial, y[:states], [], given, _captures, lead=2, conditions=1)
-    return (None, None, *_back(forward, g[:states], g[states:], _wanted))
+def _(g: Any, way: WayBack | None, M: Any, cond: Any, *v_initial: Value, body: Graph, _outputs: Any) -> Any:
+    found = (None,) * (len(v_initial) + len(body.captures)) if way is None else way.gradients(_tuple(g))
+    return None, None, *found

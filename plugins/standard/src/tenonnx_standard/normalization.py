@@ -239,12 +239,19 @@ def _(X, Scale, B, *, axis, epsilon, stash_type):
     return _affine(y.astype(X.dtype, copy=False), Scale, B), mean, inverse
 
 
+@layer_normalization.residuals
+def _(demand, X, Scale, B, **attributes):
+    """The mean and the inverse standard deviation, which are outputs that the call may leave out."""
+    outputs = layer_normalization(X, Scale, B, **attributes, _outputs=3)
+    return outputs, outputs[1:]
+
+
 @layer_normalization.vjp
-def _(g, y, X, Scale, B, *, axis, epsilon, stash_type):
+def _(g, kept, X, Scale, B, *, axis, epsilon, stash_type):
     axes = _trailing(axis, X.ndim)
     x = to_dtype(X, DType(stash_type))
-    ones = expand(constant(1, x.dtype), dims(x)[axes[0] :])
-    standard, _, inverse = layer_normalization(x, ones, axis=axis, epsilon=epsilon, stash_type=stash_type, _outputs=3)
+    mean, inverse = kept
+    standard = (x - mean) * inverse
     gx = gscale = None
     if g[0] is not None:
         gx = standardised_gradient(to_dtype(g[0] * Scale, x.dtype), standard, inverse, axes)
