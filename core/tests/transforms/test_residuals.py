@@ -85,7 +85,10 @@ def test_what_is_kept_may_leave_the_call_as_it_is():
         (lambda g, y, x, factor, shift: (g, g), 'scaled" .* for each of 3 inputs\n.*2 gradients'),
         (lambda g, y, x, factor, shift: g, "for each of 3 inputs\n.*1 gradients"),
         (lambda g, y, x, factor, shift: (g, g, None, None), "4 gradients"),
-        (lambda g, y, x, factor, shift: (None, tiny.sum_(g, keep=0), None), 'scaled" .* input "factor" must be float64'),
+        (
+            lambda g, y, x, factor, shift: (None, tiny.sum_(g, keep=0), None),
+            'scaled" .* input "factor" must be float64',
+        ),
         (lambda g, y, x, factor, shift: (tiny.round_(g).dtype, None, None), 'input "x" must be float64'),
     ],
 )
