@@ -1,5 +1,9 @@
 """Models that ask for too much or make no sense of an op: they are refused as one of our errors, and at once."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -80,3 +84,51 @@ def test_a_function_attribute_may_have_a_graph_as_default():
     model.functions.append(function)
     model.opset_import.append(helper.make_opsetid("local", 1))
     assert tx.load(model).run({"c": np.array(True)}, backend="numpy")["y"] == 2
+
+
+# ----- time -----------------------------------------------------------------------------------------------------------
+
+
+def endless():
+    names = [info("n", TensorProto.INT64, []), info("k", TensorProto.BOOL, []), info("v")]
+    nodes = [helper.make_node("Identity", ["k"], ["k1"]), helper.make_node("Identity", ["v"], ["w"])]
+    body = helper.make_graph(nodes, "body", names, [info("k1", TensorProto.BOOL), info("w")])
+    count = tensor("m", np.int64(2**62))
+    node = helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)
+    return model_of([node], [info("x", dims=[2])], initializer=[count])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_a_loop_that_never_ends_meets_its_deadline(backend):
+    program = tx.load(endless()).compile(backend, deadline=0.2)
+    with pytest.raises(tx.LimitExceeded, match="within its deadline"):
+        program({"x": np.zeros(2, np.float32)})
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_ctrl_c_ends_a_run_at_once(backend, tmp_path):
+    onnx.save(endless(), tmp_path / "m.onnx")
+    script = """
+import os, signal, sys, threading, time
+from tenonnx.cli import main, output
+def interrupt():
+    while signal.getsignal(signal.SIGINT) is not signal.SIG_DFL: time.sleep(0.01)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+sys.exit(main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", script, "run", str(tmp_path / "m.onnx"), "--backend", backend]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGINT
+    assert "Traceback" not in done.stderr
+
+
+# ----- memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_too_large_is_not_folded():
+    shape = tensor("s", np.int64([1 << 20, 1 << 13]))  # 32 GiB
+    nodes = [helper.make_node("ConstantOfShape", ["s"], ["large"]), helper.make_node("Shape", ["large"], ["y"])]
+    program = tx.load(model_of(nodes, initializer=[shape])).compile("numpy")
+    assert program({})["y"].tolist() == [1 << 20, 1 << 13]

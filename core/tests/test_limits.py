@@ -4,10 +4,12 @@ import contextvars
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 import tenonnx as tx
+from tenonnx.backend.base import TimedProgram
 
 
 def test_an_override_holds_inside_and_in_its_own_thread_alone():
@@ -31,6 +33,31 @@ def test_the_error_names_the_limit_and_how_to_raise_it():
     text = str(caught.value)
     for part in ("the test must keep", '"elements"', "12", "up to 10", "TENONNX_LIMIT_ELEMENTS", "tenonnx.limits.set"):
         assert part in text
+
+
+class Slow:
+    """A program that never ends by itself."""
+
+    backend, state = "toy", {}
+
+    def __call__(self, feeds):
+        while (end := tx.limits.end()) is not None and time.monotonic() < end:
+            pass
+        raise tx.limits.out_of_time()
+
+
+def test_a_deadline_holds_for_each_call_of_a_program():
+    program = TimedProgram(Slow(), 0.01)
+    for _ in range(2):
+        with pytest.raises(tx.LimitExceeded, match="within its deadline"):
+            program({})
+    assert tx.limits.end() is None
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "soon", float("nan")])
+def test_a_deadline_is_a_number_of_seconds(wrong):
+    with pytest.raises(tx.InvalidCall, match="deadline must be a positive number"):
+        tx.Graph().compile("numpy", deadline=wrong)
 
 
 @pytest.mark.parametrize("wrong", [{"elephants": 1}, {"elements": 0}, {"elements": "many"}])

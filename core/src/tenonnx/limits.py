@@ -10,6 +10,7 @@ Limits hold before memory is taken. They do not count what a file or a caller ha
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -121,6 +122,35 @@ def expanding(title: str) -> Iterator[None]:
             yield
         finally:
             state[1] -= 1
+
+
+# ----- time -----------------------------------------------------------------------------------------------------------
+
+#: When the run at hand has to end, by the monotonic clock.
+_end: ContextVar[float | None] = ContextVar("tenonnx_end", default=None)
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Let what runs inside end within so many seconds; None for no limit of its own."""
+    if seconds is None:
+        yield
+        return
+    token = _end.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+def end() -> float | None:
+    """When the run at hand has to end, by the monotonic clock."""
+    return _end.get()
+
+
+def out_of_time() -> LimitExceeded:
+    """The error of a run that came to its deadline."""
+    return LimitExceeded("a run must end within its deadline", do="compile with a longer one: deadline=seconds")
 
 
 # ----- settings -------------------------------------------------------------------------------------------------------

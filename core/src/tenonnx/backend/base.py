@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from tenonnx import limits
 from tenonnx.errors import (
     FallbackWarning,
     InvalidCall,
@@ -49,14 +50,41 @@ def backends() -> dict[str, Plugin]:
     return {plugin.name: plugin for plugin in plugins("tenonnx.backends")}
 
 
-def compile_graph(graph: Graph, backend: str = "auto", *, strict: bool = False, **options: Any) -> Program:
+class TimedProgram:
+    """A program whose calls end within so many seconds, or raise ``LimitExceeded``."""
+
+    def __init__(self, program: Program, deadline: float) -> None:
+        self._program, self._deadline = program, deadline
+        self.backend = program.backend
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        return self._program.state
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        with limits.within(self._deadline):
+            return self._program(feeds)
+
+
+def compile_graph(
+    graph: Graph, backend: str = "auto", *, strict: bool = False, deadline: float | None = None, **options: Any
+) -> Program:
     """Make ``graph`` ready to run.
 
     ``auto`` is the fastest installed backend that can run it. ``state={input: output}`` names inputs that live in the
     program and are replaced by an output after each call; further options are the backend's own. A backend that cannot
-    run the graph gives way to numpy with a ``FallbackWarning``, or raises when ``strict``. Raises ``InvalidCall`` for a
+    run the graph gives way to numpy with a ``FallbackWarning``, or raises when ``strict``. Each call must end within
+    ``deadline`` seconds, or raises ``LimitExceeded`` once the op at work is done. Raises ``InvalidCall`` for a
     backend or option that there is not, ``UnsupportedOp`` for a graph that cannot run.
     """
+    if deadline is None:
+        return _compiled(graph, backend, strict, options)
+    if not isinstance(deadline, int | float) or not deadline > 0:
+        raise InvalidCall("deadline must be a positive number of seconds", given=repr(deadline)[:80])
+    return TimedProgram(_compiled(graph, backend, strict, options), deadline)
+
+
+def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any]) -> Program:
     from tenonnx.backend.numpy import backend as numpy_backend
     from tenonnx.transforms.decompose import refuse_opaque
 

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 20
 
 
-def structure_problems(source: Graph | str | os.PathLike[str]) -> list[str]:
-    """The objections of ``onnx.checker`` with full shape inference to a graph or an ONNX file; none if it passes."""
+def structure_problems(source: Graph | str | os.PathLike[str], *, inferred: bool = True) -> list[str]:
+    """The objections of ``onnx.checker`` to a graph or an ONNX file; none if it passes.
+
+    It infers all shapes, unless ``inferred`` is False: on models that break the rules of an op it may never end.
+    """
     model = _without_weights(source) if isinstance(source, Graph) else str(Path(source))
     try:
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(model, full_check=inferred)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
         return [" ".join(str(error).split())]
     return []

@@ -51,9 +51,9 @@ def _problems(graph: Graph, model: str, input_shapes: InputShapes) -> tuple[list
     from tenonnx.cli.describe import describe
     from tenonnx.op.graph_inference import infer
 
-    objections = structure_problems(graph if is_native(model) else model)
-    problems = [{"found_by": "onnx.checker", "problem": text} for text in objections]
     inferred = infer(graph, input_shapes, strict=False)
+    objections = structure_problems(graph if is_native(model) else model, inferred=not inferred)
+    problems = [{"found_by": "onnx.checker", "problem": text} for text in objections]
     problems += [{"found_by": "inference", "problem": str(error)} for error in inferred]
     unknown = [
         f"{op['op']}@{op['version']}, {plural(op['count'], 'node')}; {op['missing']}"

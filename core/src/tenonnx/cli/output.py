@@ -88,6 +88,21 @@ def working(on: str) -> Iterator[None]:
             status.stop()
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, as long work in another language would keep Python from hearing of it.
+
+    For work that writes nothing. A shell tells the exit code of the signal, which is that of an interruption here.
+    """
+    import signal
+
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _show_status(text: str) -> Any:
     from rich.console import Console
     from rich.markup import escape

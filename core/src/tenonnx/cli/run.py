@@ -15,7 +15,7 @@ from tenonnx.cli.options import (
     seed_option,
     shapes_option,
 )
-from tenonnx.cli.output import complain, say, say_json, working
+from tenonnx.cli.output import complain, interruptible, say, say_json, working
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def command(
     check_feeds(graph.all_inputs, feeds)
     if made:
         complain(f"made up from seed {seed}: {', '.join(made)} (--input name=file.npy gives contents)")
-    with working(f"running {model}"):
+    with working(f"running {model}"), interruptible():
         program = compile_graph(graph, backend)
         results = program(feeds)
     infer(graph, strict=False)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tenonnx import limits
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 from tenonnx.op.evaluate import Evaluator
 from tenonnx.op.graph_inference import infer
@@ -26,6 +29,14 @@ def evaluate_call(call: Call) -> Sequence[Any]:
     return [None if r is None else evaluator.contents(r) for r in results]
 
 
+def _is_larger(value: Value, largest: int) -> bool:
+    """Whether contents of the inferred type would have more than ``largest`` bytes, or more elements than allowed."""
+    if not isinstance(value.type, TensorType) or value.type.shape is None:
+        return False
+    elements = math.prod(dim for dim in value.type.shape if isinstance(dim, int))
+    return elements > limits.current().elements or elements * value.type.dtype.bits > 8 * largest
+
+
 def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Graph:
     """``graph`` with every call on static inputs replaced by its result, unless that has more than ``largest`` bytes.
 
@@ -42,6 +53,8 @@ def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int 
         if not any(v is not None and d is None for v, d in zip(call.node.outputs, known, strict=True)):
             return [None if d is None else rewriter.intern(d.array(), d.type.dtype) for d in known]
         if any(v is not None and not v.is_constant for v in call.inputs):
+            return None
+        if any(v is not None and _is_larger(v, largest) for v in call.node.outputs):
             return None
         results = evaluator(call)
         if any(not isinstance(r, np.ndarray) or r.nbytes > largest for r in results):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import onnxruntime
 from onnxruntime import InferenceSession
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
+from tenonnx import limits
 from tenonnx.backend.base import FeedCheck, check_feeds
 from tenonnx.backend.input_defaults import Defaults
 from tenonnx.backend.state import Results, State, check_state
@@ -20,7 +24,7 @@ from tenonnx.transforms.overridable import opened
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
 
     from tenonnx.graph.graph import Graph
 
@@ -32,6 +36,27 @@ RUNTIME_ERRORS = (
 )  # fmt: skip
 
 _RUN_ERRORS = (*RUNTIME_ERRORS, RuntimeError, TypeError, ValueError)
+
+
+@contextmanager
+def _in_time() -> Iterator[onnxruntime.RunOptions | None]:
+    """Options of a run that ends at its deadline, None where it has none. Raises ``LimitExceeded`` then."""
+    end = limits.end()
+    if end is None:
+        yield None
+        return
+    options = onnxruntime.RunOptions()
+    timer = threading.Timer(max(end - time.monotonic(), 0), setattr, (options, "terminate", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield options
+    except RUNTIME_ERRORS as error:
+        if options.terminate:
+            raise limits.out_of_time() from error
+        raise
+    finally:
+        timer.cancel()
 
 
 class RuntimeProgram:
@@ -46,7 +71,7 @@ class RuntimeProgram:
         self._outputs = [o.name for o in session.get_outputs()]
         self._session = session
         self._extended = {v.name: v.tensor.dtype for v in graph.inputs if _has_extended(v.type)}
-        self._run: Callable[[dict[str, Any]], list[Any]] = self._run_arrays
+        self._run: Callable[[dict[str, Any], Any], list[Any]] = self._run_arrays
         if any(is_extended(dtype_of(output.type)) for output in session.get_outputs()):
             _refuse_values(graph, session)
             self._dtypes = {v.name: v.tensor.dtype for v in graph.inputs}
@@ -57,22 +82,24 @@ class RuntimeProgram:
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(zip(self._names, self._check(feeds), strict=True))
         try:
-            results = self._run(given)
+            with _in_time() as options:
+                results = self._run(given, options)
         except _RUN_ERRORS as error:
             raise run_failure(error, given) from error
         return dict(zip(self._outputs, results, strict=True))
 
-    def _run_arrays(self, given: dict[str, Any]) -> list[Any]:
-        return self._session.run(self._outputs, given)  # type: ignore[no-any-return]
+    def _run_arrays(self, given: dict[str, Any], options: Any) -> list[Any]:
+        return self._session.run(self._outputs, given, options)  # type: ignore[no-any-return]
 
-    def _run_mixed(self, given: dict[str, Any]) -> list[Any]:
+    def _run_mixed(self, given: dict[str, Any], options: Any) -> list[Any]:
         """The runtime knows no arrays of ``ml_dtypes``, but takes its own tensors in their place."""
         values = {name: to_runtime(given[name], dtype) for name, dtype in self._extended.items()}
-        return self._session.run(self._outputs, {**given, **values})  # type: ignore[no-any-return]
+        return self._session.run(self._outputs, {**given, **values}, options)  # type: ignore[no-any-return]
 
-    def _run_values(self, given: dict[str, Any]) -> list[Any]:
+    def _run_values(self, given: dict[str, Any], options: Any) -> list[Any]:
         values = {name: to_runtime(array, self._dtypes[name]) for name, array in given.items()}
-        return [from_runtime(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+        results = self._session.run_with_ort_values(self._outputs, values, options)
+        return [from_runtime(value) for value in results]
 
 
 class RuntimeStatefulProgram:
@@ -173,7 +200,8 @@ class _Side:
             earlier.take()
         for name in (*self._others, *self._loose):
             self._binding.bind_output(name)  # else the runtime would write into what it gave the last time
-        session.run_with_iobinding(self._binding)
+        with _in_time() as options:
+            session.run_with_iobinding(self._binding, options)
         kept, replaced = self._buffers, self._replaced
         found = self._binding.get_outputs_as_ortvaluevector()
         for position, name in enumerate(self._others):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tenonnx import limits
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -60,8 +62,13 @@ class Plan:
         slots = self.contents.copy()
         for slot, feed in zip(self.all_inputs, feeds, strict=True):
             slots[slot] = feed
+        end = limits.end()
+        if end is not None and time.monotonic() > end:
+            raise limits.out_of_time()
         with np.errstate(all="ignore"):
             for step in self.steps:
+                if end is not None and time.monotonic() > end:
+                    raise limits.out_of_time()
                 arguments = [slots[i] for i in step.inputs]
                 for slot in step.dead:
                     slots[slot] = None

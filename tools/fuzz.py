@@ -1,0 +1,294 @@
+"""Feed the library with mutants of small models, and tell what did not end as one of its errors.
+
+    python tools/fuzz.py --seed 1 --count 20000 --jobs 2 --json summary.json --keep findings
+    python tools/fuzz.py --seed 1 --only 1234            # one mutant again, with its traceback
+    python tools/fuzz.py --files tests/hostile           # files instead of mutants
+    python tools/fuzz.py --collect                       # make the seeds anew, from the cases of the conformance kit
+
+A mutant is a function of the seeds, the seed and its number. Each is tried in a child process with limits of its own:
+processor time and memory. What counts as a finding: an exception of another family, a crash, more processor time or
+memory than allowed, a program started, or contents of a file outside the model's folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ[_name] = "1"
+sys.path.insert(0, str(Path(__file__).parent))
+
+import onnx  # noqa: E402
+from fuzzing import trial  # noqa: E402
+from fuzzing.mutations import mutant  # noqa: E402
+
+SEEDS = Path(__file__).parent / "fuzzing" / "seeds.zip"
+
+#: Seeds larger than this are left out: mutations would hit contents, not structure.
+LARGEST_SEED = 1500
+
+#: What no model may cause. Imports of our own packages are done before.
+FORBIDDEN = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pickle.find_class"}
+
+
+def seeds() -> list[onnx.ModelProto]:
+    with zipfile.ZipFile(SEEDS) as archive:
+        return [onnx.ModelProto.FromString(archive.read(name)) for name in sorted(archive.namelist())]
+
+
+# ----- in the child ---------------------------------------------------------------------------------------------------
+
+_caused: list[str] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in FORBIDDEN:
+        _caused.append(f"{event} {arguments!r:.100}")
+
+
+def try_one(data: bytes, suffix: str, number: int) -> dict[str, Any]:
+    """One mutant in a folder of its own, beside which lies what it must not read."""
+    with tempfile.TemporaryDirectory() as outside:
+        (Path(outside) / "canary").write_bytes(trial.CANARY)
+        folder = Path(outside) / "inside"
+        folder.mkdir()
+        (folder / "data.bin").write_bytes(bytes(64))
+        path = folder / f"model{suffix}"
+        path.write_bytes(data)
+        del _caused[:]
+        start = time.process_time()
+        outcomes = trial.attempt(path, number)
+        if _caused:
+            outcomes["audit"] = f"!audit: {_caused[0]}"
+        return {"number": number, "seconds": time.process_time() - start, "outcomes": outcomes}
+
+
+def _child(jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespace, out: int) -> None:
+    sys.addaudithook(_audit)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = used + (arguments.memory << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    with os.fdopen(out, "w", buffering=1) as report:
+        for number, job in jobs:
+            print(json.dumps({"begin": number}), file=report)
+            data, suffix = make(job)
+            spent = resource.getrusage(resource.RUSAGE_SELF)
+            cpu = int(spent.ru_utime + spent.ru_stime) + 2 + arguments.seconds
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu, resource.RLIM_INFINITY))
+            print(json.dumps(try_one(data, suffix, number)), file=report)
+
+
+# ----- in the parent --------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A child that works on every ``jobs``-th mutant; a new one takes over where one dies."""
+
+    def __init__(self, jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespace) -> None:
+        self.jobs, self.make, self.arguments = jobs, make, arguments
+        self.current: int | None = None
+        self.spawn()
+
+    def spawn(self) -> None:
+        read, write = os.pipe()
+        self.since = time.monotonic()
+        self.process = os.fork()
+        if not self.process:
+            status = 1
+            try:
+                os.close(read)
+                _child(self.jobs, self.make, self.arguments, write)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(write)
+        self.pipe, self.buffer = read, b""
+
+    def receive(self) -> Iterator[dict[str, Any]]:
+        """What the child says; nothing more once it is done."""
+        chunk = os.read(self.pipe, 1 << 16)
+        self.buffer += chunk
+        *lines, self.buffer = self.buffer.split(b"\n")
+        for line in lines:
+            self.since = time.monotonic()
+            told = json.loads(line)
+            if "begin" in told:
+                self.current = told["begin"]
+            else:
+                self._done(told["number"])
+                yield told
+        if not chunk:
+            os.close(self.pipe)
+            _, status = os.waitpid(self.process, 0)
+            if self.current is not None and self.jobs:
+                number = self.current
+                self._done(number)
+                why = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "exit"
+                yield {"number": number, "seconds": 0, "outcomes": {"process": f"!process: {_meaning(why)}"}}
+            self.pipe = -1
+            if self.jobs:
+                self.spawn()
+
+    def _done(self, number: int) -> None:
+        while self.jobs and self.jobs[0][0] != number:
+            self.jobs.pop(0)
+        if self.jobs:
+            self.jobs.pop(0)
+        self.current = None
+
+
+def _meaning(name: str) -> str:
+    return {"SIGXCPU": "time", "SIGKILL": "hang"}.get(name, f"crash by {name}")
+
+
+def results(jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    workers = [Worker(jobs[k :: arguments.jobs], make, arguments) for k in range(arguments.jobs)]
+    while open_ones := [worker for worker in workers if worker.pipe >= 0]:
+        ready, _, _ = select.select([worker.pipe for worker in open_ones], [], [], 1.0)
+        for worker in open_ones:
+            if worker.pipe in ready:
+                yield from worker.receive()
+            elif time.monotonic() - worker.since > 20 * arguments.seconds:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.process, signal.SIGKILL)
+
+
+def summarise(found: Iterator[dict[str, Any]], make: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    steps: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    findings: dict[str, list[int]] = collections.defaultdict(list)
+    seconds = slowest = 0.0
+    count, start = 0, time.monotonic()
+    slow = 0
+    for told in found:
+        count += 1
+        seconds += told["seconds"]
+        if told["seconds"] > slowest:
+            slowest, slow = told["seconds"], told["number"]
+        for step, outcome in told["outcomes"].items():
+            if outcome.startswith("!"):
+                if outcome not in findings or len(findings[outcome]) < 3:
+                    _keep(told["number"], make, arguments)
+                findings[outcome].append(told["number"])
+                outcome = "finding"
+            steps[step][outcome] += 1
+        if arguments.verbose and count % 1000 == 0:
+            print(f"{count} in {time.monotonic() - start:.0f} s, {len(findings)} kinds of findings", file=sys.stderr)
+    ordered = sorted(findings.items(), key=lambda item: -len(item[1]))
+    return {
+        "seed": arguments.seed,
+        "mutants": count,
+        "findings": sum(map(len, findings.values())),
+        "processor_seconds": round(seconds, 1),
+        "slowest": {"seconds": round(slowest, 2), "number": slow},
+        "limits": {"seconds": arguments.seconds, "memory_mib": arguments.memory},
+        "steps": {step: dict(counter.most_common()) for step, counter in steps.items()},
+        "kinds": [{"what": what, "count": len(numbers), "numbers": numbers[:5]} for what, numbers in ordered],
+    }
+
+
+def _keep(number: int, make: Any, arguments: argparse.Namespace) -> None:
+    if arguments.keep:
+        data, suffix = make(number if not arguments.files else arguments.paths[number])
+        Path(arguments.keep).mkdir(exist_ok=True)
+        (Path(arguments.keep) / f"{arguments.seed}-{number}{suffix}").write_bytes(data)
+
+
+def warm_up(models: list[onnx.ModelProto]) -> None:
+    """Import in the parent whatever the children will need."""
+    tx = trial.tx
+    for domain in tx.default_registry().domains():
+        tx.default_registry().load(domain)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        for model in models[:: max(1, len(models) // 40)]:
+            path.write_bytes(model.SerializeToString())
+            trial.attempt(path)
+
+
+def collect() -> None:
+    """Make the seeds: small models of every op that a conformance case is written for, and some by hand."""
+    from fuzzing.handmade import handmade
+
+    from tenonnx_testing.cases import collected, load
+    from tenonnx_testing.kit import calls
+    from tenonnx_testing.models import single_node
+    from tenonnx_testing.run import evaluate
+
+    made: dict[str, bytes] = {f"handmade-{name}": model.SerializeToString() for name, model in handmade().items()}
+    load()
+    for case in collected():
+        for position, call in enumerate(calls(case, 3)):
+            with contextlib.suppress(Exception):  # what a case draws need not have a form in a file
+                expected = evaluate(case.op, call)
+                found = single_node(case.op, call, case.op.version, expected, 21)
+                if found is not None and found.model.ByteSize() <= LARGEST_SEED:
+                    made[f"{case.op.domain}-{case.op.name}-{case.op.since}-{position}"] = (
+                        found.model.SerializeToString()
+                    )
+    with zipfile.ZipFile(SEEDS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in sorted(made.items()):
+            archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+    print(f"{len(made)} seeds, {SEEDS.stat().st_size} bytes")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1000, help="how many mutants")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first")
+    parser.add_argument("--only", type=int, help="try this one alone, here, and show its outcomes")
+    parser.add_argument("--files", help="try the files of a folder instead of mutants")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=int, default=5, help="processor time for one mutant")
+    parser.add_argument("--memory", type=int, default=4096, help="MiB that one mutant may take")
+    parser.add_argument("--json", help="write the summary there")
+    parser.add_argument("--keep", help="write the mutants of findings to this folder")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--collect", action="store_true", help="make the seeds anew")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.collect:
+        collect()
+        return 0
+    models = seeds()
+    if arguments.files:
+        arguments.paths = sorted(Path(arguments.files).glob("*.*"))
+        jobs: list[tuple[int, Any]] = list(enumerate(arguments.paths))
+        make = lambda path: (path.read_bytes(), path.suffix)  # noqa: E731
+    else:
+        jobs = [(number, number) for number in range(arguments.first, arguments.first + arguments.count)]
+        make = lambda number: mutant(models, arguments.seed, number)  # noqa: E731
+    if arguments.only is not None:
+        data, suffix = make(arguments.only if not arguments.files else arguments.paths[arguments.only])
+        if arguments.keep:
+            _keep(arguments.only, make, arguments)
+        trial.trace = True
+        print(json.dumps(try_one(data, suffix, arguments.only), indent=2))
+        return 0
+    warm_up(models)
+    summary = summarise(results(jobs, make, arguments), make, arguments)
+    text = json.dumps(summary, indent=2)
+    if arguments.json:
+        Path(arguments.json).write_text(text + "\n", "utf-8")
+    print(text)
+    return 1 if summary["findings"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

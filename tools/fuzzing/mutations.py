@@ -1,0 +1,257 @@
+"""Mutations that keep a model's structure in mind, so that mutants get past the parser and deep into the library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+#: Numbers at which something changes: signs, widths, what memory can hold and what it cannot.
+INTEGERS = (
+    0, 1, -1, 2, 3, 4, 5, 7, 8, 16, 17, 64, 65, 127, 128, 255, 256, 999, 1 << 15, (1 << 16) + 1, 1 << 20, (1 << 31) - 1,
+    1 << 31, 1 << 32, 1 << 36, 1 << 40, 1 << 48, (1 << 62) + 1, (1 << 63) - 1, -(1 << 31), -(1 << 63), -2, -7,
+)  # fmt: skip
+FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, 1e10, 3e38, -3e38, float("inf"), float("-inf"), float("nan"), 1e-7, 1e300)
+TEXTS = (
+    "", "x", "y", "N", "N*M+1", "é\u202e", "a" * 300, "\n", "../canary", "/etc/passwd", "(a+)+$", "ai.onnx",
+    "com.microsoft", "ai.onnx.ml", "linear", "LINEAR", "nearest", "reflect", "SAME_UPPER", "tanh", "Sigmoid", "add",
+    "sum", "TF", "bhk,bkd->bhd", "...", "ii->", "RGB", "RIGHT", "1/0", "N//0", "M**9999",
+)  # fmt: skip
+LOCATIONS = ("../canary", "canary", "./../canary", "data.bin", "/dev/zero", "", "a/../../canary", "C:\\canary", "\0")
+
+Field = tuple[Message, FieldDescriptor]
+
+
+def mutant(seeds: Sequence[onnx.ModelProto], seed: int, number: int) -> tuple[bytes, str]:
+    """The mutant of a number: its bytes, and the suffix of its file. The same for the same seeds, seed and number."""
+    dice = random.Random(f"{seed}/{number}")
+    model = onnx.ModelProto()
+    model.CopyFrom(dice.choice(seeds))
+    other = dice.choice(seeds)
+    for _ in range(dice.choice((1, 1, 1, 2, 2, 3, 5, 8))):
+        _mutate(model, other, dice)
+    kind = dice.random()
+    if kind < 0.06:
+        return _junk(model.SerializePartialToString(), dice), ".onnx"
+    if kind < 0.16:
+        return _native(model, dice), ".safetensors"
+    return model.SerializePartialToString(), ".onnx"
+
+
+# ----- messages -------------------------------------------------------------------------------------------------------
+
+
+def _fields(message: Message) -> Iterator[Field]:
+    """Every field that is set, of the message and of those in it."""
+    for field, value in message.ListFields():
+        yield message, field
+        if field.message_type is not None:
+            for each in value if field.is_repeated else [value]:
+                yield from _fields(each)
+
+
+def _mutate(model: onnx.ModelProto, other: onnx.ModelProto, dice: random.Random) -> None:
+    fields = list(_fields(model))
+    special = dice.random()
+    if special < 0.08:
+        _structural(model, fields, dice)
+        return
+    message, field = dice.choice(fields)
+    if special < 0.16:
+        field = dice.choice(message.DESCRIPTOR.fields)  # perhaps one that is not set
+    if field.is_repeated:
+        _mutate_list(message, field, other, fields, dice)
+    elif field.message_type is not None:
+        _mutate_message(message, field, other, dice)
+    else:
+        setattr(message, field.name, _scalar(field, getattr(message, field.name), fields, dice))
+
+
+def _mutate_list(message: Message, field: FieldDescriptor, other: Message, fields: list[Field], dice: Any) -> None:
+    values = getattr(message, field.name)
+    place = dice.randrange(len(values)) if len(values) else 0
+    way = dice.random()
+    if not len(values) or way < 0.2:
+        if field.message_type is not None:
+            donors = [d for d in _of_type(other, field.message_type) if d is not message]
+            values.add().CopyFrom(dice.choice(donors)) if donors else values.add()
+        else:
+            values.insert(place, _scalar(field, None, fields, dice))
+    elif way < 0.4:
+        del values[place]
+    elif way < 0.5:
+        copies = [values[place]] * dice.choice((1, 2, 20))
+        values.extend(copies)
+    elif way < 0.6:
+        order = list(values)
+        dice.shuffle(order)
+        held = (
+            [type(each).FromString(each.SerializePartialToString()) for each in order] if field.message_type else order
+        )
+        del values[:]
+        values.extend(held)
+    elif field.message_type is not None:
+        inner = list(_fields(values[place]))
+        if inner:
+            inside, chosen = dice.choice(inner)
+            if not chosen.is_repeated and chosen.message_type is None:
+                setattr(inside, chosen.name, _scalar(chosen, getattr(inside, chosen.name), fields, dice))
+    else:
+        values[place] = _scalar(field, values[place], fields, dice)
+
+
+def _mutate_message(message: Message, field: FieldDescriptor, other: Message, dice: random.Random) -> None:
+    donors = list(_of_type(other, field.message_type))
+    if donors and dice.random() < 0.7:
+        getattr(message, field.name).CopyFrom(dice.choice(donors))
+    elif not isinstance(message, onnx.ModelProto):
+        message.ClearField(field.name)
+
+
+def _of_type(message: Message, wanted: Any) -> Iterator[Message]:
+    for holder, field in _fields(message):
+        if field.message_type is wanted:
+            value = getattr(holder, field.name)
+            yield from value if field.is_repeated else [value]
+
+
+def _scalar(field: FieldDescriptor, old: Any, fields: list[Field], dice: random.Random) -> Any:
+    kind = field.cpp_type
+    if kind in (field.CPPTYPE_INT32, field.CPPTYPE_INT64, field.CPPTYPE_UINT64, field.CPPTYPE_UINT32):
+        value = dice.choice(INTEGERS) if old is None or dice.random() < 0.7 else old + dice.choice((-1, 1, 2))
+        bits = 31 if kind == field.CPPTYPE_INT32 else 63
+        unsigned = kind in (field.CPPTYPE_UINT64, field.CPPTYPE_UINT32)
+        return value & ((1 << bits) - 1) if unsigned else max(-(1 << bits), min(value, (1 << bits) - 1))
+    if kind == field.CPPTYPE_ENUM:
+        return dice.choice([value.number for value in field.enum_type.values])
+    if kind in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
+        return dice.choice(FLOATS)
+    if field.type == field.TYPE_BYTES:
+        way, held = dice.random(), old or b""
+        if way < 0.3:
+            return dice.choice(TEXTS).encode()
+        return held[: len(held) // 2] if way < 0.5 else _junk(held or b"\0", dice)
+    if dice.random() < 0.6:  # a name that means something elsewhere
+        texts = [getattr(m, f.name) for m, f in fields if f.cpp_type == f.CPPTYPE_STRING and not f.is_repeated]
+        texts += [n for m, f in fields if f.name in ("input", "output") and f.is_repeated
+                  for n in getattr(m, f.name) if isinstance(n, str)]  # fmt: skip
+        texts = [text for text in texts if isinstance(text, str)]
+        if texts:
+            return dice.choice(texts)
+    return dice.choice(TEXTS)
+
+
+def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random) -> None:
+    """A change that no single field makes."""
+    graphs = [model.graph, *_of_type(model, onnx.GraphProto.DESCRIPTOR)]
+    graph: Any = dice.choice(graphs)
+    way = dice.randrange(7)
+    if way == 0 and len(graph.initializer):
+        tensor = dice.choice(graph.initializer)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        del tensor.external_data[:]
+        for key, value in (("location", dice.choice(LOCATIONS)), ("offset", "0"), ("length", "8")):
+            tensor.external_data.add(key=key, value=value)
+    elif way == 1 and len(graph.initializer):
+        tensor = dice.choice(graph.initializer)
+        made = graph.sparse_initializer.add(dims=[dice.choice(INTEGERS) for _ in range(dice.randrange(3))])
+        made.values.CopyFrom(tensor)
+        made.indices.data_type = onnx.TensorProto.INT64
+        made.indices.int64_data.extend([0, dice.choice(INTEGERS)])
+        made.indices.dims.append(2)
+        tensor.name += "_dense"
+    elif way == 2 and len(graph.node):
+        name = "F" + str(dice.randrange(3))
+        function = model.functions.add(name=name, domain="local")
+        node = dice.choice(graph.node)
+        function.input.extend(node.input)
+        function.output.extend(node.output)
+        function.node.add().CopyFrom(node)
+        if dice.random() < 0.5:  # which calls others, or itself
+            function.node.add(op_type="F" + str(dice.randrange(3)), domain="local", input=node.output, output=["z"])
+        function.opset_import.extend([*model.opset_import, onnx.helper.make_opsetid("local", 1)])
+        model.opset_import.add(domain="local", version=1)
+        node.op_type, node.domain = name, "local"
+        del node.attribute[:]
+    elif way == 3 and len(graph.node):
+        node = dice.choice(graph.node)
+        inner = onnx.GraphProto(name="inner")
+        inner.node.add().CopyFrom(node)
+        inner.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
+        outputs = list(node.output)
+        node.Clear()
+        node.op_type = "If"
+        node.input.append(graph.input[0].name if len(graph.input) else "x")
+        node.output.extend(outputs)
+        for name in ("then_branch", "else_branch"):
+            node.attribute.add(name=name, type=onnx.AttributeProto.GRAPH).g.CopyFrom(inner)
+    elif way == 4 and len(model.opset_import):
+        dice.choice(model.opset_import).version = dice.choice((1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 18, 21, 23, 99))
+    elif way == 5 and len(graph.node):
+        attributes = [a for node in graph.node for a in node.attribute]
+        if attributes:
+            dice.choice(attributes).type = dice.randrange(15)
+    elif len(graph.initializer):  # contents known or not: another path through inference
+        tensor = dice.choice(graph.initializer)
+        if tensor.name not in {value.name for value in graph.input}:
+            value = graph.input.add(name=tensor.name)
+            value.type.tensor_type.elem_type = tensor.data_type
+            value.type.tensor_type.shape.dim.extend([])
+            for dim in tensor.dims:
+                value.type.tensor_type.shape.dim.add(dim_value=dim)
+            if dice.random() < 0.8:
+                graph.initializer.remove(tensor)
+
+
+# ----- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def _junk(data: bytes, dice: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(dice.choice((1, 1, 2, 8))):
+        if not changed:
+            break
+        place = dice.randrange(len(changed))
+        way = dice.randrange(4)
+        if way == 0:
+            changed[place] ^= 1 << dice.randrange(8)
+        elif way == 1:
+            del changed[place : place + dice.choice((1, 4, 100))]
+        elif way == 2:
+            changed[place:place] = dice.randbytes(dice.choice((1, 4, 16)))
+        else:
+            changed[place] = dice.choice((0, 0x7F, 0x80, 0xFF))
+    return bytes(changed)
+
+
+def _native(model: onnx.ModelProto, dice: random.Random) -> bytes:
+    """A native file of the model, of which the header, the bytes or nothing more is changed."""
+    held, header, end = bytearray(), {}, 0
+    for tensor in model.graph.initializer:
+        raw = tensor.raw_data
+        header[tensor.name] = {"dtype": "F32", "shape": [len(raw) // 4], "data_offsets": [end, end + len(raw)]}
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            header[tensor.name]["shape"] = [max(0, d) for d in tensor.dims]
+        elif tensor.data_type == onnx.TensorProto.INT64:
+            header[tensor.name] |= {"dtype": "I64", "shape": [max(0, d) for d in tensor.dims]}
+        tensor.ClearField("raw_data")
+        held += raw
+        end += len(raw)
+        if dice.random() < 0.2:
+            tensor.external_data.add(key="field", value=dice.choice(("raw_data", "float_data", "int64_data", "", "no")))
+    graph = base64.b64encode(model.SerializePartialToString()).decode()
+    header["__metadata__"] = {"format": "tenonnx", "tenonnx.version": "1", "tenonnx.graph": graph}
+    if dice.random() < 0.4:
+        entries = [entry for name, entry in header.items() if name != "__metadata__"] or [header["__metadata__"]]
+        entry = dice.choice(entries)
+        key = dice.choice(list(entry))
+        entry[key] = dice.choice(([], [0], [1 << 62, 1 << 62], "F64", "U8", -1, None, {}, [0, 1 << 40], "!", 1.5, [[]]))
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + bytes(held)
+    return _junk(data, dice) if dice.random() < 0.2 else data

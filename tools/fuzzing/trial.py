@@ -1,0 +1,91 @@
+"""What is tried with one mutant: everything that a person does with a model of which nothing is known."""
+
+from __future__ import annotations
+
+import io
+import random
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tenonnx as tx
+from tenonnx.checks.generate import generate_feeds
+from tenonnx.checks.structure import structure_problems
+
+#: What lies outside the folder of the mutant, and must never turn up in a model.
+CANARY = b"CANARYCANARYCANARYCANARY"
+
+#: Seconds that a run may take: loops with a huge trip count are legal.
+DEADLINE = 1.0
+
+
+class Finding(Exception):
+    """Something that must not happen and raises nothing by itself."""
+
+
+def attempt(path: Path, seed: int = 0) -> dict[str, str]:
+    """What came of each step: ``ok``, the name of an error of ours, or ``!`` and what escaped, where from."""
+    outcomes: dict[str, str] = {}
+    graph = _step(outcomes, "load", lambda: tx.load(path))
+    if graph is None:
+        return outcomes
+    dice = random.Random(seed)
+    steps: dict[str, Callable[[], Any]] = {
+        "contents": lambda: _look(graph),
+        "check": lambda: structure_problems(graph, inferred=not tx.infer(tx.load(path), strict=False)),
+        "export": lambda: tx.export(graph, io.BytesIO()),
+        "tidy": lambda: tx.export(tx.load(path), io.BytesIO(), tidy=True),
+        "save": lambda: graph.save(path.with_name("saved.safetensors")),
+        "retarget": lambda: tx.retarget(graph, dice.randrange(7, 25)),
+        "narrow": lambda: tx.retarget(graph, dice.randrange(9, 22), domains=["ai.onnx"]),
+        "run": lambda: _run(path),
+        "grad": lambda: _grad(tx.load(path)),
+    }
+    for name, step in steps.items():
+        _step(outcomes, name, step)
+    return outcomes
+
+
+def _step(outcomes: dict[str, str], name: str, step: Callable[[], Any]) -> Any:
+    try:
+        result = step()
+        outcomes[name] = "ok"
+        return result
+    except tx.LimitExceeded as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, MemoryError):
+            cause = cause.__cause__
+        outcomes[name] = "LimitExceeded" if cause is None else f"!{name}: memory: {_place(cause)}"
+    except tx.TenonnxError as error:
+        outcomes[name] = type(error).__name__
+    except Exception as error:
+        outcomes[name] = f"!{name}: {type(error).__name__}: {str(error)[:80]!r} {_place(error)}"
+    return None
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "tenonnx" in frame.filename and "fuzz" not in frame.filename] or frames
+    return " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in ours[:-4:-1])
+
+
+def _look(graph: Any) -> None:
+    for value in graph.variables:
+        if value.data.nbytes < 1 << 20 and CANARY[:8] in value.data.array().tobytes():
+            raise Finding(f"{value.name} holds what lies outside the folder")
+    str(graph.summary())
+
+
+def _run(path: Path) -> None:
+    graph = tx.load(path)
+    feeds = generate_feeds(graph)
+    tx.load(path).compile("numpy", deadline=DEADLINE)(feeds)
+
+
+def _grad(graph: Any) -> None:
+    tx.infer(graph, strict=False)
+    floats = [v for v in graph.outputs if isinstance(v.type, tx.TensorType) and v.type.dtype.is_float]
+    inputs = [v for v in graph.inputs if isinstance(v.type, tx.TensorType) and v.type.dtype.is_float]
+    if floats and inputs:
+        tx.grad(graph, of=floats[0].name, wrt=inputs[0].name, seeds={floats[0].name: "fuzz/seed"})
