@@ -1,3 +1,3 @@
 from tenonnx_testing import conformance
 
-test = conformance("com.acme")
+test = conformance("tenonnx-acme")

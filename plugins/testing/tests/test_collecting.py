@@ -118,7 +118,7 @@ def test_a_domain_is_tested_alone():
 
 def test_what_is_missing_or_broken_fails():
     found = items("acme-ops")
-    with pytest.raises(RuntimeError, match="half written"):
+    with pytest.raises(Failure, match=r"acme_cases\.broken cannot be imported: half written"):
         found["acme_cases.broken-import"](1)
     with pytest.raises(Failure, match="acme::Thrice@1 has no conformance case"):
         found["acme.Thrice@1-cases"](1)
@@ -144,9 +144,9 @@ def test_cases_of_an_op_that_is_not_registered_fail(tmp_path):
 def test_a_package_whose_ops_cannot_be_imported_fails_by_name(tmp_path):
     (tmp_path / "acme_ops.py").write_text("import nothing_of_that_name", "utf-8")
     sys.modules.pop("acme_ops", None)
-    with pytest.raises(PluginError, match=r'plugin "acme" of acme-ops 1\.0 could not be imported') as caught:
+    with pytest.raises(Failure, match=r'plugin "acme" of acme-ops 1\.0 could not be imported') as caught:
         items("acme-ops")["acme-ops-acme-import"](1)
-    assert f"correct {tmp_path / 'acme_ops.py'}:1" in caught.value.do
+    assert f"correct {tmp_path / 'acme_ops.py'}:1" in str(caught.value)
 
 
 def test_an_unknown_name_says_what_there_is():

@@ -17,7 +17,8 @@ from tenonnx_testing import Gap, axis_of, broadcastable, call, check_case, shape
 from tenonnx_testing.cases import CHECKS, Case
 from tenonnx_testing.collecting import items_of_cases
 from tenonnx_testing.gradients import differences
-from tenonnx_testing.kit import never_drawn, run_item
+from tenonnx_testing.kit import run_item
+from tenonnx_testing.report import never_drawn, seen_here
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure
 from tenonnx_testing.signatures import uncovered, versions_without_meaning
@@ -92,9 +93,8 @@ def test_a_right_composite_passes():
 
 def test_each_check_that_applies_is_one_test():
     labels = [test.label for test in items_of_cases([case_of(sine)])]
-    assert labels == [
-        f"Sin@7-{name}" for name in ("onnxruntime", "reference", "types", "gradient", "export", "bad input", "oracle")
-    ]
+    names = ["onnxruntime", "reference", "types", "gradient", "export", "layout", "empty axes", "bad input", "oracle"]
+    assert labels == [f"Sin@7-{name}" for name in names]
 
 
 # ----- what is wrong fails ------------------------------------------------------------------------------------------
@@ -409,10 +409,10 @@ def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
 
     drawn = [call(np.ones(2, np.float32)), call(np.ones(2, np.float32), rounds=2)]
     case = case_of(partial, lambda draw: draw(st.sampled_from(drawn)))
-    monkeypatch.setattr("tenonnx_testing.kit.collected", lambda: iter([case]))
-    assert never_drawn() == {}, "nothing was compared yet"
+    monkeypatch.setattr("tenonnx_testing.report.collected", lambda: iter([case]))
+    assert never_drawn(seen_here()) == {}, "nothing was compared yet"
     check_case(case, "types")
-    assert never_drawn() == {"kit::Partial@1": ["bias"]}
+    assert never_drawn(seen_here()) == {"kit::Partial@1": ["bias"]}
 
 
 def test_a_failure_says_where_it_was_raised_instead_of_a_traceback():

@@ -49,7 +49,8 @@ global_average_pool.type(lambda X: _global_type(global_average_pool.title, X))
 @global_average_pool.numpy
 def _(X):
     (x,) = widened(X)
-    return _as_images(_per_image(x).mean(-1), X)
+    images = _per_image(x)
+    return _as_images(images.sum(-1) / x.dtype.type(images.shape[-1]), X)
 
 
 @op("GlobalMaxPool", since=1, selects=True)

@@ -404,9 +404,8 @@ def _(x, axes):
 @_numpy(reduce_log_sum_exp)
 def _(x, axes):
     x = _wide_array(x)
-    if not axes or not x.size:
+    if not x.size:
         return np.log(total(np.exp(x), axes))
     limit = np.finfo(x.dtype).max
     greatest = np.clip(extremum(np.maximum, x, axes), -limit, limit)
-    shifted = x - greatest
-    return np.log(total(np.exp(shifted, out=shifted), axes)) + greatest
+    return np.log(total(np.exp(x - greatest), axes)) + greatest

@@ -15,7 +15,7 @@ from tenonnx.graph.values import Value
 from tenonnx.op.binding import invoke
 from tenonnx.op.build import Builder
 from tenonnx.op.rules import find_rule
-from tenonnx_testing import exports, gradients, inference, laws, mutations, oracles, schemas
+from tenonnx_testing import edges, exports, gradients, inference, laws, mutations, oracles, schemas
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
@@ -25,7 +25,8 @@ from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, pre
 class Check:
     """``run`` at each of ``versions``, which is ``[None]`` for checks that concern no particular version.
 
-    Where there are many versions, one drawn call is checked at every ``stride``-th of them alone.
+    Where there are many versions, one drawn call is checked at every ``stride``-th of them alone. ``examples`` is the
+    largest number of calls that are drawn by default, where few tell all.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Check:
     applies: Callable[[Case], bool] = lambda case: True
     versions: Callable[[Case], Sequence[int | None]] = lambda case: [None]
     stride: int = 1
+    examples: int | None = None
     missing: str = "no version takes these element types"
 
 
@@ -135,6 +137,10 @@ CHECKS: dict[str, Check] = {
         ),
         Check("law", laws.is_followed, applies=lambda case: case.law is not None),
         Check("export", exports.keeps_numbers, versions=exports.versions, stride=6),
+        Check("own versions", exports.keeps_meaning, applies=exports.has_versions, versions=exports.own_versions),
+        Check("layout", edges.any_layout_serves, examples=4),
+        Check("special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=6),
+        Check("empty axes", edges.empty_axes_agree, examples=6, missing="no input has an axis"),
         Check("bad input", mutations.refused_or_alike),
         Check("oracle", some_oracle, applies=lambda case: case.op.primitive and case.law is None),
     )

@@ -40,11 +40,14 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
     modules = load(declaring)
     for name, error in modules.items():
         if error is not None:
-            yield Item(f"{name}-import", partial(_raise, error))
+            yield Item(f"{name}-import", partial(_fail_import, name, error))
     for plugin in serving:
         registry.load(plugin.domain)
         if plugin in registry.failures:
-            yield Item(f"{plugin.distribution}-{plugin.domain}-import", partial(_raise, registry.failures[plugin]))
+            yield Item(
+                f"{plugin.distribution}-{plugin.domain}-import",
+                partial(_fail_import, plugin.value, registry.failures[plugin]),
+            )
     for distribution in sorted(distributions):
         entries = {p.domain for p in plugins("tenonnx.ops") if p.distribution == distribution} | {INTERNAL_DOMAIN}
         own = {op.domain for op in registry.ops() if _distribution(registry, op) == distribution}
@@ -67,8 +70,8 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
                 yield Item(label, partial(_check_coverage, registry, domain, plugin.distribution))
 
 
-def _raise(error: Exception, examples: int) -> None:
-    raise error
+def _fail_import(name: str, error: Exception, examples: int) -> None:
+    raise Failure(f"{name} cannot be imported: {error}") from error
 
 
 def _distribution(registry: Registry, op: Op) -> str:

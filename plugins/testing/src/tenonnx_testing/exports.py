@@ -12,6 +12,7 @@ from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Value
 from tenonnx.op.build import Builder
+from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.retarget import retarget
 from tenonnx_testing import oracles, schemas
 from tenonnx_testing.cases import Call, Case
@@ -59,6 +60,51 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
     named = {value.name: contents for value, contents in zip(moved.all_inputs, feeds, strict=True)}
     _agrees_in_onnxruntime(case, drawn, Trial(model, named, expected), what)
     return True
+
+
+# ----- a domain's own versions ---------------------------------------------------------------------------------------
+
+
+def own_versions(case: Case) -> Sequence[int]:
+    """One version for each way that the op's own domain ever had to say or to spell it."""
+    held = default_registry().meanings(case.op.domain, case.op.name)
+    meanings = held if case.op in held else tuple(case.op.meanings)
+    return sorted({version for meaning in meanings for version in schemas.versions(meaning)})
+
+
+def has_versions(case: Case) -> bool:
+    """Whether a domain that ``export`` does not go through has more than one way to say the op."""
+    return case.op.domain != "ai.onnx" and len(own_versions(case)) > 1
+
+
+def keeps_meaning(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """At another version of the op's own domain the call gives the same numbers, and back again.
+
+    What has no form there may be refused, and is counted as not compared.
+    """
+    assert drawn.version is not None
+    domain = case.op.domain
+
+    def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return builder.call(case.op, values, drawn.attributes, drawn.outputs)
+
+    graph, feeds = trace(case.op, drawn, the_op, symbolic=False)
+    graph.opsets = {"ai.onnx": oracles.newest_of_onnx(), domain: case.op.version}
+    for version in (drawn.version, own_versions(case)[-1]):
+        what = f"{case.op.title} at version {version} of {domain}"
+        try:
+            with blaming(what, passing=NotRepresentable):
+                graph = retarget(graph, {**graph.opsets, domain: version})
+        except NotRepresentable as refusal:
+            case.refusals.setdefault("own versions", str(refusal))
+            return False
+        with blaming(what):
+            actual = run_graph(graph, feeds)
+        expect(case, drawn, what, actual, present(expected))
+    return True
+
+
+# ----- judging --------------------------------------------------------------------------------------------------------
 
 
 def _is_clean(domain: str, graph: Graph) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
     given = [c for c, o in zip(cotangents, outputs, strict=True) if o is not None]
     directions = {p: random.uniform(-1, 1, wide.inputs[p].shape) for p in wrt}
 
-    def along(step: float) -> float:
-        moved = tuple(v + step * directions[p] if p in directions else v for p, v in enumerate(wide.inputs))
+    def along(step: float, chosen: Sequence[int] = wrt) -> float:
+        moved = tuple(v + step * directions[p] if p in chosen else v for p, v in enumerate(wide.inputs))
         with blaming(f"{case.op.title} near the drawn inputs"):
             found = evaluate(case.op, Call(moved, wide.attributes, wide.outputs))
         return float(sum(np.sum(o * c) for o, c in zip(found, cotangents, strict=False) if c is not None))
@@ -60,14 +61,21 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
         for position, product in zip(wrt, products, strict=True):
             if product.shape != wide.inputs[position].shape or product.dtype != np.float64:
                 raise Failure(f"{what}: that of input {position} is {product.dtype}{list(product.shape)}")
-        terms = [product * directions[p] for p, product in zip(wrt, products, strict=True)]
-        _agree(
-            what, float(sum(np.sum(t) for t in terms)), float(sum(np.sum(np.abs(t)) for t in terms)), slope, uncertainty
-        )
+        terms = {p: product * directions[p] for p, product in zip(wrt, products, strict=True)}
+        try:
+            _agree(what, list(terms.values()), slope, uncertainty)
+        except Failure:
+            for position, term in terms.items():  # which of them is it?
+                name = case.op.signature.input_at(position).name
+                alone = differences(partial(along, chosen=[position]))
+                _agree(f'{what} with respect to input "{name}"', [term], *alone)
+            raise
     return True
 
 
-def _agree(what: str, product: float, size: float, slope: float, uncertainty: float) -> None:
+def _agree(what: str, terms: Sequence[Any], slope: float, uncertainty: float) -> None:
+    product = float(sum(np.sum(term) for term in terms))
+    size = float(sum(np.sum(np.abs(term)) for term in terms))
     scale = max(size, abs(slope), 1e-3)
     if uncertainty > SMOOTH * scale:
         raise Failure(

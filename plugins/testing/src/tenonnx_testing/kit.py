@@ -37,19 +37,34 @@ def conformance(domain_or_distribution: str, *, registry: Registry | None = None
 
     @pytest.mark.parametrize("item", items, ids=[item.label for item in items])
     def test(item: Item, request: pytest.FixtureRequest) -> None:
-        run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES))
+        run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES), item.label)
 
     return test
 
 
-def run_item(run: Callable[[int], None], examples: int) -> None:
+#: What became of each test of this process.
+_outcomes: dict[str, str] = {}
+
+
+def outcomes() -> dict[str, str]:
+    """What became of the tests of this process: passed, failed, skipped or xfailed, and why."""
+    return dict(_outcomes)
+
+
+def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None:
     """Run one test; a failure is told by its message and place, not by a traceback through the kit."""
     try:
         run(examples)
-        return
     except Failure as failure:
-        text = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
-    pytest.fail(text, pytrace=False)
+        _outcomes[label] = f"failed: {failure}"
+        pytest.fail("\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])]), pytrace=False)
+    except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
+        _outcomes[label] = f"{'xfailed' if isinstance(outcome, pytest.xfail.Exception) else 'skipped'}: {outcome}"
+        raise
+    except BaseException as error:
+        _outcomes[label] = f"failed: {type(error).__name__}: {error}"
+        raise
+    _outcomes[label] = "passed"
 
 
 def _places(failure: Failure) -> list[str]:
@@ -68,6 +83,8 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
     for calls that could not be compared at all (skip).
     """
     check = CHECKS[name]
+    if check.examples is not None:
+        examples = -(-examples * check.examples // EXAMPLES)
     compared, gaps = run_check(case, check, examples)
     if any(seen.is_stale for seen in gaps.values()):
         compared, gaps = run_check(case, check, examples * STUBBORN)
@@ -171,24 +188,9 @@ def _given(op: Op, drawn: Call) -> set[str]:
     return inputs | {name for name, a in drawn.attributes.items() if not same_attribute(a, defaults[name])}
 
 
-def never_drawn() -> dict[str, list[str]]:
-    """The inputs and attributes of each op that no call had which was compared in this process."""
-    drawn: dict[Op, set[str]] = {}
-    for case in collected():
-        if case.drawn:
-            drawn.setdefault(case.op, set()).update(case.drawn)
-    wanted = {op: [*(p.name for p in op.signature.inputs), *op.signature.attributes] for op in drawn}
-    missing = {op.title: [name for name in wanted[op] if name not in drawn[op]] for op in drawn}
-    return {title: names for title, names in missing.items() if names}
-
-
-def comparisons() -> dict[str, int]:
-    """How many comparisons each check made in this process."""
-    counts: dict[str, int] = {}
-    for case in collected():
-        for name, count in case.compared.items():
-            counts[name] = counts.get(name, 0) + count
-    return {name: count for name, count in counts.items() if count}
+def drawable(op: Op) -> list[str]:
+    """The names of all inputs and attributes, which the calls of some case should have."""
+    return [*(p.name for p in op.signature.inputs), *op.signature.attributes]
 
 
 def known_gaps() -> list[tuple[Case, Gap]]:

@@ -46,11 +46,12 @@ def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
         mutated = next(filter(None, tried), None)
         if mutated is None:
             return False
-        _judge(case, mutated, expected, symbolic=bool(random.integers(2)))
+        refuse_or_agree(case, mutated, expected, symbolic=bool(random.integers(2)))
     return True
 
 
-def _judge(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> None:
+def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> None:
+    """Raise ``Failure`` unless a call is refused when called, or computed alike in every way to run it."""
     ways: dict[str, Callable[[], Outputs]] = {"called": lambda: _called(case.op, mutated)}
     model = None
     if not _has_subgraph(mutated):  # a subgraph belongs to one graph

@@ -1,18 +1,26 @@
-"""The pytest plugin: options of the conformance kit.
+"""The pytest plugin: options of the conformance kit, what it says at the end, and the certificate.
 
-Every pytest of an environment loads it, so it imports nothing.
+Every pytest of an environment that has the kit loads it, so it imports nothing before it is used.
 """
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 #: Calls drawn for each check of each case.
 EXAMPLES = 12
 
+#: What the processes of a distributed run saw.
+_PARTS = pytest.StashKey[list[dict[str, Any]]]()
+
 
 def pytest_addoption(parser: Any) -> None:
-    parser.getgroup("tenonnx").addoption(
+    group = parser.getgroup("tenonnx")
+    group.addoption(
         "--tenonnx-examples",
         dest="tenonnx_examples",
         type=int,
@@ -20,18 +28,55 @@ def pytest_addoption(parser: Any) -> None:
         metavar="N",
         help=f"calls that the conformance kit draws for each check of each case (default {EXAMPLES})",
     )
+    group.addoption(
+        "--tenonnx-report",
+        dest="tenonnx_report",
+        metavar="FILE",
+        help="write what the conformance kit compared as JSON, and as Markdown beside it",
+    )
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how much was compared, where the kit was used at all."""
-    import sys
+def _seen() -> dict[str, Any] | None:
+    """What this process compared, where the kit was used at all."""
+    if "tenonnx_testing.kit" not in sys.modules:
+        return None
+    from tenonnx_testing.report import seen_here
 
-    kit = sys.modules.get("tenonnx_testing.kit")
-    counts = kit.comparisons() if kit is not None else {}
+    return seen_here()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand over what a process of a distributed run saw."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and (seen := _seen()) is not None:
+        output["tenonnx"] = seen
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take what a process of a distributed run saw."""
+    seen = getattr(node, "workeroutput", {}).get("tenonnx")
+    if seen is not None:
+        node.config.stash.setdefault(_PARTS, []).append(seen)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how much was compared and what was never drawn, and write the certificate."""
+    here = None if config.stash.get(_PARTS, []) else _seen()
+    parts = [*config.stash.get(_PARTS, []), *([here] if here is not None else [])]
+    if not parts:
+        return
+    from tenonnx_testing import report
+
+    seen = report.merged(parts)
+    counts = ", ".join(f"{count} {name}" for name, count in report.comparisons(seen).items())
     if counts:
-        shown = ", ".join(f"{count} {name}" for name, count in counts.items())
-        terminalreporter.write_line(f"tenonnx conformance: {shown}")
-        for title, names in kit.never_drawn().items() if kit is not None else ():
-            terminalreporter.write_line(
-                f"tenonnx conformance: no case of {title} draws {', '.join(names)}", yellow=True
-            )
+        terminalreporter.write_line(f"tenonnx conformance: {counts}")
+    for title, names in report.never_drawn(seen).items():
+        terminalreporter.write_line(f"tenonnx conformance: no case of {title} draws {', '.join(names)}", yellow=True)
+    path = config.getoption("tenonnx_report")
+    if path:
+        made = report.certificate(seen)
+        report.write(made, Path(path))
+        terminalreporter.write_line(f"tenonnx conformance: {path} says so, for a README: {report.badge(made)}")

@@ -65,7 +65,13 @@ def _(draw):
     return call(a, b, c, broadcast=broadcast, **attributes)
 
 
-@cases(det)
+@cases(
+    det,
+    gaps=[
+        Gap("special values", "elimination of an infinity divides it by itself, and the rule takes another order"),
+        Gap("empty axes", "the determinant of no rows is 1 by the rule, and the body has no first element"),
+    ],
+)
 def _(draw):
     size = draw(st.integers(1, 4))
     batch = draw(st.sampled_from([(), (2,), (1, 3)]))

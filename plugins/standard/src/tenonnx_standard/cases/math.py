@@ -85,7 +85,7 @@ one_way(ops.pow_one_way, min_value=0.5, max_value=3)
 
 unary(ops.neg, [*FLOATS, *SIGNED])
 unary(ops.absolute, NUMBERS, exclude_near=(0,))
-unary(ops.sign, NUMBERS, gradient=False)
+unary(ops.sign, NUMBERS, gradient=False, gaps=[Gap("special values", "a NaN has no sign, and the body gives it 0")])
 unary(ops.reciprocal, exclude_near=(0,))
 
 # ----- rounding -------------------------------------------------------------------------------------------------------

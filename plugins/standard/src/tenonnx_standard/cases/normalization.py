@@ -150,7 +150,13 @@ def _(draw):
     return call(x, axis=draw(axis_of(x)), p=draw(st.integers(1, 2)))
 
 
-@cases(lrn, gaps=[Gap("reference", "it counts the channels by the length of the batch")])
+@cases(
+    lrn,
+    gaps=[
+        Gap("special values", "squares overflow in the body's half floats, the rule takes them wider"),
+        Gap("reference", "it counts the channels by the length of the batch"),
+    ],
+)
 def _(draw):
     x = draw(tensors(FLOATS, shape=shapes(2, 4)))
     alpha, beta = draw(st.sampled_from([1e-4, 0.5])), draw(st.sampled_from([0.5, 0.75]))

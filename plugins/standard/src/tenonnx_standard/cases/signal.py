@@ -71,7 +71,13 @@ def transform(draw):
     return x, length, axis, {"inverse": inverse, "onesided": onesided}
 
 
-@cases(dft, gaps=NARROW)
+@cases(
+    dft,
+    gaps=[
+        *NARROW,
+        Gap("special values", "a NaN reaches all that a product sums, and in the rule what a transform combines"),
+    ],
+)
 def _(draw):
     x, length, axis, attributes = transform(draw)
     return call(x, length, draw(st.sampled_from([None, np.asarray(axis, np.int64)])), **attributes)

@@ -1,0 +1,162 @@
+"""The certificate: what the kit compared in a run, with what, and what it did not, as JSON and as Markdown."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tenonnx.registry.registry import default_registry
+from tenonnx_testing import schemas
+from tenonnx_testing.cases import CHECKS, collected
+from tenonnx_testing.kit import drawable, outcomes
+
+#: What one process has seen, or several together: made of what JSON has.
+Seen = dict[str, Any]
+
+#: What calls are drawn by.
+SEED = "the checksum of each case and check: every run draws the same calls"
+
+
+def seen_here() -> Seen:
+    """What this process compared, to be merged with what others did."""
+    found: Seen = {"cases": {}, "outcomes": outcomes()}
+    for case in collected():
+        if not (case.compared or case.drawn):
+            continue
+        found["cases"][f"{case.module}:{case.title}"] = {
+            "op": f"{case.op.domain}::{case.op.name}",
+            "meaning": [case.op.since, case.op.before],
+            "package": default_registry().source(case.op),
+            "versions": schemas.versions(case.op),
+            "compared": dict(case.compared),
+            "reached": sorted(case.reached),
+            "drawn": sorted(case.drawn),
+            "drawable": drawable(case.op),
+            "gaps": {gap.check: gap.reason for gap in case.gaps},
+        }
+    return found
+
+
+def merged(parts: Iterable[Seen]) -> Seen:
+    """What several processes saw, as if it had been one."""
+    whole: Seen = {"cases": {}, "outcomes": {}}
+    for part in parts:
+        whole["outcomes"].update(part["outcomes"])
+        for key, case in part["cases"].items():
+            held = whole["cases"].setdefault(key, {**case, "compared": {}, "reached": [], "drawn": []})
+            for check, count in case["compared"].items():
+                held["compared"][check] = held["compared"].get(check, 0) + count
+            held["reached"] = sorted({*held["reached"], *case["reached"]})
+            held["drawn"] = sorted({*held["drawn"], *case["drawn"]})
+    return whole
+
+
+def comparisons(seen: Seen) -> dict[str, int]:
+    """How many comparisons each check made."""
+    counts = dict.fromkeys(CHECKS, 0)
+    for case in seen["cases"].values():
+        for check, count in case["compared"].items():
+            counts[check] += count
+    return {check: count for check, count in counts.items() if count}
+
+
+def never_drawn(seen: Seen) -> dict[str, list[str]]:
+    """The inputs and attributes of each meaning that no call had which was compared."""
+    drawn: dict[str, set[str]] = {}
+    names: dict[str, list[str]] = {}
+    for case in seen["cases"].values():
+        title = f"{case['op']}@{case['versions'][-1]}"
+        names[title] = case["drawable"]
+        drawn.setdefault(title, set()).update(case["drawn"])
+    missing = {title: [name for name in names[title] if name not in drawn[title]] for title in names if drawn[title]}
+    return {title: left for title, left in missing.items() if left}
+
+
+# ----- the certificate ------------------------------------------------------------------------------------------------
+
+
+def certificate(seen: Seen) -> dict[str, Any]:
+    """All that a reader needs who was not there; ``hash`` is the SHA-256 of the rest as compact JSON, keys sorted."""
+    failed = {label: outcome for label, outcome in sorted(seen["outcomes"].items()) if outcome.startswith("failed")}
+    body: dict[str, Any] = {
+        "kit": f"tenonnx-testing {metadata.version('tenonnx-testing')}",
+        "core": f"tenonnx {metadata.version('tenonnx')}",
+        "oracles": _versions("onnxruntime", "onnx", "numpy"),
+        "packages": sorted({case["package"] for case in seen["cases"].values()}),
+        "seed": SEED,
+        "tests": len(seen["outcomes"]),
+        "failed": failed,
+        "comparisons": comparisons(seen),
+        "ops": _ops(seen["cases"].values()),
+        "never drawn": never_drawn(seen),
+    }
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return {**body, "hash": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _versions(*distributions: str) -> dict[str, str]:
+    found = {}
+    for name in distributions:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for every meaning: versions, which of them were compared with others, counts by check, and gaps."""
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for case in sorted(cases, key=lambda case: (case["op"], case["meaning"][0])):
+        row = rows.setdefault(
+            (case["op"], case["meaning"][0]),
+            {
+                "op": case["op"], "since": case["meaning"][0], "before": case["meaning"][1], "package": case["package"],
+                "versions": case["versions"], "reached": [], "compared": {}, "gaps": {},
+            },
+        )  # fmt: skip
+        row["reached"] = sorted({*row["reached"], *case["reached"]})
+        row["gaps"].update(case["gaps"])
+        for check, count in case["compared"].items():
+            row["compared"][check] = row["compared"].get(check, 0) + count
+    return list(rows.values())
+
+
+def badge(made: Mapping[str, Any]) -> str:
+    """One line of Markdown for a README."""
+    ops, count = len({row["op"] for row in made["ops"]}), sum(made["comparisons"].values())
+    verdict = f"{len(made['failed'])}%20failed-red" if made["failed"] else f"{ops}%20ops%2C%20{count}%20calls-green"
+    return f"![tenonnx conformance](https://img.shields.io/badge/tenonnx-{verdict})"
+
+
+def markdown(made: Mapping[str, Any]) -> str:
+    """The certificate as a page."""
+    oracles = ", ".join(f"{name} {version}" for name, version in made["oracles"].items())
+    lines = [
+        "# Conformance", "", badge(made), "",
+        f"{', '.join(made['packages']) or 'no package'}, checked by {made['kit']} on {made['core']} with {oracles}: "
+        f"{made['tests']} tests, {len(made['failed'])} failed.",
+        "", f"Calls are drawn by {made['seed']}. SHA-256 of the JSON beside this page without its hash:",
+        f"`{made['hash']}`.", "",
+        "| op | from | versions compared | calls compared | gaps |", "| --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for row in made["ops"]:
+        counts = ", ".join(f"{check} {count}" for check, count in row["compared"].items() if count)
+        gaps = "; ".join(f"{check}: {reason}" for check, reason in row["gaps"].items())
+        reached = f"{len(set(row['reached']) & set(row['versions']))} of {len(row['versions'])}"
+        lines.append(f"| {row['op']} | {row['since']} | {reached} | {counts} | {gaps} |")
+    for heading, entries in (("Failed", made["failed"]), ("Never drawn", made["never drawn"])):
+        if entries:
+            shown = (f"- {name}: {', '.join(e) if isinstance(e, list) else e}" for name, e in entries.items())
+            lines += ["", f"## {heading}", "", *shown]
+    return "\n".join(lines) + "\n"
+
+
+def write(made: Mapping[str, Any], path: Path) -> None:
+    """The certificate as ``path`` in JSON, and beside it as ``*.md``."""
+    path.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", "utf-8")
+    path.with_suffix(".md").write_text(markdown(made), "utf-8")

@@ -1,0 +1,61 @@
+"""The certificate says what was compared, and what was not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tenonnx_testing.report import badge, certificate, markdown, merged
+
+CASE = {
+    "op": "acme::Twice", "meaning": [1, None], "package": "acme 1.0", "versions": [1, 3], "compared": {"types": 4},
+    "reached": [1], "drawn": ["X"], "drawable": ["X", "by"], "gaps": {"gradient": "it jumps"},
+}  # fmt: skip
+
+
+def test_what_several_processes_saw_is_one():
+    other = {**CASE, "compared": {"types": 2, "layout": 1}, "reached": [3], "drawn": ["by"]}
+    whole = merged(
+        [{"cases": {"a": CASE}, "outcomes": {"x": "passed"}}, {"cases": {"a": other}, "outcomes": {"y": "failed: z"}}]
+    )
+    assert whole["cases"]["a"]["compared"] == {"types": 6, "layout": 1}
+    assert whole["cases"]["a"]["reached"] == [1, 3]
+    assert CASE["compared"] == {"types": 4}
+    made = certificate(whole)
+    assert made["never drawn"] == {}
+    assert made["failed"] == {"y": "failed: z"}
+    assert "1%20failed-red" in badge(made)
+
+
+def test_the_certificate_can_be_checked_by_its_hash():
+    made = certificate(merged([{"cases": {"a": CASE}, "outcomes": {"x": "passed"}}]))
+    rest = {key: value for key, value in made.items() if key != "hash"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    assert made["hash"] == hashlib.sha256(text.encode()).hexdigest()
+    page = markdown(made)
+    assert "| acme::Twice | 1 | 1 of 2 | types 4 | gradient: it jumps |" in page
+    assert "- acme::Twice@3: by" in page
+    assert made["hash"] in page
+    assert "1%20ops%2C%204%20calls-green" in page
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_run_writes_it_whether_or_not_it_is_spread_over_processes(tmp_path, processes):
+    (tmp_path / "test_acme.py").write_text(
+        'from tenonnx_testing import conformance\ntest = conformance("tenonnx-acme")\n'
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-n", processes, "--tenonnx-examples=2"]
+    run = subprocess.run(
+        [*command, "--tenonnx-report", "made.json", "test_acme.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "made.json says so, for a README: ![tenonnx conformance]" in run.stdout
+    made = json.loads((tmp_path / "made.json").read_text())
+    assert made["packages"] == ["tenonnx-acme 0.1.0"]
+    assert made["comparisons"]["export"] > 0
+    assert {row["op"] for row in made["ops"]} == {"com.acme::Squareplus"}
+    assert (tmp_path / "made.md").read_text().startswith("# Conformance")
