@@ -147,6 +147,11 @@ class _Retargeting(Rewriter):
         return made
 
 
+def _leads_to(op: Op, version: int) -> bool:
+    """Whether an op is there at a version, or may be said by one that is."""
+    return op.since <= version or any(older is None or _leads_to(older, version) for older, _ in op.lowerings)
+
+
 class _Mover:
     """Decides what becomes of each call on its way to the target."""
 
@@ -303,6 +308,8 @@ class _Mover:
             version = None if older is None else self.target.version(older.domain)
             if older is not None and (version is None or (older.before is not None and version >= older.before)):
                 continue  # lowering leads down: what has become of the op since is what its body says
+            if older is not None and version is not None and not _leads_to(older, version):
+                continue
             mark = _Mark(rewriter, self)
             self.actions.append(("lowered", reasons[0] if reasons else ""))
             counted = {"_outputs": call.outputs} if "_outputs" in inspect.signature(lowering).parameters else {}

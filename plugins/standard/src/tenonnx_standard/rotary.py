@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import InvalidCall, dims
+from tenonnx.extend import InvalidCall
 from tenonnx.extend import op as define
+from tenonnx_standard.checking import dim_of
 from tenonnx_standard.joining import concat, split
-from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.shapes import reshape, squeeze, unsqueeze
 from tenonnx_standard.slicing import gather
 
 
@@ -21,11 +22,11 @@ def rotary_embedding(
     if X.ndim == 3:
         if not num_heads:
             raise InvalidCall("RotaryEmbedding needs num_heads for an input of rank 3", given=repr(X))
-        batch, sequence, width = dims(X)
-        heads = reshape(X, [batch, sequence, num_heads, width // num_heads])
+        width = dim_of(X, 2)
+        heads = reshape(X, [0, 0, num_heads, width // num_heads])
     else:
-        heads = transpose(X, perm=[0, 2, 1, 3])
-    size = dims(heads)[3]
+        heads = X
+    size = dim_of(heads, 3)
     turned_size = rotary_embedding_dim or size
     turned, rest = heads, None
     if rotary_embedding_dim and rotary_embedding_dim != size:
@@ -33,23 +34,19 @@ def rotary_embedding(
     cos, sin = cos_cache, sin_cache
     if position_ids is not None:
         cos, sin = gather(cos, position_ids), gather(sin, position_ids)
-    cos, sin = unsqueeze(cos, [2]), unsqueeze(sin, [2])
+    every_head = [2] if X.ndim == 3 else [1]
+    cos, sin = unsqueeze(cos, every_head), unsqueeze(sin, every_head)
     result = _turn(turned, cos, sin, turned_size, bool(interleaved))
     if rest is not None:
         result = concat(result, rest, axis=-1)
-    if X.ndim == 3:
-        return reshape(result, [batch, sequence, width])
-    return transpose(result, perm=[0, 2, 1, 3])
+    return reshape(result, [0, 0, width]) if X.ndim == 3 else result
 
 
 def _turn(x, cos, sin, size, interleaved):
-    """The pairs of ``x`` (batch, sequence, heads, size) turned: neighbours, or one from each half."""
+    """The pairs of ``x`` along its last axis turned: neighbours, or one from each half."""
     if not interleaved:
         a, b = split(x, axis=-1, num_outputs=2)
         return concat(a * cos - b * sin, a * sin + b * cos, axis=-1)
-    batch, sequence, heads, _ = dims(x)
-    a, b = (
-        squeeze(part, [4]) for part in split(reshape(x, [batch, sequence, heads, size // 2, 2]), axis=4, num_outputs=2)
-    )
+    a, b = (squeeze(part, [4]) for part in split(reshape(x, [0, 0, 0, size // 2, 2]), axis=4, num_outputs=2))
     turned = concat(unsqueeze(a * cos - b * sin, [4]), unsqueeze(a * sin + b * cos, [4]), axis=4)
-    return reshape(turned, [batch, sequence, heads, size])
+    return reshape(turned, [0, 0, 0, size])

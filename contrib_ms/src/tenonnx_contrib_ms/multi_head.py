@@ -1,0 +1,98 @@
+"""Attention of queries, keys and values that are projected already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, op
+from tenonnx_contrib_ms import scaled_dot_product as core
+from tenonnx_contrib_ms.attention import mask_bias
+from tenonnx_standard.checking import dim_of
+
+
+@op("MultiHeadAttention", domain="com.microsoft")
+def multi_head_attention(
+    query, key=None, value=None, bias=None, key_padding_mask=None, attention_bias=None, past_key=None, past_value=None,
+    past_sequence_length=None, cache_indirection=None, *,
+    mask_filter_value=-10000.0, num_heads: int, scale=0.0, unidirectional=0, _outputs=None,
+):  # fmt: skip
+    """Attention of (batch, length, heads * size) queries, keys and values, to which ``bias`` is added.
+
+    Or ``query`` holds all three, as (batch, length, heads, 3, size); ``key`` holds keys and values, with 2 of them; or
+    these come as (batch, heads, length, size) and without bias. With ``past_sequence_length`` the past is a buffer
+    of which so much is filled, and ``cache_indirection`` says in which beam each of its elements was made. The mask is
+    as in Attention. The fourth output is what the softmax is taken of.
+    """
+    query, key, value = _heads(query, key, value, bias, num_heads)
+    return _attend(
+        query, key, value, key_padding_mask, attention_bias, past_key, past_value, past_sequence_length,
+        cache_indirection, mask_filter_value, scale, unidirectional, 4 if _outputs is None else _outputs,
+    )  # fmt: skip
+
+
+@op("DecoderMaskedMultiHeadAttention", domain="com.microsoft")
+def decoder_masked_multi_head_attention(
+    query, key=None, value=None, mask_index=None, attention_bias=None, past_key=None, past_value=None,
+    past_sequence_length=None, beam_width=None, cache_indirection=None, bias=None, *,
+    mask_filter_value=-10000.0, num_heads: int, output_qk=0, past_present_share_buffer=0, scale=0.0, _outputs=None,
+):  # fmt: skip
+    """MultiHeadAttention of one query, of which there are ``beam_width`` for each sequence.
+
+    ``past_sequence_length`` counts only with ``past_present_share_buffer``, and the fourth output is there with
+    ``output_qk``. All three projections may lie in ``query`` as (batch, 1, 3 * hidden).
+    """
+    if key is None:
+        query, key, value = core.parted(query, None)
+    query, key, value = _heads(query, key, value, bias, num_heads)
+    length = past_sequence_length if past_present_share_buffer else None
+    return _attend(
+        query, key, value, mask_index, attention_bias, past_key, past_value, length, cache_indirection,
+        mask_filter_value, scale, 0, 3 + bool(output_qk) if _outputs is None else _outputs,
+    )  # fmt: skip
+
+
+def _heads(query: Value, key: Value | None, value: Value | None, bias: Value | None, count: int) -> list[Value]:
+    """Query, key and value as (batch, heads, length, size), whatever they lie in."""
+    if key is None:
+        query, key, value = (ops.reshape(x, [0, 0, -1]) for x in ops.split(query, axis=3, num_outputs=3))
+    elif value is None:
+        key, value = (ops.reshape(x, [0, 0, -1]) for x in ops.split(key, axis=3, num_outputs=2))
+    if key.ndim == 4:  # of an encoder, with their bias
+        query = query if bias is None else query + bias[: dim_of(query, 2)]
+        return [core.split_heads(query, count), key, value]
+    parts = [query, key, value]
+    if bias is not None:
+        biases = core.parted(bias, [dim_of(x, 2) for x in parts], axis=0)
+        parts = [x + b for x, b in zip(parts, biases, strict=True)]
+    return [core.split_heads(x, count) for x in parts]
+
+
+def _attend(
+    query: Value, key: Value, value: Value, mask: Value | None, attention_bias: Value | None, past_key: Value | None,
+    past_value: Value | None, past_length: Value | None, beams: Value | None, filter_value: float, scale: float,
+    causal: int, outputs: int,
+) -> tuple[Value, ...]:  # fmt: skip
+    """The output, the caches and what the softmax is taken of, as many of them as wanted."""
+    past: Any = 0
+    present = key, value
+    if past_key is not None and past_value is not None and past_length is not None:
+        past = ops.reshape(ops.cast(past_length, to=DType.int64), [])
+        places = None if beams is None else core.places_of_beams(beams, past)
+        (first, key), (second, value) = (
+            core.written(cache, new, past, places) for cache, new in ((past_key, key), (past_value, value))
+        )
+        present = first, second
+    elif past_key is not None:
+        past = dim_of(past_key, 2)
+        present = key, value = ops.concat(past_key, key, axis=2), ops.concat(past_value, value, axis=2)
+    total = dim_of(key, 2)
+    bias = mask_bias(mask, query, past, total, filter_value)
+    if causal:
+        bias = core.causal_bias(bias, dim_of(query, 2), past, total, query.dtype)
+    bias = core.added(attention_bias, bias)
+    if outputs < 4:
+        y = core.scaled_dot_product_attention(query, key, value, bias, scale=scale)
+        return (core.join_heads(y), *present)[:outputs]
+    scores = core.logits(query, key, bias, scale=scale)
+    return core.join_heads(core.weighted(ops.softmax(scores), value)), *present, scores

@@ -1,0 +1,175 @@
+"""What all attention here is made of: heads, masks, caches and the scaled dot product."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, constant, op
+from tenonnx.graph import symbolic
+from tenonnx_standard.checking import dim_of
+
+
+@op("ScaledDotProductAttention", domain="tenonnx")
+def scaled_dot_product_attention(query, key, value, bias=None, sink=None, *, scale=0.0, softcap=0.0):
+    """``softmax(scale * query key^T + bias) value``, where all inputs are (batch, heads, length, size).
+
+    Heads of ``query`` may share those of ``key`` and ``value``. ``bias`` is finite. ``sink`` is one more logit for each
+    head, which only takes part in the sum. ``scale`` 0 is one by the root of the size.
+    """
+    scores = logits(query, key, bias, scale=scale, softcap=softcap)
+    y = weighted(ops.softmax(scores), value)
+    return y if sink is None else y * share_beside(sink, scores)
+
+
+def _as_standard(meaning: Any) -> None:
+    @scaled_dot_product_attention.lower(to=meaning)
+    def _(query, key, value, bias, sink, *, scale, softcap):
+        if sink is not None or scale < 0:
+            return None
+        length = dim_of(query, 2)
+        if bias is not None and bias.ndim == 4 and bias.shape[2] == 1 and length != 1:
+            bias = ops.expand(bias, [1, 1, length, 1])  # onnxruntime takes a mask of one row for one query only
+        return meaning(query, key, value, bias, scale=scale or None, softcap=softcap, _outputs=1)
+
+
+_as_standard(ops.attention_of_full_masks)
+_as_standard(ops.attention)
+
+
+# ----- products -------------------------------------------------------------------------------------------------------
+
+
+def logits(query: Value, key: Value, bias: Value | None, *, scale: float = 0.0, softcap: float = 0.0) -> Value:
+    """What the softmax is taken of: (batch, heads of ``query``, length of ``query``, length of ``key``)."""
+    found = _by_group(query * (scale or _factor(query)), ops.transpose(key, perm=[0, 1, 3, 2]))
+    if softcap:
+        found = ops.tanh(found / softcap) * softcap
+    return found if bias is None else found + bias
+
+
+def weighted(probabilities: Value, value: Value) -> Value:
+    """The mean of the values of each head by its probabilities."""
+    return _by_group(probabilities, value)
+
+
+def share_beside(sink: Value, scores: Value) -> Value:
+    """The part of the softmax that is not that of the logit ``sink`` of each head: (batch, heads, length, 1)."""
+    return ops.sigmoid(ops.reduce_log_sum_exp(scores, [-1]) - ops.reshape(sink, [1, -1, 1, 1]))
+
+
+def _factor(query: Value) -> Any:
+    size = dim_of(query, 3)
+    return ops.reciprocal(ops.sqrt(ops.cast(size, to=query.dtype))) if isinstance(size, Value) else 1 / math.sqrt(size)
+
+
+def _by_group(rows: Value, shared: Value) -> Value:
+    """A product for each head, where those that share a head of ``shared`` lie below each other, as one matrix."""
+    count, groups = dim_of(rows, 1), dim_of(shared, 1)
+    if isinstance(count, int) and count == groups:
+        return ops.matmul(rows, shared)
+    return ops.reshape(ops.matmul(ops.reshape(rows, [0, groups, -1, 0]), shared), [0, count, -1, 0])
+
+
+# ----- heads ----------------------------------------------------------------------------------------------------------
+
+
+def split_heads(x: Value, count: int) -> Value:
+    """(batch, length, heads * size) as (batch, heads, length, size)."""
+    width = x.shape[2]
+    return ops.transpose(
+        ops.reshape(x, [0, 0, count, width // count if isinstance(width, int) else -1]), perm=[0, 2, 1, 3]
+    )
+
+
+def join_heads(x: Value) -> Value:
+    """(batch, heads, length, size) as (batch, length, heads * size)."""
+    _, heads, _, size = x.shape
+    width = symbolic.multiply(heads, size)
+    return ops.reshape(ops.transpose(x, perm=[0, 2, 1, 3]), [0, 0, width if isinstance(width, int) else -1])
+
+
+def parted(x: Value, sizes: list[int] | None, axis: int = -1) -> tuple[Value, Value, Value]:
+    """Query, key and value that lie one behind the other, all as large unless ``sizes`` says other."""
+    if sizes is None:
+        return ops.split(x, axis=axis, num_outputs=3)  # type: ignore[no-any-return]
+    return ops.split(x, sizes, axis=axis)  # type: ignore[no-any-return]
+
+
+# ----- masks ----------------------------------------------------------------------------------------------------------
+
+
+def lowest(dtype: DType) -> Value:
+    """What hides a key, and is finite still: rows that see no key have a mean of all."""
+    return constant(np.finfo(np.float16 if dtype.bits < 32 else dtype.numpy).min, dtype)
+
+
+def bias_of(mask: Value, filter_value: float, dtype: DType) -> Value:
+    """What a mask adds to the logits: nothing where it is positive, else ``filter_value``."""
+    return ops.where(
+        ops.greater(mask, 0) if mask.dtype is not DType.bool else mask, *_choices(0.0, filter_value, dtype)
+    )
+
+
+def _choices(shown: float, hidden: float, dtype: DType) -> tuple[Value, Value]:
+    return constant(shown, dtype), constant(hidden, dtype)
+
+
+def within(lengths: Value, total: Any, starts: Value | None = None) -> Value:
+    """Which keys lie before the length of each sequence, from its start on: (batch, 1, 1, total)."""
+    keys = ops.range_(0, total, 1)
+    seen = ops.less(keys, _column(lengths))
+    return seen if starts is None else seen & (keys >= _column(starts))
+
+
+def _column(numbers: Value) -> Value:
+    return ops.reshape(ops.cast(numbers, to=DType.int64), [-1, 1, 1, 1])
+
+
+def causal_bias(bias: Value | None, queries: Any, past: Any, total: Any, dtype: DType) -> Value | None:
+    """``bias`` where a query, the first of which comes behind ``past`` keys, sees no later key."""
+    if queries == 1 and not isinstance(queries, Value):
+        return bias
+    rows = ops.reshape(ops.range_(0, queries, 1), [-1, 1])
+    seen = ops.range_(0, total, 1) <= (rows + past)
+    return ops.where(seen, constant(0.0, dtype) if bias is None else bias, lowest(dtype))
+
+
+def added(*biases: Value | None) -> Value | None:
+    """The sum of those that are there."""
+    total = None
+    for bias in biases:
+        if bias is not None:
+            total = bias if total is None else total + bias
+    return total
+
+
+# ----- caches ---------------------------------------------------------------------------------------------------------
+
+
+def written(cache: Value, new: Value, start: Value, places: Value | None = None) -> tuple[Value, Value]:
+    """A cache of (batch, heads, capacity, size) with ``new`` written from ``start`` on, and what it holds up to there.
+
+    With ``places`` the latter is taken from there, as ``taken`` does, where it is past.
+    """
+    past = cache[:, :, :start]
+    used = ops.concat(past, new, axis=2)
+    present = ops.concat(used, cache[:, :, start + dim_of(new, 2) :], axis=2)
+    return present, used if places is None else ops.concat(taken(past, places), new, axis=2)
+
+
+def places_of_beams(beams: Value, length: Value) -> Value:
+    """Where the past of each beam is: ``beams`` (batch, beams, capacity) says in which beam each element was made."""
+    batch, width = dim_of(beams, 0), dim_of(beams, 1)
+    first = ops.reshape(ops.range_(0, batch, 1), [-1, 1, 1]) * width
+    rows = ops.cast(beams[:, :, :length], to=DType.int64) + first
+    return ops.reshape(rows * length + ops.range_(0, length, 1), [batch * width, -1])
+
+
+def taken(cache: Value, places: Value) -> Value:
+    """The elements at ``places`` (batch, length), which count through all sequences of a cache."""
+    rows = ops.reshape(ops.transpose(cache, perm=[0, 2, 1, 3]), [-1, dim_of(cache, 1), dim_of(cache, 3)])
+    return ops.transpose(ops.gather(rows, places), perm=[0, 2, 1, 3])
