@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import tenonnx_standard as ops
-from tenonnx.extend import Dim, DType, TypeMismatch, UnknownType, Value, constant, dims, op
+from tenonnx.extend import (
+    DType,
+    Value,
+    at_least,
+    constant,
+    differ,
+    dims,
+    floats,
+    holds,
+    integers,
+    op,
+    same_dtype,
+    shapes,
+)
 from tenonnx.graph import symbolic
+from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_standard.checking import dim_of
 
@@ -21,8 +33,8 @@ def attention(
 ):  # fmt: skip
     """Self attention of ``input`` times ``weights``, which hold those of query, key and value one behind the other.
 
-    ``mask_index`` holds what is seen: as numbers above 0 for (batch, keys), (batch, length, keys) or, of which a part is
-    used, (batch, 1, maximum, maximum); as the first position behind the keys of each sequence, and behind these its
+    ``mask_index`` holds what is seen: as numbers above 0 for (batch, keys), (batch, length, keys) or, of which a part
+    is used, (batch, 1, maximum, maximum); as the first position behind the keys of each sequence, and behind these its
     first position; or as lengths followed by sums of lengths, which do not count. What is not seen is added
     ``mask_filter_value``; ``unidirectional`` hides what comes later. ``past`` and ``present`` hold keys and values.
     """
@@ -38,13 +50,13 @@ def attention(
         query, key = _turned(query, key, start, rotary_embedding_dim)
     present = key, value
     if past is not None and past_present_share_buffer:
-        (first, key), (second, value) = (core.written(past[k], new, start) for k, new in enumerate((key, value)))
+        (first, key), (second, value) = (caches.written(past[k], new, start) for k, new in enumerate((key, value)))
         present = first, second
     elif past is not None:
         present = key, value = ops.concat(past[0], key, axis=2), ops.concat(past[1], value, axis=2)
     queries, total = dim_of(query, 2), dim_of(key, 2)
     mask = mask_bias(mask_index, query, start, total, mask_filter_value)
-    if unidirectional:
+    if unidirectional and query.shape[2] != 1:
         mask = core.causal_bias(mask, queries, start, total, query.dtype)
     y = core.scaled_dot_product_attention(query, key, value, core.added(attention_bias, mask), scale=scale)
     if _outputs == 1:
@@ -56,27 +68,28 @@ def _turned(query: Value, key: Value, start: Any, width: int) -> list[Value]:
     """Rotary embedding with angles of base 10000, for the positions from ``start`` on."""
     batch, heads, length, size = dims(query)
     turned = width or size
-    if not isinstance(turned, int):
-        raise UnknownType("Attention: do_rotary needs a known size of heads", given=repr(query))
+    share = ops.cast(ops.range_(0, turned, 2), to=DType.float32) / _as_float(turned)
     positions = ops.cast(ops.reshape(ops.range_(0, length, 1) + start, [1, -1, 1]), to=DType.float32)
-    angles = positions * constant(10000.0 ** (-np.arange(0, turned, 2) / turned), DType.float32)
+    angles = positions * ops.pow_(constant(10000.0, DType.float32), -share)
     tables = [
         ops.expand(ops.cast(function(angles), to=query.dtype), [batch, length, turned // 2])
         for function in (ops.cos, ops.sin)
     ]
-    return [
-        ops.rotary_embedding(x, *tables, num_heads=heads, rotary_embedding_dim=0 if turned == size else turned)
-        for x in (query, key)
-    ]
+    narrow = 0 if width == size else width
+    return [ops.rotary_embedding(x, *tables, num_heads=heads, rotary_embedding_dim=narrow) for x in (query, key)]
+
+
+def _as_float(size: Any) -> Any:
+    return ops.cast(size, to=DType.float32) if isinstance(size, Value) else float(size)
 
 
 def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_value: float) -> Value | None:
     """What a mask of any of its shapes adds to the logits."""
     if mask is None:
         return None
-    batch, queries = query.shape[0], dim_of(query, 2)
+    queries = dim_of(query, 2)
     if mask.ndim == 1:
-        seen = _lengths(mask, batch, total)
+        seen = _lengths(mask, query, total)
     elif mask.ndim == 2:
         if mask.shape[1] == 1:
             return None  # the same for all keys, which the softmax does not see
@@ -88,21 +101,60 @@ def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_v
     return core.bias_of(seen, filter_value, query.dtype)
 
 
-def _lengths(mask: Value, batch: Dim, total: Any) -> Value:
+def _hold_sizes(num_heads: int, qkv_hidden_sizes: Any, hidden: Any) -> str | None:
+    if qkv_hidden_sizes is not None:
+        if len(qkv_hidden_sizes) != 3 or qkv_hidden_sizes[0] != qkv_hidden_sizes[1]:
+            return "qkv_hidden_sizes must be three, of which the first two are equal"
+        if any(size % num_heads for size in qkv_hidden_sizes):
+            return "num_heads must divide qkv_hidden_sizes"
+        whole, what = sum(qkv_hidden_sizes), "the sum of qkv_hidden_sizes"
+        return f"weights must have as many columns as {what}" if differ(hidden, whole) else None
+    return "weights must have three times num_heads columns, or a multiple" if _uneven(hidden, 3 * num_heads) else None
+
+
+def _uneven(size: Any, count: int) -> bool:
+    return isinstance(size, int) and size % count != 0
+
+
+def hold_mask(batch: Any, numbers: Any) -> str | None:
+    if isinstance(batch, int) and isinstance(numbers, int) and numbers not in (batch, 2 * batch, 3 * batch + 2):
+        return "a mask of one axis must have one, two or three numbers (and two) for each sequence"
+    return None
+
+
+def _hold_buffer(past: Any, past_sequence_length: Any, past_present_share_buffer: int) -> str | None:
+    if past_present_share_buffer and past is not None and past_sequence_length is None:
+        return "past_present_share_buffer needs past_sequence_length"
+    return None
+
+
+def _lengths(mask: Value, query: Value, total: Any) -> Value:
     """Which keys are seen by numbers for each sequence: its end; end and start; or its length, followed by others."""
-    count = mask.shape[0]
+    count, batch = mask.shape[0], query.shape[0]
     if count == batch:
         return core.within(mask, total)
     if count == symbolic.multiply(batch, 2):
         ends, starts = ops.split(mask, axis=0, num_outputs=2)
         return core.within(ends, total, starts)
-    if count == symbolic.add(symbolic.multiply(batch, 3), 2):
-        return core.within(mask[: (dim_of(mask, 0) - 2) // 3], total)
-    if isinstance(count, int) and isinstance(batch, int):
-        raise TypeMismatch(
-            "a mask of one axis must have one, two or three numbers (and two) for each sequence",
-            given=f"{mask!r} for a batch of {batch}",
-        )
-    raise UnknownType(
-        "a mask of one axis needs a known length", given=f"{mask!r} for a batch of {batch}", do="give --input-shapes"
-    )
+    batch = dim_of(query, 0)
+    starts = None
+    if count is None or not isinstance(batch, int):
+        spans = ops.equal(dim_of(mask, 0), batch * 2)
+        starts = ops.where(spans, ops.concat(mask, mask, axis=0)[batch : batch * 2], 0)
+    return core.within(mask[:batch], total, starts)
+
+
+attention.requires(
+    shapes(
+        input="batch length width", weights="width hidden", bias="hidden",
+        mask_index="numbers|_ keys|batch length total|batch 1 side side",
+        past="2 batch num_heads capacity size", attention_bias="_ _ length _", past_sequence_length="|1",
+    ),
+    floats("input", "weights", "bias", "past", "attention_bias"),
+    same_dtype("input", "weights", "bias", "past", "attention_bias"),
+    integers("mask_index", "past_sequence_length"),
+    at_least(num_heads=1),
+    holds(_hold_sizes),
+    holds(hold_mask),
+    holds(_hold_buffer),
+)  # fmt: skip

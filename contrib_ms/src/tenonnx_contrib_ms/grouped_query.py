@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import tenonnx_standard as ops
-from tenonnx.extend import REQUIRED, DType, Value, constant, op
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Value,
+    constant,
+    divides,
+    floats,
+    holds,
+    integers,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+    together,
+)
+from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_standard.checking import dim_of
+from tenonnx_standard.normalization import statistics_dtype
 
 
 @op("GroupQueryAttention", domain="com.microsoft")
@@ -22,15 +38,16 @@ def group_query_attention(
 ):  # fmt: skip
     """Attention whose query heads share keys and values in ``kv_num_heads`` groups; these are appended to the past.
 
-    Instance b has ``seqlens_k[b] + 1`` keys in all, of which the new ones come last. A query sees the keys up to its own
-    position (``causal``), at most ``local_window_size`` of them. ``head_sink`` is one more logit for each head, 0 with
-    ``smooth_softmax``, that only takes part in the sum. ``qk_output`` asks for the logits (1) or the probabilities (2) as
-    output 4; what is not seen is 0 there. What lies behind the keys in ``present`` has no meaning.
+    Instance b has ``seqlens_k[b] + 1`` keys in all, of which the new ones come last. A query sees the keys up to its
+    own position (``causal``), at most ``local_window_size`` of them. ``head_sink`` is one more logit for each head, 0
+    with ``smooth_softmax``, that only takes part in the sum. ``qk_output`` asks for the logits (1) or the probabilities
+    (2) as output 4; what is not seen is 0 there. What lies behind the keys in ``present`` has no meaning.
     """
     counts = [num_heads, kv_num_heads, kv_num_heads]
     flat = [query] if key is None else [query, key, value]
     norms = None if q_norm_weight is None else (q_norm_weight, k_norm_weight)
-    lengths = ops.reshape(ops.cast(seqlens_k, to=DType.int64), [-1, 1]) + 1
+    last = ops.reshape(ops.cast(seqlens_k, to=DType.int64), [-1, 1])
+    lengths = last + 1
     sequence = dim_of(query, 1)
     steps = ops.reshape(ops.range_(0, sequence, 1), [1, -1])
     start = None if past_key is None else ops.maximum(lengths - sequence, 0)
@@ -39,19 +56,29 @@ def group_query_attention(
     if do_rotary:
         positions = rows if position_ids is None else _positions(position_ids, steps, sequence, total_sequence_length)
         tables = ops.gather(cos_cache, positions), ops.gather(sin_cache, positions)
-    q, k, v = _heads(flat, counts, norms, qk_norm_epsilon, tables, rotary_interleaved)
-    total, present = sequence, (k, v)
-    if start is not None:
-        length = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
-        total = ops.reshape(length, [])
-        present = _appended((past_key, past_value), (k, v), rows, length)
-        k, v = (ops.slice_(x, [0], length, [2]) for x in present)
+    q, *new = _heads(flat, counts, norms, qk_norm_epsilon, tables, rotary_interleaved)
+
+    scales = _scale(k_scale, k_quant_type, kv_num_heads), _scale(v_scale, v_quant_type, kv_num_heads)
+    bits = kv_cache_bit_width or 8
+    new = [x if s is None else caches.quantised(x, s, bits) for x, s in zip(new, scales, strict=True)]
+    present = held = new
+    keys = None
+    if start is not None and sliding_window_cache:
+        window = caches.SlidingWindow(past_key, rows, start, lengths, local_window_size)
+        held = [ops.concat(p, n, axis=2) for p, n in zip((past_key, past_value), new, strict=True)]
+        present = [window.kept(x) for x in held]
+        keys = ops.unsqueeze(window.positions, [1, 2])
+        attention_bias = None if attention_bias is None else window.columns_of(attention_bias)
+    elif start is not None:
+        total = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
+        present = caches.appended((past_key, past_value), new, rows, total)
+        held = [ops.slice_(x, [0], total, [2]) for x in present]
+        keys = ops.range_(0, ops.reshape(total, []), 1)
+    k, v = (x if s is None else caches.restored(x, s, bits, q.dtype) for x, s in zip(held, scales, strict=True))
 
     stage = DType.float32 if q.dtype.bits < 32 else q.dtype
-    q, k, v, attention_bias, head_sink = (
-        x if x is None or x.dtype is stage else ops.cast(x, to=stage) for x in (q, k, v, attention_bias, head_sink)
-    )
-    seen = _seen(rows, lengths, total, causal, local_window_size)
+    q, k, v, attention_bias, head_sink = (_to(x, stage) for x in (q, k, v, attention_bias, head_sink))
+    seen = _seen(steps if keys is None else keys, rows, last, causal, local_window_size)
     bias = ops.where(seen, constant(0.0, stage) if attention_bias is None else attention_bias, core.lowest(stage))
     sink = constant([0.0], stage) if head_sink is None and smooth_softmax > 0 else head_sink
     if not qk_output:
@@ -66,8 +93,15 @@ def group_query_attention(
     return y, *present, _to(ops.where(seen, shown, 0.0), query.dtype)
 
 
-def _to(x: Value, dtype: DType) -> Value:
-    return x if x.dtype is dtype else ops.cast(x, to=dtype)
+def _to(x: Any, dtype: DType) -> Any:
+    return x if x is None or x.dtype is dtype else ops.cast(x, to=dtype)
+
+
+def _scale(scale: Value | None, kind: str, heads: int) -> Value | None:
+    """The scale of a cache as it multiplies one; None of one that is not quantised."""
+    if scale is None or kind == "NONE":
+        return None
+    return ops.reshape(scale, [] if kind == "PER_TENSOR" else [1, heads, 1, -1])
 
 
 def _positions(given: Value, steps: Value, sequence: Any, total: Value) -> Value:
@@ -89,7 +123,10 @@ def _heads(
             if packed is None
             else ops.split(ops.reshape(packed, [0, 0, sum(counts), -1]), counts, axis=2)
         )
-        normed = [ops.rms_normalization(x, w, epsilon=epsilon) for x, w in zip(apart, norms, strict=False)]
+        stash = int(statistics_dtype(apart[0]))
+        normed = [
+            ops.rms_normalization(x, w, epsilon=epsilon, stash_type=stash) for x, w in zip(apart, norms, strict=False)
+        ]
         both, v = (
             ops.transpose(ops.concat(*normed, axis=2), perm=[0, 2, 1, 3]),
             ops.transpose(apart[2], perm=[0, 2, 1, 3]),
@@ -111,21 +148,79 @@ def turn(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Valu
     return ops.rotary_embedding(x, cos, sin, interleaved=interleaved, num_heads=count, rotary_embedding_dim=width)
 
 
-def _appended(past: tuple[Value, Value], new: tuple[Value, Value], rows: Value, total: Value) -> tuple[Value, Value]:
-    """Caches with what is new at its rows, long enough for all keys."""
-    capacity = dim_of(past[0], 2)
-    behind = ops.concat([0] * 6, ops.maximum(total, capacity) - capacity, [0], axis=0)
-    places = ops.expand(ops.unsqueeze(rows, [1, 3]), [1, dim_of(new[0], 1), 1, dim_of(new[0], 3)])
-    longer = (ops.pad(x, behind) for x in past)
-    first, second = (ops.scatter_elements(x, places, n, axis=2) for x, n in zip(longer, new, strict=True))
-    return first, second
-
-
-def _seen(rows: Value, lengths: Value, total: Any, causal: int, window: int) -> Value:
-    """Which keys each query sees, as [batch, 1, query, key]."""
-    keys = ops.range_(0, total, 1)
+def _seen(keys: Value, rows: Value, last: Value, causal: int, window: int) -> Value:
+    """Which keys, by position, each query sees: (batch, 1, queries, keys). Padding sees what lies in front of it."""
     if not causal:
-        return ops.less(keys, ops.unsqueeze(lengths, [1, 3]))
-    row = ops.unsqueeze(rows, [1, 3])
-    seen = keys <= row
-    return seen & (keys > row - window) if window > 0 else seen
+        return keys <= ops.unsqueeze(last, [1, 3])
+    seen = keys <= ops.unsqueeze(ops.minimum(rows, last), [1, 3])
+    return seen & (keys > ops.unsqueeze(rows, [1, 3]) - window) if window > 0 else seen
+
+
+# ----- what must hold -------------------------------------------------------------------------------------------------
+
+_FLOATS = (
+    "query", "key", "value", "cos_cache", "sin_cache", "attention_bias", "head_sink", "q_norm_weight", "k_norm_weight",
+)  # fmt: skip
+
+
+def _hold_together(do_rotary: int, cos_cache: Any, causal: int, local_window_size: int, qk_output: int) -> str | None:
+    if do_rotary and cos_cache is None:
+        return "do_rotary needs cos_cache and sin_cache"
+    if not causal and local_window_size != -1:
+        return "local_window_size must be -1 where causal is 0"
+    if qk_output not in (0, 1, 2):
+        return "qk_output must be 0, 1 or 2"
+    return None
+
+
+def _hold_window(
+    sliding_window_cache: int, local_window_size: int, past_key: Any, capacity: Any, qk_output: int
+) -> str | None:
+    if not sliding_window_cache:
+        return None
+    if local_window_size < 1 or past_key is None or qk_output:
+        return "sliding_window_cache needs local_window_size, past_key and past_value, and no qk_output"
+    if isinstance(capacity, int) and capacity < local_window_size:
+        return "with sliding_window_cache, past_key must hold local_window_size positions"
+    return None
+
+
+def _hold_cache(
+    query: Any, past_key: Any, k_scale: Any, v_scale: Any, k_quant_type: str, v_quant_type: str, kv_cache_bit_width: int
+) -> str | None:
+    if (k_quant_type == "NONE") != (k_scale is None) or (v_quant_type == "NONE") != (v_scale is None):
+        return "k_scale and v_scale belong to caches that k_quant_type and v_quant_type call quantised"
+    if k_quant_type != v_quant_type:
+        return "k_quant_type and v_quant_type must be the same"
+    if k_quant_type != "NONE" and kv_cache_bit_width not in (4, 8):
+        return "kv_cache_bit_width must be 4 or 8 where caches are quantised"
+    if past_key is None or past_key.type is None or query.type is None:
+        return None
+    wanted = {4: DType.uint8, 8: DType.int8}[kv_cache_bit_width] if k_scale is not None else query.dtype
+    return None if past_key.dtype is wanted else f"past_key and past_value must hold {wanted}"
+
+
+group_query_attention.requires(
+    shapes(
+        query="batch length hidden", key="batch length kv_hidden", value="batch length kv_hidden",
+        past_key="batch kv_num_heads capacity size", past_value="batch kv_num_heads capacity size",
+        seqlens_k="batch|batch 1", total_sequence_length="|1", cos_cache="positions half", sin_cache="positions half",
+        position_ids="batch length", attention_bias="_ _ length _", head_sink="num_heads",
+    ),
+    floats(*_FLOATS),
+    same_dtype(*_FLOATS),
+    same_dtype("past_key", "past_value"),
+    integers("seqlens_k", "total_sequence_length", "position_ids"),
+    floats("k_scale", "v_scale"),
+    together("key", "value"),
+    together("past_key", "past_value"),
+    together("cos_cache", "sin_cache"),
+    together("q_norm_weight", "k_norm_weight"),
+    divides("kv_num_heads", "num_heads"),
+    divides("kv_num_heads", "kv_hidden"),
+    divides("num_heads", "hidden"),
+    one_of(causal=(0, 1), k_quant_type=("NONE", "PER_TENSOR", "PER_CHANNEL")),
+    holds(_hold_together),
+    holds(_hold_window),
+    holds(_hold_cache),
+)  # fmt: skip

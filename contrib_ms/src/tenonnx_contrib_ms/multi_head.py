@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, op
+from tenonnx.extend import DType, Value, differ, divides, floats, holds, integers, op, same_dtype, shapes, together
+from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
-from tenonnx_contrib_ms.attention import mask_bias
+from tenonnx_contrib_ms.attention import hold_mask, mask_bias
 from tenonnx_standard.checking import dim_of
 
 
@@ -75,12 +76,13 @@ def _attend(
 ) -> tuple[Value, ...]:  # fmt: skip
     """The output, the caches and what the softmax is taken of, as many of them as wanted."""
     past: Any = 0
+    new = key.shape[2]
     present = key, value
     if past_key is not None and past_value is not None and past_length is not None:
         past = ops.reshape(ops.cast(past_length, to=DType.int64), [])
-        places = None if beams is None else core.places_of_beams(beams, past)
+        places = None if beams is None else caches.places_of_beams(beams, past)
         (first, key), (second, value) = (
-            core.written(cache, new, past, places) for cache, new in ((past_key, key), (past_value, value))
+            caches.written(cache, new, past, places) for cache, new in ((past_key, key), (past_value, value))
         )
         present = first, second
     elif past_key is not None:
@@ -88,7 +90,7 @@ def _attend(
         present = key, value = ops.concat(past_key, key, axis=2), ops.concat(past_value, value, axis=2)
     total = dim_of(key, 2)
     bias = mask_bias(mask, query, past, total, filter_value)
-    if causal:
+    if causal and not query.shape[2] == new == 1:
         bias = core.causal_bias(bias, dim_of(query, 2), past, total, query.dtype)
     bias = core.added(attention_bias, bias)
     if outputs < 4:
@@ -96,3 +98,68 @@ def _attend(
         return (core.join_heads(y), *present)[:outputs]
     scores = core.logits(query, key, bias, scale=scale)
     return core.join_heads(core.weighted(ops.softmax(scores), value)), *present, scores
+
+
+def _hold_operands(query: Any, key: Any, value: Any, bias: Any) -> str | None:
+    ranks = tuple(None if x is None else x.rank for x in (query, key, value))
+    known = all(x is None or x.rank is not None for x in (query, key, value))
+    if known and ranks not in ((3, 3, 3), (3, 4, 4), (3, 5, None), (5, None, None)):
+        return "query, key and value must be three of rank 3, or two of them, or all, packed with rank 5"
+    return None
+
+
+def _hold_buffer(past_key: Any, past_sequence_length: Any, cache_indirection: Any) -> str | None:
+    if past_sequence_length is not None and past_key is None:
+        return "past_sequence_length needs past_key and past_value"
+    if cache_indirection is not None and past_sequence_length is None:
+        return "cache_indirection needs past_sequence_length"
+    return None
+
+
+def _hold_one_query(
+    length: Any, past_key: Any, past_sequence_length: Any, past_present_share_buffer: int
+) -> str | None:
+    if differ(length, 1):
+        return "query must have one position"
+    if past_present_share_buffer and past_key is not None and past_sequence_length is None:
+        return "past_present_share_buffer needs past_sequence_length"
+    return None
+
+
+_PAST = {
+    "past_key": "batch num_heads capacity size", "past_value": "batch num_heads capacity value_size",
+    "past_sequence_length": "|1", "attention_bias": "_ _ length _", "cache_indirection": "_ beams capacity",
+}  # fmt: skip
+_NUMBERS = "query", "key", "value", "bias", "attention_bias", "past_key", "past_value"
+
+multi_head_attention.requires(
+    shapes(
+        query="batch length hidden|batch length num_heads 3 size",
+        key="batch keys hidden|batch num_heads keys size|batch keys num_heads 2 size",
+        value="batch keys value_hidden|batch num_heads keys value_size", bias="_",
+        key_padding_mask="numbers|_ _|batch length _", **_PAST,
+    ),
+    floats(*_NUMBERS),
+    same_dtype(*_NUMBERS),
+    integers("key_padding_mask", "past_sequence_length", "cache_indirection"),
+    together("past_key", "past_value"),
+    divides("num_heads", "hidden"),
+    divides("num_heads", "value_hidden"),
+    holds(_hold_operands),
+    holds(_hold_buffer),
+    holds(hold_mask),
+)  # fmt: skip
+decoder_masked_multi_head_attention.requires(
+    shapes(
+        query="batch length hidden", key="batch length hidden|batch num_heads keys size",
+        value="batch length value_hidden|batch num_heads keys value_size", bias="_", mask_index="batch _",
+        beam_width="|1", **_PAST,
+    ),
+    floats(*_NUMBERS),
+    same_dtype(*_NUMBERS),
+    integers("mask_index", "past_sequence_length", "cache_indirection", "beam_width"),
+    together("past_key", "past_value"),
+    together("key", "value"),
+    divides("num_heads", "hidden"),
+    holds(_hold_one_query),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What all attention here is made of: heads, masks, caches and the scaled dot product."""
+"""What all attention here is made of: heads, masks and the scaled dot product."""
 
 from __future__ import annotations
 
@@ -109,13 +109,8 @@ def lowest(dtype: DType) -> Value:
 
 def bias_of(mask: Value, filter_value: float, dtype: DType) -> Value:
     """What a mask adds to the logits: nothing where it is positive, else ``filter_value``."""
-    return ops.where(
-        ops.greater(mask, 0) if mask.dtype is not DType.bool else mask, *_choices(0.0, filter_value, dtype)
-    )
-
-
-def _choices(shown: float, hidden: float, dtype: DType) -> tuple[Value, Value]:
-    return constant(shown, dtype), constant(hidden, dtype)
+    shown = mask if mask.dtype is DType.bool else ops.greater(mask, 0)
+    return ops.where(shown, constant(0.0, dtype), constant(filter_value, dtype))
 
 
 def within(lengths: Value, total: Any, starts: Value | None = None) -> Value:
@@ -131,8 +126,6 @@ def _column(numbers: Value) -> Value:
 
 def causal_bias(bias: Value | None, queries: Any, past: Any, total: Any, dtype: DType) -> Value | None:
     """``bias`` where a query, the first of which comes behind ``past`` keys, sees no later key."""
-    if queries == 1 and not isinstance(queries, Value):
-        return bias
     rows = ops.reshape(ops.range_(0, queries, 1), [-1, 1])
     seen = ops.range_(0, total, 1) <= (rows + past)
     return ops.where(seen, constant(0.0, dtype) if bias is None else bias, lowest(dtype))
@@ -145,31 +138,3 @@ def added(*biases: Value | None) -> Value | None:
         if bias is not None:
             total = bias if total is None else total + bias
     return total
-
-
-# ----- caches ---------------------------------------------------------------------------------------------------------
-
-
-def written(cache: Value, new: Value, start: Value, places: Value | None = None) -> tuple[Value, Value]:
-    """A cache of (batch, heads, capacity, size) with ``new`` written from ``start`` on, and what it holds up to there.
-
-    With ``places`` the latter is taken from there, as ``taken`` does, where it is past.
-    """
-    past = cache[:, :, :start]
-    used = ops.concat(past, new, axis=2)
-    present = ops.concat(used, cache[:, :, start + dim_of(new, 2) :], axis=2)
-    return present, used if places is None else ops.concat(taken(past, places), new, axis=2)
-
-
-def places_of_beams(beams: Value, length: Value) -> Value:
-    """Where the past of each beam is: ``beams`` (batch, beams, capacity) says in which beam each element was made."""
-    batch, width = dim_of(beams, 0), dim_of(beams, 1)
-    first = ops.reshape(ops.range_(0, batch, 1), [-1, 1, 1]) * width
-    rows = ops.cast(beams[:, :, :length], to=DType.int64) + first
-    return ops.reshape(rows * length + ops.range_(0, length, 1), [batch * width, -1])
-
-
-def taken(cache: Value, places: Value) -> Value:
-    """The elements at ``places`` (batch, length), which count through all sequences of a cache."""
-    rows = ops.reshape(ops.transpose(cache, perm=[0, 2, 1, 3]), [-1, dim_of(cache, 1), dim_of(cache, 3)])
-    return ops.transpose(ops.gather(rows, places), perm=[0, 2, 1, 3])

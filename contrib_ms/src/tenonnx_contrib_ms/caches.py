@@ -1,0 +1,108 @@
+"""Caches of keys and values, as (batch, heads, length, size)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, constant, dims
+from tenonnx_standard.checking import dim_of
+
+#: Behind all positions.
+NOWHERE = 1 << 40
+
+
+def written(cache: Value, new: Value, start: Value, places: Value | None = None) -> tuple[Value, Value]:
+    """A cache with ``new`` written from ``start`` on, and what it holds up to there.
+
+    With ``places`` the latter is taken from there, as ``taken`` does, where it is past.
+    """
+    past = cache[:, :, :start]
+    used = ops.concat(past, new, axis=2)
+    present = ops.concat(used, cache[:, :, start + dim_of(new, 2) :], axis=2)
+    return present, used if places is None else ops.concat(taken(past, places), new, axis=2)
+
+
+def places_of_beams(beams: Value, length: Value) -> Value:
+    """Where the past of each beam is: ``beams`` (batch, beams, capacity) says in which beam each element was made."""
+    batch, width = dim_of(beams, 0), dim_of(beams, 1)
+    first = ops.reshape(ops.range_(0, batch, 1), [-1, 1, 1]) * width
+    rows = ops.cast(beams[:, :, :length], to=DType.int64) + first
+    return ops.reshape(rows * length + ops.range_(0, length, 1), [batch * width, -1])
+
+
+def taken(cache: Value, places: Value) -> Value:
+    """The elements at ``places`` (batch, length), which count through all sequences of a cache."""
+    rows = ops.reshape(ops.transpose(cache, perm=[0, 2, 1, 3]), [-1, dim_of(cache, 1), dim_of(cache, 3)])
+    return ops.transpose(ops.gather(rows, places), perm=[0, 2, 1, 3])
+
+
+def appended(past: tuple[Value, Value], new: tuple[Value, Value], rows: Value, total: Value) -> tuple[Value, Value]:
+    """Caches with what is new at its ``rows`` (batch, length), long enough for ``total`` keys."""
+    capacity = dim_of(past[0], 2)
+    behind = ops.concat([0] * 6, ops.maximum(total, capacity) - capacity, [0], axis=0)
+    longer = (ops.pad(x, behind) for x in past)
+    places = ops.unsqueeze(rows, [1, 3])
+    first, second = (
+        ops.scatter_elements(x, ops.expand(places, [1, dim_of(n, 1), 1, dim_of(n, 3)]), n, axis=2)
+        for x, n in zip(longer, new, strict=True)
+    )
+    return first, second
+
+
+class SlidingWindow:
+    """Caches that hold the last positions, without gaps from row 0 on; ``rows`` are the positions of what is new.
+
+    When a cache is full, all but the ``window`` last positions leave it at once.
+    """
+
+    def __init__(self, past: Value, rows: Value, start: Value, lengths: Value, window: int) -> None:
+        self.capacity: Any = dim_of(past, 2)
+        self.columns = ops.range_(0, self.capacity, 1)
+        self.slack = self.capacity - window + 1
+        self.start, self.lengths = start, lengths
+        self.first = start - self._resident(start)
+        held = self.first + self.columns
+        self.positions = ops.concat(ops.where(held < start, held, NOWHERE), rows, axis=1)
+
+    def _resident(self, length: Value) -> Value:
+        """How many of so many positions a cache holds."""
+        beyond = ops.maximum(length - self.capacity, 0) + (self.slack - 1)
+        return length - beyond // self.slack * self.slack
+
+    def kept(self, joined: Value) -> Value:
+        """What a cache holds afterwards, of the past ``joined`` with what is new; that has ``positions``."""
+        wanted = ops.minimum(self.lengths - self._resident(self.lengths) + self.columns, self.lengths - 1)
+        places = wanted - ops.where(wanted < self.start, self.first, self.start - self.capacity)
+        batch, length = dim_of(joined, 0), dim_of(joined, 2)
+        return taken(joined, places + ops.reshape(ops.range_(0, batch, 1), [-1, 1]) * length)
+
+    def columns_of(self, bias: Value) -> Value:
+        """Of a bias (batch or 1, heads or 1, queries, all positions) the columns of what is held."""
+        batch, length = dims(self.positions)
+        last = dim_of(bias, 3) - 1
+        sides = [batch, dim_of(bias, 1), dim_of(bias, 2)]
+        places = ops.unsqueeze(ops.minimum(self.positions, last), [1, 2])
+        return ops.gather_elements(ops.expand(bias, [*sides, 1]), ops.expand(places, [*sides, length]), axis=3)
+
+
+# ----- quantised caches -----------------------------------------------------------------------------------------------
+
+
+def quantised(x: Value, scale: Value, bits: int) -> Value:
+    """``x`` divided by ``scale``, as int8; or as uint8, which hold two numbers of four bits, the first one low."""
+    low, high = (-128.0, 127.0) if bits == 8 else (-8.0, 7.0)
+    whole = ops.clip(ops.round_(ops.cast(x, to=DType.float32) / scale), low, high)
+    if bits == 8:
+        return ops.cast(whole, to=DType.int8)
+    pairs = ops.reshape(whole + 8.0, [0, 0, 0, dim_of(x, 3) // 2, 2]) * constant([1.0, 16.0], DType.float32)
+    return ops.cast(ops.reduce_sum(pairs, [4], keepdims=0), to=DType.uint8)
+
+
+def restored(x: Value, scale: Value, bits: int, dtype: DType) -> Value:
+    """What ``quantised`` made ``x`` of, as near as it can be known."""
+    if bits == 4:
+        wide = ops.unsqueeze(ops.cast(x, to=DType.int32), [4])
+        pairs = ops.concat(wide % 16, wide / 16, axis=4)
+        x = ops.reshape(pairs, [0, 0, 0, 2 * dim_of(x, 3)]) - 8
+    return ops.cast(ops.cast(x, to=DType.float32) * scale, to=dtype)
