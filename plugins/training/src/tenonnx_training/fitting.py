@@ -137,7 +137,7 @@ class _Run:
         self.progress.begin(self.number + 1, self.batches.count(self.done))
         for batch in self.batches.epoch(self.number, skip=self.done):
             measured = self.step(batch)
-            loss = measured[self.step._made.loss]
+            loss = measured[self.step._made.measured.loss]
             if not math.isfinite(loss):
                 self._fail(f"the loss is {loss}")
             samples = samples_of(batch)

@@ -12,7 +12,8 @@ from tenonnx.extend import Graph
 from tenonnx.graph.training import TrainingState
 from tenonnx.graph.values import ArrayConstant
 from tenonnx_training.optimizers import Optimizer
-from tenonnx_training.step import COUNT, StepGraph
+from tenonnx_training.step_graph import StepGraph
+from tenonnx_training.updates import COUNT
 
 Array = np.ndarray[Any, Any]
 

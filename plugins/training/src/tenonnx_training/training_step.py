@@ -20,11 +20,13 @@ from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
+from tenonnx_training.objective import Objective
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
 from tenonnx_training.state import not_finite, restore, write_back
-from tenonnx_training.step import COUNT, RATE, SEED, Objective, evaluation_graph, fill, step_graph
+from tenonnx_training.step_graph import Recipe, evaluation_graph, step_graph
+from tenonnx_training.updates import COUNT, RATE, SEED, fill
 
 #: The first opset in which a scatter can add, as the gradients of gathers do.
 _OLDEST = 16
@@ -70,7 +72,7 @@ class TrainingStep:
             chosen["clip_norm"] = None
         self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics)
         self.optimizer = as_optimizer(chosen["optimizer"])
-        self._made = step_graph(graph, self._objective, self.optimizer, **{name: chosen[name] for name in how})
+        self._made = step_graph(graph, self._objective, self.optimizer, Recipe(**{name: chosen[name] for name in how}))
         self._made.notes += notes
         self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
         for what in (chosen["loss"], self.optimizer):
@@ -95,7 +97,7 @@ class TrainingStep:
     @property
     def labels(self) -> str | None:
         """The name under which a batch holds the labels, None if the loss needs none."""
-        return self._made.labels
+        return self._made.measured.labels
 
     def __call__(self, batch: Mapping[str, Any], *, learning_rate: float | None = None) -> dict[str, float]:
         """Train by one batch: the model's inputs and the labels. Returns the loss and the metrics before the update.
@@ -109,21 +111,21 @@ class TrainingStep:
             feeds[SEED] = np.int64(self.seed)
         results = self.program(feeds)
         self.steps += 1
-        return {name: float(results[name].reshape(())) for name in (self._made.loss, *self._made.metrics)}
+        return {name: float(results[name].reshape(())) for name in self._made.measured.names}
 
     def evaluate(self, batch: Mapping[str, Any]) -> dict[str, float]:
         """The loss and the metrics of a batch by the model as it will be used, nothing being trained."""
         fed = self._fed(batch)
         changing = [*self._made.parameters, *self._made.statistics]
         if self._evaluation is None:
-            graph = evaluation_graph(self._source, self._objective, changing).graph
+            graph, _ = evaluation_graph(self._source, self._objective, changing)
             used = {value.name for value in graph.all_inputs}
             self._evaluation = graph.compile(**self._options), [name for name in changing if name in used], used
         program, held, used = self._evaluation
         given = {SEED: np.int64(self.seed), COUNT: np.int64(self.steps), **fed}
         feeds = {name: array for name, array in given.items() if name in used}
         results = program({**{name: self.program.state[name] for name in held}, **feeds})
-        return {name: float(results[name].reshape(())) for name in (self._made.loss, *self._made.metrics)}
+        return {name: float(results[name].reshape(())) for name in self._made.measured.names}
 
     def write_back(self, **progress: Any) -> Graph:
         """Give the graph the trained contents, and the training state; returns the graph."""
@@ -170,8 +172,8 @@ class TrainingStep:
             raise
         arrays = zip(self._checked.all_inputs, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}
-        if self._made.cost is not None and self._made.prediction is not None:
-            self._made.cost.check(self._made.prediction, fed[str(self.labels)])
+        if self._made.measured.cost is not None and self._made.measured.prediction is not None:
+            self._made.measured.cost.check(self._made.measured.prediction, fed[str(self.labels)])
         return fed
 
     def _advice(self, batch: Any) -> str:
@@ -179,7 +181,10 @@ class TrainingStep:
         wanted = next((value.tensor for value in self._checked.all_inputs if value.name == self.labels), None)
         if wanted is None or not isinstance(batch, Mapping) or self.labels not in batch:
             return ""
-        labels, classes = np.asarray(batch[self.labels]), wanted.dtype.is_integer and self._made.prediction is not None
+        labels, classes = (
+            np.asarray(batch[self.labels]),
+            wanted.dtype.is_integer and self._made.measured.prediction is not None,
+        )
         if classes and wanted.shape is not None and labels.ndim == len(wanted.shape) + 1:
             return "give the number of each class: labels.argmax(axis=1) of one-hot rows, labels[:, 0] of a column"
         if classes and labels.dtype.kind in "OSU":

@@ -256,7 +256,7 @@ def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None,
 
     from tenonnx.errors import InvalidCall
     from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
-    from tenonnx_training.step import COUNT
+    from tenonnx_training.updates import COUNT
 
     first: Any = optimizer.learning_rate
     if callable(first):

@@ -1,0 +1,146 @@
+"""What is minimised: the loss of a prediction, and the metrics beside it, as part of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tenonnx.errors import InvalidCall
+from tenonnx.extend import Graph, TensorType, Value
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx_standard.shapes import identity
+from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
+from tenonnx_training.metrics import METRICS, Metric
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: a ``loss`` of the value ``output`` and a graph input ``labels``, or a value of the file.
+
+    ``output`` is by default the first graph output that holds floats; where a loss includes the activation that the
+    output ends in, it reads what goes into that.
+    """
+
+    loss: str | Loss | Callable[[Value, Value], Value]
+    output: str | None = None
+    labels: str = "labels"
+    metrics: Sequence[str | Metric] = ()
+
+
+@dataclass
+class Measured:
+    """What a graph with an objective measures: names of its scalars, and what the loss reads.
+
+    ``labels`` is the graph input for the labels, ``prediction`` the type of what the loss reads, ``cost`` the loss
+    itself: None where the file computes it.
+    """
+
+    loss: str
+    metrics: list[str] = field(default_factory=list)
+    labels: str | None = None
+    prediction: TensorType | None = None
+    cost: Loss | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        return [self.loss, *self.metrics]
+
+
+def add_objective(graph: Graph, objective: Objective) -> Measured:
+    """Add the loss and the metrics to ``graph``, with the graph input for their labels."""
+    values = {value.name: value for value in graph.values()}
+    if isinstance(objective.loss, str) and objective.loss in values:
+        _check_scalar(values[objective.loss])
+        if objective.metrics:
+            raise InvalidCall("metrics compare a prediction with labels", given="a loss that the file computes")
+        return Measured(objective.loss)
+    loss = as_loss(objective.loss, graph)
+    prediction = _prediction(graph, objective.output)
+    reads = _before(graph, prediction, loss.includes)
+    labels = graph.input(objective.labels, loss.labels_type(reads.tensor))
+    made = Measured("", labels=labels.name, prediction=reads.tensor, cost=loss)
+    if reads is not prediction:
+        made.notes.append(
+            f'the loss reads "{reads.name}", since it includes the {loss.includes} of "{prediction.name}"'
+        )
+    with interpreting(Builder(graph, prefix="loss")):
+        cost = loss(reads, labels)
+        _check_scalar(cost)
+        made.loss = graph.output(free_name(graph, "loss"), cost).name
+        for metric in objective.metrics:
+            name, function = as_metric(metric)
+            measured = function(prediction, labels)
+            _check_scalar(measured, f'the metric "{name}"')
+            made.metrics.append(graph.output(free_name(graph, name), measured).name)
+    return made
+
+
+def free_name(graph: Graph, name: str) -> str:
+    """``name``, or with a number where the graph has it already."""
+    free = graph.unique_name(name)
+    graph.names().pop(free)
+    return free
+
+
+def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) -> Loss:
+    """A loss by name, an object, or a function of the user."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            outputs = ", ".join(value.name for value in graph.outputs)
+            raise InvalidCall(
+                f'no loss and no value of the graph is called "{loss}"',
+                available=f"{', '.join(LOSSES)}; graph outputs: {outputs}",
+            )
+        return LOSSES[loss]()
+    if isinstance(loss, type) or not callable(loss):
+        made = f"tt.{loss.__name__}()" if isinstance(loss, type) else ""
+        raise InvalidCall("a loss must be a name or a function", given=repr(loss), available=", ".join(LOSSES), do=made)
+    return loss if hasattr(loss, "labels_type") else FunctionLoss(loss)  # type: ignore[return-value]
+
+
+def as_metric(metric: str | Metric) -> tuple[str, Metric]:
+    """A metric by name, or a function of the user, which has one."""
+    if isinstance(metric, str):
+        if metric not in METRICS:
+            raise InvalidCall(f'no metric is called "{metric}"', available=", ".join(METRICS))
+        return metric, METRICS[metric]
+    if isinstance(metric, type) or not callable(metric):
+        raise InvalidCall("a metric must be a name or a function", given=repr(metric), available=", ".join(METRICS))
+    return getattr(metric, "__name__", "metric"), metric
+
+
+def _prediction(graph: Graph, name: str | None) -> Value:
+    floats = [v for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
+    if name is None and floats:
+        return floats[0]
+    found = next((v for v in graph.values() if v.name == name), None)
+    if found is None:
+        raise InvalidCall(
+            "a loss needs a floating-point value to read" if name is None else f'no value "{name}" to train on',
+            available=", ".join(f"{v.name}: {v.type}" for v in graph.outputs),
+            do="name one: --of / output=",
+        )
+    return found
+
+
+def _before(graph: Graph, value: Value, activation: str) -> Value:
+    """What goes into the ``activation`` that gives ``value``, or ``value`` itself where another node gives it."""
+    node = value.producer
+    while node is not None and node.op is identity and node.inputs[0] is not None:
+        node = node.inputs[0].producer
+    applied = node is not None and bool(activation) and (node.domain, node.op_type) == ("ai.onnx", activation)
+    before = node.inputs[0] if applied and node is not None else None
+    return value if before is None else before
+
+
+def _check_scalar(loss: Value, what: str = "a loss") -> None:
+    kind = getattr(loss, "type", None)
+    scalar = isinstance(kind, TensorType) and kind.dtype.is_float and kind.shape is not None
+    if not scalar or any(dim != 1 for dim in kind.shape or ()):  # type: ignore[union-attr]
+        raise InvalidCall(
+            f"{what} must be one floating-point number, computed by ops",
+            given=repr(loss),
+            do="reduce it to its mean",
+        )

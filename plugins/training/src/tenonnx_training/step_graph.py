@@ -1,0 +1,167 @@
+"""The training step as one graph: forward, backward, update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+
+import tenonnx as tx
+from tenonnx.errors import InvalidCall, NotDifferentiable
+from tenonnx.extend import Graph
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
+from tenonnx.transforms.decompose import refuse_opaque
+from tenonnx.transforms.overridable import opened
+from tenonnx.transforms.prune import needed_nodes
+from tenonnx.transforms.rewrite import copy_graph
+from tenonnx_training.modes import (
+    evaluation_form,
+    not_for_gradients,
+    statistics_of,
+    training_form,
+    without_functions,
+)
+from tenonnx_training.noise import seeded
+from tenonnx_training.objective import Measured, Objective, add_objective, free_name
+from tenonnx_training.optimizers import Optimizer
+from tenonnx_training.parameters import matching, numbers_note
+from tenonnx_training.updates import COUNT, SEED, Updates
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a step trains, beside its objective and optimizer.
+
+    ``trainable`` are patterns of variables; one that begins with ``!`` takes variables out. By default all of floating
+    point are trained but those without axes, in which exporters keep constants. A BatchNormalization updates its
+    running statistics if its scale or shift is trained, by default always, with ``frozen_statistics`` never; otherwise
+    it goes by them. ``clip_norm`` bounds the norm of all gradients together; ``loss_scale`` keeps small float16
+    gradients from vanishing.
+    """
+
+    trainable: str | Sequence[str] | None = None
+    clip_norm: float | None = None
+    loss_scale: float = 1.0
+    frozen_statistics: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("clip_norm", "loss_scale"):
+            number = getattr(self, name)
+            if number is not None and not (isinstance(number, Real) and 0 < number < math.inf):
+                raise InvalidCall(f"{name} must be a number above zero", given=repr(number))
+
+
+@dataclass
+class StepGraph:
+    """A training step as a plain graph.
+
+    It maps the model's inputs, the labels and the learning rate to the loss and the metrics, and every entry of
+    ``state`` from an input to the output that replaces it. All of these inputs have defaults.
+    """
+
+    graph: Graph
+    measured: Measured
+    parameters: list[str]
+    statistics: list[str]
+    slots: list[str]
+    state: dict[str, str]
+    seeded: bool
+    notes: list[str] = field(default_factory=list)
+
+
+def step_graph(
+    graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe, *, without: Collection[str] = ()
+) -> StepGraph:
+    """The step that minimises ``objective`` of ``graph`` as ``recipe`` says; variables of ``without`` are not trained.
+
+    Raises ``InvalidCall`` where nothing matches or the loss is no scalar, ``NotDifferentiable`` with every node that
+    breaks the path from the loss to a parameter.
+    """
+    refuse_opaque(graph, "trained")
+    plain = without_functions(graph)
+    parameters = matching(graph, recipe.trainable, but={*not_for_gradients(plain), *without})
+    trained = () if recipe.frozen_statistics else None if recipe.trainable is None else parameters
+    form = training_form(_with_inputs(plain, [*parameters, *statistics_of(plain, trained)]), trained=trained)
+    ready = seeded(form.graph, SEED, COUNT)
+    measured = add_objective(ready.graph, objective)
+    notes = [*numbers_note(graph, parameters), *form.notes, *measured.notes]
+    notes += _idle_note(ready.graph, measured.loss, parameters)
+    statistics = {name: value.name for name, value in form.statistics.items()}
+    try:
+        differentiated = _with_gradients(ready.graph, measured, parameters, statistics, recipe)
+    except NotDifferentiable as error:
+        if recipe.trainable is not None or set(parameters) <= {*error.names}:
+            error.do = 'take out what has none: --trainable / trainable="!name"'
+            raise
+        made = step_graph(graph, objective, optimizer, recipe, without={*without, *error.names})
+        made.notes.append(f"not trained, since no gradient reaches them: {', '.join(error.names)}")
+        return made
+    updates = _updated(differentiated, graph, measured, optimizer, parameters, statistics, recipe)
+    return StepGraph(
+        differentiated, measured, parameters, list(statistics), updates.slots, updates.state, ready.used, notes
+    )
+
+
+def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]) -> tuple[Graph, Measured]:
+    """The loss and the metrics of ``graph`` as it is used, the variables ``changing`` being inputs.
+
+    What it draws at random is a function of two more inputs, ``SEED`` and ``COUNT``.
+    """
+    used = seeded(evaluation_form(_with_inputs(without_functions(graph), changing)), SEED, COUNT).graph
+    measured = add_objective(used, objective)
+    inputs = [v.name for v in used.all_inputs if v.data is None]
+    return used.extract(inputs, measured.names), measured
+
+
+def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
+    """A copy in which these variables are graph inputs without contents, so that nothing is folded away."""
+    copy = copy_graph(graph)
+    listed = {value.name for value in copy.all_inputs}
+    copy.all_inputs += [v for v in copy.variables if v.name in names and v.name not in listed]
+    return opened(copy, names)
+
+
+def _idle_note(graph: Graph, loss: str, parameters: Sequence[str]) -> list[str]:
+    needed = {v.name for node in needed_nodes(graph, [graph[loss]]) for v in node.uses}
+    idle = [name for name in parameters if name not in needed]
+    return [f"the loss does not depend on {', '.join(idle)}"] if idle else []
+
+
+def _with_gradients(
+    graph: Graph, measured: Measured, parameters: Sequence[str], statistics: Mapping[str, str], recipe: Recipe
+) -> Graph:
+    """``graph`` with the gradients of the parameters, and all that is measured or kept alive as outputs."""
+    of = measured.loss
+    if recipe.loss_scale != 1.0:
+        with interpreting(Builder(graph, prefix="loss/scaled")):
+            of = graph.output(free_name(graph, "loss/scaled"), graph[of] * recipe.loss_scale).name
+    shown = {value.name for value in graph.outputs}
+    values = {value.name: value for value in graph.values()}
+    kept = dict.fromkeys([*measured.names, *statistics.values()])
+    graph.outputs += [values[name] for name in kept if name not in shown]
+    return merge_common_subexpressions(tx.grad(graph, of=of, wrt=parameters))
+
+
+def _updated(
+    graph: Graph,
+    source: Graph,
+    measured: Measured,
+    optimizer: Optimizer,
+    parameters: Sequence[str],
+    statistics: Mapping[str, str],
+    recipe: Recipe,
+) -> Updates:
+    """Let a graph that has gradients replace every input that training changes."""
+    values = {value.name: value for value in graph.values()}
+    gradients = {name: values[f"{name}/grad"] for name in parameters}
+    graph.outputs = [values[name] for name in measured.names]
+    with interpreting(Builder(graph, prefix="update", fold=True)):
+        updates = Updates(graph, source, optimizer)
+        for name, after in statistics.items():
+            updates.replace(name, values[after])
+        updates.run(gradients, recipe.clip_norm, recipe.loss_scale)
+        updates.fill()
+    return updates
