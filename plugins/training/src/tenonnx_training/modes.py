@@ -6,15 +6,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tenonnx.extend import Graph, Op, Value, constant
+from tenonnx.extend import Graph, Op, Value, constant, static
 from tenonnx.formats.onnx.functions import Function
 from tenonnx.graph.values import Node
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.op.binding import bind, invoke, known_op
+from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
+from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
 from tenonnx_standard.activation import relu
 from tenonnx_standard.batch_norm import batch_normalization, batch_normalization_spatial
 from tenonnx_standard.casting import cast_like
 from tenonnx_standard.pooling import max_pool
 from tenonnx_standard.regularization import dropout, dropout_off, dropout_off_masked_by_number
+from tenonnx_standard.shapes import identity
+
+#: Below this version the attribute is_test told whether BatchNormalization and Dropout are used or trained.
+_WITHOUT_IS_TEST = 7
 
 #: The inputs of BatchNormalization, at every version, that hold scale and shift, and running statistics.
 _AFFINE, _STATISTICS = slice(1, 3), slice(3, 5)
@@ -90,8 +97,8 @@ def training_form(graph: Graph, *, trained: Collection[str] | None = None) -> Tr
     form.graph = Rewriter(graph, decide).run()
     if missing := [op.name for op in (batch_normalization, dropout) if op.name not in seen]:
         form.notes.append(
-            f"the file has no {' and no '.join(missing)}: if the model had, its exporter folded or dropped it "
-            "(exporting in training mode keeps it)"
+            f"the file has no {' and no '.join(missing)}: if the model had, its exporter folded or dropped it, "
+            "and it is tuned without"
         )
     return form
 
@@ -146,17 +153,74 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm) -> Sequence[Va
     return results
 
 
+# ----- evaluation form ------------------------------------------------------------------------------------------------
+
+
 def evaluation_form(graph: Graph) -> Graph:
-    """``graph`` as it is used, also where its file was exported as it is trained."""
+    """Let BatchNormalization and Dropout do what they do in use, where a file was exported as it is trained.
 
-    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        if _is(call.op, dropout) and _trains(call):
-            off = dropout if call.op is dropout else dropout_off_masked_by_number
-            results = off(call.inputs[0], _outputs=call.outputs)
-            return results if isinstance(results, tuple) else (results,)
-        return _by_running_statistics(call) if _is(call.op, batch_normalization) else None
+    The result is a copy; nodes that are in that form already stay as they are.
+    """
+    copy = copy_graph(graph)
+    settle(copy)
+    return copy
 
-    return Rewriter(graph, decide).run()
+
+def settle(graph: Graph) -> None:
+    """Bring ``graph`` itself into evaluation form; local functions that may train are inlined."""
+    waiting = list(graph.nodes)
+    while waiting:
+        node = waiting.pop()
+        for subgraph in node.subgraphs:
+            settle(subgraph)
+        if isinstance(node.op, Function) and _may_train(node.op):
+            waiting += _inlined(graph, node)
+        elif _node_trains(node):
+            _settle_node(graph, node)
+
+
+def _settle_node(graph: Graph, node: Node) -> None:
+    """Let a node of training say, in the words of its version, that it is used."""
+    written = {name: value for name, value in node.attributes.items() if name != "training_mode"}
+    node.attributes = {**written, "is_test": 1} if node.version < _WITHOUT_IS_TEST else written
+    if _is(node.op, dropout):
+        node.inputs = node.inputs[:2]
+        if node.version < _WITHOUT_IS_TEST and len(node.outputs) > 1:  # where it is used, it gives no mask
+            node.op, node.version, node.attributes = dropout_off_masked_by_number, _WITHOUT_IS_TEST, {}
+        return
+    statistics, uses = node.inputs[_STATISTICS], graph.uses()
+    for value, held in zip(node.outputs[1:], statistics * 2, strict=False):
+        if value is not None and (value in uses or any(value is output for output in graph.outputs)):
+            graph.insert(Node(identity, node.version, [held], {}, [value]), before=node)
+    node.outputs = node.outputs[:1]
+
+
+def _inlined(graph: Graph, node: Node) -> list[Node]:
+    """Put the nodes of a function in the place of its call, and return them."""
+    op, start, (inputs, attributes) = known_op(node), len(graph.nodes), bind(node)
+    graph.root.infer()
+    with interpreting(Builder(graph, prefix=node.name or node.op_type)):
+        results = invoke(op, op.function, inputs, attributes, len(node.outputs))
+    fresh, position = graph.nodes[start:], graph.nodes.index(node)
+    graph.nodes[start:] = []
+    graph.nodes[position : position + 1] = fresh
+    for output, result in zip(node.outputs, results, strict=False):
+        if output is not None and result is not None:
+            graph.replace(output, result)
+    return fresh
+
+
+def _may_train(function: Function) -> bool:
+    """Whether a BatchNormalization or Dropout in ``function`` trains, or does where a caller says so."""
+    nodes = function.body.walk()
+    return any(_may_train(n.op) if isinstance(n.op, Function) else _node_trains(n) for n in nodes)
+
+
+def _node_trains(node: Node) -> bool:
+    if not any(_is(node.op, op) for op in (batch_normalization, dropout)):
+        return False
+    inputs, attributes = bind(node)
+    return _trains(Call(known_op(node), tuple(inputs), attributes, len(node.outputs), node))
 
 
 def _by_running_statistics(call: Call) -> Sequence[Value | None] | None:
@@ -173,7 +237,8 @@ def _by_running_statistics(call: Call) -> Sequence[Value | None] | None:
 def _trains(call: Call) -> bool:
     """Whether a call of Dropout or BatchNormalization is one of training, which versions say in different ways."""
     if call.op is dropout:
-        return call.inputs[2] is not None
+        mode = static(call.inputs[2])
+        return call.inputs[2] is not None and (mode is None or bool(mode.any()))
     if "training_mode" in call.attributes:
         return bool(call.attributes["training_mode"])
     if "is_test" in call.attributes:

@@ -20,6 +20,7 @@ from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
+from tenonnx_training.modes import settle
 from tenonnx_training.objective import Objective
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.schedules import rate_at
@@ -40,6 +41,9 @@ class TrainingStep:
     is a pattern of variable names, or several. ``seed`` decides all random numbers. A graph that carries training state
     goes on from it, and what is not given is as it was before (an infinite ``clip_norm`` ends clipping). ``notes`` say
     what a reader of the file should know.
+
+    Where the file was exported as it is trained, ``write_back`` brings the graph into the form in which it is used,
+    unless ``keep_training_form``.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class TrainingStep:
         loss_scale: float | None = None,
         frozen_statistics: bool | None = None,
         seed: int | None = None,
+        keep_training_form: bool = False,
         backend: str = "auto",
         **options: Any,
     ) -> None:
@@ -63,7 +68,7 @@ class TrainingStep:
             raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
         check_graph(graph)
         infer(graph)
-        self._source = graph
+        self._source, self._keep_training_form = graph, keep_training_form
         how = {"trainable": trainable, "clip_norm": clip_norm, "loss_scale": loss_scale}
         how |= {"frozen_statistics": frozen_statistics}
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
@@ -128,10 +133,12 @@ class TrainingStep:
         return {name: float(results[name].reshape(())) for name in self._made.measured.names}
 
     def write_back(self, **progress: Any) -> Graph:
-        """Give the graph the trained contents, and the training state; returns the graph."""
+        """Give the graph the trained contents, the training state and the form in which it is used; returns it."""
         told = {name: described(value) for name, value in progress.items()}
         settings = {**self._described, "seed": self.seed, **told}
         write_back(self._source, self._made, self.optimizer, self.program.state, settings)
+        if not self._keep_training_form:
+            settle(self._source)
         return self._source
 
     def graph(self) -> Graph:

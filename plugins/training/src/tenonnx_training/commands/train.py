@@ -90,6 +90,12 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
     metavar="FILE",
     help="Go on from this model or checkpoint, which carries training state, in the same way unless options say else.",
 )
+@click.option(
+    "--keep-training-form",
+    is_flag=True,
+    help="Leave BatchNormalization and Dropout in training where the file was exported so. By default they are written "
+    "as they are used.",
+)
 @click.option("--include-training-state", is_flag=True, help="Write what it takes to go on into the output, too.")
 @click.option(
     "--emit-step", metavar="FILE", help="Write the training step as a plain ONNX file, for --opset and --domains."
@@ -122,6 +128,7 @@ def command(
     metrics: Sequence[str],
     checkpoint: str | None,
     resume: str | None,
+    keep_training_form: bool,
     include_training_state: bool,
     emit_step: str | None,
     opset_version: Mapping[str, int] | None,
@@ -157,6 +164,7 @@ def command(
         "clip_norm": clip_norm,
         "frozen_statistics": frozen_statistics,
         "seed": seed,
+        "keep_training_form": keep_training_form,
         "backend": backend,
     }
     if emit_step is not None:
