@@ -19,6 +19,7 @@ from tenonnx_standard.casting import cast_like
 from tenonnx_standard.pooling import max_pool
 from tenonnx_standard.regularization import dropout, dropout_off, dropout_off_masked_by_number
 from tenonnx_standard.shapes import identity
+from tenonnx_training.ties import aliases, name_of
 
 #: Below this version the attribute is_test told whether BatchNormalization and Dropout are used or trained.
 _WITHOUT_IS_TEST = 7
@@ -56,21 +57,27 @@ def _has_modes(op: object) -> bool:
 def not_for_gradients(graph: Graph) -> set[str]:
     """What no gradient is to change: running statistics, and the ratios of Dropout."""
     held = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
-    found = [v for node in graph.walk() for op, part in held if _is(node.op, op) for v in node.inputs[part]]
-    return {value.name for value in found if value is not None}
+    return {name_of(v) for node in graph.walk() for op, part in held if _is(node.op, op) for v in node.inputs[part]}
+
+
+def tied_statistics(graph: Graph) -> set[str]:
+    """The variables that are running statistics and something else, under another name."""
+    other = aliases(graph)
+    statistics = {name_of(v) for n in graph.walk() if _is(n.op, batch_normalization) for v in n.inputs[_STATISTICS]}
+    return statistics & other.keys()
 
 
 def statistics_of(graph: Graph, trained: Collection[str] | None = None) -> list[str]:
     """The variables that hold running statistics of what is not frozen; see ``training_form``."""
     variables = {value.name for value in graph.variables}
     nodes = [node for node in graph.nodes if _is(node.op, batch_normalization) and not _is_frozen(node, trained)]
-    names = [value.name for node in nodes for value in node.inputs[_STATISTICS] if value is not None]
+    names = [name_of(value) for node in nodes for value in node.inputs[_STATISTICS]]
     return [name for name in dict.fromkeys(names) if name in variables]
 
 
 def _is_frozen(node: Node, trained: Collection[str] | None) -> bool:
     """Whether neither scale nor shift of a BatchNormalization is trained; None stands for all."""
-    return trained is not None and not any(v is not None and v.name in trained for v in node.inputs[_AFFINE])
+    return trained is not None and not any(name_of(v) in trained for v in node.inputs[_AFFINE])
 
 
 def training_form(graph: Graph, *, trained: Collection[str] | None = None) -> TrainingForm:

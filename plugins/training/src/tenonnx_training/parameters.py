@@ -3,42 +3,62 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tenonnx.errors import InvalidCall
 from tenonnx.extend import Graph, TensorType
+from tenonnx_training.ties import aliases, users
 
 
 def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collection[str] = ()) -> list[str]:
-    """The names of the floating-point variables that ``patterns`` choose, in file order; see ``step_graph``.
+    """The names of the floating-point variables that ``patterns`` choose, in file order; see ``Recipe``.
 
     Those of ``but`` are never chosen. Raises ``InvalidCall`` for a pattern that matches none, and if none is left.
     """
     kinds = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float}
     floats = {name: kind for name, kind in kinds.items() if name not in but}
+    names = names_of(graph, kinds)
+    available = ", ".join([n for name in floats for n in names[name][0]][:50])
     given = [patterns] if isinstance(patterns, str) else patterns
     wanted, unwanted = [p for p in given or () if p[:1] != "!"], [p[1:] for p in given or () if p[:1] == "!"]
     for pattern, among in [*((p, floats) for p in wanted), *((p, kinds) for p in unwanted)]:
-        if not any(_matches(name, [pattern]) for name in among):
+        if not any(_matches(names[name], [pattern]) for name in among):
             raise InvalidCall(
-                f'trainable "{pattern}" must match a variable that gradients can change',
-                available=", ".join(list(floats)[:50]) or "no such variable",
+                f'trainable "{pattern}" must match a variable that gradients can change, or a node that uses one',
+                available=available or "no such variable",
             )
     everything = not wanted and (given is None or bool(unwanted))
-    chosen = [n for n, kind in floats.items() if _matches(n, wanted) or (everything and kind.shape)]
-    left = [name for name in chosen if not _matches(name, unwanted)]
+    chosen = [n for n, kind in floats.items() if _matches(names[n], wanted) or (everything and kind.shape)]
+    left = [name for name in chosen if not _matches(names[name], unwanted)]
     if not left:
         raise InvalidCall(
             "there must be a variable to train",
             given=f"trainable={patterns!r}",
-            available=", ".join(list(floats)[:50]) or "no floating-point variable",
+            available=available or "no floating-point variable",
         )
     return left
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether one of ``patterns`` is the name, brackets and all, or a pattern of it."""
-    return name in patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[list[str], list[str]]]:
+    """Of each variable all its names, and the paths of the nodes that use it: ``/head/Gemm``, and ``head.Gemm``.
+
+    Variables without axes, in which exporters keep constants, do not go by the path of a node.
+    """
+    others, nodes = aliases(graph), users(graph)
+    found = {}
+    for name, kind in kinds.items():
+        paths = [node.name for node in nodes.get(name, ()) if kind.shape]
+        dotted = [path.strip("/").replace("/", ".") for path in paths if "/" in path]
+        found[name] = [name, *(value.name for value in others.get(name, ()))], [*paths, *dotted]
+    return found
+
+
+def _matches(names: tuple[list[str], list[str]], patterns: Sequence[str]) -> bool:
+    """Whether one of ``patterns`` is a name, brackets and all, or a pattern of a name or path."""
+    own, paths = names
+    return any(name in patterns for name in own) or any(
+        fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in (*own, *paths)
+    )
 
 
 def numbers_note(graph: Graph, parameters: Sequence[str]) -> list[str]:

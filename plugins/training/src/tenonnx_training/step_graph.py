@@ -17,6 +17,7 @@ from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.overridable import opened
 from tenonnx.transforms.prune import needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
+from tenonnx_training import ties
 from tenonnx_training.modes import (
     evaluation_form,
     not_for_gradients,
@@ -35,8 +36,9 @@ from tenonnx_training.updates import COUNT, SEED, Updates
 class Recipe:
     """How a step trains, beside its objective and optimizer.
 
-    ``trainable`` are patterns of variables; one that begins with ``!`` takes variables out. By default all of floating
-    point are trained but those without axes, in which exporters keep constants. A BatchNormalization updates its
+    ``trainable`` are patterns of variables, of any of their names or of the path of a node that uses them; one that
+    begins with ``!`` takes variables out. By default all of floating point are trained but those without axes, in which
+    exporters keep constants. A BatchNormalization updates its
     running statistics if its scale or shift is trained, by default always, with ``frozen_statistics`` never; otherwise
     it goes by them. ``clip_norm`` bounds the norm of all gradients together; ``loss_scale`` keeps small float16
     gradients from vanishing.
@@ -87,7 +89,7 @@ def step_graph(
     form = training_form(_with_inputs(plain, [*parameters, *statistics_of(plain, trained)]), trained=trained)
     ready = seeded(form.graph, SEED, COUNT)
     measured = add_objective(ready.graph, objective)
-    notes = [*numbers_note(graph, parameters), *form.notes, *measured.notes]
+    notes = [*numbers_note(graph, parameters), *ties.note(graph, parameters), *form.notes, *measured.notes]
     notes += _idle_note(ready.graph, measured.loss, parameters)
     statistics = {name: value.name for name, value in form.statistics.items()}
     try:

@@ -18,9 +18,10 @@ from tenonnx.formats.export import Report, export
 from tenonnx.graph.values import ArrayConstant
 from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import copy_graph
+from tenonnx_training import ties
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
-from tenonnx_training.modes import settle
+from tenonnx_training.modes import settle, tied_statistics
 from tenonnx_training.objective import Objective
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.schedules import rate_at
@@ -42,8 +43,9 @@ class TrainingStep:
     goes on from it, and what is not given is as it was before (an infinite ``clip_norm`` ends clipping). ``notes`` say
     what a reader of the file should know.
 
-    Where the file was exported as it is trained, ``write_back`` brings the graph into the form in which it is used,
-    unless ``keep_training_form``.
+    Variables that an exporter merged stay one, under all their names, unless ``untie`` gives the graph a variable for
+    each; running statistics are always given their own. Where the file was exported as it is trained, ``write_back``
+    brings the graph into the form in which it is used, unless ``keep_training_form``.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class TrainingStep:
         loss_scale: float | None = None,
         frozen_statistics: bool | None = None,
         seed: int | None = None,
+        untie: bool = False,
         keep_training_form: bool = False,
         backend: str = "auto",
         **options: Any,
@@ -67,6 +70,7 @@ class TrainingStep:
         if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
             raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
         check_graph(graph)
+        separated = ties.untie(graph) if untie else ties.untie(graph, tied_statistics(graph))
         infer(graph)
         self._source, self._keep_training_form = graph, keep_training_form
         how = {"trainable": trainable, "clip_norm": clip_norm, "loss_scale": loss_scale}
@@ -79,6 +83,10 @@ class TrainingStep:
         self.optimizer = as_optimizer(chosen["optimizer"])
         self._made = step_graph(graph, self._objective, self.optimizer, Recipe(**{name: chosen[name] for name in how}))
         self._made.notes += notes
+        if separated and not untie:
+            self._made.notes.append(
+                f"running statistics shared an initializer, and have their own: {', '.join(separated)}"
+            )
         self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
         for what in (chosen["loss"], self.optimizer):
             if own := lost(described(what)):

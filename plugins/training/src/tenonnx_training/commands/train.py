@@ -68,7 +68,10 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
 @click.option(
     "--trainable",
     metavar="A,B",
-    help="Patterns of variables to train, !pattern takes out.  [default: all that have axes]",
+    help="Patterns of variables to train, or of nodes that use them; !pattern takes out.  [default: all with axes]",
+)
+@click.option(
+    "--untie", is_flag=True, help="Make variables separate that the exporter merged into one, as they were equal."
 )
 @click.option(
     "--frozen-statistics/--no-frozen-statistics",
@@ -121,6 +124,7 @@ def command(
     weight_decay: float | None,
     clip_norm: float | None,
     trainable: str | None,
+    untie: bool,
     frozen_statistics: bool | None,
     epochs: int,
     batch_size: int | None,
@@ -164,6 +168,7 @@ def command(
         "clip_norm": clip_norm,
         "frozen_statistics": frozen_statistics,
         "seed": seed,
+        "untie": untie,
         "keep_training_form": keep_training_form,
         "backend": backend,
     }
