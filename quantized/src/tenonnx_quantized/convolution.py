@@ -9,6 +9,7 @@ import numpy as np
 
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
 from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.pooling import channels_back, channels_first
 from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
@@ -150,3 +151,19 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
         sums = sums + B.reshape(-1, *(1,) * (x.ndim - 2))
     scale = x_scale.reshape(()) * _by_channel_array(w_scale, w.ndim - 1) / y_scale.reshape(())
     return encode_array(sums.astype(np.float32) * scale, y_zero_point.reshape(()), DType.of(y_zero_point.dtype))
+
+
+@op("QLinearConv", domain="com.microsoft")
+def qlinear_conv_channels_last(
+    x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *,
+    auto_pad="NOTSET", channels_last=0, dilations: list[int] | None = None, group=1,
+    kernel_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None,
+):  # fmt: skip
+    """QLinearConv, with ``channels_last`` of an image whose channels are the last axis."""
+    attributes = {
+        "auto_pad": auto_pad, "dilations": dilations, "group": group,
+        "kernel_shape": kernel_shape, "pads": pads, "strides": strides,
+    }  # fmt: skip
+    image = channels_first(x, channels_last)
+    y = qlinear_conv(image, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes)
+    return channels_back(y, channels_last)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Op, TypeMismatch, Value, dims
+from tenonnx.extend import Op, Requirement, TypeMismatch, Value, dims, static
 from tenonnx.graph import symbolic
+from tenonnx.op.requirements import Arguments
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
@@ -16,6 +18,26 @@ from tenonnx_standard.shapes import reshape, shape, tile, unsqueeze
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
+
+
+def positive(*scales: str) -> Requirement:
+    """These scales are positive and finite, where they are known."""
+    return _every(scales, "positive and finite", lambda scale: (scale > 0) & np.isfinite(scale))
+
+
+def finite(*scales: str) -> Requirement:
+    """These scales are finite, where they are known."""
+    return _every(scales, "finite", np.isfinite)
+
+
+def _every(names: Sequence[str], what: str, test: Callable[[Array], Any]) -> Requirement:
+    def check(call: Arguments) -> None:
+        for name, value in call.values(*names):
+            known = static(value)
+            if known is not None and value.dtype.is_float and not test(known.astype(np.float32)).all():
+                call.fail(f'"{name}" must be {what}', name, given=f"{known.reshape(-1)[:3].tolist()}")
+
+    return Requirement(what, names, check)
 
 
 def is_single(parameter: Value) -> bool:
@@ -34,14 +56,14 @@ def spread(op: Op, parameter: Value, x: Value, axis: int, block_size: int) -> Va
     if is_single(parameter) or x.ndim == 0:
         return scalar(parameter)
     if block_size and parameter.ndim > 1:
-        return _repeated(parameter, x, axis_within(op, axis, x.ndim), block_size)
+        return repeated(parameter, x, axis_within(op, axis, x.ndim), block_size)
     if parameter.ndim != 1 or x.ndim < 2:
         return parameter
     after = x.ndim - 1 - axis_within(op, axis, x.ndim)
     return reshape(parameter, [-1] + [1] * after) if after else parameter
 
 
-def _repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
+def repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
     """Every element ``block_size`` times along ``axis``; of the last block only as many as ``x`` has left."""
     length = x.shape[axis]
     if isinstance(length, int):

@@ -55,9 +55,10 @@ class Op:
         self.broadcasts = broadcasts
         self.selects = selects
         self.specified = specified
-        if signature is None and function.__code__.co_flags & inspect.CO_VARKEYWORDS:
+        declared = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
+        if signature is None and declared.__code__.co_flags & inspect.CO_VARKEYWORDS:
             raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
-        if any(default is not None and default is not REQUIRED for default in function.__defaults__ or ()):
+        if any(default is not None and default is not REQUIRED for default in declared.__defaults__ or ()):
             raise InvalidCall(
                 f"{domain}::{name}: the positional parameters of an op are its inputs, whose only default is None",
                 given=f"{function.__name__}{inspect.signature(function)}",
@@ -222,7 +223,7 @@ class Op:
 
 
 def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
-    code = op.function.__code__
+    code = inspect.unwrap(op.function).__code__
     known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 1])
     for key in ("attributes", "lacks", "vectors", "positive", "renamed", "defaults"):
         unknown = sorted(set(spelling.get(key) or ()) - known)

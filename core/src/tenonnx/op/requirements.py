@@ -103,7 +103,7 @@ class Requirements:
         """Declare more. Raises ``InvalidCall`` where one names what the op does not have."""
         self.declared += requirements
         self._of_attributes = None
-        code = self.op.function.__code__
+        code = inspect.unwrap(self.op.function).__code__
         variadic = bool(code.co_flags & inspect.CO_VARARGS)
         known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic])
         known.update(*(requirement.dims for requirement in self.declared))

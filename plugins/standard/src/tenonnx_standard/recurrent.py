@@ -152,7 +152,7 @@ def _backwards(made: Op, direction: str) -> list[bool]:
     return known[direction]
 
 
-def _attributes(
+def decided(
     layer: Layer,
     kit: Kit,
     *,
@@ -190,7 +190,7 @@ def _body(
     layer: Layer, X: Value, W: Value, R: Value, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
 ) -> tuple[Value, ...]:
     """The layer in other ops: step after step where these are few, else by Scan."""
-    backwards, functions, own = _attributes(layer, ON_VALUES, **given)
+    backwards, functions, own = decided(layer, ON_VALUES, **given)
     narrow = X.dtype
     dtype = narrow if narrow.bits >= 32 else DType.float32
     x, w, r, b, p, *initial = (
@@ -208,19 +208,19 @@ def _body(
         step = layer.step(ON_VALUES, functions[place], recurrence, of_state, None if p is None else p[place], **own)
         zero = expand(constant(np.zeros((1, 1)), dtype), [batch, hidden])
         states = [zero if v is None else v[place] for v in initial]
-        columns.append(_over_time(step, shares, states, lengths, backward))
+        columns.append(over_time(step, shares, states, lengths, backward))
     axes = (1, *(0 for _ in initial))
-    y, *finals = (_stacked(values, axis) for axis, values in zip(axes, zip(*columns, strict=True), strict=True))
+    y, *finals = (stacked(values, axis) for axis, values in zip(axes, zip(*columns, strict=True), strict=True))
     if given["layout"]:
         y, finals = transpose(y, perm=[2, 0, 1, 3]), [transpose(v, perm=[1, 0, 2]) for v in finals]
     return tuple(v if v.dtype is narrow else cast(v, to=narrow) for v in (y, *finals))
 
 
-def _stacked(values: Sequence[Value], axis: int) -> Value:
+def stacked(values: Sequence[Value], axis: int) -> Value:
     return concat(*(unsqueeze(v, [axis]) for v in values), axis=axis)  # type: ignore[no-any-return]
 
 
-def _over_time(
+def over_time(
     step: Step, shares: Value, states: Sequence[Value], lengths: Value | None, backward: bool
 ) -> tuple[Value, ...]:
     """The hidden states of all steps, and the last states. Behind the end of a sequence the states stay and give 0."""
@@ -238,7 +238,7 @@ def _over_time(
         for time in range(length)[:: -1 if backward else 1]:
             *states, y = one(constant(np.asarray(time, np.int32)), shares[time], *states)
             found.append(y)
-        return _stacked(found[:: -1 if backward else 1], 0), *states
+        return stacked(found[:: -1 if backward else 1], 0), *states
 
     times = range_(constant(np.asarray(0, np.int32)), cast(dims(shares)[0], to=DType.int32), 1)
     kinds = [
@@ -259,7 +259,7 @@ def _computed(
     layer: Layer, X: Array, W: Array, R: Array, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
 ) -> tuple[Array, ...]:
     """The layer on arrays: the share of the input in all steps is one product."""
-    backwards, functions, own = _attributes(layer, ON_ARRAYS, **given)
+    backwards, functions, own = decided(layer, ON_ARRAYS, **given)
     narrow = X.dtype
     wide: list[Any] = [None if v is None else widened(v) for v in (X, W, R, B, P, *initial)]
     x, w, r, b, p, *initial = wide
@@ -301,7 +301,7 @@ def _types(
     layer: Layer, X: Value, W: Value, R: Value, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
 ) -> tuple[TensorType, ...]:
     """The types of the outputs, when all inputs fit together."""
-    _attributes(layer, ON_VALUES, **given)
+    decided(layer, ON_VALUES, **given)
     made, gates, size = layer.made, layer.gates, given["hidden_size"]
     dtype = same_dtypes(made, X, W, R, B, *initial, P)
     if not dtype.is_float:
@@ -418,11 +418,19 @@ GRU = Layer(
 
 
 def _memory_step(kit, functions, recurrence, bias, peepholes, *, input_forget):
+    return memory_step(kit, functions, lambda hidden: hidden @ recurrence, peepholes, input_forget=input_forget)
+
+
+def memory_step(
+    kit: Kit, functions: Sequence[Callable[[Any], Any]], of_state: Callable[[Any], Any], peepholes: Any, *,
+    input_forget: int,
+) -> Step:  # fmt: skip
+    """The step of LSTM in one direction; ``of_state`` gives the share of the hidden state in the gates."""
     f, g, h = functions
     peeps = None if peepholes is None else kit.split(peepholes, 3)
 
     def step(share, hidden, cell):
-        gates, candidate = kit.but_last(share + hidden @ recurrence, 4)
+        gates, candidate = kit.but_last(share + of_state(hidden), 4)
         if peeps is None and not input_forget:
             i, o, forget = kit.split(f(gates), 3)
             cell = forget * cell + i * g(candidate)

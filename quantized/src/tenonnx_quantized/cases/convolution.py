@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_quantized.convolution import conv_integer, qlinear_conv
+from tenonnx_quantized.cases.elementwise import parameters
+from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_conv_channels_last
 from tenonnx_testing import Gap, call, cases, tensors
 
 EIGHT_BITS = ["uint8", "int8"]
@@ -66,5 +68,24 @@ def _(draw):
         draw(tensors("float32", shape=(), min_value=1, max_value=4)),
         draw(tensors(codes, shape=(), min_value=-200, max_value=200)),
         bias,
+        **attributes,
+    )
+
+
+@cases(qlinear_conv_channels_last, gradient=False)
+def _(draw):
+    x, w, attributes = images(draw)
+    last = draw(st.integers(0, 1))
+    shape = draw(st.sampled_from([(), (w.shape[0],)]))
+    bias = draw(tensors("int32", shape=(w.shape[0],), min_value=-999, max_value=999)) if draw(st.booleans()) else None
+    return call(
+        np.moveaxis(x, 1, -1) if last else x,
+        *parameters(draw, x.dtype.name),
+        w,
+        draw(tensors("float32", shape=shape, min_value=0.01, max_value=0.1)),
+        draw(tensors(w.dtype.name, shape=shape, min_value=-200, max_value=200)),
+        *parameters(draw, x.dtype.name, low=1, high=4),
+        bias,
+        channels_last=last,
         **attributes,
     )

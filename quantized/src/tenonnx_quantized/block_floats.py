@@ -1,0 +1,126 @@
+"""QuantizeBFP and DequantizeBFP: numbers that share an exponent with the others of their box.
+
+ONNX Runtime declares these ops and ships no kernel for them; its documentation names the formats (the bits of the
+sign, of the mantissa and of the exponent, and the size of a box) and leaves the order of the bits open. Here a box is
+its exponent, as float32 stores it, and then the numbers of the box, each a mantissa below its sign, lowest bit first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    DType,
+    Index,
+    TensorType,
+    Value,
+    axis,
+    constant,
+    dims,
+    dtypes,
+    elements,
+    floats,
+    holds,
+    one_of,
+    op,
+    shapes,
+)  # fmt: skip
+from tenonnx_quantized.quantize import to
+
+#: The bits of a mantissa by type of block floating point.
+_MANTISSAS = {0: 8, 1: 4}
+_BOX = 16
+
+
+def _turned(x: Value, block_dim: int) -> tuple[Value, list[int]]:
+    """``x`` with the axis of the boxes last, and the order of its axes."""
+    last = block_dim % x.ndim
+    order = [*(k for k in range(x.ndim) if k != last), last]
+    return (x if order == sorted(order) else ops.transpose(x, perm=order)), order
+
+
+def _powers(exponent: Value, mantissa: int) -> Value:
+    """What the lowest bit of a mantissa stands for, by the exponent of the box."""
+    return ops.gather(constant(np.exp2(np.arange(256.0) - 126 - mantissa), DType.float32), to(exponent, DType.int32))
+
+
+@op("QuantizeBFP", domain="com.microsoft")
+def quantize_bfp(x, *, bfp_type: int, block_dim=-1):
+    """Numbers in boxes of 16 along an axis, as mantissas of the greatest exponent in the box, rounded half to even.
+
+    The other outputs are the shape of ``x`` and its strides in elements. Numbers below the least normal float32 are 0.
+    """
+    mantissa = _MANTISSAS[bfp_type]
+    turned, _ = _turned(to(x, DType.float32), block_dim)
+    *outer, length = dims(turned)
+    missing = -length % _BOX if isinstance(length, int) else ops.mod(-length, _BOX)
+    if not isinstance(missing, int) or missing:
+        turned = ops.pad(turned, [0] * (2 * len(outer) + 1) + [missing])
+    boxes = ops.reshape(turned, [-1, _BOX])
+    greatest = ops.reduce_max(ops.absolute(boxes), [1])
+    bounds = constant(np.exp2(np.arange(1.0, 255) - 127), DType.float32)
+    reached = ops.reduce_sum(to(ops.greater_or_equal(greatest, bounds), DType.int32), [1])
+    units = ops.round_(boxes / _powers(reached, mantissa))
+    codes = to(ops.clip(ops.absolute(units), 0.0, float((1 << mantissa) - 1)), DType.int32)
+    codes = codes + to(ops.less(units, 0.0), DType.int32) * (1 << mantissa)
+    places = constant(1 << np.arange(mantissa + 1), DType.int32)
+    bits = ops.reshape(ops.mod(ops.unsqueeze(codes, [2]) / places, 2), [0, -1, 8])
+    data = ops.reduce_sum(bits * constant(1 << np.arange(8), DType.int32), [2], keepdims=0)
+    y = ops.reshape(to(ops.concat(reached, data, axis=1), DType.uint8), [-1])
+    return y, ops.shape(x), _strides(x)
+
+
+def _strides(x: Value) -> Value:
+    sizes = dims(x)
+    strides = [1]
+    for size in sizes[:0:-1]:
+        strides.insert(0, strides[0] * size)
+    return ops.reshape(ops.concat(*(ops.reshape(_number(s), [1]) for s in strides), axis=0), [-1])
+
+
+def _number(size: Value | int) -> Value:
+    return constant(np.asarray(size), DType.int64) if isinstance(size, int) else size
+
+
+@op("DequantizeBFP", domain="com.microsoft")
+def dequantize_bfp(x, shape: Index, strides: Index, *, bfp_type: int, block_dim=-1, dtype=1):
+    """The numbers that QuantizeBFP wrote, of a tensor of that ``shape``, which lay in memory in order."""
+    mantissa = _MANTISSAS[bfp_type]
+    boxes = ops.reshape(x, [-1, 1 + _BOX * (mantissa + 1) // 8])
+    data = to(boxes[:, 1:], DType.int32)
+    bits = ops.mod(ops.unsqueeze(data, [2]) / constant(1 << np.arange(8), DType.int32), 2)
+    codes = ops.reshape(bits, [0, _BOX, mantissa + 1]) * constant(1 << np.arange(mantissa + 1), DType.int32)
+    size = ops.reduce_sum(codes[:, :, :-1], [2], keepdims=0)
+    units = ops.where(ops.greater(codes[:, :, -1], 0), -size, size)
+    numbers = to(units, DType.float32) * _powers(boxes[:, :1], mantissa)
+    rank = shape.shape[0]
+    last = block_dim % rank
+    order = [*(k for k in range(rank) if k != last), last]
+    sides = [shape[k] for k in order]
+    turned = ops.reshape(numbers, [*sides[:-1], -1])[..., : sides[-1]]
+    back = [order.index(k) for k in range(rank)]
+    return to(turned if back == sorted(back) else ops.transpose(turned, perm=back), DType(dtype))
+
+
+@dequantize_bfp.type
+def _(x, shape, strides, *, bfp_type, block_dim, dtype):
+    """The type where not even the number of axes is known, which the body must know."""
+    sides, rank = elements(shape), shape.shape[0]
+    if sides is None and isinstance(rank, int):
+        sides = [None] * rank
+    return TensorType(DType(dtype), None if sides is None else tuple(sides))
+
+
+def _rank(shape, block_dim):
+    rank = None if shape is None or shape.rank != 1 else shape.shape[0]
+    if isinstance(rank, int) and not -rank <= block_dim < rank:
+        return f"block_dim must lie in [{-rank}, {rank - 1}]"
+    return None
+
+
+quantize_bfp.requires(floats("x"), axis("block_dim", of="x"), one_of(bfp_type=_MANTISSAS))
+dequantize_bfp.requires(
+    dtypes(x="uint8", shape="int64", strides="int64"), shapes(x="_", shape="rank", strides="rank"),
+    one_of(bfp_type=_MANTISSAS, dtype=(1, 10, 16)), holds(_rank),
+)  # fmt: skip

@@ -1,0 +1,203 @@
+"""Weights of few bits in blocks: MatMulNBits with its fusions, and GatherBlockQuantized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Requirement,
+    TypeMismatch,
+    Value,
+    at_least,
+    axis,
+    constant,
+    dims,
+    dtypes,
+    floats,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+)  # fmt: skip
+from tenonnx_quantized.formats import unpacked
+from tenonnx_quantized.granularity import finite, repeated
+from tenonnx_quantized.quantize import to, wide
+
+# ----- MatMulNBits ----------------------------------------------------------------------------------------------------
+
+
+def block_weights(
+    B: Value, scales: Value, zero_points: Value | None, g_idx: Value | None, *,
+    bits: int, block_size: int, columns: int, rows: int, dtype: DType,
+) -> Value:  # fmt: skip
+    """Packed codes ``[columns, blocks, bytes]`` as weights ``[columns, rows]``.
+
+    A zero point is a number of the type of the scales, or packed like the codes. ``g_idx`` tells the block of each row
+    where that is not its place.
+    """
+    blocks = -(-rows // block_size)
+    codes = to(unpacked(ops.reshape(B, [columns, blocks, block_size * bits // 8]), bits), dtype)
+    scale = to(ops.reshape(scales, [columns, blocks]), dtype)
+    shift = _zero_points(zero_points, bits, columns, blocks, dtype)
+    if g_idx is None:
+        shift = shift if shift.rank == 0 else ops.unsqueeze(shift, [2])
+        return ops.reshape((codes - shift) * ops.unsqueeze(scale, [2]), [columns, blocks * block_size])[:, :rows]
+    codes = ops.reshape(codes, [columns, blocks * block_size])[:, :rows]
+    group = g_idx[:rows]
+    shift = shift if shift.rank == 0 else ops.gather(shift, group, axis=1)
+    return (codes - shift) * ops.gather(scale, group, axis=1)
+
+
+def _zero_points(zero_points: Value | None, bits: int, columns: int, blocks: int, dtype: DType) -> Value:
+    if zero_points is None:
+        return constant(np.asarray(1 << bits - 1), dtype)
+    if zero_points.dtype is DType.uint8:
+        zero_points = unpacked(ops.reshape(zero_points, [columns, -(-blocks * bits // 8)]), bits)[:, :blocks]
+    return to(ops.reshape(zero_points, [columns, blocks]), dtype)
+
+
+@op("MatMulNBits", domain="com.microsoft")
+def matmul_nbits(
+    A, B, scales, zero_points=None, g_idx=None, bias=None, *,
+    K: int, N: int, accuracy_level=0, bits=4, block_size: int, weight_prepacked=0,
+):  # fmt: skip
+    """``A`` by the transpose of weights of so many ``bits``, each block of which has a scale and a zero point.
+
+    The zero points are packed like the weights or of the type of ``A``, and by default half the range.
+    ``accuracy_level`` allows a runtime to compute with less than the type of ``A``, which is never done here.
+    """
+    if weight_prepacked:
+        raise TypeMismatch(
+            f"{matmul_nbits.title}: weights in the layout of one device cannot be read",
+            given=f"weight_prepacked={weight_prepacked}", do="export the model without prepacking",
+        )  # fmt: skip
+    stage = wide(A.dtype)
+    weights = block_weights(
+        B, scales, zero_points, g_idx, bits=bits, block_size=block_size, columns=N, rows=K, dtype=stage
+    )
+    y = ops.matmul(to(A, stage), ops.transpose(weights, perm=[1, 0]))
+    return to(y if bias is None else y + to(bias, stage), A.dtype)
+
+
+def _block_words(B: str, scales: str) -> tuple[Requirement, ...]:
+    """What must hold of packed codes and their scales."""
+    return dtypes(**{B: "uint8"}), finite(scales), one_of(bits=(2, 3, 4, 5, 6, 7, 8)), at_least(block_size=16, K=1)
+
+
+matmul_nbits.requires(
+    shapes(A="... K", bias="N"), floats("A"), same_dtype("A", "scales", "bias"), dtypes(g_idx="int32"), at_least(N=1),
+    *_block_words("B", "scales"),
+)  # fmt: skip
+
+
+_ACTIVATIONS = {"silu": ops.swish, "gelu": ops.gelu, "relu": ops.relu}
+
+
+def _normalised(A: Value, skip: Value | None, norm_scale: Value | None, epsilon: float) -> tuple[Value, Value]:
+    """The input of the projections, and the sum of the residual connection."""
+    total = A if skip is None else A + skip
+    return total if norm_scale is None else ops.rms_normalization(total, norm_scale, epsilon=epsilon), total
+
+
+@op("MatMulNBitsMlp", domain="com.microsoft")
+def matmul_nbits_mlp(
+    A, skip=None, norm_scale=None, gate_B=REQUIRED, gate_scales=REQUIRED, gate_bias=None,
+    up_B=REQUIRED, up_scales=REQUIRED, up_bias=None, *,
+    K: int, N: int, accuracy_level=0, activation: str, bits=4, block_size: int, epsilon=1e-5, _outputs=None,
+):  # fmt: skip
+    """``activation(gate) * up`` of two MatMulNBits of ``A + skip``.
+
+    The sum is normalised by RMSNormalization where there is a scale for it; it is the second output, if asked for.
+    """
+    x, total = _normalised(A, skip, norm_scale, epsilon)
+    attributes: dict[str, Any] = {"K": K, "N": N, "accuracy_level": accuracy_level, "bits": bits}
+    gate = matmul_nbits(x, gate_B, gate_scales, None, None, gate_bias, block_size=block_size, **attributes)
+    up = matmul_nbits(x, up_B, up_scales, None, None, up_bias, block_size=block_size, **attributes)
+    y = _ACTIVATIONS[activation](gate) * up
+    return (y, total) if _outputs is not None and _outputs > 1 else y
+
+
+matmul_nbits_mlp.requires(
+    one_of(activation=_ACTIVATIONS), shapes(A="batch... K", skip="batch... K", norm_scale="K"),
+    same_dtype("A", "skip", "norm_scale", "gate_scales", "gate_bias", "up_scales", "up_bias"),
+    *_block_words("gate_B", "gate_scales"),
+)  # fmt: skip
+
+
+@op("MatMulNBitsQkv", domain="com.microsoft")
+def matmul_nbits_qkv(
+    A, skip=None, norm_scale=REQUIRED, q_B=REQUIRED, q_scales=REQUIRED, q_bias=None, k_B=REQUIRED, k_scales=REQUIRED,
+    k_bias=None, v_B=REQUIRED, v_scales=REQUIRED, v_bias=None, *,
+    K: int, Nkv: int, Nq: int, accuracy_level=0, bits=4, block_size: int, epsilon=1e-6, _outputs=None,
+):  # fmt: skip
+    """Queries, keys and values: three MatMulNBits of ``A + skip``, normalised by RMSNormalization.
+
+    The sum is the fourth output, where that is asked for.
+    """
+    x, total = _normalised(A, skip, norm_scale, epsilon)
+    attributes: dict[str, Any] = {"K": K, "accuracy_level": accuracy_level, "bits": bits, "block_size": block_size}
+    projections = tuple(
+        matmul_nbits(x, B, scales, None, None, bias, N=N, **attributes)
+        for B, scales, bias, N in (
+            (q_B, q_scales, q_bias, Nq), (k_B, k_scales, k_bias, Nkv), (v_B, v_scales, v_bias, Nkv)
+        )
+    )  # fmt: skip
+    return (*projections, total) if _outputs is not None and _outputs > 3 else projections
+
+
+matmul_nbits_qkv.requires(
+    shapes(A="batch... K", skip="batch... K", norm_scale="K"), same_dtype("A", "skip", "norm_scale", "q_scales"),
+    *_block_words("q_B", "q_scales"),
+)  # fmt: skip
+
+
+# ----- GatherBlockQuantized -------------------------------------------------------------------------------------------
+
+
+@op("GatherBlockQuantized", domain="com.microsoft")
+def gather_block_quantized(
+    data, indices, scales, zero_points=None, *, bits=4, block_size=128, gather_axis=0, quantize_axis=1
+):
+    """Gather of weights whose blocks of ``block_size`` along ``quantize_axis`` have a scale and a zero point.
+
+    uint8 holds codes of so many ``bits`` packed along the last axis, whose zero point is half the range by default.
+    Of floats of 8 or 4 bits a block may be the whole axis. What lies outside of the axis is 0.
+    """
+    title, rank = gather_block_quantized.title, data.ndim
+    packed = data.dtype is DType.uint8
+    blocked, along = quantize_axis % rank, gather_axis % rank
+    if packed and (along or along == blocked):
+        raise TypeMismatch(
+            f"{title}: packed data is gathered along axis 0, and quantised along another",
+            given=f"gather_axis={gather_axis}, quantize_axis={quantize_axis}",
+        )
+    codes = unpacked(data, bits) if packed else data
+    stage = wide(scales.dtype)
+    numbers = to(codes, stage)
+    if packed and zero_points is None:
+        numbers = numbers - float(1 << bits - 1)
+    elif zero_points is not None:
+        shift = unpacked(zero_points, bits)[..., : dims(scales)[-1]] if packed else zero_points
+        numbers = numbers - _spread(to(shift, stage), codes, blocked, block_size)
+    weights = to(numbers * _spread(to(scales, stage), codes, blocked, block_size), scales.dtype)
+    size = dims(weights)[along]
+    size = to(size, indices.dtype) if isinstance(size, Value) else size
+    inside = ops.and_(ops.less(indices, size), ops.greater_or_equal(indices, -size))
+    found = ops.gather(weights, ops.where(inside, indices, 0), axis=along)
+    return ops.where(ops.reshape(inside, [*dims(inside)] + [1] * (rank - along - 1)), found, 0.0)
+
+
+gather_block_quantized.requires(
+    dtypes(indices="int32 int64"), floats("scales"), finite("scales"), same_dtype("data", "zero_points"),
+    axis("quantize_axis", of="data"), axis("gather_axis", of="data"), one_of(bits=(2, 4, 8)), at_least(block_size=0),
+)  # fmt: skip
+
+
+def _spread(parameter: Value, codes: Value, along: int, block_size: int) -> Value:
+    """Parameters of blocks along ``axis`` in a shape that broadcasts to the codes; without a size it is one block."""
+    return repeated(parameter, codes, along, block_size) if block_size else parameter

@@ -1,0 +1,149 @@
+"""Cases of weights of few bits in blocks."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx.checks.tolerance import Tolerance
+from tenonnx_quantized.blocks import gather_block_quantized, matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
+from tenonnx_testing import Gap, call, cases, shapes, tensors
+
+
+def stacked(draw, rows, dtype):
+    """Rows of activations, in stacks or not."""
+    return draw(tensors(dtype, shape=(*draw(shapes(0, 2, 1, 3)), draw(st.integers(1, 3)), rows)))
+
+
+def weights(draw, columns, rows, bits, block, dtype):
+    """Packed codes, and their scales."""
+    blocks = -(-rows // block)
+    codes = draw(tensors("uint8", shape=(columns, blocks, block * bits // 8), min_value=0, max_value=255))
+    return codes, draw(tensors(dtype, shape=(columns, blocks), min_value=0.01, max_value=0.1))
+
+
+def zero_points(draw, columns, blocks, bits, dtype):
+    """Zero points that are packed, numbers, or absent."""
+    kind = draw(st.sampled_from(["packed", "numbers", "none"]))
+    if kind == "none":
+        return None
+    if kind == "numbers":
+        return draw(tensors(dtype, shape=(columns, blocks), min_value=0, max_value=(1 << bits) - 1))
+    return draw(tensors("uint8", shape=(columns, -(-blocks * bits // 8)), min_value=0, max_value=255))
+
+
+def product(draw, bits, dtype, accuracy=(0, 1)):
+    rows, columns = draw(st.sampled_from([16, 24, 32, 48])), draw(st.integers(1, 5))
+    block = draw(st.sampled_from([16, 32]))
+    blocks = -(-rows // block)
+    codes, scales = weights(draw, columns, rows, bits, block, dtype)
+    bias = draw(tensors(dtype, shape=(columns,))) if draw(st.booleans()) else None
+    return call(
+        stacked(draw, rows, dtype), codes, scales, zero_points(draw, columns, blocks, bits, dtype), None, bias,
+        K=rows, N=columns, bits=bits, block_size=block, accuracy_level=draw(st.sampled_from(accuracy)),
+    )  # fmt: skip
+
+
+@cases(matmul_nbits, gradient=["A", "scales", "bias"])
+def _(draw):
+    return product(draw, draw(st.sampled_from([2, 4, 8])), "float32")
+
+
+@cases(matmul_nbits, gradient=False)
+def _(draw):
+    return product(draw, draw(st.sampled_from([4, 8])), "float16")
+
+
+@cases(
+    matmul_nbits,
+    gradient=False,
+    gaps=[
+        Gap(
+            "onnxruntime",
+            "with g_idx onnxruntime takes 8 for packed zero points, whatever they hold",
+            when=lambda c: c.inputs[3] is not None and c.inputs[3].dtype == "uint8",
+        )
+    ],
+)
+def _(draw):
+    """Rows in the blocks that ``g_idx`` tells."""
+    drawn = product(draw, 4, "float32")
+    blocks = -(-drawn.attributes["K"] // drawn.attributes["block_size"])
+    group = draw(tensors("int32", shape=(drawn.attributes["K"],), min_value=0, max_value=blocks - 1))
+    return call(*drawn.inputs[:4], group, *drawn.inputs[5:], **drawn.attributes)
+
+
+@cases(matmul_nbits, gradient=False, tolerance=Tolerance(0.05, 0.5, "onnxruntime quantises A to 8 bits where it may"))
+def _(draw):
+    return product(draw, draw(st.sampled_from([4, 8])), "float32", accuracy=(4,))
+
+
+def gathered(draw, data, sides, block, axis, gather_axis, dtype, zero_point, **attributes):
+    reach = sides[gather_axis]
+    indices = draw(tensors(["int32", "int64"], max_rank=2, min_value=-reach, max_value=reach - 1))
+    scales = tuple(-(-d // block) if k == axis % len(sides) else d for k, d in enumerate(sides))
+    scale = draw(tensors(dtype, shape=scales, min_value=0.1, max_value=1))
+    return call(
+        data, indices, scale, zero_point(scales) if draw(st.booleans()) else None,
+        block_size=block, gather_axis=gather_axis, quantize_axis=axis, **attributes,
+    )  # fmt: skip
+
+
+@cases(gather_block_quantized, gradient=["scales"])
+def _(draw):
+    bits, block = draw(st.sampled_from([2, 4, 8])), draw(st.sampled_from([16, 32]))
+    sides = (draw(st.integers(1, 4)), *draw(shapes(0, 1, 1, 3)), draw(st.sampled_from([32, 64])))
+    data = draw(tensors("uint8", shape=(*sides[:-1], sides[-1] * bits // 8), min_value=0, max_value=255))
+
+    def zero_point(scales):
+        packed = (*scales[:-1], -(-scales[-1] * bits // 8))
+        return draw(tensors("uint8", shape=packed, min_value=0, max_value=255))
+
+    axis = draw(st.sampled_from([-1, len(sides) - 1]))
+    return gathered(draw, data, sides, block, axis, 0, "float32", zero_point, bits=bits)
+
+
+@cases(gather_block_quantized, gradient=False)
+def _(draw):
+    kind, block = draw(st.sampled_from(["uint4", "int4"])), 16
+    sides = draw(shapes(1, 3, 1, 3))
+    axis, gather_axis = (draw(st.integers(-len(sides), len(sides) - 1)) for _ in range(2))
+    sides = tuple(20 if k == axis % len(sides) else d for k, d in enumerate(sides))
+    data = draw(tensors(kind, shape=sides, min_value=-8, max_value=15))
+    return gathered(
+        draw, data, sides, block, axis, gather_axis, draw(st.sampled_from(["float32", "float16"])),
+        lambda scales: draw(tensors(kind, shape=scales, min_value=-8, max_value=15)),
+    )  # fmt: skip
+
+
+def normalised(draw, rows, *, optional):
+    """A, a residual connection and a scale, the latter two perhaps absent."""
+    a = draw(tensors("float32", shape=(draw(st.integers(1, 2)), draw(st.integers(1, 3)), rows)))
+    skip = draw(tensors("float32", shape=a.shape)) if draw(st.booleans()) else None
+    scale = None if optional and skip is None and draw(st.booleans()) else draw(tensors("float32", shape=(rows,)))
+    return a, skip, scale
+
+
+def projections(draw, rows, columns):
+    found = []
+    for count in columns:
+        found += [*weights(draw, count, rows, 4, 32, "float32"), None]
+        if draw(st.booleans()):
+            found[-1] = draw(tensors("float32", shape=(count,)))
+    return found
+
+
+@cases(matmul_nbits_mlp, gradient=["A", "skip"])
+def _(draw):
+    rows, columns = 32, draw(st.integers(1, 4))
+    inputs = *normalised(draw, rows, optional=True), *projections(draw, rows, [columns, columns])
+    return call(
+        *inputs, K=rows, N=columns, activation=draw(st.sampled_from(["silu", "gelu", "relu"])), block_size=32,
+        epsilon=draw(st.sampled_from([1e-5, 1e-3])), _outputs=draw(st.integers(1, 2)),
+    )  # fmt: skip
+
+
+@cases(matmul_nbits_qkv, gradient=["A", "skip"])
+def _(draw):
+    rows, queries, keys = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    inputs = *normalised(draw, rows, optional=False), *projections(draw, rows, [queries, keys, keys])
+    return call(*inputs, K=rows, Nq=queries, Nkv=keys, block_size=32, _outputs=draw(st.integers(3, 4)))

@@ -1,0 +1,96 @@
+"""Cases of the QLinear ops that work element by element, along one axis, or move elements."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx_quantized.elementwise import (
+    qlinear_add,
+    qlinear_concat,
+    qlinear_leaky_relu,
+    qlinear_mul,
+    qlinear_sigmoid,
+    qlinear_softmax,
+    qlinear_where,
+)
+from tenonnx_testing import axis_of, broadcastable, call, cases, shapes, tensors
+
+EIGHT_BITS = ["uint8", "int8"]
+
+
+def codes(draw, shape=None, kind=None, **sizes):
+    """A tensor of codes."""
+    return draw(tensors(kind or EIGHT_BITS, shape=shape, min_value=-200, max_value=200, **sizes))
+
+
+def parameters(draw, kind, *, low=0.01, high=0.1, optional=False):
+    """A scale, and a zero point or None."""
+    scale = draw(tensors("float32", shape=draw(st.sampled_from([(), (1,)])), min_value=low, max_value=high))
+    if optional and draw(st.booleans()):
+        return scale, None
+    return scale, draw(tensors(kind, shape=scale.shape, min_value=-200, max_value=200))
+
+
+def unary(draw, **result):
+    """A tensor of codes, and the parameters of it and of a result, whose zero point is there: where it is absent,
+    onnxruntime reads it all the same and ends the process.
+    """
+    x = codes(draw)
+    kind = x.dtype.name
+    return x, *parameters(draw, kind, optional=True), *parameters(draw, kind, **result)
+
+
+def pair(draw):
+    kind = draw(st.sampled_from(EIGHT_BITS))
+    a, b = draw(broadcastable(2, kind, min_value=-200, max_value=200))
+    return kind, a, *parameters(draw, kind, optional=True), b, *parameters(draw, kind, optional=True)
+
+
+@cases(qlinear_add, gradient=False, steps=1)
+def _(draw):
+    """onnxruntime multiplies by the quotients of scales, and sums."""
+    kind, *inputs = pair(draw)
+    return call(*inputs, *parameters(draw, kind, optional=True))
+
+
+@cases(qlinear_mul, gradient=False, steps=1)
+def _(draw):
+    """onnxruntime multiplies integers, and then by one scale."""
+    kind, *inputs = pair(draw)
+    return call(*inputs, *parameters(draw, kind, optional=True))
+
+
+@cases(qlinear_sigmoid, gradient=False, steps=1)
+def _(draw):
+    return call(*unary(draw, low=0.002, high=0.01))
+
+
+@cases(qlinear_leaky_relu, gradient=False, steps=1)
+def _(draw):
+    return call(*unary(draw), alpha=draw(st.sampled_from([0.01, 0.25])))
+
+
+@cases(qlinear_softmax, gradient=False, steps=1)
+def _(draw):
+    x = codes(draw, min_rank=1)
+    inputs = *parameters(draw, x.dtype.name, optional=True), *parameters(draw, x.dtype.name, low=0.002, high=0.01)
+    return call(x, *inputs, axis=draw(axis_of(x)), opset=draw(st.sampled_from([9, 13])))
+
+
+@cases(qlinear_where, gradient=False, steps=1)
+def _(draw):
+    kind = draw(st.sampled_from(EIGHT_BITS))
+    condition, x, y = (v.astype(k) for v, k in zip(draw(broadcastable(3, "int8")), ["bool", kind, kind], strict=True))
+    return call(condition, x, *parameters(draw, kind), y, *parameters(draw, kind), *parameters(draw, kind))
+
+
+@cases(qlinear_concat, gradient=False, steps=1)
+def _(draw):
+    kind, shape = draw(st.sampled_from(EIGHT_BITS)), draw(shapes(1, 3))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    inputs = []
+    for _ in range(draw(st.integers(1, 3))):
+        sides = list(shape)
+        sides[axis] = draw(st.integers(1, 3))
+        inputs += [codes(draw, tuple(sides), kind), *parameters(draw, kind)]
+    return call(*parameters(draw, kind), *inputs, axis=axis)

@@ -1,0 +1,96 @@
+"""Cases of QMoE."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx.checks.tolerance import Tolerance
+from tenonnx_quantized.experts import qmoe
+from tenonnx_testing import call, cases, tensors
+
+ACTIVATIONS = ["relu", "gelu", "silu", "identity", "swiglu"]
+
+
+def network(draw, dtype="float32"):
+    """Tokens, the values of a router, and the sizes of experts."""
+    experts, tokens = draw(st.integers(2, 3)), draw(st.integers(1, 4))
+    shape = draw(st.sampled_from([(tokens,), (1, tokens)]))
+    x = draw(tensors(dtype, shape=(*shape, 32), min_value=-1, max_value=1))
+    return x, draw(tensors(dtype, shape=(tokens, experts), distinct=True)), experts
+
+
+def layer(draw, experts, outputs, inputs, bits, block):
+    """Codes, scales, a bias or None, and zero points or None."""
+    blocks = (inputs // block,) if block else ()
+    packed = (outputs, -(-(inputs // block) * bits // 8)) if block else (-(-outputs * bits // 8),)
+    codes = draw(tensors("uint8", shape=(experts, outputs, inputs * bits // 8), min_value=0, max_value=255))
+    scale = draw(tensors("float32", shape=(experts, outputs, *blocks), min_value=0.001, max_value=0.01))
+    bias = draw(tensors("float32", shape=(experts, outputs))) if draw(st.booleans()) else None
+    zero = draw(tensors("uint8", shape=(experts, *packed), min_value=0, max_value=255)) if draw(st.booleans()) else None
+    return codes, scale, bias, zero
+
+
+@cases(
+    qmoe,
+    gradient=False,
+    tolerance=Tolerance(2e-3, 1e-2, "onnxruntime computes Gelu in another way, and may hold activations in 8 bits"),
+)
+def _(draw):
+    x, router, experts = network(draw)
+    bits, block = draw(st.sampled_from([2, 4, 8])), draw(st.sampled_from([0, 16]))
+    activation = draw(st.sampled_from(ACTIVATIONS))
+    fused = activation == "swiglu"
+    first, second = layer(draw, experts, 16 << fused, 32, bits, block), layer(draw, experts, 32, 16, bits, block)
+    weights = draw(tensors("float32", shape=router.shape, min_value=0.1, max_value=1)) if draw(st.booleans()) else None
+    swiglu = {"activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0, "swiglu_fusion": 1}
+    return call(
+        x, router, *first[:3], *second[:3], None, None, None, first[3], second[3], None, weights,
+        k=draw(st.integers(1, 2)), activation_type=activation, expert_weight_bits=bits,
+        normalize_routing_weights=draw(st.integers(0, 1)),
+        **({"block_size": block} if block else {}), **(swiglu if fused else {}),
+    )  # fmt: skip
+
+
+@cases(qmoe, gradient=False)
+def _(draw):
+    """A third layer, two layers one behind the other, bits of their own: onnxruntime's kernel has none of these."""
+    x, router, experts = network(draw)
+    apart = draw(st.booleans())
+    bits = {f"fc{k}_expert_weight_bits": draw(st.sampled_from([4, 8])) for k in (1, 2, 3)}
+    first, second, third = (
+        layer(draw, experts, rows, columns, bits[f"fc{k}_expert_weight_bits"], 0)
+        for k, rows, columns in ((1, 16 if apart else 32, 32), (2, 32, 16), (3, 16, 32))
+    )
+    extra = (*third[:3],) if apart else (None, None, None)
+    return call(
+        x, router, *first[:3], *second[:3], *extra, first[3], second[3], third[3] if apart else None,
+        k=2, activation_type="swiglu", swiglu_fusion=0 if apart else 2, **bits,
+    )  # fmt: skip
+
+
+@cases(qmoe, gradient=False)
+def _(draw):
+    """Weights in floats of eight and four bits, for which onnxruntime has no kernel here."""
+    x, router, experts = network(draw)
+    form = draw(st.sampled_from(["fp8", "fp8 blocks", "fp4", "nvfp4", "wfp4afp8"]))
+    inputs = [x, router]
+    for rows, columns in ((32, 32), (32, 32)):
+        packed = columns if form.startswith("fp8") else columns // 2
+        kind = "float8e4m3fn" if form.startswith("fp8") else "uint8"
+        low, high = (-4, 4) if kind != "uint8" else (0, 255)
+        shapes = {"fp8": None, "fp8 blocks": (2, 2), "nvfp4": (rows, columns // 16)}
+        shape = shapes.get(form, (rows, columns // 32))
+        scales = {"fp8 blocks": "float32", "nvfp4": "float8e4m3fn"}.get(form, "float8e8m0")
+        weights = draw(tensors(kind, shape=(experts, rows, packed), min_value=low, max_value=high))
+        scale = None if shape is None else draw(tensors(scales, shape=(experts, *shape), min_value=0.1, max_value=1))
+        inputs += [weights, scale, None]
+    whole = [None, None]
+    if form != "fp8 blocks":
+        whole = [draw(tensors("float32", shape=(experts,), min_value=0.01, max_value=0.1)) for _ in range(2)]
+    acts = [None, None]
+    if form == "wfp4afp8":
+        acts = [draw(tensors("float32", shape=draw(st.sampled_from([(1,), (experts,)])), min_value=0.5)) for _ in "12"]
+    return call(
+        *inputs, None, None, None, None, None, None, None, *whole, *acts,
+        quant_type=form.split()[0], **({"block_size": 16} if form == "fp8 blocks" else {}),
+    )  # fmt: skip

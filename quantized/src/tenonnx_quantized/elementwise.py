@@ -1,0 +1,59 @@
+"""QLinear ops that work element by element, along one axis, or move elements."""
+
+from __future__ import annotations
+
+import tenonnx_standard as ops
+from tenonnx.extend import REQUIRED, TypeMismatch, op
+from tenonnx_quantized.qlinear import dequantised, qlinear, requantised
+
+
+@qlinear("QLinearAdd", ops.add)
+def qlinear_add(
+    A, A_scale, A_zero_point=None, B=REQUIRED, B_scale=REQUIRED, B_zero_point=None, C_scale=REQUIRED, C_zero_point=None
+):
+    """A + B."""
+    return A + B
+
+
+@qlinear("QLinearMul", ops.mul)
+def qlinear_mul(
+    A, A_scale, A_zero_point=None, B=REQUIRED, B_scale=REQUIRED, B_zero_point=None, C_scale=REQUIRED, C_zero_point=None
+):
+    """A * B."""
+    return A * B
+
+
+@qlinear("QLinearSigmoid", ops.sigmoid)
+def qlinear_sigmoid(X, X_scale, X_zero_point=None, Y_scale=REQUIRED, Y_zero_point=None):
+    """The logistic function."""
+    return ops.sigmoid(X)
+
+
+@qlinear("QLinearLeakyRelu", ops.leaky_relu)
+def qlinear_leaky_relu(X, X_scale, X_zero_point=None, Y_scale=REQUIRED, Y_zero_point=None, *, alpha=0.01):
+    """``X`` with its negative elements scaled by ``alpha``."""
+    return ops.leaky_relu(X, alpha=alpha)
+
+
+@qlinear("QLinearSoftmax")
+def qlinear_softmax(X, X_scale, x_zero_point=None, y_scale=REQUIRED, y_zero_point=REQUIRED, *, axis=-1, opset: int):
+    """Softmax as version ``opset`` of ai.onnx has it: below 13 over all axes from ``axis`` on."""
+    return ops.softmax(X, axis=axis) if opset >= 13 else ops.softmax_2d(X, axis=axis)
+
+
+@qlinear("QLinearWhere", ops.where)
+def qlinear_where(condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero_point):
+    """``X`` where the condition holds, else ``Y``."""
+    return ops.where(condition, X, Y)
+
+
+@op("QLinearConcat", domain="com.microsoft")
+def qlinear_concat(Y_scale, Y_zero_point, *inputs, axis: int):
+    """Tensors one behind the other along ``axis``; each is given as codes, scale and zero point."""
+    if not inputs or len(inputs) % 3:
+        raise TypeMismatch(
+            f"{qlinear_concat.title}: the inputs behind the first two must be triples of codes, scale and zero point",
+            given=f"{len(inputs)} inputs",
+        )
+    floats = [dequantised(*inputs[k : k + 3]) for k in range(0, len(inputs), 3)]
+    return requantised(ops.concat(*floats, axis=axis), Y_scale, Y_zero_point, Y_zero_point)

@@ -1,0 +1,157 @@
+"""QMoE: a mixture of experts with quantised weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Value,
+    at_least,
+    dims,
+    floats,
+    holds,
+    one_of,
+    op,
+    same_dtype,
+    together,
+)  # fmt: skip
+from tenonnx_quantized.formats import E2M1, looked_up, unpacked
+from tenonnx_quantized.granularity import finite, repeated
+from tenonnx_quantized.quantize import to, wide
+
+_ACTIVATIONS = {
+    "relu": ops.relu,
+    "gelu": lambda x: ops.gelu(x, approximate="tanh"),
+    "silu": ops.swish,
+    "identity": lambda x: x,
+    "swiglu": None,
+}
+_FLOAT_BLOCKS = {"fp4": 32, "wfp4afp8": 32, "nvfp4": 16}
+
+
+@op("QMoE", domain="com.microsoft")
+def qmoe(
+    input, router_probs, fc1_experts_weights, fc1_scales=None, fc1_experts_bias=None, fc2_experts_weights=REQUIRED,
+    fc2_scales=None, fc2_experts_bias=None, fc3_experts_weights=None, fc3_scales=None, fc3_experts_bias=None,
+    fc1_zero_points=None, fc2_zero_points=None, fc3_zero_points=None, router_weights=None, fc1_global_scale=None,
+    fc2_global_scale=None, fc1_act_scale=None, fc2_act_scale=None, fc1_act_block_scale=None, fc2_act_block_scale=None,
+    *, accuracy_level=0, activation_alpha=1.0, activation_beta=0.0, activation_type="relu",
+    block_size: int | None = None, expert_weight_bits=4, fc1_expert_weight_bits: int | None = None,
+    fc2_expert_weight_bits: int | None = None, fc3_expert_weight_bits: int | None = None, k=1,
+    normalize_routing_weights=0, quant_type="int", swiglu_fusion=0, swiglu_limit: float | None = None,
+    use_sparse_mixer=0, weights_prepacked=-1,
+):  # fmt: skip
+    """Each token is the weighted sum of two-layer networks, the ``k`` experts with the greatest ``router_probs``.
+
+    The weights of an expert sum to one: a softmax of its router's values, or what ``router_weights`` has, normalised if
+    asked for. The networks hold codes of some bits, by output or by block, or floats of eight or four bits.
+    """
+    stage = wide(input.dtype)
+    x = to(input if input.ndim == 2 else ops.reshape(input, [-1, dims(input)[-1]]), stage)
+    form: dict[str, Any] = {"quant_type": quant_type, "block_size": block_size or 0, "stage": stage}
+    bits = [b or expert_weight_bits for b in (fc1_expert_weight_bits, fc2_expert_weight_bits, fc3_expert_weight_bits)]
+    first = _weights(fc1_experts_weights, fc1_scales, fc1_zero_points, fc1_global_scale, bits=bits[0], **form)
+    second = _weights(fc2_experts_weights, fc2_scales, fc2_zero_points, fc2_global_scale, bits=bits[1], **form)
+    x = _as_float8(ops.unsqueeze(x, [0]), fc1_act_scale)
+    hidden = _layer(x, first, fc1_experts_bias, stage)
+    third = None
+    if fc3_experts_weights is not None:
+        weights = _weights(fc3_experts_weights, fc3_scales, fc3_zero_points, fc1_global_scale, bits=bits[2], **form)
+        third = _layer(x, weights, fc3_experts_bias, stage)
+    if activation_type == "swiglu":
+        gate, linear = _halves(hidden, third, swiglu_fusion)
+        if swiglu_limit is not None and math.isfinite(swiglu_limit):
+            gate, linear = ops.minimum(gate, swiglu_limit), ops.clip(linear, -swiglu_limit, swiglu_limit)
+        hidden = gate * ops.sigmoid(gate * activation_alpha) * (linear + activation_beta)
+    else:
+        hidden = _ACTIVATIONS[activation_type](hidden)
+        hidden = hidden if third is None else hidden * third
+    y = _layer(_as_float8(hidden, fc2_act_scale), second, fc2_experts_bias, stage)
+    gates = _gates(router_probs, router_weights, k, normalize_routing_weights, stage)
+    total = ops.reduce_sum(y * ops.unsqueeze(ops.transpose(gates, perm=[1, 0]), [2]), [0], keepdims=0)
+    return to(total if input.ndim == 2 else ops.reshape(total, dims(input)), input.dtype)
+
+
+def _unsupported(use_sparse_mixer, weights_prepacked, fc1_act_block_scale, fc2_act_block_scale):
+    if use_sparse_mixer or weights_prepacked == 1:
+        return "a sparse mixer, and weights in the layout of one device, are not supported"
+    if fc1_act_block_scale is not None or fc2_act_block_scale is not None:
+        return "scales of blocks of activations have no documented meaning"
+    return None
+
+
+qmoe.requires(
+    one_of(activation_type=_ACTIVATIONS, quant_type=("int", "fp8", *_FLOAT_BLOCKS), expert_weight_bits=(2, 4, 8),
+           swiglu_fusion=(0, 1, 2)),
+    at_least(k=1, block_size=0), floats("input", "router_probs"), same_dtype("input", "router_probs", "router_weights"),
+    same_dtype("input", "fc1_experts_bias", "fc2_experts_bias", "fc3_experts_bias"),
+    same_dtype("fc1_experts_weights", "fc2_experts_weights", "fc3_experts_weights"),
+    finite("fc1_scales", "fc2_scales", "fc3_scales"), together("fc1_act_scale", "fc2_act_scale"), holds(_unsupported),
+)  # fmt: skip
+
+
+def _weights(
+    codes: Value, scales: Value | None, zero_points: Value | None, global_scale: Value | None, *,
+    bits: int, quant_type: str, block_size: int, stage: DType,
+) -> Value:  # fmt: skip
+    """The weights of one layer of all experts, ``[expert, output, input]``."""
+    whole = None if global_scale is None else ops.reshape(to(global_scale, stage), [-1, 1, 1])
+    scale = None if scales is None else to(scales, stage)
+    if quant_type == "int":
+        found = to(unpacked(codes, bits), stage)
+        if scale is None:
+            return found
+        blocked = scale.ndim == 3
+        shift = float(1 << bits - 1)
+        if zero_points is not None:
+            shift = to(unpacked(zero_points, bits), stage)
+            shift = shift[:, :, : dims(scale)[-1]] if blocked else shift[:, : dims(scale)[-1]]
+            shift = repeated(shift, found, 2, block_size) if blocked else ops.unsqueeze(shift, [2])
+        return (found - shift) * (repeated(scale, found, 2, block_size) if blocked else ops.unsqueeze(scale, [2]))
+    if quant_type == "fp8":
+        found = to(codes, stage)
+        if block_size and scale is not None:
+            found = found * repeated(repeated(scale, found, 1, block_size), found, 2, block_size)
+    else:
+        found = looked_up(unpacked(codes, 4), E2M1, stage)
+        if scale is not None:
+            found = found * repeated(scale, found, 2, _FLOAT_BLOCKS[quant_type])
+    return found if whole is None else found * whole
+
+
+def _as_float8(x: Value, scale: Value | None) -> Value:
+    """Activations rounded to float8, by one scale or one for each expert, where there is one."""
+    if scale is None:
+        return x
+    scale = ops.reshape(to(scale, x.dtype), [-1, 1, 1])
+    return to(ops.cast(x / scale, to=DType.float8e4m3fn), x.dtype) * scale
+
+
+def _layer(x: Value, weights: Value, bias: Value | None, stage: DType) -> Value:
+    y = ops.matmul(x, ops.transpose(weights, perm=[0, 2, 1]))
+    return y if bias is None else y + ops.unsqueeze(to(bias, stage), [1])
+
+
+def _halves(hidden: Value, third: Value | None, fusion: int) -> tuple[Value, Value]:
+    """The gate and the linear part of SwiGLU: two layers, or one that holds them alternately or one by one."""
+    if third is not None:
+        return hidden, third
+    if fusion == 1:
+        return hidden[..., ::2], hidden[..., 1::2]
+    gate, linear = ops.split(hidden, axis=-1, num_outputs=2)
+    return gate, linear
+
+
+def _gates(router: Value, weights: Value | None, k: int, normalize: int, stage: DType) -> Value:
+    """The weight of each expert for each token; 0 of those that are not chosen."""
+    values, chosen = ops.top_k(to(router, stage), [k])
+    if weights is None:
+        kept = ops.softmax(values)
+    else:
+        kept = ops.gather_elements(to(weights, stage), chosen, axis=-1)
+        kept = kept / ops.reduce_sum(kept, [-1]) if normalize else kept
+    return ops.scatter_elements(to(router, stage) * 0.0, chosen, kept, axis=-1)

@@ -1,0 +1,74 @@
+"""Codes of few bits packed into bytes, and the tables of the numbers that codes of no arithmetic kind stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, constant, dims
+
+#: 4-bit floats of QLoRA (Dettmers et al. 2023, arXiv:2305.14314): NF4 are quantiles of the normal distribution.
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+
+#: FP4 of bitsandbytes: a sign, and one of eight magnitudes.
+FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+FP4 = (*FP4, *(-x for x in FP4))
+
+#: E2M1, the float4 of ONNX and of the OCP microscaling formats.
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+E2M1 = (*E2M1, *(-x for x in E2M1))
+
+#: What bytes stand for as float8e4m3fn.
+FLOAT8 = tuple(np.arange(256).astype(np.uint8).view(DType.float8e4m3fn.numpy).astype(np.float32).tolist())
+
+
+def unpacked(packed: Value, bits: int) -> Value:
+    """Bytes as codes of so many bits, along the last axis; the first code of a byte lies in its lowest bits."""
+    if bits == 8:
+        return packed
+    *outer, length = dims(packed)
+    if 8 % bits:
+        single = ops.reshape(unpacked(packed, 1), [*outer, length * 8 // bits, bits])
+        weighted = ops.cast(single, to=DType.int32) * constant(1 << np.arange(bits), DType.int32)
+        return ops.cast(ops.reduce_sum(weighted, [-1], keepdims=0), to=DType.uint8)
+    shifts = constant(np.arange(0, 8, bits), DType.uint8)
+    apart = ops.bitwise_and(ops.bitshift(ops.unsqueeze(packed, [-1]), shifts, direction="RIGHT"), (1 << bits) - 1)
+    return ops.reshape(apart, [*outer, length * (8 // bits)])
+
+
+def high_first(packed: Value) -> Value:
+    """Bytes as codes of four bits, along the last axis; the first code of a byte lies in its highest bits."""
+    shifts = constant(np.array([4, 0]), DType.uint8)
+    apart = ops.bitwise_and(ops.bitshift(ops.unsqueeze(packed, [-1]), shifts, direction="RIGHT"), 15)
+    *outer, length = dims(packed)
+    return ops.reshape(apart, [*outer, length * 2])
+
+
+def looked_up(codes: Value, table: tuple[float, ...], dtype: DType) -> Value:
+    """The numbers that codes stand for."""
+    return ops.gather(constant(np.asarray(table), dtype), ops.cast(codes, to=DType.int32))
+
+
+def unpacked_array(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    """``unpacked`` of an array."""
+    if bits == 8:
+        return packed
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return (packed[..., None] >> shifts & np.uint8((1 << bits) - 1)).reshape(*packed.shape[:-1], -1)
+
+
+def packed_array(codes: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    """The inverse of ``unpacked_array``; the last byte is filled with zeros."""
+    if bits == 8:
+        return codes.astype(np.uint8)
+    count = 8 // bits
+    missing = -codes.shape[-1] % count
+    whole = np.pad(codes.astype(np.uint8), [(0, 0)] * (codes.ndim - 1) + [(0, missing)])
+    parts = whole.reshape(*whole.shape[:-1], -1, count) << np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(parts, axis=-1).astype(np.uint8)

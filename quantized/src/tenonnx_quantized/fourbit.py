@@ -1,0 +1,72 @@
+"""Weights in blocks of four bits of formats of their own: MatMulBnb4 and MatMulFpQ4."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Index, Value, at_least, constant, dims, dtypes, floats, one_of, op, same_dtype, shapes
+from tenonnx_quantized.formats import FP4, NF4, high_first, looked_up
+from tenonnx_quantized.granularity import finite
+from tenonnx_quantized.quantize import to, wide
+
+
+@op("MatMulBnb4", domain="com.microsoft")
+def matmul_bnb4(A, B, absmax, *, K: int, N: int, block_size: int, quant_type: int, training_mode=0, transB=1):
+    """``A`` by weights ``[N, K]`` in FP4 (``quant_type`` 0) or NF4 (1), or by their transpose with ``transB``.
+
+    The flattened weights are cut into blocks, each a multiple of its greatest magnitude ``absmax``. The first of two
+    codes lies in the high half of a byte.
+    """
+    stage, count = wide(A.dtype), N * K
+    blocks = -(-count // block_size)
+    codes = high_first(ops.reshape(B, [(count + 1) // 2]))[:count]
+    scale = ops.gather(to(ops.reshape(absmax, [blocks]), stage), constant(np.arange(count) // block_size))
+    weights = ops.reshape(looked_up(codes, NF4 if quant_type else FP4, stage) * scale, [N, K])
+    return to(ops.matmul(to(A, stage), ops.transpose(weights, perm=[1, 0]) if transB else weights), A.dtype)
+
+
+matmul_bnb4.requires(
+    floats("A"), same_dtype("A", "absmax"), dtypes(B="uint8"), finite("absmax"), one_of(quant_type=(0, 1)),
+    at_least(K=1, N=1, block_size=16),
+)  # fmt: skip
+
+
+#: By quantization type: how many codes a block has, and whether it has a zero point.
+_LAYOUTS = {0: (32, False), 1: (32, True), 2: (64, False)}
+
+
+@op("MatMulFpQ4", domain="com.microsoft")
+def matmul_fpq4(A, B, B_shape: Index, *, blk_quant_type=1):
+    """``A`` by a matrix of the shape ``B_shape`` in blocks of 4-bit codes, column by column.
+
+    A block is a float32 scale, with type 1 the byte of a zero point (else 8), and the codes: of each 32 the first half
+    lies in the low halves of 16 bytes, the second half in the high ones.
+    """
+    length, shifted = _LAYOUTS[blk_quant_type]
+    head = 5 if shifted else 4
+    blocks = ops.reshape(B, [B_shape[1], -1, head + length // 2])
+    scale = _float_of_bytes(blocks[:, :, :4])
+    halves = ops.reshape(blocks[:, :, head:], [0, 0, length // 32, 16])
+    codes = ops.reshape(
+        ops.concat(ops.bitwise_and(halves, 15), ops.bitshift(halves, np.uint8(4), direction="RIGHT"), axis=-1),
+        [0, 0, -1],
+    )
+    shift = to(blocks[:, :, 4:5], DType.float32) if shifted else 8.0
+    weights = ops.reshape((to(codes, DType.float32) - shift) * ops.unsqueeze(scale, [2]), [B_shape[1], -1])
+    return ops.matmul(A, ops.transpose(to(weights[:, : dims(A)[-1]], A.dtype), perm=[1, 0]))
+
+
+matmul_fpq4.requires(
+    floats("A"), dtypes(B="uint8", B_shape="int64"), shapes(B_shape="2"), one_of(blk_quant_type=_LAYOUTS)
+)
+
+
+def _float_of_bytes(b: Value) -> Value:
+    """The float32 that four bytes along the last axis hold, lowest first; neither infinite nor NaN."""
+    low, mid, high, top = (to(b[..., k], DType.int32) for k in range(4))
+    exponent = ops.bitwise_and(top, 127) * 2 + high / 128
+    mantissa = to(low + mid * 256 + ops.bitwise_and(high, 127) * 65536, DType.float32)
+    powers = constant(np.exp2(np.maximum(np.arange(255.0), 1) - 150), DType.float32)
+    size = ops.where(ops.equal(exponent, 0), mantissa, mantissa + float(1 << 23)) * ops.gather(powers, exponent)
+    return ops.where(ops.equal(top / 128, 0), size, -size)

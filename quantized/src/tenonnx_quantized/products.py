@@ -1,0 +1,68 @@
+"""Products and sums of codes beyond ai.onnx: QGemm, MatMulIntegerToFloat, DynamicQuantizeMatMul and integer ops."""
+
+from __future__ import annotations
+
+import tenonnx_standard as ops
+from tenonnx.extend import REQUIRED, DType, op
+from tenonnx_quantized.granularity import scalar
+from tenonnx_quantized.matrix import by_column, by_row, matmul_integer
+from tenonnx_quantized.qlinear import requantised
+from tenonnx_quantized.quantize import dynamic_quantize_linear, to
+
+
+@op("QGemm", domain="com.microsoft")
+def qgemm(
+    A, a_scale, a_zero_point, B, b_scale, b_zero_point, C=None, y_scale=None, y_zero_point=None, *,
+    alpha=1.0, transA=0, transB=0,
+):  # fmt: skip
+    """``alpha * A @ B + C`` of matrices of codes, in codes of the scale of ``y``, or in float32 without one.
+
+    ``C`` is in int32, in units of ``alpha * a_scale * b_scale``; ``B`` may have parameters for each column.
+    """
+    a = ops.transpose(A, perm=[1, 0]) if transA else A
+    b = ops.transpose(B, perm=[1, 0]) if transB else B
+    sums = matmul_integer(a, b, scalar(a_zero_point), by_column(b_zero_point))
+    if C is not None:
+        sums = sums + C
+    y = to(sums, DType.float32) * (scalar(a_scale) * by_column(b_scale) * alpha)
+    return y if y_scale is None else requantised(y, y_scale, y_zero_point, A)
+
+
+@op("MatMulIntegerToFloat", domain="com.microsoft")
+def matmul_integer_to_float(A, B, a_scale, b_scale, a_zero_point=None, b_zero_point=None, bias=None):
+    """The matrix product of the numbers that codes stand for, plus ``bias``."""
+    sums = matmul_integer(A, B, a_zero_point, b_zero_point)
+    y = to(sums, a_scale.dtype) * (by_row(a_scale) * by_column(b_scale))
+    return y if bias is None else y + bias
+
+
+@op("DynamicQuantizeMatMul", domain="com.microsoft")
+def dynamic_quantize_matmul(A, B, b_scale, b_zero_point=None, bias=None):
+    """The matrix product of floats, quantised by DynamicQuantizeLinear, and the numbers that codes stand for."""
+    codes, scale, zero_point = dynamic_quantize_linear(A)
+    return matmul_integer_to_float(codes, B, scale, b_scale, zero_point, b_zero_point, bias)
+
+
+@op("MatMulInteger16", domain="com.microsoft")
+def matmul_integer16(A, B):
+    """The matrix product of integers of 16 bits in 32 bits: without sign only where both have none."""
+    wide = DType.uint32 if A.dtype is B.dtype is DType.uint16 else DType.int32
+    return ops.matmul(to(A, wide), to(B, wide))
+
+
+@op("MulInteger", domain="com.microsoft")
+def mul_integer(A, A_zero_point=None, B=REQUIRED, B_zero_point=None):
+    """The product of codes less their zero points, in int32."""
+    a, b = to(A, DType.int32), to(B, DType.int32)
+    if A_zero_point is not None:
+        a = a - to(scalar(A_zero_point), DType.int32)
+    if B_zero_point is not None:
+        b = b - to(scalar(B_zero_point), DType.int32)
+    return a * b
+
+
+@op("ReduceSumInteger", domain="com.microsoft")
+def reduce_sum_integer(data, *, axes: list[int], keepdims: int):
+    """The sum over ``axes`` in 32 bits, with or without sign as the input."""
+    wide = DType.int32 if data.dtype.is_signed else DType.uint32
+    return ops.reduce_sum(to(data, wide), axes, keepdims=keepdims)

@@ -1,0 +1,96 @@
+"""QLinear ops from float ops: dequantise the operands, apply the float op, quantise the result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenonnx.extend import Op, Requirement, Value, dtypes, same_dtype, shapes
+from tenonnx_quantized.granularity import positive, scalar
+from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the inputs of a QLinear op lie: each operand with its scale and zero point, and those of the result.
+
+    An operand that is no code has None for them.
+    """
+
+    operands: tuple[tuple[int, int | None, int | None], ...]
+    result: tuple[int, int]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Layout:
+        """The layout that the names of inputs tell: ``X``, ``X_scale`` and ``X_zero_point`` belong together."""
+        places = {name.lower(): place for place, name in enumerate(names)}
+        scales = {name.removesuffix("_scale"): place for name, place in places.items() if name.endswith("_scale")}
+        shifts = {name.removesuffix("_zero_point"): k for name, k in places.items() if name.endswith("_zero_point")}
+        (result,) = set(scales) - set(places)
+        operands = tuple(
+            (place, scales.get(name), shifts.get(name))
+            for name, place in places.items()
+            if not name.endswith(("_scale", "_zero_point"))
+        )
+        return cls(operands, (scales[result], shifts[result]))
+
+    def requirements(self, names: Sequence[str]) -> Iterator[Requirement]:
+        """Codes of eight bits, each with one positive scale and one zero point of its own type."""
+        coded = [(names[k], names[s], names[z]) for k, s, z in self.operands if s is not None and z is not None]
+        for operand, _, zero_point in coded:
+            yield same_dtype(operand, zero_point)
+        yield dtypes(**dict.fromkeys((operand for operand, *_ in coded), "int8 uint8"))
+        yield same_dtype(coded[0][0], names[self.result[1]])
+        single = [names[k] for k in self.result] + [name for _, *parameters in coded for name in parameters]
+        scales = [name for name in single if name.endswith("_scale")]
+        yield shapes(**dict.fromkeys(single, "|1"))
+        yield dtypes(**dict.fromkeys(scales, "float32"))
+        yield positive(*scales)
+
+
+#: The QLinear ops that a float op has, with their layouts: what joins the codes around a float op into one op.
+QLINEAR: dict[Op, list[tuple[Op, Layout]]] = {}
+
+
+def qlinear(name: str, of: Op | None = None, *, domain: str = "com.microsoft") -> Callable[[Callable[..., Any]], Op]:
+    """Define a QLinear op by what it does to floats: the function receives its operands dequantised.
+
+    The function's signature is that of the op, but its parameters for scales and zero points are None in the call.
+    ``of`` is the float op that the QLinear op stands for where DequantizeLinear and QuantizeLinear surround it.
+    """
+
+    def define(function: Callable[..., Any]) -> Op:
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        layout = Layout.of(names)
+        first = next(place for place, scale, _ in layout.operands if scale is not None)
+
+        @functools.wraps(function)
+        def body(*inputs: Value | None, **attributes: Any) -> Value:
+            floats: list[Value | None] = [None] * len(inputs)
+            for place, scale, zero_point in layout.operands:
+                given = [inputs[k] for k in (place, scale, zero_point) if k is not None]
+                floats[place] = dequantised(*given) if scale is not None else given[0]  # type: ignore[misc]
+            scale, zero_point = (inputs[k] for k in layout.result)
+            return requantised(function(*floats, **attributes), scale, zero_point, inputs[first])
+
+        made = Op(body, name, domain=domain)
+        made.requires(*layout.requirements(names))
+        if of is not None:
+            QLINEAR.setdefault(of, []).append((made, layout))
+        return made
+
+    return define
+
+
+def dequantised(codes: Value, scale: Value, zero_point: Value | None) -> Value:
+    """The numbers that codes stand for, with one scale and zero point for all of them."""
+    return dequantize_linear(codes, scalar(scale), None if zero_point is None else scalar(zero_point))
+
+
+def requantised(y: Value, scale: Value, zero_point: Value | None, like: Value) -> Value:
+    """Numbers as codes of one scale and zero point, of the type of the zero point or else of ``like``."""
+    if zero_point is None:
+        return quantize_linear(y, scalar(scale), output_dtype=int(like.dtype))
+    return quantize_linear(y, scalar(scale), scalar(zero_point))
