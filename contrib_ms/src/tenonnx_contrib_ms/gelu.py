@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import tenonnx_standard as ops
 from tenonnx.extend import op
-from tenonnx_standard import activation
 
 
 @op("Gelu", domain="com.microsoft")
 def gelu(X):
     """``X`` times the normal distribution function of ``X``."""
-    return activation.gelu(X)
+    return ops.gelu(X)
 
 
 @op("BiasGelu", domain="com.microsoft")
 def bias_gelu(A, B):
     """Gelu of ``A + B``."""
-    return activation.gelu(A + B)
+    return ops.gelu(A + B)
 
 
 @op("FastGelu", domain="com.microsoft")
 def fast_gelu(X, bias=None):
     """Gelu of ``X + bias``, approximated by ``tanh``."""
-    return activation.gelu(X if bias is None else X + bias, approximate="tanh")
+    return ops.gelu(X if bias is None else X + bias, approximate="tanh")
 
 
 @op("QuickGelu", domain="com.microsoft")
 def quick_gelu(X, *, alpha=1.702):
     """``X`` times the sigmoid of ``alpha * X``."""
-    return activation.swish(X, alpha=alpha)
+    return ops.swish(X, alpha=alpha)
+
+
+@op("BiasSplitGelu", domain="com.microsoft")
+def bias_split_gelu(X, bias):
+    """The first half of ``X + bias`` along the last axis, times the Gelu of the second."""
+    left, right = ops.split(X + bias, axis=-1, num_outputs=2)
+    return left * ops.gelu(right)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import Op, Value, op
+from tenonnx_contrib_ms.activations import named
+from tenonnx_contrib_ms.gelu import fast_gelu
 from tenonnx_standard.checking import numpy_rule
-from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.shapes import transpose
 
 Array = np.ndarray[Any, Any]
 
@@ -28,11 +29,11 @@ def _turned(x: Value, trans: int, trans_batch: int) -> Value:
     if not trans and not trans_batch:
         return x
     order = _order(x.ndim, trans, trans_batch)
-    return x if order == sorted(order) else transpose(x, perm=order)
+    return x if order == sorted(order) else ops.transpose(x, perm=order)
 
 
 def _product(A: Value, B: Value, alpha: float, trans: tuple[int, int], trans_batch: tuple[int, int] = (0, 0)) -> Value:
-    y = matmul(_turned(A, trans[0], trans_batch[0]), _turned(B, trans[1], trans_batch[1]))
+    y = ops.matmul(_turned(A, trans[0], trans_batch[0]), _turned(B, trans[1], trans_batch[1]))
     return y if alpha == 1 else y * alpha
 
 
@@ -52,6 +53,25 @@ def transpose_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
     return _product(A, B, alpha, (transA, transB))
 
 
+@op("FusedMatMulActivation", domain="com.microsoft")
+def fused_matmul_activation(
+    A, B, *,
+    activation: str, activation_alpha: float | None = None, activation_axis: int | None = None,
+    activation_beta: float | None = None, activation_gamma: float | None = None, alpha=1.0, transA=0, transB=0,
+    transBatchA=0, transBatchB=0,
+):  # fmt: skip
+    """FusedMatMul, then the activation."""
+    y = fused_matmul(A, B, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB)
+    parameters = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
+    return named(fused_matmul_activation, y, activation, axis=activation_axis, **parameters)
+
+
+@op("GemmFastGelu", domain="com.microsoft")
+def gemm_fast_gelu(X, W, bias=None):
+    """FastGelu of the matrix product plus ``bias``."""
+    return fast_gelu(ops.matmul(X, W), bias)
+
+
 def _numpy(made: Op) -> None:
     """Multiply views of the matrices, and scale in place."""
 
@@ -59,7 +79,7 @@ def _numpy(made: Op) -> None:
     def _(A, B, *, alpha, transA, transB, transBatchA=0, transBatchB=0):
         a = A.transpose(_order(A.ndim, transA, transBatchA))
         b = B.transpose(_order(B.ndim, transB, transBatchB))
-        y = np.asarray(matmul.rules["numpy"](a, b))
+        y = np.asarray(ops.matmul.rules["numpy"](a, b))
         return y if alpha == 1 else np.multiply(y, y.dtype.type(alpha), out=y)
 
 

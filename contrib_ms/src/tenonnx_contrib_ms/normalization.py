@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
-from tenonnx_standard.normalization import layer_normalization, rms_normalization
+import tenonnx_standard as ops
+from tenonnx.extend import REQUIRED, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
+from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 #: The default of ``epsilon`` as a file holds it.
 _EPSILON = 1e-12
@@ -25,7 +26,7 @@ def skip_layer_normalization(input, skip, gamma, beta=None, bias=None, *, epsilo
     Outputs 2 and 3, statistics that no kernel for inference saves, are absent.
     """
     total = _total(input, skip, bias)
-    return layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0], None, None, total
+    return ops.layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0], None, None, total
 
 
 @op("SkipSimplifiedLayerNormalization", domain="com.microsoft")
@@ -35,7 +36,7 @@ def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilo
     Outputs 2 and 3, statistics that no kernel for inference saves, are absent.
     """
     total = _total(input, skip, bias)
-    return rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total)), None, None, total
+    return ops.rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total)), None, None, total
 
 
 def _skip_types(made: Op) -> None:
@@ -63,3 +64,65 @@ def _skip_types(made: Op) -> None:
 
 _skip_types(skip_layer_normalization)
 _skip_types(skip_simplified_layer_normalization)
+
+
+# ----- groups of channels ---------------------------------------------------------------------------------------------
+
+
+@op("GroupNorm", domain="com.microsoft")
+def group_norm(X, gamma, beta, *, activation: int, channels_last=1, epsilon=1e-5, groups: int):
+    """Each group of channels standardised, then scaled and shifted, in float32; ``activation`` 1 is SiLU."""
+    if activation not in (0, 1):
+        raise TypeMismatch(
+            f"{group_norm.title}: activation must be 0, for none, or 1, for SiLU", given=f"activation={activation}"
+        )
+    x = ops.cast(channels_first(X) if channels_last else X, to=_stash(X))
+    y = ops.group_normalization(
+        x, ops.cast(gamma, to=x.dtype), ops.cast(beta, to=x.dtype), epsilon=epsilon, num_groups=groups
+    )
+    y = ops.cast(ops.swish(y) if activation else y, to=X.dtype)
+    return channels_last_again(y) if channels_last else y
+
+
+@op("SkipGroupNorm", domain="com.microsoft")
+def skip_group_norm(X, gamma, beta, skip, bias=None, *, activation: int, channels_last=1, epsilon=1e-5, groups: int):
+    """GroupNorm of ``X + skip + bias``, and that sum; ``skip`` may have one number for each channel of an image."""
+    if skip.ndim == 2:
+        batch, channels = dims(skip)
+        skip = ops.reshape(skip, [batch, 1, 1, channels] if channels_last else [batch, channels, 1, 1])
+    total = X + skip
+    if bias is not None:
+        total = total + (bias if channels_last else ops.reshape(bias, [-1, 1, 1]))
+    options = {"activation": activation, "channels_last": channels_last, "epsilon": epsilon, "groups": groups}
+    return group_norm(total, gamma, beta, **options), total
+
+
+# ----- embeddings -----------------------------------------------------------------------------------------------------
+
+
+@op("EmbedLayerNormalization", domain="com.microsoft")
+def embed_layer_normalization(
+    input_ids, segment_ids=None, word_embedding=REQUIRED, position_embedding=REQUIRED, segment_embedding=None,
+    gamma=REQUIRED, beta=REQUIRED, mask=None, position_ids=None, *,
+    epsilon=_EPSILON, mask_index_type: int | None = None,
+):  # fmt: skip
+    """LayerNormalization of the embeddings of words, positions and segments, which are added up.
+
+    The second output counts the ones of ``mask`` in each row, the third is the sum.
+    """
+    batch, length = dims(input_ids)
+    total = ops.gather(word_embedding, input_ids)
+    if position_ids is None:
+        total = total + position_embedding[:length]
+    else:
+        total = total + ops.gather(position_embedding, position_ids)
+    if (segment_ids is None) != (segment_embedding is None):
+        raise TypeMismatch(f"{embed_layer_normalization.title}: segment_ids and segment_embedding must come together")
+    if segment_ids is not None:
+        total = total + ops.gather(segment_embedding, segment_ids)
+    y = ops.layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0]
+    if mask is None:
+        counted = ops.expand(constant(0, DType.int32), [batch])
+    else:
+        counted = ops.reduce_sum(ops.cast(ops.equal(mask, 1), to=DType.int32), [1], keepdims=0)
+    return y, counted, total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
+from tenonnx_contrib_ms.gelu import bias_gelu, bias_split_gelu, fast_gelu, gelu, quick_gelu
 from tenonnx_testing import call, cases, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -31,3 +31,10 @@ def _(draw):
 @cases(quick_gelu)
 def _(draw):
     return call(draw(tensors(FLOATS)), alpha=draw(st.sampled_from([1.702, 0.5, -1.0])))
+
+
+@cases(bias_split_gelu)
+def _(draw):
+    batch, length, half = (draw(st.integers(1, 3)) for _ in range(3))
+    x = draw(tensors(FLOATS, shape=(batch, length, 2 * half)))
+    return call(x, draw(tensors(x.dtype.name, shape=(2 * half,))))

@@ -1,10 +1,10 @@
-"""Cases of FusedMatMul."""
+"""Cases of matrix products fused with transposition, scaling and activations."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.matrix import fused_matmul, transpose_matmul
+from tenonnx_contrib_ms.matrix import fused_matmul, fused_matmul_activation, gemm_fast_gelu, transpose_matmul
 from tenonnx_testing import call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -44,3 +44,23 @@ def _(draw):
 def _(draw):
     batch, dtype, sides, turned = matrices(draw)
     return call(*(draw(tensors(dtype, shape=(*batch, *shape), min_value=-2, max_value=2)) for shape in sides), **turned)
+
+
+@cases(fused_matmul_activation)
+def _(draw):
+    batch, dtype, sides, turned = matrices(draw)
+    activation = draw(st.sampled_from([{"activation": "Tanh"}, {"activation": "Elu", "activation_alpha": 0.5}]))
+    if draw(st.booleans()):
+        activation = {"activation": "Softmax", "activation_axis": draw(st.sampled_from([-1, -2]))}
+    if draw(st.booleans()):
+        activation = {"activation": "ScaledTanh", "activation_alpha": 0.5, "activation_beta": 2.0}
+    a, b = (draw(tensors(dtype, shape=(*batch, *shape), min_value=-2, max_value=2)) for shape in sides)
+    return call(a, b, **turned, **activation)
+
+
+@cases(gemm_fast_gelu)
+def _(draw):
+    (m, k, n), batch = draw(shapes(3, 3)), draw(shapes(0, 1))
+    x = draw(tensors(FLOATS[:1], shape=(*batch, m, k), min_value=-1, max_value=1))
+    w = draw(tensors(x.dtype, shape=(k, n), min_value=-1, max_value=1))
+    return call(x, w, draw(st.none() | tensors(x.dtype, shape=(n,))))

@@ -25,6 +25,7 @@ from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.advice import advice, body_nodes, first_versions
 from tenonnx.transforms.overridable import sparing_defaults
+from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.report import Change, Retargeted, interface_refusals, label_of, refusal, way_to
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
@@ -83,6 +84,8 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     rewriter = _Retargeting(graph, mover.decide)
     rewriter.mover = mover
     moved = rewriter.run()
+    if any(c.action == "expanded" for c in mover.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
+        drop_dead_nodes(moved)  # a body may undo what the one before it did
     firsts = first_versions(graph, target, list(mover.stuck), functools.partial(_refused, graph, mover.registry))
     for node, change in mover.stuck.items():
         change.do = advice(node, target, mover.registry, firsts.get(node))

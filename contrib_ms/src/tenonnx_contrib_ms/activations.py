@@ -1,0 +1,68 @@
+"""The activations that fused ops name, and their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import Op, TypeMismatch, Value
+
+#: For each activation its op, and the names of its parameters in the order in which ``activation_params`` lists them.
+ACTIVATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Relu": ("relu", ()),
+    "Tanh": ("tanh", ()),
+    "Sigmoid": ("sigmoid", ()),
+    "Silu": ("swish", ()),
+    "Softplus": ("softplus", ()),
+    "Softsign": ("softsign", ()),
+    "LeakyRelu": ("leaky_relu", ("alpha",)),
+    "ThresholdedRelu": ("thresholded_relu", ("alpha",)),
+    "Elu": ("elu", ("alpha",)),
+    "Selu": ("selu", ("alpha", "gamma")),
+    "HardSigmoid": ("hard_sigmoid", ("alpha", "beta")),
+    "ParametricSoftplus": ("parametric_softplus", ("alpha", "beta")),
+    "ScaledTanh": ("scaled_tanh", ("alpha", "beta")),
+    "Clip": ("clip", ("min", "max")),
+    "Softmax": ("softmax", ("axis",)),
+    "LogSoftmax": ("log_softmax", ("axis",)),
+    "Hardmax": ("hardmax", ("axis",)),
+}
+
+#: Those that the kernels of convolutions know; matrix products have the others, and no Clip.
+OF_CONVOLUTIONS = ("Relu", "Silu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "HardSigmoid")
+OF_PRODUCTS = tuple(name for name in ACTIVATIONS if name != "Clip")
+
+
+def listed(made: Op, y: Value, name: str | None, parameters: Sequence[float] | None) -> Value:
+    """``y`` activated; the parameters are a list, which must be complete."""
+    if not name:
+        return y
+    function, names = _known(made, name, OF_CONVOLUTIONS)
+    given = parameters or ()
+    if len(names) != len(given):
+        raise TypeMismatch(
+            f"{made.title}: activation_params must hold {' and '.join(names) or 'nothing'}",
+            given=f'activation="{name}", activation_params={list(given)}',
+        )
+    return _apply(function, y, dict(zip(names, given, strict=True)))
+
+
+def named(made: Op, y: Value, name: str | None, **parameters: Any) -> Value:
+    """``y`` activated; of the parameters those count that the activation has, and None stands for its default."""
+    if not name:
+        return y
+    function, names = _known(made, name, OF_PRODUCTS)
+    return _apply(function, y, {key: v for key, v in parameters.items() if key in names and v is not None})
+
+
+def _apply(function: str, y: Value, parameters: dict[str, Any]) -> Value:
+    return getattr(ops, function)(y, **parameters)  # type: ignore[no-any-return]
+
+
+def _known(made: Op, name: str, allowed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    if name not in allowed:
+        raise TypeMismatch(
+            f"{made.title}: unknown activation", given=f'activation="{name}"', available=", ".join(allowed)
+        )
+    return ACTIVATIONS[name]

@@ -1,0 +1,33 @@
+"""Cases of convolutions and pooling with the channels last."""
+
+from __future__ import annotations
+
+from tenonnx_contrib_ms.cases.fused import KINKED, SMOOTH, convolution
+from tenonnx_contrib_ms.layouts import nhwc_conv, nhwc_fused_conv, nhwc_max_pool
+from tenonnx_standard.cases.pooling import GAPS, pooling
+from tenonnx_testing import call, cases, tensors
+
+
+@cases(nhwc_conv)
+def _(draw):
+    (x, w, b, _), attributes = convolution(draw, [None], last=True)
+    return call(x, w, b, **attributes)
+
+
+@cases(nhwc_fused_conv)
+def _(draw):
+    inputs, attributes = convolution(draw, SMOOTH, last=True)
+    return call(*inputs, **attributes)
+
+
+@cases(nhwc_fused_conv, gradient=False)
+def _(draw):
+    """Activations with kinks."""
+    inputs, attributes = convolution(draw, KINKED, last=True)
+    return call(*inputs, **attributes)
+
+
+@cases(nhwc_max_pool, gaps=GAPS[:2])
+def _(draw):
+    attributes, (batch, channels, *sizes) = pooling(draw)
+    return call(draw(tensors(["int8", "uint8"], shape=(batch, *sizes, channels))), **attributes)

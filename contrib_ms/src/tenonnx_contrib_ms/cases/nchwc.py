@@ -1,0 +1,105 @@
+"""Cases of images with the channels in blocks of this machine's size, which is that of onnxruntime here."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx_contrib_ms import nchwc
+from tenonnx_contrib_ms.nchwc import block_of_this_machine
+from tenonnx_standard.cases.pooling import GAPS
+from tenonnx_testing import call, cases, tensors
+
+
+def channels(draw):
+    """So many channels as whole blocks have."""
+    return block_of_this_machine() * draw(st.integers(1, 2))
+
+
+def images(draw, depth, least=1):
+    shape = (draw(st.integers(1, 2)), depth, draw(st.integers(least, 4)), draw(st.integers(least, 4)))
+    return draw(tensors(shape=shape, min_value=-2, max_value=2))
+
+
+def window(draw):
+    """The attributes of a small window over two axes."""
+    attributes = {"kernel_shape": [draw(st.integers(1, 3)) for _ in range(2)]}
+    attributes["strides"] = [draw(st.integers(1, 2)) for _ in range(2)]
+    padding = draw(st.sampled_from([{}, {"pads": [0, 0, 0, 0]}, {"auto_pad": "SAME_UPPER"}, {"auto_pad": "VALID"}]))
+    return attributes | padding
+
+
+@cases(nchwc.reorder_input)
+def _(draw):
+    last, depth = draw(st.integers(0, 1)), draw(st.sampled_from([4, 8, 12, 16, 20, 32]))
+    x = images(draw, depth)
+    return call(x.transpose(0, 2, 3, 1).copy() if last else x, channels_last=last)
+
+
+@cases(nchwc.reorder_output)
+def _(draw):
+    depth = channels(draw)
+    kept = depth - draw(st.sampled_from([0, 1, 4]))
+    return call(images(draw, depth), channels=kept, channels_last=draw(st.integers(0, 1)))
+
+
+def convolution(draw, activations):
+    results, depth = channels(draw), draw(st.sampled_from([1, 3, block_of_this_machine()]))
+    group = 1
+    if draw(st.booleans()):
+        depth = results
+        group = draw(st.sampled_from([results, results // block_of_this_machine()]))
+    attributes = window(draw)
+    x = images(draw, depth, least=3)
+    w = draw(tensors(shape=(results, depth // group, *attributes["kernel_shape"]), min_value=-1, max_value=1))
+    b = draw(st.none() | tensors(shape=(results,)))
+    total = None
+    if draw(st.booleans()):
+        shape = nchwc.conv(x, w, group=group, **attributes).shape
+        total = draw(tensors(shape=shape))
+    activation = draw(st.sampled_from(activations))
+    if activation:
+        attributes |= {"activation": activation[0]} | ({"activation_params": activation[1]} if activation[1] else {})
+    return call(x, w, b, total, group=group, **attributes)
+
+
+@cases(nchwc.conv)
+def _(draw):
+    return convolution(draw, [None, ("Tanh", None)])
+
+
+@cases(nchwc.conv, gradient=False)
+def _(draw):
+    """Activations with kinks."""
+    return convolution(draw, [("Relu", None), ("Clip", [-1.0, 1.5])])
+
+
+@cases(nchwc.max_pool, gaps=GAPS[:1])
+def _(draw):
+    shape = (1, channels(draw), 4, 3)
+    return call(draw(tensors(shape=shape, distinct=True)), **window(draw), ceil_mode=draw(st.integers(0, 1)))
+
+
+@cases(nchwc.average_pool)
+def _(draw):
+    """Not both modes at once: onnxruntime then counts what lies beyond the padding, too."""
+    counted = draw(st.sampled_from([{}, {"count_include_pad": 1}, {"ceil_mode": 1}]))
+    return call(images(draw, channels(draw), least=3), **window(draw), **counted)
+
+
+@cases(nchwc.global_max_pool)
+def _(draw):
+    return call(draw(tensors(shape=(2, channels(draw), 3, 2), distinct=True)))
+
+
+@cases(nchwc.global_average_pool)
+def _(draw):
+    return call(images(draw, channels(draw)))
+
+
+@cases(nchwc.upsample)
+def _(draw):
+    modes = {"mode": draw(st.sampled_from(["nearest", "linear"]))}
+    if modes["mode"] == "linear":
+        known = ["asymmetric", "align_corners", "half_pixel"]
+        modes["coordinate_transformation_mode"] = draw(st.sampled_from(known))
+    return call(images(draw, channels(draw), 2), scales=[1, 1, *(draw(st.integers(1, 3)) for _ in range(2))], **modes)

@@ -1,0 +1,79 @@
+"""Cases of com.ms.internal.nhwc: those of ai.onnx with the channels last. No runtime has kernels for them on CPUs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from hypothesis import assume
+
+import tenonnx_standard as ops
+from tenonnx.extend import Op
+from tenonnx_contrib_ms import nhwc
+from tenonnx_testing import Call, Case, Gap, cases
+from tenonnx_testing.cases import collected
+
+FAMILIES = ("batch_norm", "convolution", "image", "normalization", "pooling", "rearrangement")
+for family in FAMILIES:
+    importlib.import_module(f"tenonnx_standard.cases.{family}")
+
+
+def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> Callable[..., Call]:
+    """What ``case`` draws, with the channels of the named inputs last, and numbers for each axis in that order.
+
+    Of attributes those that are ``known`` are kept; calls that are known to fail without the domain are left out.
+    """
+    names = [parameter.name for parameter in case.op.signature.inputs]
+
+    def drawn(draw):
+        given = case.function(draw)
+        rank, attributes = given.inputs[0].ndim, given.attributes
+        order = [0, *range(2, rank), 1]
+        whole = replace(given, attributes=case.op.signature.complete(case.title, given.attributes))
+        assume(rank > 2 and not any(gap.covers(whole) for gap in case.gaps if gap.when))
+        assume(not attributes.get("output_shape") and not attributes.get("auto_pad", "").startswith("SAME"))
+        assume(attributes.get("keep_aspect_ratio_policy", "stretch") == "stretch")
+        assume(len(given.inputs) < 4 or given.inputs[2] is None or given.inputs[2].size)
+        inputs, axes = [], attributes.get("axes")
+        for name, value in zip(names, given.inputs, strict=False):
+            if value is not None and name in images:
+                value = value.transpose(order).copy()
+            elif value is not None and value.size and name in nhwc.PER_AXIS and not axes:
+                value = value.reshape(-1, rank)[:, order].reshape(-1)
+            inputs.append(value)
+        attributes = {name: value for name, value in attributes.items() if name in known}
+        if axes:
+            attributes["axes"] = [order.index(axis % rank) for axis in axes]
+        return replace(given, inputs=tuple(inputs), attributes=attributes)
+
+    return drawn
+
+
+MIXED = Gap(
+    "export",
+    "BatchNormalization takes statistics and parameters of another dtype than the data from version 15 on",
+    lambda call: len({value.dtype for value in call.inputs if value is not None and value.dtype.kind == "f"}) > 1,
+)
+
+
+def declare(made: Op, standard: Op, *images: str) -> None:
+    """Cases for every meaning of ``made`` that are those of the same meaning of ``standard``."""
+    meanings = {meaning.before: meaning for meaning in standard.meanings}
+    for meaning in made.meanings:
+        for case in collected(meanings[meaning.before]):
+            if any(gap.when is None and gap.check != "reference" for gap in case.gaps):
+                continue
+            gaps = [MIXED] if meaning.name == "BatchNormalization" else []
+            first = meaning.signature.inputs[0].name
+            declared = cases(meaning, gradient=case.gradient, steps=case.steps, tolerance=case.tolerance, gaps=gaps)
+            declared(with_channels_last(case, {first, *images}, meaning.signature.attributes))
+
+
+for name in (
+    "conv", "conv_transpose", "max_pool", "average_pool", "lp_pool", "global_average_pool", "global_max_pool",
+    "global_lp_pool", "batch_normalization", "instance_normalization", "lrn", "grid_sample", "resize",
+    "depth_to_space", "space_to_depth",
+):  # fmt: skip
+    declare(getattr(nhwc, name), getattr(ops, name))
+declare(nhwc.max_unpool, ops.max_unpool, "I")

@@ -1,0 +1,60 @@
+"""Layouts with the channels last."""
+
+from __future__ import annotations
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value, op
+from tenonnx_contrib_ms.activations import listed
+
+
+def channels_first(x: Value) -> Value:
+    """``x`` with its last axis second."""
+    return ops.transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+
+
+def channels_last_again(x: Value) -> Value:
+    """``x`` with its second axis last."""
+    return ops.transpose(x, perm=[0, *range(2, x.ndim), 1])
+
+
+@op("NhwcConv", domain="com.microsoft")
+def nhwc_conv(
+    X, W, B=None, *,
+    auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None, strides: list[int] | None = None,
+):  # fmt: skip
+    """Conv of ``X`` with the channels last; ``W`` is as Conv has it."""
+    y = ops.conv(
+        channels_first(X), W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        pads=pads, strides=strides,
+    )  # fmt: skip
+    return channels_last_again(y)
+
+
+@op("NhwcFusedConv", domain="com.microsoft")
+def nhwc_fused_conv(
+    X, W, B=None, Z=None, *,
+    activation: str | None = None, activation_params: list[float] | None = None, auto_pad="NOTSET",
+    dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):  # fmt: skip
+    """NhwcConv plus ``Z``, then the activation."""
+    y = nhwc_conv(
+        X, W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+        strides=strides,
+    )  # fmt: skip
+    return listed(nhwc_fused_conv, y if Z is None else y + Z, activation, activation_params)
+
+
+@op("NhwcMaxPool", domain="com.microsoft")
+def nhwc_max_pool(
+    x, *,
+    auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int],
+    pads: list[int] | None = None, strides: list[int] | None = None,
+):  # fmt: skip
+    """MaxPool of ``x`` with the channels last."""
+    y = ops.max_pool(
+        channels_first(x), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape,
+        pads=pads, strides=strides, _outputs=1,
+    )  # fmt: skip
+    return channels_last_again(y)
