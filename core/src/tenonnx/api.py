@@ -58,15 +58,15 @@ def _run(self: Graph, feeds: Mapping[str, Any], backend: str = "auto") -> dict[s
     return compile_graph(self, backend)(feeds)
 
 
-def _save(self: Graph, path: str | PathLike[str]) -> None:
-    """Write the graph as a native file ``*.safetensors``, with the graph in its metadata."""
+def _save(self: Graph, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+    """Write the graph as a native file ``*.safetensors``; ``overwrite`` replaces a read-only file, too."""
     if not os.fspath(path).lower().endswith(".safetensors"):
         raise InvalidCall(
             "a native file is called *.safetensors", given=os.fspath(path), do="tenonnx.export(graph, path) writes ONNX"
         )
     from tenonnx.formats import native
 
-    native.write(self, path)
+    native.write(self, path, overwrite=overwrite)
 
 
 def _infer(self: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph:

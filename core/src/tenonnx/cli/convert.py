@@ -54,6 +54,7 @@ SUFFIXES = (".onnx", ".safetensors")
     "--external-data-threshold", type=click.IntRange(min=0), metavar="BYTES",
     help="Put tensors of at least so many bytes in a data file beside the model.",
 )  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace the output file even if it is read-only.")
 @click.option("--tidy", is_flag=True, help="Also sort nodes, declare every domain and write every type.")
 @json_option
 def command(
@@ -70,6 +71,7 @@ def command(
     atol: float | None,
     rtol: float | None,
     external_data_threshold: int | None,
+    overwrite: bool,
     tidy: bool,
     as_json: bool,
 ) -> None:
@@ -100,6 +102,7 @@ def command(
         target=target,
         external_data_threshold=external_data_threshold,
         tidy=tidy,
+        overwrite=overwrite,
         verify=None if wanted is False else verify,
     )
     with working(f"converting {model}"):
@@ -123,7 +126,7 @@ def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
     if not is_native(output):
         return export(graph, output, config)
     model, initializers, report = prepare(graph, config)
-    native.write(read_parts(model, initializers, graph.registry), output)
+    native.write(read_parts(model, initializers, graph.registry), output, overwrite=config.overwrite)
     return report
 
 

@@ -30,8 +30,8 @@ class ExportConfig:
     whitelist, None for all; ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least
     ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
     ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
-    optimizer needs to go on, as initializers. ``post_export_hooks`` run last, and then
-    ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.
+    optimizer needs to go on, as initializers. ``overwrite`` replaces a read-only file, too. ``post_export_hooks`` run
+    last, and then ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.
     """
 
     opset_version: int | Mapping[str, int] | None = None
@@ -40,6 +40,7 @@ class ExportConfig:
     external_data_threshold: int | None = None
     tidy: bool = False
     include_training_state: bool = False
+    overwrite: bool = False
     post_export_hooks: Iterable[PostExportHook] = ()
     verify: Callable[[Graph], object] | None = None
 
@@ -90,7 +91,7 @@ def export(
     from tenonnx.formats.onnx.streaming import write_file, write_stream
 
     if isinstance(path, str | os.PathLike):
-        write_file(path, model, initializers, settings.external_data_threshold)
+        write_file(path, model, initializers, settings.external_data_threshold, overwrite=settings.overwrite)
     else:
         write_stream(path, model, initializers)
     return report

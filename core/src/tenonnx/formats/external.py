@@ -11,6 +11,7 @@ import io
 import mmap
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -34,11 +35,14 @@ class DataFile:
     """An open external data file. It stays readable when its name is removed or given to another file.
 
     It is mapped when it is first viewed. A file that another program cuts short afterwards cannot be guarded against:
-    touching the lost part of a view ends the process, as with every memory map. ``read_into`` is safe from that.
+    touching the lost part of a view ends the process, as with every memory map. ``read_into`` is safe from that, and so
+    are views that are not ``mapped`` but read.
     """
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, *, mapped: bool = True) -> None:
         self._descriptor = descriptor
+        self._mapped = mapped
+        self._lock = threading.Lock()
         self._map: mmap.mmap | None = None
         self.path = path
         status = os.fstat(descriptor)
@@ -46,13 +50,15 @@ class DataFile:
         self.identity = (status.st_dev, status.st_ino)
 
     def view(self, offset: int, length: int) -> memoryview:
-        """The bytes, read-only and not copied; they stay valid after ``close``.
+        """The bytes, read-only, and not copied where the file is mapped; they stay valid after ``close``.
 
         Raises InvalidModel if the file cannot be mapped or became shorter, InvalidCall if it was closed.
         """
         descriptor = self.fileno()
         if not length:
             return memoryview(b"")
+        if not self._mapped:
+            return self._read(offset, length)
         if self._map is None:
             # By default a map keeps a descriptor of its own; models with a file per tensor would run out of them.
             options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) and os.name == "posix" else {}
@@ -62,20 +68,36 @@ class DataFile:
                 raise InvalidModel("An external data file must be mappable.", given=f"{self.path}: {error}") from error
         return memoryview(self._map)[offset : offset + length]
 
+    def _read(self, offset: int, length: int) -> memoryview:
+        held = memoryview(bytearray(length))
+        done = 0
+        while done < length:
+            count = self.read_into(held[done:], offset + done)
+            if not count:
+                raise InvalidModel(
+                    "An external data file must not become shorter while it is in use.",
+                    given=f"{self.path}, {offset + length} bytes needed",
+                    available=f"{offset + done} bytes",
+                )
+            done += count
+        return held.toreadonly()
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill the buffer from the file; returns the number of bytes, 0 at the end of the file.
 
         Raises InvalidModel if the file cannot be read, InvalidCall if it was closed.
         """
-        if not hasattr(os, "preadv"):
-            chunk = self.view(offset, min(len(buffer), self.size - offset))
-            buffer[: len(chunk)] = chunk
-            return len(chunk)
+        descriptor = self.fileno()
         try:
-            count: int = os.preadv(self.fileno(), [buffer], offset)
+            if hasattr(os, "preadv"):
+                return os.preadv(descriptor, [buffer], offset)
+            with self._lock:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+                chunk = os.read(descriptor, min(len(buffer), _CHUNK // 2))
         except OSError as error:
             raise InvalidModel("An external data file must be readable.", given=f"{self.path}: {error}") from error
-        return count
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
     def fileno(self) -> int:
         """The descriptor. Raises InvalidCall if the file was closed."""
@@ -127,10 +149,11 @@ class ExternalFiles:
 
     ``base_dir`` is trusted; locations are not. ``None`` says that there is no folder, as for a model from memory; then
     every location is refused. Each file is opened once and stays open until ``close``, or until neither this object
-    nor a region of the file is left.
+    nor a region of the file is left. Contents are ``mapped``, or else read when they are viewed.
     """
 
-    def __init__(self, base_dir: str | os.PathLike[str] | None) -> None:
+    def __init__(self, base_dir: str | os.PathLike[str] | None, *, mapped: bool = True) -> None:
+        self.mapped = mapped
         self.base_dir = None if base_dir is None else Path(base_dir).absolute()
         self._files: dict[str, DataFile] = {}  # by location, as written and with plain slashes
 
@@ -184,7 +207,7 @@ class ExternalFiles:
         file = self._files.get(name)
         if file is None:
             path, descriptor = str(self.base_dir.joinpath(*parts)), open_inside(self.base_dir, parts, given)
-            file = self._files.setdefault(name, DataFile(path, descriptor))
+            file = self._files.setdefault(name, DataFile(path, descriptor, mapped=self.mapped))
         self._files[location] = file
         return file
 

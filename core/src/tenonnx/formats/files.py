@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, UnsafePath
+from tenonnx.formats.leftovers import lock, remove_stale, temporary_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,10 +37,11 @@ class AtomicWriter:
             ...                                 # the model names data_name as its data file
             writer.discard("model.onnx.data")   # only if the model that is replaced owns it
 
-    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder. When the block ends, the data
+    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder, where what a killed export to
+    the same path left is removed first. When the block ends, the data
     files are renamed first and the model last. A data file always takes a name that was free, so the old model keeps
     its old data until the one rename that puts the new model, which names the new data, in its place: whenever the
-    process is killed, the folder holds the old pair or the new pair, and at worst some temporary or unused files.
+    process is killed, the folder holds the old pair or the new pair, and at worst files that the next export removes.
     The price is that a pair which is exported again and again changes its data file's name each time.
 
     The model may be written over the very files that it is read from. On POSIX their open descriptors and maps stay
@@ -49,26 +51,36 @@ class AtomicWriter:
     A new file follows the umask. If the model existed, its permissions go to the new model and to its data files. A
     symbolic link at ``path`` is replaced, not followed. Nothing is forced to disk (no fsync).
 
-    If the block raises, the temporary files are removed and the old files are as they were.
+    If the block raises, the temporary files are removed and the old files are as they were. A read-only file is not
+    replaced, unless ``overwrite``.
 
     Raises, on entry and before anything is written:
-        InvalidCall: ``path`` names a folder, a device or nothing, or its folder is missing or not writable.
+        InvalidCall: ``path`` names a folder, a device or nothing, a read-only file, or its folder is missing or not
+            writable.
     Raises, at the end of the block:
         InvalidCall: ``open()`` was not called, or a file of a chosen name appeared in the meantime.
         TenonnxError: the disk is full, or the operating system refuses a rename.
     """
 
-    def __init__(self, path: str | os.PathLike[str], before_replace: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        before_replace: Callable[[], None] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
         self.path = Path(path).absolute()  # the working folder may change inside the block
         self.folder, self.name = self.path.parent, self.path.name
         self._named = not os.fspath(path).endswith(("/", os.sep))  # a Path forgets that
         self._before_replace = before_replace
+        self._overwrite = overwrite
         self._mode: int | None = None
         self._parts: dict[str, _Part] = {}
         self._discarded: set[str] = set()
 
     def __enter__(self) -> Self:
         self._mode = self._check()
+        remove_stale(self.path)
         self._parts[self.name] = self._create()
         return self
 
@@ -132,10 +144,16 @@ class AtomicWriter:
                 given=f"{self.path}, which is {kind}",
                 do="choose a file name" + ("" if stat.S_ISDIR(mode) else ", or pass an open binary stream"),
             )
+        if not self._overwrite and (not mode & 0o222 or not os.access(self.path, os.W_OK)):
+            raise InvalidCall(
+                "A file that may not be written is not replaced.",
+                given=f"{self.path}, which is read-only",
+                do="choose another name, make the file writable, or say so: overwrite=True (--overwrite)",
+            )
         return mode & 0o777
 
     def _create(self) -> _Part:
-        temporary = self.folder / f".tenonnx-{os.urandom(8).hex()}.tmp"
+        temporary = self.folder / f"{temporary_prefix(self.name)}{os.urandom(8).hex()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
         try:
             descriptor = os.open(temporary, flags, 0o666 if self._mode is None else self._mode)
@@ -145,7 +163,7 @@ class AtomicWriter:
                 given=f"{self.folder}: {error.strerror}",
                 do="choose another folder, or change its permissions",
             ) from error
-        part = _Part(temporary, os.fdopen(descriptor, "wb"), os.fstat(descriptor))
+        part = _Part(temporary, os.fdopen(descriptor, "wb"), os.fstat(descriptor), lock(descriptor))
         if self._mode is not None and hasattr(os, "fchmod"):
             with contextlib.suppress(OSError):  # some file systems have no permissions; the umask was obeyed
                 os.fchmod(descriptor, self._mode)
@@ -184,6 +202,9 @@ class AtomicWriter:
                 part.file.close()
             with contextlib.suppress(OSError):
                 part.temporary.unlink()
+            if part.lock is not None:
+                os.close(part.lock)
+                part.lock = None
             target = self.folder / name
             with contextlib.suppress(OSError):
                 if not model_in_place and os.path.samestat(target.lstat(), part.identity):
@@ -218,6 +239,7 @@ class _Part:
     temporary: Path
     file: BinaryIO
     identity: os.stat_result
+    lock: int | None
     opened: bool = False
 
 

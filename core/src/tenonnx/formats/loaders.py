@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,17 +27,20 @@ def load(
     base_dir: str | os.PathLike[str] | None = None,
     strict: bool = False,
     *,
+    mapped: bool = True,
     rules: Mapping[str, UserRule] | None = None,
     registry: Registry | None = None,
 ) -> Graph:
     """Read a model: a path, bytes, a binary file or a ``ModelProto``.
 
     ``base_dir`` is the folder of external data, for a path that of the file. ``strict`` refuses ops that no installed
-    package provides. ``rules`` beat all packages: keys are op types (``"Gelu"``, ``"com.microsoft::Gelu"``) or node
-    names, values functions of the node and its inputs that return what replaces the outputs, or None to go on.
+    package provides. External data and native files are ``mapped`` into memory, or else read on first use: a program
+    should prefer that where others may cut files short while they are in use, as touching what is gone of a mapped file
+    ends the process (SIGBUS). ``rules`` beat all packages: keys are op types (``"Gelu"``, ``"com.microsoft::Gelu"``) or
+    node names, values functions of the node and its inputs that return what replaces the outputs, or None to go on.
     Raises ``InvalidModel`` for a broken file, ``UnsafePath`` for external data outside the folder, ``UnsupportedOp``.
     """
-    graph = _reader(source)(source, base_dir, registry)
+    graph = _reader(source, mapped)(source, base_dir, registry)
     if graph.registry is None:
         graph.registry = registry or default_registry()
     if rules:
@@ -50,13 +54,13 @@ def load(
     return graph
 
 
-def _reader(source: Any) -> Callable[..., Graph]:
+def _reader(source: Any, mapped: bool) -> Callable[..., Graph]:
     if isinstance(source, str | os.PathLike):
         suffix = Path(source).suffix.lower()
         if suffix == ".safetensors":
             from tenonnx.formats import native
 
-            return native.read
+            return partial(native.read, mapped=mapped)
         for plugin in plugins("tenonnx.formats"):
             if plugin.name == suffix.lstrip("."):
                 return _read_by(plugin)
@@ -68,7 +72,7 @@ def _reader(source: Any) -> Callable[..., Graph]:
         raise InvalidCall("a model must be a path, bytes, a binary file or a ModelProto", given=type(source).__name__)
     from tenonnx.formats.onnx import reader as onnx_reader
 
-    return onnx_reader.read
+    return partial(onnx_reader.read, mapped=mapped)
 
 
 def _read_by(plugin: Plugin) -> Callable[..., Graph]:

@@ -56,7 +56,7 @@ _FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 _TENSOR, _FIELD = "tensor", "field"
 
 
-def write(graph: Graph, path: str | os.PathLike[str]) -> None:
+def write(graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write ``graph`` as a native file, whole or not at all; contents are copied from where they lie.
 
     Raises ``NotRepresentable`` for a graph that is too large without its initializers, ``InvalidCall`` for a path that
@@ -75,7 +75,7 @@ def write(graph: Graph, path: str | os.PathLike[str]) -> None:
         tensors.append(_tensor(key, contents, partial(packed_source, contents, name)))
     tensors.sort(key=lambda tensor: -ELEMENT_BYTES[tensor.dtype])
     graph_text = base64.b64encode(model.SerializeToString()).decode("ascii")
-    write_tensors(path, tensors, {**_METADATA, _GRAPH: graph_text})
+    write_tensors(path, tensors, {**_METADATA, _GRAPH: graph_text}, overwrite=overwrite)
 
 
 def _free_name(name: str, taken: set[str]) -> str:
@@ -121,13 +121,19 @@ def _stored_type(kind: TensorType) -> tuple[str, tuple[int, ...]]:
 
 
 def read(
-    path: str | os.PathLike[str], base_dir: str | os.PathLike[str] | None = None, registry: Registry | None = None
+    path: str | os.PathLike[str],
+    base_dir: str | os.PathLike[str] | None = None,
+    registry: Registry | None = None,
+    *,
+    mapped: bool = True,
 ) -> Graph:
-    """The graph in a native file; its tensors are mapped. ``base_dir`` has no meaning here: nothing lies outside.
+    """The graph in a native file; its tensors are mapped, or else read on first use.
+
+    ``base_dir`` has no meaning here: nothing lies outside.
 
     Raises ``InvalidModel`` for a file that is none or contradicts itself, ``InvalidCall`` when it cannot be read.
     """
-    entries, metadata = read_tensors(path)
+    entries, metadata = read_tensors(path, mapped=mapped)
     name = f'"{os.fspath(path)}"'
     if _GRAPH not in metadata:
         raise InvalidModel(

@@ -52,7 +52,9 @@ class Tensor:
     source: Any
 
 
-def write_tensors(path: str | os.PathLike[str], tensors: Iterable[Tensor], metadata: Mapping[str, str]) -> None:
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Iterable[Tensor], metadata: Mapping[str, str], *, overwrite: bool = False
+) -> None:
     """Write a file, whole or not at all; each source is called for its bytes when their turn comes.
 
     Raises ``NotRepresentable`` where the header would be larger than the format allows, and as ``AtomicWriter``.
@@ -72,14 +74,14 @@ def write_tensors(path: str | os.PathLike[str], tensors: Iterable[Tensor], metad
             given=f"{len(encoded):,} bytes: the graph without its initializers is too large",
             do="export it as ONNX",
         )
-    with AtomicWriter(path) as files, ExternalDataWriter(files.open(), alignment=1) as writer:
+    with AtomicWriter(path, overwrite=overwrite) as files, ExternalDataWriter(files.open(), alignment=1) as writer:
         writer.append(len(encoded).to_bytes(8, "little") + encoded)
         for tensor in ordered:
             writer.append(tensor.source())
 
 
-def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The tensors of a file, to be mapped on first use, and its metadata.
+def read_tensors(path: str | os.PathLike[str], *, mapped: bool = True) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The tensors of a file, to be mapped (or else read) on first use, and its metadata.
 
     Raises ``InvalidCall`` when there is no such file, ``InvalidModel`` when it breaks a rule of the format.
     """
@@ -87,7 +89,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], dict[s
     if not Path(path).is_file():
         raise InvalidCall(f'"{name}" must be a file that can be read', given="no file of that name")
     try:
-        file = DataFile(name, os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)))
+        file = DataFile(name, os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), mapped=mapped)
     except OSError as error:
         raise InvalidCall(f'"{name}" must be a file that can be read', given=error.strerror or "") from error
     try:

@@ -47,10 +47,13 @@ def read(
     source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto,
     base_dir: str | os.PathLike[str] | None = None,
     registry: Registry | None = None,
+    *,
+    mapped: bool = True,
 ) -> Graph:
     """A model as a graph.
 
-    ``base_dir`` is the folder of its external data; for a path it is that of the file. Raises ``InvalidModel`` where
+    ``base_dir`` is the folder of its external data; for a path it is that of the file. These are mapped, or else read
+    on first use. Raises ``InvalidModel`` where
     the model breaks a rule that the graph needs, ``UnsafePath`` where external data lies outside the folder.
     """
     name = "the model"
@@ -64,7 +67,7 @@ def read(
         base_dir = Path(source).absolute().parent if base_dir is None else base_dir
     else:
         model = parse_model(source.read())
-    return _read_model(model, ExternalFiles(base_dir), (), registry)
+    return _read_model(model, ExternalFiles(base_dir, mapped=mapped), (), registry)
 
 
 def read_parts(

@@ -11,6 +11,7 @@ from onnx import TensorProto
 
 from tenonnx.formats.external import ExternalDataWriter, Region
 from tenonnx.formats.files import AtomicWriter, available_name
+from tenonnx.formats.leftovers import superseded
 from tenonnx.formats.onnx.tensors import (
     MappedContents,
     TensorContents,
@@ -31,19 +32,27 @@ _SPILLED = 1024
 
 
 def write_file(
-    path: str | os.PathLike[str], model: onnx.ModelProto, initializers: Initializers, threshold: int | None
+    path: str | os.PathLike[str],
+    model: onnx.ModelProto,
+    initializers: Initializers,
+    threshold: int | None,
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write a model and, where needed, one data file beside it; both appear or nothing changes.
 
-    Tensors of at least ``threshold`` bytes become external. With None those stay external that were.
+    Tensors of at least ``threshold`` bytes become external. With None those stay external that were. The data file of
+    the model that is replaced is removed where it is that model's own.
     """
-    with AtomicWriter(path) as writer:
+    with AtomicWriter(path, overwrite=overwrite) as writer:
         inline, external = _divide(model, initializers, threshold)
         entries: dict[str, TensorProto] = {}
         if external:
             name = available_name(writer.folder, f"{writer.name}.data")
             entries = _write_external(writer.open(name), name, external)
         _write_message(writer.open(), model, entries, inline, initializers)
+        for name in superseded(writer.path):
+            writer.discard(name)
 
 
 def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initializers) -> None:

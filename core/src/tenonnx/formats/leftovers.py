@@ -1,0 +1,103 @@
+"""What an export may remove: the data file of the model that it replaces, and what a killed export left behind.
+
+Only what is a model's own is removed: its name begins with that of the model, and no other model beside it names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows, which does not remove a file that is open
+    fcntl = None  # type: ignore[assignment]
+
+
+def temporary_prefix(name: str) -> str:
+    """How the temporary files of exports to the file ``name`` begin."""
+    return f".tenonnx-{hashlib.blake2b(name.encode(), digest_size=6).hexdigest()}-"
+
+
+def lock(descriptor: int) -> int | None:
+    """Keep a new file locked until the descriptor that is returned is closed, so that no other export removes it."""
+    if fcntl is None:
+        return None
+    with contextlib.suppress(OSError):  # some file systems have no locks; nothing is removed there
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.dup(descriptor)
+    return None
+
+
+def superseded(model: Path) -> list[str]:
+    """The names of the data files that are the model's own, which nobody needs once the model is replaced."""
+    candidates = _own_data_files(model)
+    return [name for name in _mentioned(model, candidates) if not _is_shared(model, name)] if candidates else []
+
+
+def remove_stale(model: Path) -> None:
+    """Remove what killed exports to the path ``model`` left: temporary files, and data files that only these name."""
+    prefix = temporary_prefix(model.name)
+    for temporary in _listed(model.parent):
+        if temporary.name.startswith(prefix) and temporary.name.endswith(".tmp") and _is_abandoned(temporary):
+            orphans = set(_mentioned(temporary, _own_data_files(model)))
+            for name in orphans - set(_mentioned(model, orphans)):
+                if not _is_shared(model, name):
+                    _remove(model.with_name(name))
+            _remove(temporary)
+
+
+def _own_data_files(model: Path) -> list[str]:
+    pattern = re.compile(re.escape(model.name) + r"(-\d+)?\.data")
+    return [path.name for path in _listed(model.parent) if pattern.fullmatch(path.name)]
+
+
+def _is_shared(model: Path, name: str) -> bool:
+    """Whether another model beside this one names the data file, as a copy of the model does."""
+    kinds = {".onnx", model.suffix}
+    others = (path for path in _listed(model.parent) if path.suffix in kinds and path.name != model.name)
+    return any(_mentioned(other, [name]) for other in others)
+
+
+def _mentioned(path: Path, names: Iterable[str]) -> list[str]:
+    """Which of some names stand anywhere in a file."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+            return [name for name in names if contents.find(os.fsencode(name)) >= 0]
+    except (OSError, ValueError):  # there is none, it cannot be read, or it is empty
+        return []
+
+
+def _is_abandoned(temporary: Path) -> bool:
+    """Whether the process that wrote the file is gone, and its lock with it."""
+    if fcntl is None:
+        return True
+    try:
+        descriptor = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _listed(folder: Path) -> Iterator[Path]:
+    """The regular files of a folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                yield Path(entry.path)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
