@@ -155,7 +155,8 @@ def hints() -> str:
             source, owner = registry.source(op).split()[0], owners.get(op.name, owners["*"])
             if source != owner:
                 raise SystemExit(f"{op!r} comes from {source}, and owners.json gives it to {owner}")
-    found["tenonnx.commands"] = {plugin.name: plugin.distribution for plugin in plugins("tenonnx.commands")}
+    for group in ("tenonnx.commands", "tenonnx.backends"):
+        found[group] = {plugin.name: plugin.distribution for plugin in plugins(group)}
     return json.dumps(found, indent=1) + "\n"
 
 

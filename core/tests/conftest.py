@@ -12,20 +12,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 def tiny_operators():
     import tiny
 
-    from tenonnx.graph.values import operator_table
+    from tenonnx.graph.definitions import defined_by
 
-    def sum_to(gradient, like):
-        return (
-            gradient
-            if gradient.shape == like.shape
-            else tiny.multiply(tiny.sum_(gradient, keep=0), tiny.ones_like(like))
-        )
+    with defined_by(tiny.registry()):
+        yield
 
-    tiny_ones = {**tiny.OPERATORS, "sum_to": sum_to}
-    before = {name: operator_table[name] for name in tiny_ones if name in operator_table}
-    operator_table.update(tiny_ones)
-    yield
-    for name, function in tiny_ones.items():
-        if operator_table[name] is function:  # else a family was loaded meanwhile, for the tests after this one
-            del operator_table[name]
-    operator_table.update({name: function for name, function in before.items() if name not in operator_table})
+
+@pytest.fixture
+def standard_operators(tiny_operators):
+    """Python's operators are those of the installed packages in this test."""
+    from tenonnx.graph.definitions import defined_by
+    from tenonnx.registry.registry import default_registry
+
+    with defined_by(default_registry()):
+        yield

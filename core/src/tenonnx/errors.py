@@ -82,3 +82,7 @@ class LimitExceeded(TenonnxError):
 
 class FallbackWarning(UserWarning):
     """A graph runs on a slower backend than the one that was asked for."""
+
+
+class PluginWarning(UserWarning):
+    """A package, or a part of one, is left out."""

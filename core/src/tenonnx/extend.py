@@ -10,7 +10,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, Expr, differ
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
-from tenonnx.graph.values import Constant, Value, operator_loaders, operator_table
+from tenonnx.graph.values import Constant, Value, operator
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.dtypes import load_dtypes
@@ -90,8 +90,7 @@ __all__ = [
     "load_dtypes",
     "one_of",
     "op",
-    "operator_loaders",
-    "operator_table",
+    "operator",
     "primitive",
     "pullback",
     "same_dtype",

@@ -38,6 +38,9 @@ class Stub:
             raise self.error
         return self
 
+    def __call__(self, feeds):
+        return {}
+
 
 @pytest.fixture
 def installed(monkeypatch):
@@ -78,16 +81,34 @@ def test_numpy_is_the_last_and_says_so(installed, error):
 
 def test_a_plugin_that_cannot_be_imported_is_left_out(installed):
     installed.update(broken=tx.PluginError("broken"), slow=Stub(1))
-    assert graph().compile() is installed["slow"]
+    with pytest.warns(tx.PluginWarning, match="broken"):
+        assert graph().compile() is installed["slow"]
     del installed["slow"]
-    with pytest.warns(tx.FallbackWarning, match="broken"):
+    with pytest.warns(tx.PluginWarning), pytest.warns(tx.FallbackWarning, match="broken"):
         graph().compile()
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("oh"), KeyError("no"), tx.InvalidCall("wrongly refused")])
+def test_auto_survives_whatever_a_backend_raises_and_names_it(installed, error):
+    installed.update(slow=Stub(1), fast=Stub(2, error))
+    with pytest.warns(tx.PluginWarning, match=f"tenonnx-fast.*\n.*{type(error).__name__}"):
+        assert graph().compile() is installed["slow"]
+
+
+def test_auto_survives_a_backend_that_gives_no_program(installed):
+    class Lacking(Stub):
+        def compile(self, graph, **options):
+            return None
+
+    installed.update(slow=Stub(1), fast=Lacking(2))
+    with pytest.warns(tx.PluginWarning, match="compile returned NoneType"):
+        assert graph().compile() is installed["slow"]
 
 
 def test_wrong_options_are_not_a_reason_to_fall_back(installed):
     installed.update(fast=Stub(2, tx.InvalidCall("no such option")))
     with pytest.raises(tx.InvalidCall, match="no such option"):
-        graph().compile()
+        graph().compile(threads=3)
 
 
 def test_numpy_alone_needs_no_warning(installed):

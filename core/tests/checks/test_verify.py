@@ -12,6 +12,7 @@ from tenonnx.extend import primitive, same_type
 from tenonnx.formats.loaders import load
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
+from tenonnx.registry.registry import Registry
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.rewrite import copy_graph
 
@@ -19,7 +20,7 @@ from tenonnx.transforms.rewrite import copy_graph
 @pytest.fixture(autouse=True)
 def _numpy_alone(monkeypatch):
     monkeypatch.setenv("TENONNX_PLUGINS", "")
-    monkeypatch.setattr("tenonnx.registry.registry._default", None)  # what is made meanwhile knows no plugin
+    monkeypatch.setattr("tenonnx.registry.registry._default", Registry())  # what is made meanwhile knows no plugin
 
 
 def chain(weight=2.0):

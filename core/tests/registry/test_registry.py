@@ -2,14 +2,19 @@
 
 import sys
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import tiny
 
-from tenonnx.errors import PluginError
+from tenonnx import Graph
+from tenonnx.errors import PluginError, PluginWarning, TypeMismatch
 from tenonnx.extend import op
+from tenonnx.graph.definitions import defined_by
 from tenonnx.op.op import Opaque
-from tenonnx.registry import discovery
+from tenonnx.op.rules import find_rule
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.registry import Registry
 
@@ -50,11 +55,11 @@ def test_two_ops_of_one_name_may_divide_the_versions():
     assert registry.lookup("tiny", "Thing", 5) is new
 
 
-def plugin_from(tmp_path, monkeypatch, name, text):
+def plugin_from(tmp_path, monkeypatch, name, text, domain="tiny", distribution=None):
     (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, name, raising=False)
-    return Plugin("tiny", name, "tenonnx.ops", f"dist-{name}", "1.0")
+    return Plugin(domain, name, "tenonnx.ops", distribution or f"dist-{name}", "1.0")
 
 
 GOOD = """
@@ -97,16 +102,6 @@ def test_a_hook_with_an_unknown_argument_is_reported(tmp_path, monkeypatch):
     assert "colour" in str(failure)
 
 
-def test_the_environment_restricts_plugins(monkeypatch):
-    made = (Plugin("a", "a", "g", "first", "1"), Plugin("b", "b", "g", "second", "1"))
-    monkeypatch.setattr(discovery, "_installed", lambda group: made)
-    monkeypatch.setenv("TENONNX_PLUGINS", "second")
-    assert [p.distribution for p in discovery.plugins("g")] == ["second"]
-    assert [p.distribution for p in discovery.left_out("g")] == ["first"]
-    monkeypatch.setenv("TENONNX_PLUGINS", "")
-    assert discovery.plugins("g") == []
-
-
 def test_a_hook_without_its_mark_is_reported(tmp_path, monkeypatch):
     registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_bare", "def register_ops(registry): ...\n")])
     registry.load("tiny")
@@ -114,10 +109,178 @@ def test_a_hook_without_its_mark_is_reported(tmp_path, monkeypatch):
     assert "marked with @hookimpl" in str(failure)
 
 
-def test_a_backend_without_what_it_needs_is_reported(tmp_path, monkeypatch):
-    (tmp_path / "tenonnx_test_backend.py").write_text("speed = 1\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    plugin = Plugin("bad", "tenonnx_test_backend", "tenonnx.backends", "dist-bad", "1.0")
-    with pytest.raises(PluginError, match="must have speed and compile") as caught:
-        plugin.load()
-    assert "no compile" in str(caught.value)
+# ----- one package for all that is registered at once -----------------------------------------------------------------
+
+HALF = """
+    from tenonnx.extend import hookimpl, op
+
+    @op("First", domain="tiny")
+    def first(x):
+        return x
+
+    @hookimpl
+    def register_tables(registry):
+        registry.add_dtypes("tiny", lambda: {"First": {"1": {"inputs": [{1}], "outputs": [None], "shared": [-1]}}})
+        registry.add_operators(lambda: {"add": first})
+
+    @hookimpl
+    def register_ops(registry):
+        registry.add(first)
+        registry.add_rule(first, "toy", lambda x: x)
+        raise SystemExit("half-way")
+"""
+
+
+def test_a_plugin_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch):
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_half", HALF)])
+    assert registry.lookup("tiny", "First", 1) is None
+    (failure,) = registry.failures.values()
+    assert "SystemExit: half-way" in str(failure)
+    assert "tenonnx_test_half.py:17" in failure.do, "the line of the package that raised"
+    first = sys.modules["tenonnx_test_half"].first
+    assert registry.rule(first, "toy") is None
+    assert registry.operator("add") is None
+    assert registry.element_types(first) is None
+
+
+def test_a_module_named_by_two_domains_registers_once(tmp_path, monkeypatch):
+    text = """
+        from tenonnx.extend import hookimpl
+        calls = []
+
+        @hookimpl
+        def register_ops(registry):
+            calls.append(registry)
+    """
+    one = plugin_from(tmp_path, monkeypatch, "tenonnx_test_two_domains", text)
+    other = Plugin("tiny.more", one.value, one.group, one.distribution, one.version)
+    registry = Registry([one, other])
+    registry.operator("add")
+    registry.load_all()
+    registry.load_all()
+    assert sys.modules["tenonnx_test_two_domains"].calls == [registry]
+
+
+def test_a_hook_may_ask_for_the_ops_of_others(tmp_path, monkeypatch):
+    text = """
+        from tenonnx.extend import hookimpl
+
+        @hookimpl
+        def register_ops(registry):
+            registry.add_rule(registry.lookup("tiny", "FromPlugin", 1), "toy", max)
+            registry.lookup("asking", "Nothing", 1)
+    """
+    asking = plugin_from(tmp_path, monkeypatch, "tenonnx_test_asking", text, domain="asking")
+    good = plugin_from(tmp_path, monkeypatch, "tenonnx_test_good", GOOD)
+    registry = Registry([asking, good])
+    registry.load("asking")
+    assert not registry.failures
+    assert registry.rule(registry.lookup("tiny", "FromPlugin", 1), "toy") is max
+
+
+def test_rules_operators_and_tables_are_those_of_one_registry():
+    mine, yours = tiny.registry(), Registry()
+    mine.add_rule(tiny.exp, "toy", max)
+    mine.add_dtypes("tiny", lambda: {"Exp": {"1": {"inputs": [{1}], "outputs": [None], "shared": [-1]}}})
+    assert mine.rule(tiny.exp, "toy") is max
+    assert mine.element_types(tiny.exp)["inputs"] == [{1}]
+    assert mine.operator("multiply") is tiny.multiply
+    assert (yours.rule(tiny.exp, "toy"), yours.element_types(tiny.exp), yours.operator("multiply")) == (None,) * 3
+    with defined_by(mine):
+        assert find_rule(tiny.exp, "toy") is max
+        with pytest.raises(TypeMismatch, match="takes no"):
+            tiny.exp(np.ones(1, np.int32))
+    assert find_rule(tiny.exp, "toy") is None
+    with pytest.raises(PluginError, match="a toy rule from another package already"):
+        mine.add_rule(tiny.exp, "toy", min)
+
+
+def test_a_graph_is_read_by_the_rules_of_its_own_registry():
+    registry = tiny.registry()
+    registry.add_rule(tiny.double, "numpy", lambda x: x * 3)
+    graph = Graph(opsets={"tiny": 4})
+    graph.output("y", tiny.double(graph.input("x", "float32", (1,))))
+    assert graph.run({"x": np.float32([1])}, backend="numpy")["y"] == 2
+    graph.registry = registry
+    assert graph.run({"x": np.float32([1])}, backend="numpy")["y"] == 3
+
+
+def test_threads_that_load_first_all_find_the_ops(tmp_path, monkeypatch):
+    slow = "import time\ntime.sleep(0.2)\n" + textwrap.dedent(GOOD)
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_slow", slow)])
+    start = threading.Barrier(8)
+
+    def find(_):
+        start.wait()
+        return registry.lookup("tiny", "FromPlugin", 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(find, range(8)))
+    assert len(found) == 1
+    assert None not in found
+
+
+# ----- two packages for one op ----------------------------------------------------------------------------------------
+
+STRANGER = """
+    from tenonnx.extend import hookimpl, op
+
+    @op("{name}", domain="{domain}")
+    def thing(x):
+        return x
+
+    @op("Another", domain="{domain}")
+    def another(x):
+        return x
+
+    @hookimpl
+    def register_ops(registry):
+        registry.add(thing, another)
+"""
+
+
+def rivals(tmp_path, monkeypatch, name, domain, *distributions):
+    text = STRANGER.format(name=name, domain=domain)
+    return [
+        plugin_from(tmp_path, monkeypatch, f"tenonnx_test_{k}", text, domain, distribution)
+        for k, distribution in enumerate(distributions)
+    ]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_packages_for_one_op_the_first_by_name_has_it(tmp_path, monkeypatch, order):
+    found = rivals(tmp_path, monkeypatch, "Thing", "tiny", "A-first", "b-second")
+    registry = Registry([found[k] for k in order])
+    with pytest.warns(PluginWarning, match=r"tiny::Another, tiny::Thing of b-second 1.0 left out.*tenonnx_test_1.py:4"):
+        held = registry.lookup("tiny", "Thing", 1)
+    assert registry.source(held) == "A-first 1.0"
+    assert {conflict.source for conflict in registry.conflicts} == {"b-second 1.0"}
+    assert not registry.failures
+
+
+def test_the_owner_of_a_domain_has_its_ops(tmp_path, monkeypatch):
+    plugins = rivals(tmp_path, monkeypatch, "Softmax", "ai.onnx", "aaa-stranger", "tenonnx-standard")
+    registry = Registry(plugins)
+    with pytest.warns(PluginWarning, match="of aaa-stranger 1.0 left out"):
+        registry.load("ai.onnx")
+    assert [registry.source(op) for op in registry.ops("ai.onnx")] == ["tenonnx-standard 1.0"] * 2
+
+
+def test_what_a_program_adds_itself_stays(tmp_path, monkeypatch):
+    @op("Thing", domain="tiny")
+    def mine(x):
+        return x
+
+    registry = Registry(rivals(tmp_path, monkeypatch, "Thing", "tiny", "other"))
+    registry.add(mine)
+    with pytest.warns(PluginWarning, match="as this program has the first claim"):
+        assert registry.lookup("tiny", "Thing", 1) is mine
+
+
+def test_a_package_that_claims_an_op_twice_is_left_out(tmp_path, monkeypatch):
+    text = GOOD.replace("registry.add(from_plugin)", "registry.add(from_plugin, op('FromPlugin', domain='tiny')(max_))")
+    text += "\n    def max_(x):\n        return x\n"
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_twice", text)])
+    assert registry.lookup("tiny", "FromPlugin", 1) is None
+    (failure,) = registry.failures.values()
+    assert "must be defined once" in str(failure)

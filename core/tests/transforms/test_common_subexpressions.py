@@ -42,7 +42,7 @@ def test_attributes_and_outputs_tell_nodes_apart():
     assert [v.name for v in shared.outputs] == ["a", "b", "c"]
 
 
-def test_the_length_of_an_axis_is_found_out_once():
+def test_the_length_of_an_axis_is_found_out_once(standard_operators):
     graph = tx.Graph("g")
     x, y = graph.input("x", "float32", ("n", 2, 3)), graph.input("y", "float32", ("n", 6))
     graph.output("z", add(reshape(exp(x), [dims(x)[0], 6]), reshape(mul(y, y), [dims(y)[0], 6])))

@@ -12,6 +12,8 @@ from tenonnx.op.evaluate import evaluate_graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Opaque, op
 from tenonnx.op.rules import find_rule
+from tenonnx.registry.discovery import Plugin
+from tenonnx.registry.hookspecs import hookimpl
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.extract import extract
@@ -56,19 +58,19 @@ def test_decompose_keeps_output_names_and_derives_new_ones():
     assert lowered.nodes[0].outputs[0].name == "Affine/Mul"
 
 
-def test_rules_that_a_package_adds_to_ops_of_others_are_there_before_they_are_looked_for():
+def test_rules_that_a_package_adds_to_ops_of_others_are_there_before_they_are_looked_for(monkeypatch):
     @op("Late", domain="tiny")
     def late(x):
         return tiny.double(x)
 
     class Package:
-        domain, source = "tiny", "late 1.0"
-
-        def register(self, registry):
+        @hookimpl
+        def register_ops(self, registry):
             registry.add_rule(late, "toy", lambda x: x)
 
+    monkeypatch.setattr(Plugin, "load", lambda plugin: Package())
     graph = build(late)
-    graph.registry = Registry([Package()])
+    graph.registry = Registry([Plugin("tiny", "late", "tenonnx.ops", "late", "1.0")])
     assert names(decompose(graph, keep=lambda call: find_rule(call.op, "toy") is not None)) == ["Late"]
 
 

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 
 @hookimpl
+def register_tables(registry: Registry) -> None:
+    registry.add_dtypes("ai.onnx.ml", lambda: load_dtypes("tenonnx_onnx_ml"))
+
+
+@hookimpl
 def register_ops(registry: Registry) -> None:
     registry.add_package("tenonnx_onnx_ml")
-    registry.add_dtypes("ai.onnx.ml", lambda: load_dtypes("tenonnx_onnx_ml"))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tenonnx import DType
 from tenonnx.checks.compare import compare
 from tenonnx.errors import InvalidCall
-from tenonnx.extend import TensorType, elementwise, op, operator_table, primitive
+from tenonnx.extend import TensorType, elementwise, op, primitive
+from tenonnx.graph.definitions import defined_by
 from tenonnx.registry.registry import Registry
 from tenonnx_testing import Gap, axis_of, broadcastable, call, check_case, shapes, signature_problems, tensors
 from tenonnx_testing.cases import CHECKS, Case
@@ -55,9 +56,11 @@ ones_like = unary("OnesLike", 1, np.ones_like)
 
 
 @pytest.fixture(autouse=True)
-def operators(monkeypatch):
-    for name, function in {"add": add, "multiply": mul, "identity": identity, "ones_like": ones_like}.items():
-        monkeypatch.setitem(operator_table, name, function)
+def operators():
+    registry = Registry()
+    registry.add_operators(lambda: {"add": add, "multiply": mul, "identity": identity, "ones_like": ones_like})
+    with defined_by(registry):
+        yield
 
 
 def case_of(made, draw=lambda draw: call(draw(tensors())), **keywords):

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 
 @hookimpl
+def register_tables(registry: Registry) -> None:
+    registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_quantized"))
+
+
+@hookimpl
 def register_ops(registry: Registry) -> None:
     registry.add_package("tenonnx_quantized")
-    registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_quantized"))

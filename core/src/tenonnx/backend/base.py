@@ -15,16 +15,19 @@ from tenonnx.errors import (
     InvalidFeed,
     NotRepresentable,
     PluginError,
+    PluginWarning,
     TenonnxError,
     UnsupportedOp,
 )
+from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import MapType, TensorType
 from tenonnx.graph.values import Value
-from tenonnx.registry.discovery import Plugin, plugins
+from tenonnx.registry.discovery import Plugin, cure, plugins
+from tenonnx.registry.hints import provider
 
 Array = np.ndarray[Any, Any]
 
@@ -66,16 +69,18 @@ class TimedProgram:
             return self._program(feeds)
 
 
+@in_registry_of_graph
 def compile_graph(
     graph: Graph, backend: str = "auto", *, strict: bool = False, deadline: float | None = None, **options: Any
 ) -> Program:
     """Make ``graph`` ready to run.
 
-    ``auto`` is the fastest installed backend that can run it. ``state={input: output}`` names inputs that live in the
-    program and are replaced by an output after each call; further options are the backend's own. A backend that cannot
-    run the graph gives way to numpy with a ``FallbackWarning``, or raises when ``strict``. Each call must end within
-    ``deadline`` seconds, or raises ``LimitExceeded`` once the op at work is done. Raises ``InvalidCall`` for a
-    backend or option that there is not, ``UnsupportedOp`` for a graph that cannot run.
+    ``auto`` is the fastest installed backend that can run it; one that fails otherwise is named in a ``PluginWarning``.
+    ``state={input: output}`` names inputs that live in the program and are replaced by an output after each call;
+    further options are the backend's own. A backend that cannot run the graph gives way to numpy with a
+    ``FallbackWarning``, or raises when ``strict``. Each call must end within ``deadline`` seconds, or raises
+    ``LimitExceeded`` once the op at work is done. Raises ``InvalidCall`` for a backend or option that there is not,
+    ``UnsupportedOp`` for a graph that cannot run.
     """
     if deadline is None:
         return _compiled(graph, backend, strict, options)
@@ -86,6 +91,7 @@ def compile_graph(
 
 def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any]) -> Program:
     from tenonnx.backend.numpy import backend as numpy_backend
+    from tenonnx.backend.state import check_state
     from tenonnx.transforms.decompose import refuse_opaque
 
     refuse_opaque(graph, "run")
@@ -94,29 +100,48 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
         return numpy_backend.compile(graph, **options)
     if backend != "auto":
         if backend not in installed:
+            package = provider("tenonnx.backends", backend)
             raise InvalidCall(
                 f'no backend "{backend}" is installed',
                 available=", ".join(["numpy", *installed]),
-                do="pip install tenonnx-onnxruntime" if backend == "onnxruntime" else "take one of these",
+                do=cure([package]) if package else "take one of these",
             )
         return installed[backend].load().compile(graph, strict=strict, **options)  # type: ignore[no-any-return]
+    if options.get("state"):
+        check_state(graph, options["state"])
     failure: TenonnxError | None = None
-    loaded = []
+    loaded: list[tuple[Plugin, Backend]] = []
     for plugin in installed.values():
         try:
-            loaded.append(plugin.load())
+            loaded.append((plugin, plugin.load()))
         except PluginError as error:
-            failure = error
-    for module in sorted(loaded, key=lambda m: -m.speed):
+            failure = _told(error)
+    for plugin, module in sorted(loaded, key=lambda found: -found[1].speed):
         try:
-            return module.compile(graph, strict=True, **options)  # type: ignore[no-any-return]
+            return _program_of(module, graph, options)
         except (UnsupportedOp, NotRepresentable) as error:
             failure = error
+        except Exception as error:
+            if isinstance(error, InvalidCall) and set(options) - {"state"}:
+                raise  # what was asked of it is not what it takes
+            failure = _told(plugin.failure("cannot compile a graph, and is passed over", error))
     if failure is None:
         return numpy_backend.compile(graph, **options)
     if strict:
         raise failure
     return fall_back(graph, failure, options.get("state"))
+
+
+def _program_of(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> Program:
+    program = backend.compile(graph, strict=True, **options)
+    if not callable(program):
+        raise TypeError(f"compile returned {type(program).__name__}, which cannot be called")
+    return program
+
+
+def _told(error: PluginError) -> PluginError:
+    warnings.warn(PluginWarning(str(error)), stacklevel=3)
+    return error
 
 
 def fall_back(graph: Graph, reason: TenonnxError, state: Mapping[str, str] | None = None) -> Program:

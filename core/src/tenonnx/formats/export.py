@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tenonnx.errors import InvalidCall, NotRepresentable
+from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
@@ -72,6 +73,7 @@ class Report:
         return "\n".join([*lines, *(f"  {change}" for change in self.rewritten)])
 
 
+@in_registry_of_graph
 def export(
     graph: Graph, path: str | os.PathLike[str] | BinaryIO, config: ExportConfig | None = None, **fields: Any
 ) -> Report:
@@ -127,6 +129,7 @@ def _moved(graph: Graph, target: Target, domains: Collection[str] | None, *, ref
     return retarget_to(graph, target, refuse=refuse)
 
 
+@in_registry_of_graph
 def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], int | None]:
     """Where an export would go, what it would make of each node, with all that stands in the way, and the IR version.
 

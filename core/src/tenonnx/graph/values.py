@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tenonnx.errors import TypeMismatch, UnknownType
+from tenonnx.graph.definitions import definitions
 from tenonnx.graph.types import Shape, TensorType, Type
 
 if TYPE_CHECKING:
@@ -62,26 +63,15 @@ class Operator(Protocol):
     def domain(self) -> str: ...
 
 
-#: Python operators on values; the family that owns the arithmetic ops fills it.
-operator_table: dict[str, Callable[..., Any]] = {}
-
-#: Called in turn while an operator is wanted that the table lacks: they import the family that defines it.
-operator_loaders: list[Callable[[], object]] = []
-
-
 def operator(name: str, *arguments: Any) -> Any:
-    """Apply the operator registered under ``name`` in the operator table."""
-    for load in operator_loaders:
-        if name in operator_table:
-            break
-        load()
-    if name not in operator_table:
+    """Apply what a family says one of Python's operators means."""
+    function = definitions().operator(name)
+    if function is None:
         raise TypeMismatch(
             f"the operator {name!r} needs a package that defines arithmetic on tensors",
-            available=", ".join(sorted(operator_table)) or "no operators",
             do="pip install tenonnx-standard",
         )
-    return operator_table[name](*arguments)
+    return function(*arguments)
 
 
 class Value:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from tenonnx.errors import TypeMismatch
+from tenonnx.graph.definitions import definitions
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
 from tenonnx.graph.values import Value
@@ -59,7 +59,7 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
     since its body works on any, and an export casts where it must. Positions and sizes are of the very types listed,
     or int64, as which Python's ints are taken.
     """
-    table = _newest(op)
+    table = definitions().element_types(op)
     if table is None:
         return
     first: dict[int, Value] = {}
@@ -87,19 +87,11 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
             )
 
 
-@functools.cache
-def _newest(op: Op) -> Any:
-    """What the op's own package says of the newest version of this meaning, with the element types of all of them.
+def newest_types(op: Op, versions: Mapping[str, Any]) -> Any:
+    """Of a table by version the entry of the newest version of this meaning, with the element types of all of them.
 
-    None where it says nothing.
+    None where it has none that fits the op.
     """
-    package = op.__module__.partition(".")[0]
-    if getattr(sys.modules.get(package), "__spec__", None) is None:  # a script or a notebook
-        return None
-    try:
-        versions = load_dtypes(package).get(op.name, {})
-    except (FileNotFoundError, ModuleNotFoundError, TypeError):
-        return None
     held = sorted(int(version) for version in versions if op.holds_at(int(version)))
     table = versions[str(held[-1])] if held else None
     if table is None or len(table["inputs"]) != len(op.signature.inputs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
+from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, parse, symbols_of
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
@@ -15,6 +16,7 @@ from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 
 
+@in_registry_of_graph
 def infer(
     graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None, *, strict: bool = True
 ) -> list[TenonnxError]:

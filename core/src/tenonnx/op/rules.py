@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenonnx.graph.definitions import definitions
 from tenonnx.op.op import Op
-
-#: Rules that packages add to the ops of other packages, by (op, consumer).
-_foreign: dict[tuple[Op, str], Callable[..., Any]] = {}
 
 
 def find_rule(op: Op, consumer: str) -> Callable[..., Any] | None:
-    """The rule of ``op`` for ``consumer``, or None."""
+    """The rule of ``op`` for ``consumer``: its own, else the one that a package gave it in this registry; or None."""
     rule = op.rules.get(consumer)
-    return rule if rule is not None else _foreign.get((op, consumer))
+    return rule if rule is not None else definitions().rule(op, consumer)
 
 
 def add_rule(op: Op, consumer: str, rule: Callable[..., Any]) -> None:
-    """Give another package's op a rule. Its own rule wins; a second foreign one raises ``ValueError``."""
-    if _foreign.setdefault((op, consumer), rule) is not rule:
-        raise ValueError(f"{op.title} has a {consumer} rule from another package already")
+    """Give another package's op a rule, in the registry that is loading or in use, else in that of all packages.
+
+    The op's own rule wins. Raises ``PluginError`` where it has one from another package.
+    """
+    definitions().add_rule(op, consumer, rule)

@@ -3,34 +3,63 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
+import re
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from tenonnx.errors import PluginError
+from tenonnx.errors import PluginError, PluginWarning
+from tenonnx.registry.hints import is_ours
 
-if TYPE_CHECKING:
-    from tenonnx.registry.registry import Registry
+
+def _is_backend(value: Any) -> bool:
+    return isinstance(getattr(value, "speed", None), int | float) and callable(getattr(value, "compile", None))
+
+
+@dataclass(frozen=True)
+class Group:
+    """One entry-point group: what its values must be, and the names that are taken.
+
+    Names of a group whose ``names`` are ``unique`` say which plugin is meant, so that there can be one of each.
+    """
+
+    needs: str = "a module"
+    fits: Callable[[Any], bool] = lambda value: True
+    unique: bool = False
+    reserved: frozenset[str] = frozenset()
+
 
 #: The entry-point groups: ops are named by the domain they serve, the others by what they provide.
-GROUPS = (
-    "tenonnx.ops",
-    "tenonnx.backends",
-    "tenonnx.formats",
-    "tenonnx.conformance",
-    "tenonnx.commands",
-    "tenonnx.targets",
-    "tenonnx.transforms",
-)
+GROUPS: Mapping[str, Group] = {
+    "tenonnx.ops": Group(),
+    "tenonnx.backends": Group(
+        "an object with a number speed and a function compile", _is_backend, True, frozenset({"auto", "numpy"})
+    ),
+    "tenonnx.formats": Group(
+        "an object with a function read",
+        lambda value: callable(getattr(value, "read", None)),
+        True,
+        frozenset({"onnx", "safetensors"}),
+    ),
+    "tenonnx.conformance": Group(),
+    "tenonnx.commands": Group(
+        "a click command, or a function that adds one to a group",
+        callable,
+        True,
+        frozenset({"inspect", "check", "run", "convert", "plan", "targets", "ops", "plugins"}),
+    ),
+    "tenonnx.targets": Group("a package that holds *.toml files", lambda value: hasattr(value, "__path__")),
+    "tenonnx.transforms": Group("a function from a graph to a graph", callable, True),
+}
 
-#: What the value of an entry point must have, by group.
-NEEDS = {"tenonnx.backends": ("speed", "compile"), "tenonnx.formats": ("read",)}
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Plugin:
     """One entry point: two distributions may use one name, so each is told apart by distribution and name."""
 
@@ -48,62 +77,69 @@ class Plugin:
     def source(self) -> str:
         return f"{self.distribution} {self.version}"
 
+    @property
+    def title(self) -> str:
+        return f"{self.distribution}:{self.name}"
+
+    @property
+    def rank(self) -> tuple[bool, str]:
+        """Where two packages give one thing, the lower rank holds: our own distributions, then the first by name."""
+        return not is_ours(self.distribution), normalized(self.distribution)
+
     def load(self) -> Any:
         """Import what the entry point names.
 
-        Raises ``PluginError`` naming the distribution, whatever its import raised, and when it lacks what its group
+        Raises ``PluginError`` naming the distribution, whatever its import raised, and when it is not what its group
         needs.
         """
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         try:
             value = entry.load()
-        except Exception as error:
-            where = _raised_in(error) or self.value
+        except (Exception, SystemExit) as error:
+            raise self.failure("could not be imported", error) from error
+        group = GROUPS[self.group]
+        if not group.fits(value):
             raise PluginError(
-                f'plugin "{self.name}" of {self.source} could not be imported',
-                given=f"{self.value}: {type(error).__name__}: {error}",
-                do=f"correct {where}, or reinstall {self.distribution}, or leave it out with TENONNX_PLUGINS",
-            ) from error
-        missing = [name for name in NEEDS.get(self.group, ()) if not hasattr(value, name)]
-        if missing:
-            raise PluginError(
-                f'plugin "{self.name}" of {self.source} must have {" and ".join(NEEDS[self.group])}',
-                given=f"{self.value} has no {', '.join(missing)}",
+                f'plugin "{self.name}" of {self.source} must be {group.needs}',
+                given=f"{self.value}, {type(value).__name__} {getattr(value, '__name__', '')}".rstrip(),
+                do=f"correct {getattr(value, '__file__', self.value)}",
             )
         return value
 
-    def register(self, registry: Registry) -> None:
-        """Import the plugin and let it add its ops. Raises ``PluginError`` when it cannot."""
-        import pluggy
+    def failure(self, what: str, error: BaseException) -> PluginError:
+        """What is wrong with this plugin, with the line of its own that its author is to look at."""
+        return PluginError(
+            f'plugin "{self.name}" of {self.source} {what}',
+            given=f"{self.value}: {type(error).__name__}: {error}",
+            do=f"correct {self._line(error) or self.value}, or reinstall {self.distribution}, "
+            f"or leave it out with TENONNX_PLUGINS=-{self.distribution}",
+        )
 
-        from tenonnx.registry import hookspecs
+    def _line(self, error: BaseException) -> str:
+        if isinstance(error, SyntaxError) and error.filename:
+            return f"{error.filename}:{error.lineno}"
+        core = str(Path(__file__).parents[1])
+        skipped = (core, str(Path(importlib.__file__).parent), "<")
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(skipped)]
+        frames = [f for f in frames if f"{os.sep}pluggy{os.sep}" not in f.filename]
+        home = self._home()
+        own = [f for f in frames if home and f.filename.startswith(home)] or frames
+        return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
-        manager = pluggy.PluginManager("tenonnx")
-        manager.add_hookspecs(hookspecs)
-        module = self.load()
+    def _home(self) -> str:
+        """The folder or file of the package that the entry point names."""
         try:
-            manager.register(module)
-            manager.check_pending()
-            if not manager.hook.register_ops.get_hookimpls():
-                raise PluginError(
-                    f'plugin "{self.name}" of {self.source} must have a function register_ops marked with @hookimpl',
-                    given=self.value,
-                )
-            manager.hook.register_ops(registry=registry)
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f'plugin "{self.name}" of {self.source} could not register its ops',
-                given=f"{type(error).__name__}: {error}",
-            ) from error
+            spec = importlib.util.find_spec(re.split(r"[.:]", self.value)[0])
+        except (ImportError, ValueError):
+            return ""
+        if spec is None or not spec.origin:
+            return ""
+        return str(Path(spec.origin).parent) if spec.submodule_search_locations else spec.origin
 
 
-def _raised_in(error: BaseException) -> str:
-    """The line of the plugin's own that raised, which is where its author looks."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    own = [f for f in frames if f.filename not in (__file__, importlib.metadata.__file__, importlib.__file__)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+def normalized(name: str) -> str:
+    """The name of a distribution as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @cache
@@ -115,22 +151,90 @@ def _installed(group: str) -> tuple[Plugin, ...]:
                 name = distribution.metadata["Name"]
                 plugin = Plugin(entry.name, entry.value, group, name, distribution.version)
                 found.setdefault((name, entry.name), plugin)
-    return tuple(sorted(found.values(), key=lambda p: (p.name, p.distribution)))
+    return tuple(sorted(found.values(), key=lambda p: (p.name, p.rank)))
 
 
-def allowed() -> Sequence[str] | None:
-    """The distributions that ``TENONNX_PLUGINS`` restricts to (comma separated, empty for none), or None for all."""
-    names = os.environ.get("TENONNX_PLUGINS")
-    return None if names is None else [n.strip() for n in names.split(",") if n.strip()]
+@dataclass(frozen=True)
+class Selection:
+    """What ``TENONNX_PLUGINS`` says: the distributions it names (None for all), and those it leaves out."""
+
+    named: Sequence[str] | None
+    without: Sequence[str]
+
+    @classmethod
+    def of(cls, text: str | None) -> Selection:
+        words = [word.strip() for word in (text or "").split(",") if word.strip()]
+        named = [normalized(word) for word in words if not word.startswith("-")]
+        without = [normalized(word[1:]) for word in words if word.startswith("-")]
+        return cls(None if text is None or (without and not named) else named, without)
+
+    def __contains__(self, plugin: Plugin) -> bool:
+        name = normalized(plugin.distribution)
+        return name not in self.without and (self.named is None or name in self.named)
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names that are of no installed plugin."""
+        known = {normalized(plugin.distribution) for group in GROUPS for plugin in _installed(group)}
+        return sorted({*(self.named or ()), *self.without} - known)
+
+
+def selection() -> Selection:
+    """What the environment selects: comma-separated distributions, ``-name`` for all but that one, empty for none."""
+    return Selection.of(os.environ.get("TENONNX_PLUGINS"))
 
 
 def plugins(group: str) -> list[Plugin]:
-    """The installed plugins of one entry-point group that ``TENONNX_PLUGINS`` does not leave out."""
-    names = allowed()
-    return [p for p in _installed(group) if names is None or p.distribution in names]
+    """The installed plugins of one entry-point group, but those left out and those refused, of which a warning tells.
+
+    They come by name, and those of one name by rank.
+    """
+    not_there, refused_here = selection().unknown, refused(group)
+    if not_there:
+        _warn(f"TENONNX_PLUGINS names {', '.join(not_there)}, but no plugin of such a distribution is installed")
+    for error in refused_here.values():
+        _warn(str(error))
+    chosen = selection()
+    return [p for p in _installed(group) if p in chosen and p not in refused_here]
 
 
 def left_out(group: str) -> list[Plugin]:
     """The installed plugins that ``TENONNX_PLUGINS`` leaves out."""
-    kept = plugins(group)
-    return [p for p in _installed(group) if p not in kept]
+    chosen = selection()
+    return [p for p in _installed(group) if p not in chosen]
+
+
+def refused(group: str) -> dict[Plugin, PluginError]:
+    """The installed plugins whose name is built in, or is the name of another that comes first."""
+    kind, chosen = GROUPS[group], selection()
+    found: dict[Plugin, PluginError] = {}
+    first: dict[str, Plugin] = {}
+    for plugin in _installed(group) if kind.unique else ():
+        if plugin not in chosen:
+            continue
+        holder = first.setdefault(plugin.name, plugin)
+        if plugin.name in kind.reserved or holder is not plugin:
+            owner = "tenonnx itself" if plugin.name in kind.reserved else holder.source
+            found[plugin] = PluginError(
+                f'the name "{plugin.name}" in {group} must be new',
+                given=f"{plugin.source}, which is left out, as the name is that of {owner}",
+                do=f"give the entry of {plugin.distribution} another name",
+            )
+    return found
+
+
+def cure(packages: Iterable[str]) -> str:
+    """What to do for ops of these distributions: install them, or no longer leave them out."""
+    hidden = {plugin.distribution for group in GROUPS for plugin in left_out(group)}
+    wanted = sorted(set(packages))
+    missing, silenced = [p for p in wanted if p not in hidden], [p for p in wanted if p in hidden]
+    ways = [f"pip install {' '.join(missing)}"] if missing else []
+    if silenced:
+        ways.append(f"let TENONNX_PLUGINS no longer leave out {', '.join(silenced)}")
+    return ", and ".join(ways)
+
+
+@cache
+def _warn(text: str) -> None:
+    """Warn, once."""
+    warnings.warn(PluginWarning(text), stacklevel=3)

@@ -1,4 +1,4 @@
-"""Which distribution provides which op or command: data for messages alone."""
+"""Which distribution owns which op or command: data for messages, and for settling who holds a name."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ def provider(domain: str, name: str) -> str | None:
     """The distribution that provides ``domain::name``, or None where we know of none; commands have a domain, too."""
     of_domain = _hints().get(domain, {})
     return of_domain.get(name, of_domain.get("*"))
+
+
+@cache
+def _ours() -> frozenset[str]:
+    return frozenset(name for owners in _hints().values() for name in owners.values())
+
+
+def is_ours(distribution: str) -> bool:
+    """Whether the project itself publishes the distribution."""
+    return distribution in _ours()

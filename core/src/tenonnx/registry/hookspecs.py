@@ -15,4 +15,12 @@ hookimpl = pluggy.HookimplMarker("tenonnx")
 
 @hookspec
 def register_ops(registry: Registry) -> None:
-    """Add the package's ops (``registry.add_module``), dtypes (``registry.add_dtypes``) and rules on ops of others."""
+    """Add the package's ops (``registry.add``, ``add_module``, ``add_package``) and its rules on ops of others."""
+
+
+@hookspec
+def register_tables(registry: Registry) -> None:
+    """Say where tables are: of element types (``registry.add_dtypes``), of Python's operators (``add_operators``).
+
+    Called ahead of ``register_ops``, and without it where an op is called before any is looked up: import nothing slow.
+    """

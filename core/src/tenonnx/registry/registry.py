@@ -1,18 +1,26 @@
-"""The registry: ops by domain, name and version."""
+"""The registry: ops by domain, name and version, and what packages know of the ops of others."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import PluginError
-from tenonnx.graph.values import operator_loaders
+from tenonnx.errors import PluginError, PluginWarning
+from tenonnx.graph.definitions import defined_by
+from tenonnx.op.dtypes import newest_types
 from tenonnx.op.op import Op, Opaque
-from tenonnx.op.rules import add_rule
+from tenonnx.registry.contents import Change, Conflict, Contents, Loader, Rule, in_words, source_of
 from tenonnx.registry.discovery import Plugin, plugins
+from tenonnx.registry.hints import provider
+
+if TYPE_CHECKING:
+    import pluggy
 
 #: Element types that an op takes and gives at one version: for each input and output the allowed codes, None for any.
 Dtypes = Mapping[str, Any]
@@ -24,43 +32,70 @@ def canonical_domain(domain: str) -> str:
 
 
 class Registry:
-    """Ops by (domain, name), newest meaning first. Nothing is loaded until a domain is asked for."""
+    """Ops by (domain, name), newest meaning first. Nothing is loaded until a domain is asked for.
 
-    def __init__(self, available: Iterable[Plugin] = ()) -> None:
-        self._ops: dict[tuple[str, str], list[Op]] = {}
-        self._sources: dict[Op, str] = {}
-        self._dtypes: dict[str, list[Callable[[], Dtypes]]] = {}
-        self._tables: dict[str, dict[str, Any]] = {}
-        self._plugins = list(available)
-        self._loaded: set[Plugin] = set()
-        self._loading = "this program"
+    What is asked often reads contents that are replaced as a whole; what loads or adds holds a lock. So threads that
+    ask for a domain at once all find its ops.
+    """
+
+    def __init__(self, available: Iterable[Plugin] | Callable[[], Iterable[Plugin]] = ()) -> None:
+        self._available = available
+        self._contents = Contents()
+        self._lock = threading.RLock()
+        self._registering: list[list[Change]] = []  # what the hooks that are running have added so far
+        self._names: dict[Plugin, str] = {}
+        self._called: set[str] = set()
+        self._complete: frozenset[str] = frozenset()
+        self._untold: list[Conflict] = []
+        self._forget()
         self.failures: dict[Plugin, PluginError] = {}
+
+    def _forget(self) -> None:
+        """Forget what was made of the contents."""
+        self._operators: dict[str, Rule] | None = None
+        self._tables: dict[str, dict[str, Any]] = {}
+        self._newest: dict[Op, Any] = {}
+
+    @classmethod
+    def installed(cls) -> Registry:
+        """A registry of its own with the ops of every installed package."""
+        return cls(lambda: plugins("tenonnx.ops"))
+
+    @cached_property
+    def _plugins(self) -> tuple[Plugin, ...]:
+        return tuple(self._available() if callable(self._available) else self._available)
+
+    @cached_property
+    def _manager(self) -> pluggy.PluginManager:
+        import pluggy
+
+        from tenonnx.registry import hookspecs
+
+        manager = pluggy.PluginManager("tenonnx")
+        manager.add_hookspecs(hookspecs)
+        return manager
+
+    @property
+    def conflicts(self) -> Sequence[Conflict]:
+        """The meanings that are left out, since another package's hold."""
+        return self._contents.conflicts
 
     # ----- filling ------------------------------------------------------------------------------------------------
 
     def add(self, *ops: Op) -> None:
         """Add ops with all their meanings.
 
-        Raises ``PluginError`` when another package claims a name for a version range that overlaps.
+        Where two packages claim one name for versions that overlap, the meaning of the one with the first claim holds:
+        of the op's owner, else of the first by name. Raises ``PluginError`` where one package claims it twice, and for
+        ops added by hand that a package has.
         """
-        for op in ops:
-            for meaning in op.meanings:
-                self._add_meaning(meaning)
 
-    def _add_meaning(self, op: Op) -> None:
-        held = self._ops.setdefault((op.domain, op.name), [])
-        if op in held:
-            return
-        for other in held:
-            if _overlap(op, other):
-                raise PluginError(
-                    f"{op.domain}::{op.name} must be defined once for a version",
-                    given=f"{other!r} from {self._sources[other]}, {op!r} from {self._loading}",
-                    do="uninstall one of them, or restrict TENONNX_PLUGINS",
-                )
-        held.append(op)
-        held.sort(key=lambda o: -o.since)
-        self._sources[op] = self._loading
+        def change(contents: Contents, plugin: Plugin | None) -> None:
+            for op in ops:
+                for meaning in op.meanings:
+                    self._untold += contents.add(meaning, plugin)
+
+        self._change(change)
 
     def add_module(self, *modules: ModuleType) -> None:
         """Add every op that the modules define."""
@@ -75,43 +110,144 @@ class Registry:
         found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
         self.add_module(*(importlib.import_module(f"{name}.{m}") for m in found if m not in ("plugin", "cases")))
 
-    def add_rule(self, op: Op, consumer: str, rule: Callable[..., Any]) -> None:
-        """Give another package's op a rule."""
-        add_rule(op, consumer, rule)
+    def add_rule(self, op: Op, consumer: str, rule: Rule) -> None:
+        """Give another package's op a rule. Its own rule wins; a second foreign one raises ``PluginError``."""
 
-    def add_dtypes(self, domain: str, load: Callable[[], Dtypes]) -> None:
+        def change(contents: Contents, plugin: Plugin | None) -> None:
+            if contents.rules.setdefault((op, consumer), rule) is not rule:
+                raise PluginError(f"{op.title} has a {consumer} rule from another package already")
+
+        self._change(change)
+
+    def add_dtypes(self, domain: str, load: Loader) -> None:
         """Say where the types that a domain's ops take are found; ``load`` is called when they are needed."""
-        self._dtypes.setdefault(domain, []).append(load)
-        self._tables.pop(domain, None)
 
-    # ----- asking -------------------------------------------------------------------------------------------------
+        def change(contents: Contents, plugin: Plugin | None) -> None:
+            contents.dtypes += ((plugin, domain, load),)
+
+        self._change(change)
+
+    def add_operators(self, load: Loader) -> None:
+        """Say where the meanings of Python's operators on values are; ``load`` is called when one is needed."""
+
+        def change(contents: Contents, plugin: Plugin | None) -> None:
+            contents.operators += ((plugin, load),)
+
+        self._change(change)
+
+    def _change(self, change: Change) -> None:
+        """Make a change, at once or with all others of the plugin that is registering."""
+        with self._lock:
+            if self._registering:
+                self._registering[-1].append(change)
+            else:
+                self._commit([change], None)
+
+    def _commit(self, changes: Iterable[Change], plugin: Plugin | None) -> None:
+        """Make all changes or none."""
+        contents, untold = self._contents.copy(), len(self._untold)
+        try:
+            for change in changes:
+                change(contents, plugin)
+        except BaseException:
+            del self._untold[untold:]
+            raise
+        self._contents = contents
+        self._forget()
+
+    # ----- loading ------------------------------------------------------------------------------------------------
 
     def load(self, domain: str) -> None:
-        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out."""
-        for plugin in self._plugins:
-            if plugin.domain == domain and plugin not in self._loaded:
-                self._loaded.add(plugin)
-                self._loading = plugin.source
-                try:
-                    plugin.register(self)
-                except PluginError as error:
-                    self.failures[plugin] = error
-                finally:
-                    self._loading = "this program"
+        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
+        if domain in self._complete:
+            return
+        with self._lock:
+            for plugin in self._serving(domain):
+                if self._names[plugin] not in self._called:
+                    self._called.add(self._names[plugin])
+                    self._call("register_ops", plugin)
+            if self._registering:  # by the hook of a plugin, which may be one of these
+                return
+            self._complete |= {domain}
+            untold, self._untold = self._untold, []
+        for text in in_words(untold):
+            warnings.warn(PluginWarning(text), stacklevel=2)
 
     def load_all(self) -> None:
         """Import every plugin."""
         for domain in self.domains():
             self.load(domain)
 
+    def _serving(self, domain: str) -> list[Plugin]:
+        """The plugins of a domain, imported, and asked for their tables."""
+        for plugin in self._plugins:
+            if plugin.domain == domain and plugin not in self._names and plugin not in self.failures:
+                self._announce(plugin)
+        return [plugin for plugin in self._names if plugin.domain == domain]
+
+    def _announce(self, plugin: Plugin) -> None:
+        """Let pluggy know a plugin, once for each module that entries name."""
+        try:
+            with defined_by(self):
+                module = plugin.load()
+            known_as = self._manager.get_name(module)
+            if known_as is not None:
+                self._names[plugin] = known_as
+                return
+            try:
+                self._manager.register(module, name=plugin.title)
+                self._manager.check_pending()
+            except Exception as error:
+                raise plugin.failure("has a hook that is not as it must be", error) from error
+            hooks = {caller.name for caller in self._manager.get_hookcallers(module) or ()}
+            if "register_ops" not in hooks:
+                must = "must have a function register_ops marked with @hookimpl"
+                where = getattr(module, "__file__", None) or plugin.value
+                raise PluginError(f'plugin "{plugin.name}" of {plugin.source} {must}', given=where)
+        except PluginError as error:
+            self._leave_out(plugin, error)
+        else:
+            self._names[plugin] = plugin.title
+            self._call("register_tables", plugin)
+
+    def _call(self, hook: str, plugin: Plugin) -> None:
+        """Call a hook of one plugin alone, which leaves nothing behind where it raises."""
+        name = self._names[plugin]
+        others = [module for known, module in self._manager.list_name_plugin() if known != name]
+        changes: list[Change] = []
+        self._registering.append(changes)
+        try:
+            with defined_by(self):
+                self._manager.subset_hook_caller(hook, others)(registry=self)
+            self._commit(changes, plugin)
+        except (Exception, SystemExit) as error:
+            self._leave_out(plugin, plugin.failure("could not register its ops", error))
+        except BaseException:
+            self._called.discard(name)
+            raise
+        finally:
+            self._registering.pop()
+
+    def _leave_out(self, plugin: Plugin, error: PluginError) -> None:
+        name = self._names.get(plugin, plugin.title)
+        for entry in [plugin, *(other for other, known in self._names.items() if known == name)]:
+            self.failures[entry] = error
+            self._contents = self._contents.without(entry)
+            self._names.pop(entry, None)
+        self._forget()
+        if self._manager.has_plugin(name):
+            self._manager.unregister(name=name)
+
+    # ----- asking -------------------------------------------------------------------------------------------------
+
     def domains(self) -> list[str]:
         """Every domain that some plugin serves or that has ops."""
-        return sorted({p.domain for p in self._plugins} | {domain for domain, _ in self._ops})
+        return sorted({p.domain for p in self._plugins} | {domain for domain, _ in self._contents.ops})
 
     def lookup(self, domain: str, name: str, version: int) -> Op | None:
         """The meaning of an op at a version of its domain, or None."""
         self.load(domain)
-        for op in self._ops.get((domain, name), ()):
+        for op in self._contents.ops.get((domain, name), ()):
             if op.holds_at(version):
                 return op
         return None
@@ -123,54 +259,73 @@ class Registry:
     def meanings(self, domain: str, name: str) -> Sequence[Op]:
         """All meanings of an op, newest first."""
         self.load(domain)
-        return tuple(self._ops.get((domain, name), ()))
+        return self._contents.ops.get((domain, name), ())
 
     def ops(self, domain: str | None = None) -> Iterator[Op]:
         """Every meaning in ``domain`` (loaded first), or in all domains."""
         for each in self.domains() if domain is None else [domain]:
             self.load(each)
-        for (owner, _), held in sorted(self._ops.items()):
+        for (owner, _), held in sorted(self._contents.ops.items()):
             if domain is None or owner == domain:
                 yield from held
 
+    def rule(self, op: Op, consumer: str) -> Rule | None:
+        """The rule that a package gave to an op of another, or None."""
+        return self._contents.rules.get((op, consumer))
+
+    def operator(self, name: str) -> Rule | None:
+        """What one of Python's operators on values means, or None where no package says."""
+        found = self._operators
+        if found is None:
+            with self._lock:
+                self._serving("ai.onnx")
+                found = {}
+                for _, load in self._contents.operators:
+                    found |= load()
+                self._operators = found
+        return found.get(name)
+
     def source(self, op: Op) -> str:
         """The distribution and version that an op comes from."""
-        return self._sources.get(op, "the model")
+        contents = self._contents
+        return source_of(contents.sources[op]) if op in contents.sources else "the model"
 
     def provider(self, domain: str, name: str) -> str | None:
         """The distribution that would provide an op, from the hints that core ships."""
-        from tenonnx.registry.hints import provider
-
         return provider(domain, name)
 
     def dtypes(self, domain: str, name: str, version: int) -> Any:
         """The types that an op takes at a version: ``{"inputs": [...], "outputs": [...]}``, None if any."""
-        table = self._tables.get(domain)
-        if table is None:
-            self.load(domain)
-            table = self._tables[domain] = {}
-            for load in self._dtypes.get(domain, ()):
-                table.update(load())
-        versions = table.get(name)
+        versions = self._table(domain).get(name)
         if not versions:
             return None
         holding = [int(v) for v in versions if int(v) <= version]
         return versions[str(max(holding))] if holding else None
 
+    def element_types(self, op: Op) -> Any:
+        """What the newest version of a meaning takes, with the types of all its versions; None where nobody says."""
+        known = self._newest
+        if op not in known:
+            known[op] = newest_types(op, self._table(op.domain).get(op.name, {}))
+        return known[op]
 
-def _overlap(a: Op, b: Op) -> bool:
-    return a.since < (b.before or 10**9) and b.since < (a.before or 10**9)
+    def _table(self, domain: str) -> Mapping[str, Any]:
+        """What packages say of the element types of a domain's ops, by op and version."""
+        table = self._tables.get(domain)
+        if table is None:
+            with self._lock:
+                self._serving(domain)
+                table = {}
+                for _, of, load in self._contents.dtypes:
+                    if of == domain:
+                        table |= load()
+                self._tables[domain] = table
+        return table
 
 
-_default: Registry | None = None
+_default = Registry.installed()
 
 
 def default_registry() -> Registry:
-    """The registry of everything that is installed, made on first use."""
-    global _default
-    if _default is None:
-        _default = Registry(plugins("tenonnx.ops"))
+    """The registry of everything that is installed."""
     return _default
-
-
-operator_loaders.append(lambda: default_registry().load("ai.onnx"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenonnx import limits
+from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
@@ -37,6 +38,7 @@ def _is_larger(value: Value, largest: int) -> bool:
     return elements > limits.current().elements or elements * value.type.dtype.bits > 8 * largest
 
 
+@in_registry_of_graph
 def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Graph:
     """``graph`` with every call on static inputs replaced by its result, unless that has more than ``largest`` bytes.
 

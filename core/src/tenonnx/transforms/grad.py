@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import InvalidCall, NotDifferentiable
+from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value, operator
@@ -20,6 +21,7 @@ from tenonnx.transforms.residuals import Application, dependents, prepared
 from tenonnx.transforms.rewrite import copy_graph
 
 
+@in_registry_of_graph
 def grad(
     graph: Graph,
     of: str | Value | Sequence[str | Value],
@@ -73,6 +75,7 @@ def _names(given: str | Value | Sequence[str | Value]) -> list[str]:
     return [each.name if isinstance(each, Value) else each for each in several]
 
 
+@in_registry_of_graph
 def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
     """A subgraph together with its gradient, for a gradient rule to use parts of.
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
+from tenonnx.graph.definitions import definitions, in_registry_of_graph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Node, Value, operator, operator_table
+from tenonnx.graph.values import Node, Value, operator
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.dtypes import type_code
 from tenonnx.op.graph_inference import infer
@@ -65,6 +66,7 @@ def retarget(
     return retarget_to(graph, target_for(graph, opset_version, domains, target)).graph
 
 
+@in_registry_of_graph
 def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defaults: bool = True) -> Retargeted:
     """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left and reported.
 
@@ -354,7 +356,7 @@ class _Mover:
     def _cast(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
         """The op between casts to a wider element type that the target takes."""
         op, version = call.op, self.target.version(call.op.domain)
-        if version is None or not op.holds_at(version) or "cast" not in operator_table or op in self.casting:
+        if version is None or not op.holds_at(version) or definitions().operator("cast") is None or op in self.casting:
             return None
         known = infer_call(op, call.inputs, call.attributes, call.outputs)
         inputs, _ = _written(op, call, version)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.errors import InvalidCall, TenonnxError
+from tenonnx.graph.definitions import defined_by, definitions
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value, operator
@@ -16,7 +17,7 @@ from tenonnx.op.call import interpreting
 from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
-from tenonnx.registry.registry import Registry, default_registry
+from tenonnx.registry.registry import Registry
 
 #: Bodies nested deeper than this expand to themselves.
 MAXIMUM_DEPTH = 64
@@ -74,7 +75,7 @@ class Rewriter(Builder):
         ):
             for value in group:
                 copies.append(self.copy(value))
-        with interpreting(self):
+        with defined_by(self.registry), interpreting(self):
             for node in self.source.nodes:
                 self.visit(node)
             self.node = None
@@ -206,7 +207,7 @@ class Rewriter(Builder):
         return self.static_results(infer_call(op, inputs, attributes, outputs))
 
     def _decided(self, call: Call) -> Sequence[Value | None] | None:
-        (self.registry or default_registry()).load(call.op.domain)  # any package of it may have rules on the op
+        definitions().load(call.op.domain)  # any package of it may have rules on the op
         try:
             return self.decide(self, call)
         except TenonnxError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tenonnx.extend import hookimpl, load_dtypes
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
 
 
 @hookimpl
+def register_tables(registry: Registry) -> None:
+    registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_standard"))
+    registry.add_operators(lambda: import_module("tenonnx_standard.operators").OPERATORS)
+
+
+@hookimpl
 def register_ops(registry: Registry) -> None:
     registry.add_package("tenonnx_standard")
-    registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_standard"))

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.errors import UnsupportedOp
-from tenonnx.extend import DType, Graph, Value, constant
-from tenonnx.op.rules import add_rule, find_rule
+from tenonnx.extend import DType, Graph, Op, Value, constant
+from tenonnx.op.rules import find_rule
 from tenonnx.transforms.rewrite import Call, Rewriter
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
@@ -69,14 +69,14 @@ def seeded(graph: Graph, seed: str, count: str) -> Seeded:
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.op.pure:
             return None
-        rule = find_rule(call.op, _RULE)
+        rule = find_rule(call.op, _RULE) or _KNOWN.get(call.op)
         if rule is not None:
             return (rule(lambda sizes: source.draw(rewriter, sizes), *call.inputs, **call.attributes),)
         if call.op.primitive:
             raise UnsupportedOp(
                 f"training takes random ops that a seed can decide, and {call.op.title} is none",
                 available="ops with a body, or with a rule for them",
-                do=f"add one: tenonnx.op.rules.add_rule(op, {_RULE!r}, function of (draw, *inputs, **attributes))",
+                do=f"add one: tenonnx.extend.add_rule(op, {_RULE!r}, function of (draw, *inputs, **attributes))",
             )
         return rewriter.expand(call)
 
@@ -167,7 +167,7 @@ def _dtype_of(input: Value, dtype: int | None) -> int:
     return int(input.dtype) if dtype is None else dtype
 
 
-def _rules() -> None:
+def _rules() -> dict[Op, Callable[..., Value]]:
     def uniform(draw: Draw, *, shape: Any, dtype: int, high: float, low: float, seed: Any) -> Value:
         return _uniform(draw, _given(shape), dtype, high, low)
 
@@ -190,11 +190,14 @@ def _rules() -> None:
         found = reduce_sum(cast(passed, to=DType.int64), [2], keepdims=0)
         return cast(minimum(found, shape(input, start=1) - 1), to=dtype)  # type: ignore[no-any-return]
 
-    add_rule(random_uniform, _RULE, uniform)
-    add_rule(random_uniform_like, _RULE, uniform_like)
-    add_rule(random_normal, _RULE, normal)
-    add_rule(random_normal_like, _RULE, normal_like)
-    add_rule(multinomial, _RULE, classes)
+    return {
+        random_uniform: uniform,
+        random_uniform_like: uniform_like,
+        random_normal: normal,
+        random_normal_like: normal_like,
+        multinomial: classes,
+    }
 
 
-_rules()
+#: How the random ops of ai.onnx draw; a package gives its own ops, or those of others, a rule.
+_KNOWN = _rules()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenonnx.extend import DType, Graph, Op, TypeMismatch, Value, hookimpl, inline, op
+from tenonnx.extend import DType, Graph, Op, TypeMismatch, Value, hookimpl, inline, load_dtypes, op
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.registry.registry import Registry
@@ -150,6 +150,11 @@ def _with_gradients(graph: Graph, y: str) -> Graph:
 @gradient.type
 def _(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None) -> Any:
     return tuple(value.type for value in Inputs[: len(xs)])
+
+
+@hookimpl
+def register_tables(registry: Registry) -> None:
+    registry.add_dtypes("ai.onnx.preview.training", lambda: load_dtypes("tenonnx_training"))
 
 
 @hookimpl

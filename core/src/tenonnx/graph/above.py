@@ -1,0 +1,18 @@
+"""What the floors above do for graphs, by name: the one place where this floor knows of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+#: Each is imported when it is first asked for.
+PLACES = {
+    "default_registry": "tenonnx.registry.registry",
+}
+
+
+@cache
+def above(name: str) -> Any:
+    """The function of that name from a floor above."""
+    return getattr(import_module(PLACES[name]), name)

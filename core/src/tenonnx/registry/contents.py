@@ -1,0 +1,111 @@
+"""What a registry holds: ops and what packages know of them, and which of two packages has an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tenonnx.errors import PluginError
+from tenonnx.op.op import Op
+from tenonnx.registry.discovery import Plugin
+from tenonnx.registry.hints import provider
+
+Rule = Callable[..., Any]
+Loader = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A meaning of an op that is left out, since another package's holds."""
+
+    left_out: Op
+    source: str
+    holder: str
+
+    @property
+    def line(self) -> str:
+        """Where the meaning that is left out is defined."""
+        code = self.left_out.function.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def in_words(conflicts: Iterable[Conflict]) -> list[str]:
+    """What is left out of each package for another."""
+    found: dict[tuple[str, str], list[Conflict]] = {}
+    for conflict in conflicts:
+        found.setdefault((conflict.source, conflict.holder), []).append(conflict)
+    told = []
+    for (source, holder), each in found.items():
+        names = sorted({f"{c.left_out.domain}::{c.left_out.name}" for c in each})
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        told.append(
+            f"{', '.join(names[:5])}{more} of {source} left out, as {holder} has the first claim; "
+            f"defined in {each[0].line}"
+        )
+    return told
+
+
+@dataclass
+class Contents:
+    """All that has been added. Changes are made to a copy, which takes its place when all went well."""
+
+    ops: dict[tuple[str, str], tuple[Op, ...]] = field(default_factory=dict)
+    sources: dict[Op, Plugin | None] = field(default_factory=dict)
+    rules: dict[tuple[Op, str], Rule] = field(default_factory=dict)
+    dtypes: tuple[tuple[Plugin | None, str, Loader], ...] = ()
+    operators: tuple[tuple[Plugin | None, Loader], ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+    def copy(self) -> Contents:
+        return replace(self, ops=dict(self.ops), sources=dict(self.sources), rules=dict(self.rules))
+
+    def without(self, plugin: Plugin) -> Contents:
+        """These without the tables of a plugin, whose ops could not be registered."""
+        return replace(
+            self,
+            dtypes=tuple(entry for entry in self.dtypes if entry[0] != plugin),
+            operators=tuple(entry for entry in self.operators if entry[0] != plugin),
+        )
+
+    def add(self, op: Op, plugin: Plugin | None) -> list[Conflict]:
+        """Add one meaning, unless another package has the first claim to it; what is left out for that."""
+        held = self.ops.get((op.domain, op.name), ())
+        if op in held:
+            return []
+        rivals = [other for other in held if _overlap(op, other)]
+        for rival in rivals:
+            holder = self.sources[rival]
+            if plugin is None or (holder is not None and holder.distribution == plugin.distribution):
+                raise PluginError(
+                    f"{op.domain}::{op.name} must be defined once for a version",
+                    given=f"{rival!r} from {source_of(holder)}, {op!r} from {source_of(plugin)}",
+                    do="uninstall one of them, or restrict TENONNX_PLUGINS",
+                )
+            if holder is None or _claim(op, holder) < _claim(op, plugin):
+                found = [Conflict(op, plugin.source, source_of(holder))]
+                break
+        else:
+            found = [Conflict(rival, source_of(self.sources.pop(rival)), source_of(plugin)) for rival in rivals]
+            kept = (op, *(other for other in held if other not in rivals))
+            self.ops[op.domain, op.name] = tuple(sorted(kept, key=lambda o: -o.since))
+            self.sources[op] = plugin
+        self.conflicts += tuple(found)
+        return found
+
+
+#: What a plugin adds: a change of the contents, in the plugin's name.
+Change = Callable[[Contents, Plugin | None], None]
+
+
+def _claim(op: Op, plugin: Plugin) -> tuple[bool, tuple[bool, str]]:
+    """Of two packages with one op, the one whose claim is lower has it."""
+    return plugin.distribution != provider(op.domain, op.name), plugin.rank
+
+
+def source_of(plugin: Plugin | None) -> str:
+    return "this program" if plugin is None else plugin.source
+
+
+def _overlap(a: Op, b: Op) -> bool:
+    return a.since < (b.before or 10**9) and b.since < (a.before or 10**9)

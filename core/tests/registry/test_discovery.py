@@ -1,0 +1,118 @@
+"""Installed plugins: which count, which are left out or refused, and what each must be."""
+
+import textwrap
+
+import pytest
+
+from tenonnx.errors import PluginError, PluginWarning
+from tenonnx.registry import discovery
+from tenonnx.registry.discovery import GROUPS, Plugin, cure
+
+
+def install(monkeypatch, *made):
+    """Let these plugins be all that is installed, and nothing warned of yet."""
+    monkeypatch.setattr(discovery, "_installed", lambda group: tuple(p for p in made if p.group == group))
+    monkeypatch.setattr(discovery, "_warn", discovery._warn.__wrapped__)
+
+
+def backend(name, distribution):
+    return Plugin(name, "module", "tenonnx.backends", distribution, "1")
+
+
+FIRST, SECOND = backend("a", "First_Dist"), backend("b", "second")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("second", [SECOND]),
+        ("FIRST.dist, second", [FIRST, SECOND]),
+        ("", []),
+        ("-second", [FIRST]),
+        ("-First-Dist", [SECOND]),
+        ("first-dist,second,-second", [FIRST]),
+    ],
+)
+def test_the_environment_selects_plugins(monkeypatch, text, kept):
+    install(monkeypatch, FIRST, SECOND)
+    monkeypatch.setenv("TENONNX_PLUGINS", text)
+    assert discovery.plugins("tenonnx.backends") == kept
+    assert discovery.left_out("tenonnx.backends") == [p for p in (FIRST, SECOND) if p not in kept]
+
+
+def test_a_selection_that_matches_nothing_is_named(monkeypatch):
+    install(monkeypatch, FIRST, SECOND)
+    monkeypatch.setenv("TENONNX_PLUGINS", "second,-thrid")
+    with pytest.warns(PluginWarning, match="names thrid, but no plugin of such a distribution is installed"):
+        assert discovery.plugins("tenonnx.backends") == [SECOND]
+
+
+@pytest.mark.parametrize(("group", "name"), [("tenonnx.backends", "numpy"), ("tenonnx.formats", "onnx")])
+def test_a_built_in_name_is_refused(monkeypatch, group, name):
+    taken = Plugin(name, "module", group, "taker", "2.0")
+    install(monkeypatch, taken)
+    with pytest.warns(PluginWarning, match=rf'"{name}" in {group} must be new'):
+        assert discovery.plugins(group) == []
+    assert "taker 2.0, which is left out, as the name is that of tenonnx itself" in str(discovery.refused(group)[taken])
+
+
+def test_a_name_that_two_packages_give_is_that_of_the_owner_or_the_first(monkeypatch):
+    ours, stranger = backend("onnxruntime", "tenonnx-onnxruntime"), backend("onnxruntime", "aaa")
+    one, other = backend("toy", "b"), backend("toy", "c")
+    install(monkeypatch, *sorted([stranger, ours, other, one], key=lambda p: (p.name, p.rank)))
+    with pytest.warns(PluginWarning, match="must be new"):
+        assert discovery.plugins("tenonnx.backends") == [ours, one]
+    assert set(discovery.refused("tenonnx.backends")) == {stranger, other}
+
+
+def test_names_that_commands_of_our_own_have_are_reserved():
+    from tenonnx.cli.program import COMMANDS
+
+    assert set(COMMANDS) == GROUPS["tenonnx.commands"].reserved
+
+
+@pytest.mark.parametrize(
+    ("group", "text", "needs"),
+    [
+        ("tenonnx.backends", "speed = 1", "a number speed and a function compile"),
+        ("tenonnx.backends", "speed = 'fast'\ndef compile(graph): ...", "a number speed"),
+        ("tenonnx.formats", "read = 1", "a function read"),
+        ("tenonnx.transforms", "", "a function from a graph to a graph"),
+        ("tenonnx.commands", "", "a click command"),
+        ("tenonnx.targets", "", "a package that holds"),
+    ],
+)
+def test_what_a_plugin_must_be_is_checked_when_it_is_loaded(tmp_path, monkeypatch, group, text, needs):
+    (tmp_path / "tenonnx_test_lacking.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "tenonnx_test_lacking", raising=False)
+    plugin = Plugin("bad", "tenonnx_test_lacking", group, "dist-bad", "1.0")
+    with pytest.raises(PluginError, match=needs) as caught:
+        plugin.load()
+    assert "tenonnx_test_lacking.py" in caught.value.do
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "kind"),
+    [
+        ("import no_such_module_anywhere", 1, "ModuleNotFoundError"),
+        ("\n\nraise SystemExit(3)", 3, "SystemExit: 3"),
+        ("\ndef broken(:", 2, "SyntaxError"),
+        ("from tenonnx.extend import op\n\n@op('X')\ndef x(a, b=3):\n    return a", 3, "InvalidCall"),
+    ],
+)
+def test_a_reason_leads_to_the_author_s_own_line(tmp_path, monkeypatch, text, line, kind):
+    (tmp_path / "tenonnx_test_raising.py").write_text(textwrap.dedent(text))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugin = Plugin("bad", "tenonnx_test_raising", "tenonnx.ops", "dist-bad", "1.0")
+    with pytest.raises(PluginError, match=kind) as caught:
+        plugin.load()
+    assert f"tenonnx_test_raising.py:{line}," in caught.value.do
+    assert "TENONNX_PLUGINS=-dist-bad" in caught.value.do
+
+
+def test_the_cure_for_an_op_of_a_package_that_is_left_out_is_not_to_install_it(monkeypatch):
+    install(monkeypatch, FIRST, SECOND)
+    monkeypatch.setenv("TENONNX_PLUGINS", "-second")
+    assert cure(["third", "second"]) == "pip install third, and let TENONNX_PLUGINS no longer leave out second"
+    assert cure(["third"]) == "pip install third"
