@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from tenonnx.errors import NotRepresentable
 from tenonnx.extend import DType, TensorType, TypeMismatch, holds, primitive
 from tenonnx_standard.checking import numpy_rule
-from tenonnx_standard.text import compiled
+from tenonnx_standard.regular_expressions import RegularExpression, compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -77,7 +76,7 @@ def _(
 
 def _matches(pattern: str) -> Callable[[str], list[str]]:
     expression = compiled(tokenizer.title, pattern)
-    return lambda text: [match[0] for match in expression.finditer(text)]
+    return lambda text: [text[start:end] for start, end in expression.spans(text)]
 
 
 def _pieces(separators: Sequence[str]) -> Callable[[str], list[str]]:
@@ -93,8 +92,8 @@ def _pieces(separators: Sequence[str]) -> Callable[[str], list[str]]:
     return cut
 
 
-def _split(expression: re.Pattern[str], text: str) -> list[str]:
-    """The parts between matches; Python's own split would add what groups match."""
-    ends = [match.span() for match in expression.finditer(text)]
+def _split(expression: RegularExpression, text: str) -> list[str]:
+    """The parts between matches."""
+    ends = list(expression.spans(text))
     starts = [0, *(end for _, end in ends)]
     return [text[start:stop] for start, stop in zip(starts, [*(start for start, _ in ends), len(text)], strict=True)]

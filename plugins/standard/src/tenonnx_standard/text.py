@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ import numpy as np
 
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, primitive
 from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.regular_expressions import compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -59,47 +58,9 @@ def _(X: Value, *, pattern: str | None) -> TensorType:
 
 @numpy_rule(regex_full_match)
 def _(x: Array, *, pattern: str | None) -> Array:
-    matches = compiled(regex_full_match.title, pattern).fullmatch
-    found = [matches(text) is not None for text in x.reshape(-1).tolist()]
+    matches = compiled(regex_full_match.title, pattern).matches
+    found = [matches(text) for text in x.reshape(-1).tolist()]
     return np.asarray(found, dtype=bool).reshape(x.shape)
-
-
-#: The ASCII classes of RE2, as they are written inside brackets.
-_CLASSES = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ",
-    "upper": "A-Z", "word": r"0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
-}  # fmt: skip
-
-#: What RE2 writes in other ways than Python, and what Python has and RE2 has not.
-_DIFFERENT = re.compile(
-    r"\\Q(?P<literal>.*?)(?:\\E|$)|\[:(?P<kind>\w+):\]|(?P<escape>\\.)|(?P<group>\(\?<?[=!]|\(\?<)", re.DOTALL
-)
-
-
-@functools.lru_cache(maxsize=256)
-def compiled(title: str, pattern: str | None) -> re.Pattern[str]:
-    """A pattern of RE2 as one of Python. Raises ``TypeMismatch`` where it is none, or Python has no such thing."""
-    if pattern is None:
-        raise TypeMismatch(f"{title}: the pattern is missing", do="write the attribute pattern")
-
-    def translated(found: re.Match[str]) -> str:
-        if found["literal"] is not None:
-            return re.escape(found["literal"])
-        if found["kind"] is not None:
-            return _CLASSES[found["kind"]]
-        if found["escape"] is not None:
-            if found["escape"][1] in "123456789pPC":
-                raise TypeMismatch(f"{title} does not know {found['escape']} in a pattern", given=pattern)
-            return r"\Z" if found["escape"] == r"\z" else found["escape"]
-        if found["group"] != "(?<":
-            raise TypeMismatch(f"{title}: a pattern of RE2 does not look around", given=pattern)
-        return "(?P<"
-
-    try:
-        return re.compile(_DIFFERENT.sub(translated, pattern), re.ASCII)
-    except (re.error, KeyError) as error:
-        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern) from error
 
 
 @primitive("StringSplit", since=20)

@@ -1,0 +1,265 @@
+"""Regular expressions as ONNX means them: those of RE2, which take time in proportion to the text.
+
+The package ``google-re2`` matches where it is installed. Elsewhere all ways through a pattern are followed at once, as
+Python's own matching goes back and forth, for some patterns longer than anyone can wait.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
+from typing import Any, Protocol
+
+from tenonnx.extend import TypeMismatch, limits
+
+Span = tuple[int, int]
+
+
+class RegularExpression(Protocol):
+    """A compiled pattern."""
+
+    def matches(self, text: str) -> bool:
+        """Whether the text as a whole matches."""
+        ...
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Where the matches are, from left to right without overlap. Alternatives are tried in their order."""
+        ...
+
+
+@functools.lru_cache(maxsize=256)
+def compiled(title: str, pattern: str | None) -> RegularExpression:
+    """A pattern of RE2. Raises ``TypeMismatch`` where it is none, ``LimitExceeded`` for one that is too long."""
+    if pattern is None:
+        raise TypeMismatch(f"{title}: the pattern is missing", do="write the attribute pattern")
+    limits.check("pattern", len(pattern), f"{title}: the pattern")
+    try:
+        import re2
+    except ImportError:
+        return _compiled_here(title, pattern)
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return _OfPackage(re2.compile(pattern, options))
+    except re2.error as error:
+        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPackage:
+    pattern: Any
+
+    def matches(self, text: str) -> bool:
+        return self.pattern.fullmatch(text) is not None
+
+    def spans(self, text: str) -> Iterator[Span]:
+        for found in self.pattern.finditer(text):
+            yield found.span()
+
+
+# ----- syntax ---------------------------------------------------------------------------------------------------------
+
+#: The ASCII classes of RE2, as they are written inside brackets.
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ",
+    "upper": "A-Z", "word": r"0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+
+#: What RE2 writes in other ways than Python, and what Python has and RE2 has not.
+_DIFFERENT = re.compile(
+    r"\\Q(?P<literal>.*?)(?:\\E|$)|\[:(?P<kind>\w+):\]|(?P<escape>\\.)|(?P<group>\(\?<?[=!]|\(\?<)", re.DOTALL
+)
+
+#: RE2 repeats nothing more often.
+_MOST_REPEATED = 1000
+
+
+def _compiled_here(title: str, pattern: str) -> RegularExpression:
+    def translated(found: re.Match[str]) -> str:
+        if found["literal"] is not None:
+            return re.escape(found["literal"])
+        if found["kind"] is not None:
+            return _CLASSES[found["kind"]]
+        if found["escape"] is not None:
+            if found["escape"][1] in "123456789pPC":
+                raise TypeMismatch(f"{title} does not know {found['escape']} in a pattern", given=pattern, do=_INSTALL)
+            return r"\Z" if found["escape"] == r"\z" else found["escape"]
+        if found["group"] != "(?<":
+            raise TypeMismatch(f"{title}: a pattern of RE2 does not look around", given=pattern)
+        return "(?P<"
+
+    try:
+        tree = _parser.parse(_DIFFERENT.sub(translated, pattern), re.ASCII)
+        return _Automaton(title, pattern, tree)
+    except (re.error, KeyError, OverflowError) as error:
+        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern, do=_INSTALL) from error
+
+
+_INSTALL = "pip install tenonnx-standard[text], which knows all of RE2"
+
+# ----- automata -------------------------------------------------------------------------------------------------------
+
+_JUMP, _TEST, _READ, _END = range(4)
+
+#: A step: what it is, and where it leads, the first choice first; a test of a place, or of the character that is read.
+Step = tuple[int, tuple[int, ...], Callable[..., bool] | None]
+
+#: Sets of steps that are remembered at most.
+_REMEMBERED = 10_000
+
+
+class _Automaton:
+    """A pattern as steps, of which all that can be taken are taken side by side."""
+
+    def __init__(self, title: str, pattern: str, tree: Any) -> None:
+        self.title, self.pattern = title, pattern
+        self.steps: list[Step] = []
+        self._sequence(tree, tree.state.flags)
+        self._add(_END, ())
+        self._places = any(kind == _TEST for kind, _, _ in self.steps)
+        self._remembered: dict[tuple[tuple[int, ...], str], tuple[int, ...]] = {}
+
+    # ----- construction
+
+    def _add(self, kind: int, to: tuple[int, ...], test: Callable[..., bool] | None = None) -> int:
+        limits.check("pattern", len(self.steps) + 1, f"{self.title}: the automaton of the pattern")
+        self.steps.append((kind, to, test))
+        return len(self.steps) - 1
+
+    def _sequence(self, items: Any, flags: int) -> None:
+        for operator, argument in items:
+            self._item(operator, argument, flags)
+
+    def _item(self, operator: Any, argument: Any, flags: int) -> None:
+        name = str(operator)
+        if name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+            self._add(_READ, (len(self.steps) + 1,), _character(operator, argument, flags))
+        elif name == "SUBPATTERN":
+            _, added, removed, inner = argument
+            self._sequence(inner, (flags | added) & ~removed)
+        elif name == "BRANCH":
+            self._branch(argument[1], flags)
+        elif name in ("MAX_REPEAT", "MIN_REPEAT"):
+            self._repeat(*argument, name == "MAX_REPEAT", flags)
+        elif name == "AT":
+            self._add(_TEST, (len(self.steps) + 1,), _place(operator, argument, flags))
+        else:
+            raise TypeMismatch(f"{self.title}: RE2 has no {name.lower().replace('_', ' ')}", given=self.pattern)
+
+    def _branch(self, choices: Sequence[Any], flags: int) -> None:
+        ends = []
+        for choice in choices[:-1]:
+            fork = self._add(_JUMP, ())
+            self._sequence(choice, flags)
+            ends.append(self._add(_JUMP, ()))
+            self.steps[fork] = (_JUMP, (fork + 1, len(self.steps)), None)
+        self._sequence(choices[-1], flags)
+        for end in ends:
+            self.steps[end] = (_JUMP, (len(self.steps),), None)
+
+    def _repeat(self, least: int, most: Any, item: Any, greedy: bool, flags: int) -> None:
+        unbounded = most is _constants.MAXREPEAT
+        if least > _MOST_REPEATED or (not unbounded and most > _MOST_REPEATED):
+            raise TypeMismatch(f"{self.title}: RE2 repeats up to {_MOST_REPEATED} times", given=self.pattern)
+        for _ in range(least):
+            self._sequence(item, flags)
+        forks = []
+        for _ in range(1 if unbounded else most - least):
+            forks.append(self._add(_JUMP, ()))
+            self._sequence(item, flags)
+        if unbounded:
+            self._add(_JUMP, (forks[0],))
+        for fork in forks:
+            to = (fork + 1, len(self.steps))
+            self.steps[fork] = (_JUMP, to if greedy else to[::-1], None)
+
+    # ----- matching
+
+    def matches(self, text: str) -> bool:
+        states = self._reach([0], text, 0)
+        for place, character in enumerate(text):
+            if not states:
+                return False
+            key = (states, character)
+            following = self._remembered.get(key)
+            if following is None or self._places:
+                following = self._reach(self._read(states, character), text, place + 1)
+                if len(self._remembered) > _REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[key] = following
+            states = following
+        return any(self.steps[state][0] == _END for state in states)
+
+    def spans(self, text: str) -> Iterator[Span]:
+        start = 0
+        while (found := self._search(text, start)) is not None:
+            yield found
+            start = max(found[1], found[0] + 1)
+
+    def _search(self, text: str, start: int) -> Span | None:
+        """The first match from ``start`` on; of those that begin there, the one whose choices come first."""
+        found: Span | None = None
+        threads: list[tuple[int, int]] = []  # where a match began, and its state, the most preferred first
+        for place in range(start, len(text) + 1):
+            if found is None:
+                threads.append((place, 0))
+            elif not threads:
+                break
+            seen: set[int] = set()
+            reached = []
+            for begin, state in threads:
+                reached += [(begin, each) for each in self._reach([state], text, place, seen)]
+            threads = []
+            for begin, state in reached:
+                kind, to, test = self.steps[state]
+                if kind == _END:
+                    found = (begin, place)
+                    break
+                if place < len(text) and test is not None and test(text[place]):
+                    threads.append((begin, to[0]))
+        return found
+
+    def _read(self, states: Sequence[int], character: str) -> list[int]:
+        steps = (self.steps[state] for state in states)
+        return [to[0] for kind, to, test in steps if kind == _READ and test is not None and test(character)]
+
+    def _reach(self, states: Sequence[int], text: str, place: int, seen: set[int] | None = None) -> tuple[int, ...]:
+        """The steps that read or end, to which the given ones lead without reading, the most preferred first."""
+        seen = set() if seen is None else seen
+        reached = []
+        left = list(states)[::-1]
+        while left:
+            state = left.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            kind, to, test = self.steps[state]
+            if kind in (_READ, _END):
+                reached.append(state)
+            elif kind == _JUMP or (test is not None and test(text, place)):
+                left.extend(to[::-1])
+        return tuple(reached)
+
+
+def _single(operator: Any, argument: Any, flags: int) -> re.Pattern[str]:
+    """A pattern of one item, which Python matches without going back."""
+    state = _parser.State()
+    state.flags = flags
+    made: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(operator, argument)]), flags)
+    return made
+
+
+def _character(operator: Any, argument: Any, flags: int) -> Callable[[str], bool]:
+    match = _single(operator, argument, flags).match
+    return functools.lru_cache(maxsize=512)(lambda character: match(character) is not None)
+
+
+def _place(operator: Any, argument: Any, flags: int) -> Callable[[str, int], bool]:
+    if argument is _constants.AT_END and not flags & re.MULTILINE:
+        return lambda text, place: place == len(text)  # RE2 means the very end, Python also that before a last newline
+    match = _single(operator, argument, flags).match
+    return lambda text, place: match(text, place) is not None
