@@ -1,0 +1,56 @@
+"""Plain floats: a model without codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, Value, static
+from tenonnx.op.binding import bind
+from tenonnx.op.infer import infer_call
+from tenonnx.transforms.prune import prune
+from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_dequantize, is_meaning, is_quantize
+from tenonnx_quantized.forms.qdq import to_qdq
+from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, to
+
+
+def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DType) -> Value:
+    """Activations that need no code; where the least code is 0 they are kept within the range of codes.
+
+    A Relu or Clip before such codes is needless, and quantisers leave it out.
+    """
+    scale, zero_point = map(static, parameters)
+    least, greatest = code_range(code) if code.is_integer else (0, 0)
+    shift = 0 if zero_point is None else int(zero_point.reshape(-1)[0])
+    if scale is not None and scale.size == 1 and shift == least < greatest:
+        x = ops.clip(x, 0.0, float(scale.reshape(-1)[0]) * (greatest - least))
+    return to(x, dtype)
+
+
+def to_floats(graph: Graph) -> Graph:
+    """Let weights and activations be floats: a model without quantisation.
+
+    Weights are the numbers that their codes stand for, computed when they are written. Activations are not rounded
+    any more, but stay within a range of codes that begins at 0. Inputs and outputs that are codes stay codes.
+    """
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if not is_dequantize(call.op) or not isinstance(rewriter, CodesRewriter):
+            return None
+        codes = call.inputs[0]
+        assert codes is not None
+        (known,) = infer_call(call.op, call.inputs, call.attributes)
+        if all(v is None or v.is_constant for v in call.inputs):
+            shape = [d for d in codes.shape if isinstance(d, int)]
+
+            def numbers():
+                return call.op(*(static(v) for v in call.inputs), **call.attributes)
+
+            return (rewriter.place(f"{codes.name}/floats", Computed(known.type.dtype, shape, numbers)),)
+        node = codes.producer
+        if node is None or not (is_quantize(node.op) or is_meaning(node.op, dynamic_quantize_linear)):
+            return None
+        return (rewriter.inside(_held, bind(node)[0][0], call.inputs[1:3], codes.dtype, known.type.dtype),)
+
+    return prune(CodesRewriter(to_qdq(graph), decide).run())

@@ -1,0 +1,184 @@
+"""QDQ: float ops between DequantizeLinear and QuantizeLinear, weights as codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, Op, Value, static
+from tenonnx.op.graph_inference import infer
+from tenonnx.transforms.prune import prune
+from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx_quantized import contrib_quantize
+from tenonnx_quantized.attention import qattention
+from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
+from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_conv_channels_last
+from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
+from tenonnx_quantized.embedding import qembed_layer_normalization
+from tenonnx_quantized.formats import unpacked_array
+from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_meaning, producer
+from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
+from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
+from tenonnx_quantized.qlinear import QLINEAR, requantised
+from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, to
+
+#: Ops whose bodies say them by DequantizeLinear and QuantizeLinear, or by ops that have a rule here.
+_EXPANDED = (
+    *(op for made in QLINEAR.values() for op, _ in made),
+    qlinear_softmax, qlinear_concat, qlinear_conv_channels_last, qembed_layer_normalization, qattention,
+    dynamic_quantize_matmul, matmul_nbits_mlp, matmul_nbits_qkv,
+    contrib_quantize.quantize_linear, contrib_quantize.dequantize_linear,
+)  # fmt: skip
+
+_RULES: dict[Op, Callable[..., Value | None]] = {}
+
+
+def _rule(op: Op) -> Callable[[Callable[..., Value | None]], Callable[..., Value | None]]:
+    """How an op is said in QDQ: the function takes the rewriter and then what the op takes; None keeps the call."""
+
+    def register(function: Callable[..., Value | None]) -> Callable[..., Value | None]:
+        _RULES.update(dict.fromkeys(op.meanings, function))
+        return function
+
+    return register
+
+
+def to_qdq(graph: Graph) -> Graph:
+    """Say quantised ops as float ops between DequantizeLinear and QuantizeLinear; weights stay codes.
+
+    QLinear and integer ops of ai.onnx and com.microsoft are replaced, MatMulNBits by a product with weights of that
+    many bits in blocks. Ops without such a form stay.
+    """
+    infer(graph, strict=False)
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        rule = _RULES.get(call.op)
+        if rule is not None:
+            result = rewriter.inside(rule, rewriter, *call.inputs, **call.attributes)
+            return None if result is None else (result,)
+        return rewriter.expand(call) if is_meaning(call.op, *_EXPANDED) else None
+
+    return prune(CodesRewriter(graph, decide).run())
+
+
+def _number(codes: Value, scale: Value, zero_point: Value | None, axis: int) -> Value | None:
+    """Codes as numbers, by one scale or one for each position of an axis; None for scales of another shape."""
+    if is_single(scale) and (zero_point is None or is_single(zero_point)):
+        return dequantize_linear(codes, scalar(scale), None if zero_point is None else scalar(zero_point))
+    if scale.rank != 1 or (zero_point is not None and zero_point.rank != 1) or codes.rank is None:
+        return None
+    if zero_point is not None and is_single(zero_point) != is_single(scale):
+        return None
+    return dequantize_linear(codes, scale, zero_point, axis=axis % codes.ndim)
+
+
+def _bias(B: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
+    """A bias of int32 in units of the product of two scales."""
+    if B is None:
+        return None
+    unit = scalar(x_scale) * (scalar(w_scale) if is_single(w_scale) else w_scale)
+    return dequantize_linear(B, unit, axis=0) if unit.rank else dequantize_linear(B, unit)
+
+
+@_rule(qlinear_conv)
+def _(rewriter, x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
+    image, weights = _number(x, x_scale, x_zero_point, 1), _number(w, w_scale, w_zero_point, 0)
+    if image is None or weights is None:
+        return None
+    y = ops.conv(image, weights, _bias(B, x_scale, w_scale), **attributes)
+    return requantised(y, y_scale, y_zero_point, x)
+
+
+@_rule(qlinear_matmul)
+def _(rewriter, a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+    left, right = _number(a, a_scale, a_zero_point, -2), _number(b, b_scale, b_zero_point, -1)
+    if left is None or right is None or not is_single(y_scale):
+        return None
+    return requantised(to(ops.matmul(left, right), y_scale.dtype), y_scale, y_zero_point, a)
+
+
+@_rule(qgemm)
+def _(rewriter, A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point, *, alpha, transA, transB):
+    a, b = _number(A, a_scale, a_zero_point, 0), _number(B, b_scale, b_zero_point, 0 if transB else 1)
+    if a is None or b is None or (C is not None and not is_single(b_scale) and C.rank != 1):
+        return None
+    c = _bias(C, a_scale, b_scale)
+    y = ops.gemm(a, b, c, alpha=alpha, beta=alpha, transA=transA, transB=transB)
+    return y if y_scale is None else requantised(y, y_scale, y_zero_point, A)
+
+
+@_rule(matmul_integer_to_float)
+def _(rewriter, A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias):
+    a, b = _number(A, a_scale, a_zero_point, -2), _number(B, b_scale, b_zero_point, -1)
+    if a is None or b is None:
+        return None
+    return ops.matmul(a, b) if bias is None else ops.matmul(a, b) + bias
+
+
+@_rule(ops.mul)
+def _(rewriter, A, B):
+    """A product of codes, which its scales multiply: the end of what dynamic quantisation is made of."""
+    for product, scales in ((A, B), (B, A)):
+        cast, scaled = producer(product, ops.cast), producer(scales, ops.mul)
+        sums = None if cast is None else producer(cast.inputs[0], matmul_integer, conv_integer)
+        if sums is None or scaled is None or cast.attributes.get("to") != DType.float32:
+            continue
+        x, w, x_zero, w_zero = [*sums.inputs, None, None][:4]
+        for x_scale, w_scale in (scaled.inputs, scaled.inputs[::-1]):
+            if _scales(x_scale, x) and (w_scale.is_constant or _scales(w_scale, w)):
+                return _rescaled(sums, x, w, x_zero, w_zero, x_scale, w_scale)
+    return None
+
+
+def _scales(scale: Value, codes: Value) -> bool:
+    """Whether a scale belongs to codes that DynamicQuantizeLinear made."""
+    node = producer(codes, dynamic_quantize_linear)
+    return node is not None and node.outputs[1] is scale
+
+
+def _rescaled(sums, x, w, x_zero, w_zero, x_scale, w_scale):
+    if is_meaning(sums.op, matmul_integer):
+        a, b = _number(x, x_scale, x_zero, -2), _number(w, w_scale, w_zero, -1)
+        return None if a is None or b is None else ops.matmul(a, b)
+    w_scale = w_scale if is_single(w_scale) else ops.reshape(w_scale, [-1])
+    image, weights = _number(x, x_scale, x_zero, 1), _number(w, w_scale, w_zero, 0)
+    return None if image is None or weights is None else ops.conv(image, weights, **dict(sums.attributes))
+
+
+_OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}
+
+
+@_rule(matmul_nbits)
+def _(rewriter, A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
+    """The weights as ``[K, N]`` in the type of so many bits, unpacked when they are written."""
+    floats = zero_points is not None and zero_points.dtype is not DType.uint8
+    parameters = [v for v in (B, scales, zero_points) if v is not None]
+    if bits not in _OF_BITS or floats or g_idx is not None or weight_prepacked:
+        return None
+    if not all(v.is_constant for v in parameters):
+        return None
+    dtype, blocks = _OF_BITS[bits], -(-K // block_size)
+
+    def codes():
+        return unpacked_array(static(B).reshape(N, -1), bits)[:, :K].T.astype(dtype.numpy)
+
+    def shifts():
+        if zero_points is None:
+            return np.full((blocks, N), 1 << bits - 1).astype(dtype.numpy)
+        return unpacked_array(static(zero_points).reshape(N, -1), bits)[:, :blocks].T.astype(dtype.numpy)
+
+    weights = rewriter.place(f"{B.name}/codes", Computed(dtype, (K, N), codes))
+    scale = rewriter.place(f"{B.name}/scale", Computed(scales.dtype, (blocks, N), lambda: _turned(scales, N)))
+    zero = rewriter.place(f"{B.name}/zero_point", Computed(dtype, (blocks, N), shifts))
+    y = ops.matmul(A, dequantize_linear(weights, scale, zero, axis=0, block_size=block_size))
+    return y if bias is None else y + bias
+
+
+def _turned(scales: Value, columns: int) -> np.ndarray[Any, Any]:
+    contents = static(scales)
+    assert contents is not None
+    return np.ascontiguousarray(contents.reshape(columns, -1).T)

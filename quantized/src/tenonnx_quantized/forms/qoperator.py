@@ -1,0 +1,244 @@
+"""QOperator: QLinear ops in place of float ops between DequantizeLinear and QuantizeLinear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, Op, Value, constant, static
+from tenonnx.graph.values import Node
+from tenonnx.op.binding import bind
+from tenonnx.op.graph_inference import infer
+from tenonnx.op.spelling import same_attribute
+from tenonnx.transforms.prune import prune
+from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx_quantized.blocks import matmul_nbits
+from tenonnx_quantized.convolution import qlinear_conv
+from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
+from tenonnx_quantized.formats import packed_array
+from tenonnx_quantized.forms.codes import CodesRewriter, Computed, dequantized, is_meaning, is_quantize
+from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx_quantized.matrix import qlinear_matmul
+from tenonnx_quantized.products import qgemm
+from tenonnx_quantized.qlinear import QLINEAR
+from tenonnx_quantized.quantize import code_range
+
+_EIGHT_BITS = (DType.int8, DType.uint8)
+
+#: Codes with their scale and zero point.
+Coded = tuple[Value, Value, Value]
+
+
+def to_qoperator(graph: Graph) -> Graph:
+    """Say float ops between DequantizeLinear and QuantizeLinear as QLinear ops, and 4-bit weights as MatMulNBits.
+
+    The ops are those of ai.onnx and com.microsoft. Ops that only move or choose elements work on the codes. What has no
+    such op stays as it is.
+    """
+    infer(graph, strict=False)
+    used_once = {v for v, nodes in graph.uses().items() if len(nodes) == 1} - set(graph.outputs)
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if is_meaning(call.op, ops.matmul):
+            return rewriter.inside(_in_blocks, rewriter, *call.inputs)
+        if call.node is None or not is_quantize(call.op) or call.node.inputs[0] not in used_once:
+            return None
+        found = rewriter.inside(_between_codes, call)
+        return None if found is None else (found,)
+
+    return prune(CodesRewriter(graph, decide).run())
+
+
+def _between_codes(call: Call) -> Value | None:
+    """The result of a QuantizeLinear as one op on codes, if there is such an op."""
+    x, scale, zero_point = call.inputs[:3]
+    if x is None or scale is None or call.attributes.get("block_size") or not is_single(scale):
+        return None
+    dtype = DType(call.attributes.get("output_dtype") or DType.uint8) if zero_point is None else zero_point.dtype
+    if dtype not in _EIGHT_BITS:
+        return None
+    zero = _zero(dtype) if zero_point is None else scalar(zero_point)
+    node = _behind_relu(x.producer, zero, dtype)
+    if node is None or not isinstance(node.op, Op):
+        return None
+    inputs, attributes = bind(node)
+    result = scalar(scale), zero
+    special = next((rule for op, rule in _RULES if is_meaning(node.op, op)), None)
+    if special is not None:
+        return special(inputs, attributes, result)
+    known = next((made for op, made in QLINEAR.items() if is_meaning(node.op, op)), [])
+    if known:
+        return _by_layout(known[0], inputs, attributes, result)
+    return _moved(node.op, inputs, attributes, result) if node.op.selects else None
+
+
+def _zero(dtype: DType) -> Value:
+    return constant(np.zeros(()), dtype)
+
+
+def _behind_relu(node: Node | None, zero: Value, dtype: DType) -> Node | None:
+    """The node, or the one before a Relu that the end of the range of codes makes needless."""
+    if node is None or not is_meaning(node.op, ops.relu):
+        return node
+    known = static(zero)
+    at_end = known is not None and int(known) == code_range(dtype)[0]
+    return node.inputs[0].producer if at_end and node.inputs[0] is not None else None
+
+
+def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
+    """What a DequantizeLinear of eight bits reads: with one scale, or with one for each position of ``axis``."""
+    found = dequantized(value)
+    if found is None:
+        return None
+    (codes, scale, zero_point), attributes = found
+    if codes is None or scale is None or codes.dtype not in _EIGHT_BITS or attributes.get("block_size"):
+        return None
+    if is_single(scale):
+        return codes, scalar(scale), _zero(codes.dtype) if zero_point is None else scalar(zero_point)
+    if axis is None or scale.rank != 1 or (attributes["axis"] or 0) % codes.ndim != axis % codes.ndim:
+        return None
+    none = ops.expand(constant(np.zeros(1), codes.dtype), ops.shape(scale))
+    return codes, scale, none if zero_point is None else zero_point
+
+
+def _by_layout(
+    made: tuple[Op, Any], inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]
+) -> Value | None:
+    """A QLinear op by its layout, from the inputs and attributes of the float op."""
+    op, layout = made
+    given: list[Value | None] = [None] * len(op.signature.inputs)
+    given[layout.result[0]], given[layout.result[1]] = result
+    for (place, scale, zero_point), value in zip(layout.operands, inputs, strict=False):
+        if scale is None:
+            given[place] = value
+            continue
+        coded = _coded(value)
+        if coded is None:
+            return None
+        given[place], given[scale], given[zero_point] = coded
+    written = dict(attributes)
+    for k, value in enumerate(inputs[len(layout.operands) :]):  # what is an attribute of the QLinear op
+        known = static(value)
+        if known is None:
+            return None
+        written[_EXTRA[k]] = known.reshape(-1).tolist()
+    for name, contents in attributes.items():
+        if name not in op.signature.attributes:
+            if not _is_default(name, contents):
+                return None
+            del written[name]
+    return op(*given, **{name: contents for name, contents in written.items() if contents is not None})
+
+
+_EXTRA = ("axes",)
+
+#: Attributes that QLinear ops lack, with what they must be there.
+_DEFAULTS = {"noop_with_empty_axes": 0, "dilations": None, "axis": None}
+
+
+def _is_default(name: str, contents: Any) -> bool:
+    return name in _DEFAULTS and (contents is None or same_attribute(contents, _DEFAULTS[name]))
+
+
+def _moved(
+    op: Op, inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]
+) -> Value | None:
+    """An op that moves or chooses elements, on codes; they must keep their scale and zero point."""
+    coded = _coded(inputs[0]) if inputs else None
+    if coded is None or any(dequantized(v) is not None for v in inputs[1:]):
+        return None
+    if not all(_same(a, b) for a, b in zip(coded[1:], result, strict=True)):
+        return None
+    found = op(coded[0], *inputs[1:], **attributes)
+    return found if isinstance(found, Value) else None
+
+
+def _same(a: Value, b: Value) -> bool:
+    x, y = static(a), static(b)
+    return a is b or (x is not None and y is not None and x.dtype == y.dtype and np.array_equal(x, y))
+
+
+def _bias(value: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
+    """A bias as int32 in units of the product of two scales."""
+    found = dequantized(value)
+    if found is not None and found[0][0].dtype is DType.int32:
+        return found[0][0]
+    return ops.cast(ops.round_(value / (x_scale * w_scale)), to=DType.int32)
+
+
+def _conv(inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]) -> Value | None:
+    x, w = _coded(inputs[0]), _coded(inputs[1], axis=0)
+    if x is None or w is None:
+        return None
+    bias = None if inputs[2] is None else _bias(inputs[2], x[1], w[1])
+    return qlinear_conv(*x, *w, *result, bias, **attributes)
+
+
+def _matmul(inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]) -> Value | None:
+    a, b = _coded(inputs[0]), _coded(inputs[1], axis=-1)
+    return None if a is None or b is None else qlinear_matmul(*a, *b, *result)
+
+
+def _gemm(inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]) -> Value | None:
+    a, b = _coded(inputs[0]), _coded(inputs[1], axis=0 if attributes["transB"] else 1)
+    if a is None or b is None or (inputs[2] is not None and attributes["beta"] != attributes["alpha"]):
+        return None
+    c = None if inputs[2] is None else _bias(inputs[2], a[1], b[1])
+    return qgemm(*a, *b, c, *result, **{name: attributes[name] for name in ("alpha", "transA", "transB")})
+
+
+def _softmax(inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]) -> Value | None:
+    x = _coded(inputs[0])
+    return None if x is None else qlinear_softmax(*x, *result, axis=attributes["axis"], opset=13)
+
+
+def _concat(inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]) -> Value | None:
+    parts = [_coded(value) for value in inputs]
+    if any(part is None for part in parts):
+        return None
+    return qlinear_concat(*result, *(v for part in parts if part is not None for v in part), axis=attributes["axis"])
+
+
+_RULES: tuple[tuple[Op, Callable[..., Value | None]], ...] = (
+    (ops.conv, _conv), (ops.matmul, _matmul), (ops.gemm, _gemm), (ops.softmax, _softmax), (ops.concat, _concat),
+)  # fmt: skip
+
+
+def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Sequence[Value | None] | None:
+    """A product with constant weights of a few bits in blocks as MatMulNBits."""
+    found = dequantized(B)
+    if found is None or A.dtype not in (DType.float32, DType.float16):
+        return None
+    (codes, scale, zero_point), attributes = found
+    block, dtype = attributes.get("block_size", 0), codes.dtype
+    constants = [v for v in (codes, scale, zero_point) if v is not None]
+    fits = dtype.is_integer and dtype.bits in (2, 4, 8) and block >= 16 and not block & (block - 1)
+    if not fits or codes.rank != 2 or attributes["axis"] % 2 or not all(v.is_constant for v in constants):
+        return None
+    (rows, columns), bits = codes.shape, dtype.bits
+    blocks = -(-rows // block)
+    offset = 1 << bits - 1 if dtype.is_signed else 0
+
+    def packed(value, count):
+        return packed_array(
+            np.pad(static(value).astype(np.int16).T + offset, [(0, 0), (0, count - value.shape[0])]), bits
+        )
+
+    def weights():
+        return packed(codes, blocks * block).reshape(columns, blocks, -1)
+
+    if scale.dtype is not A.dtype:
+        return None
+    form = {"K": rows, "N": columns, "bits": bits, "block_size": block}
+    data = Computed(DType.uint8, (columns, blocks, block * bits // 8), weights)
+    scales = Computed(scale.dtype, (columns, blocks), lambda: np.ascontiguousarray(static(scale).T))
+    size = columns, -(-blocks * bits // 8)
+    shifts = Computed(
+        DType.uint8, size, lambda: np.zeros(size, np.uint8) if zero_point is None else packed(zero_point, blocks)
+    )
+    zero = None if zero_point is None and offset else rewriter.place(f"{codes.name}/zero_point", shifts)
+    made = rewriter.place(f"{codes.name}/packed", data), rewriter.place(f"{codes.name}/scale", scales)
+    return (matmul_nbits(A, *made, zero, **form),)

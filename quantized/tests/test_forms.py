@@ -1,0 +1,209 @@
+"""QDQ, QOperator and plain floats, one into another, on models that onnxruntime's quantiser made."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnxruntime import quantization
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType
+
+import tenonnx as tx
+from tenonnx.cli import main
+from tenonnx_quantized.blocks import matmul_nbits
+from tenonnx_quantized.elementwise import (
+    qlinear_add,
+    qlinear_concat,
+    qlinear_leaky_relu,
+    qlinear_softmax,
+    qlinear_where,
+)
+from tenonnx_quantized.forms.codes import Computed
+from tenonnx_quantized.forms.dequantize import to_floats
+from tenonnx_quantized.forms.qdq import to_qdq
+from tenonnx_quantized.forms.qoperator import to_qoperator
+from tenonnx_quantized.pooling import qlinear_average_pool, qlinear_global_average_pool, qlinear_reduce_mean
+
+CNN = Path(__file__).parents[2] / "examples" / "digits_cnn"
+IMAGES = np.load(CNN / "digits.npz")["images"][:40]
+
+
+class Images(CalibrationDataReader):
+    def __init__(self):
+        self.batches = iter([{"images": IMAGES[k : k + 10]} for k in range(0, 40, 10)])
+
+    def get_next(self):
+        return next(self.batches, None)
+
+
+MODES = {
+    f"{form.name}-{'channel' if per_channel else 'tensor'}-{activation.name}-{weight.name}": (form, per_channel, types)
+    for form in QuantFormat
+    for per_channel in (False, True)
+    for types in [(QuantType.QUInt8, QuantType.QInt8), (QuantType.QInt8, QuantType.QInt8)]
+    for activation, weight in [types]
+} | {f"dynamic-{weight.name}": (None, True, (None, weight)) for weight in (QuantType.QInt8, QuantType.QUInt8)}
+
+
+@pytest.fixture(scope="module", params=MODES)
+def quantised(request, tmp_path_factory):
+    """The digits CNN as onnxruntime's quantiser makes it in one of its modes."""
+    form, per_channel, (activation, weight) = MODES[request.param]
+    path, source = tmp_path_factory.mktemp("quantised") / "model.onnx", CNN / "digits-cnn.onnx"
+    logging.disable(logging.WARNING)
+    try:
+        if form is None:
+            quantization.quantize_dynamic(source, path, per_channel=per_channel, weight_type=weight)
+        else:
+            quantization.quantize_static(
+                source, path, Images(), quant_format=form, per_channel=per_channel, activation_type=activation,
+                weight_type=weight,
+            )  # fmt: skip
+    finally:
+        logging.disable(logging.NOTSET)
+    return path
+
+
+def by_onnxruntime(path, feeds):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def written(graph, folder, feeds, **config):
+    """What onnxruntime computes for a graph that is written to a file."""
+    tx.export(graph, folder / "written.onnx", **config)
+    return by_onnxruntime(folder / "written.onnx", feeds)
+
+
+def kinds(graph):
+    return Counter(node.op_type for node in graph.walk())
+
+
+def there_and_back(graph):
+    return to_qdq(to_qoperator(graph))
+
+
+def back_and_there(graph):
+    return to_qoperator(to_qdq(graph))
+
+
+@pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there])
+def test_every_form_gives_the_same_numbers(quantised, form, tmp_path):
+    feeds = {"images": IMAGES}
+    (wanted,), (found,) = by_onnxruntime(quantised, feeds), written(form(tx.load(quantised)), tmp_path, feeds)
+    difference = np.abs(found - wanted)
+    assert difference.max() < 0.07, "more than one step of the scores"
+    assert (difference > 2e-5).mean() <= 0.01, "a code in a hundred may be rounded the other way"
+
+
+def test_qdq_has_no_integer_ops_and_qoperator_has_them(quantised):
+    graph = tx.load(quantised)
+    assert not {"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger"} & set(kinds(to_qdq(graph)))
+    if "DynamicQuantizeLinear" not in kinds(graph):
+        found = kinds(to_qoperator(graph))
+        assert (found["QLinearConv"], found["QGemm"], found["Conv"], found["Gemm"]) == (2, 1, 0, 0)
+        assert kinds(back_and_there(graph))["QLinearConv"] == 2
+
+
+@pytest.mark.parametrize(("form", "opset"), [(to_qdq, 13), (to_qdq, 19), (to_qdq, 21), (to_floats, 9)])
+def test_forms_leave_for_older_versions(quantised, form, opset, tmp_path):
+    graph, feeds = form(tx.load(quantised)), {"images": IMAGES}
+    found = written(graph, tmp_path, feeds, opset_version=opset, domains=["ai.onnx"])
+    np.testing.assert_allclose(found, by_onnxruntime(quantised, feeds), rtol=0.05, atol=0.3)
+
+
+def test_floats_have_no_codes_and_lie_near(quantised):
+    graph = to_floats(tx.load(quantised))
+    assert not [node for node in graph.walk() if "Quantize" in node.op_type]
+    assert not [v for v in graph.values() if v.dtype.is_integer and v.dtype.bits <= 8]
+    wanted = tx.load(CNN / "digits-cnn.onnx").run({"images": IMAGES}, backend="numpy")["scores"]
+    assert np.abs(graph.run({"images": IMAGES}, backend="numpy")["scores"] - wanted).max() < 0.5
+
+
+def test_flags_of_convert(quantised, tmp_path, capsys):
+    assert main(["convert", str(quantised), "-o", str(tmp_path / "plain.onnx"), "--dequantize", "--no-verify"]) == 0
+    assert "QuantizeLinear" not in kinds(tx.load(tmp_path / "plain.onnx"))
+    assert main(["plan", str(quantised), "--qdq"]) == 0
+    capsys.readouterr()
+
+
+# ----- ops one by one -------------------------------------------------------------------------------------------------
+
+U8, F32 = np.uint8, np.float32
+
+
+def codes(*shape):
+    return np.random.default_rng(0).integers(0, 256, shape).astype(U8)
+
+
+CALLS = {
+    "Add": lambda g, x: qlinear_add(x, F32(0.1), U8(9), x, F32(0.2), U8(8), F32(0.3), U8(7)),
+    "LeakyRelu": lambda g, x: qlinear_leaky_relu(x, F32(0.1), U8(99), F32(0.1), U8(9), alpha=0.1),
+    "Where": lambda g, x: qlinear_where(
+        g.variable("c", np.array([True, False] * 4)), x, F32(0.1), U8(9), x, F32(0.2), U8(3), F32(0.2), U8(1)
+    ),
+    "Softmax": lambda g, x: qlinear_softmax(x, F32(0.05), U8(9), F32(0.004), U8(0), opset=13),
+    "Concat": lambda g, x: qlinear_concat(F32(0.2), U8(0), x, F32(0.1), U8(9), x, F32(0.2), U8(3), axis=1),
+    "AveragePool": lambda g, x: qlinear_average_pool(x, F32(0.1), U8(9), F32(0.1), U8(9), kernel_shape=[2, 2]),
+    "GlobalAveragePool": lambda g, x: qlinear_global_average_pool(x, F32(0.1), U8(9), F32(0.1), U8(9)),
+    "ReduceMean": lambda g, x: qlinear_reduce_mean(x, F32(0.1), U8(9), F32(0.1), U8(9), axes=[2], keepdims=1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_op_between_codes_becomes_one_op_again(name):
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    graph.output("y", CALLS[name](graph, graph.input("x", "uint8", (1, 2, 8, 8))))
+    between = to_qdq(graph)
+    assert set(kinds(between)) == {"DequantizeLinear", name, "QuantizeLinear"}
+    again = to_qoperator(between)
+    assert set(kinds(again)) == {f"QLinear{name}"}
+    x = codes(1, 2, 8, 8)
+    np.testing.assert_array_equal(again.run({"x": x}, backend="numpy")["y"], graph.run({"x": x}, backend="numpy")["y"])
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("shifted", [True, False])
+def test_weights_in_blocks_stay_in_few_bits(bits, shifted, tmp_path):
+    random = np.random.default_rng(0)
+    packed = random.integers(0, 256, (5, 3, 32 * bits // 8)).astype(U8)
+    scales = random.uniform(0.01, 0.1, (5, 3)).astype(F32)
+    zero_points = random.integers(0, 256, (5, -(-3 * bits // 8))).astype(U8) if shifted else None
+    graph = tx.Graph(opsets={"ai.onnx": 25, "com.microsoft": 1})
+    given = [
+        None if v is None else graph.variable(n, v) for n, v in zip("Bsz", (packed, scales, zero_points), strict=True)
+    ]
+    x = graph.input("x", "float32", ("n", 80))
+    graph.output("y", matmul_nbits(x, *given, K=80, N=5, bits=bits, block_size=32))
+    feeds = {"x": random.normal(size=(3, 80)).astype(F32)}
+    wanted = graph.run(feeds, backend="numpy")["y"]
+    between = to_qdq(graph)
+    assert kinds(between) == {"DequantizeLinear": 1, "MatMul": 1}
+    (weights,) = (v for v in between.values() if v.name.endswith("codes"))
+    assert weights.dtype.bits == bits
+    np.testing.assert_allclose(between.run(feeds, backend="numpy")["y"], wanted, rtol=1e-5, atol=1e-5)
+    again = to_qoperator(between)
+    assert kinds(again) == {"MatMulNBits": 1}
+    np.testing.assert_allclose(again.run(feeds, backend="numpy")["y"], wanted, rtol=1e-5, atol=1e-5)
+    plain = to_floats(graph)
+    assert kinds(plain) == {"MatMul": 1}
+    np.testing.assert_allclose(written(plain, tmp_path, feeds, opset_version=9)[0], wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_unpacking_holds_one_tensor_at_a_time():
+    held = []
+
+    def contents():
+        held.append(1)
+        return np.zeros((4, 4), np.float32)
+
+    constant = Computed(tx.DType.float32, (4, 4), contents)
+    assert (constant.nbytes, held) == (64, [])
+    assert not constant.array().flags.writeable
+    constant.array()
+    assert held == [1, 1]
