@@ -96,12 +96,15 @@ _work: ContextVar[list[int] | None] = ContextVar("tenonnx_work", default=None)
 
 
 @contextmanager
-def work() -> Iterator[None]:
-    """Let all that is expanded inside share one budget of ``nodes``; within another piece of work, that one's."""
+def work(allowance: int = 0) -> Iterator[None]:
+    """Let all that is expanded inside share one budget of ``nodes``; within another piece of work, that one's.
+
+    ``allowance`` comes on top: what the size of the work that a caller has brought along justifies.
+    """
     if _work.get() is not None:
         yield
         return
-    token = _work.set([0, 0])
+    token = _work.set([-allowance, 0])
     try:
         yield
     finally:

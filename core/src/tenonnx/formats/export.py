@@ -14,6 +14,7 @@ from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
 from tenonnx.transforms.report import Change, Retargeted, all_kept
 from tenonnx.transforms.retarget import retarget_to
+from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
 
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
     moved = _moved(graph, target, settings.domains)
-    graph = moved.graph
+    graph = copy_graph(moved.graph) if settings.tidy and moved.graph is graph else moved.graph
     if settings.tidy:
         infer(graph, strict=False)
     model, initializers = model_and_initializers(graph, tidy=settings.tidy)

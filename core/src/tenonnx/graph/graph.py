@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -110,27 +110,25 @@ class Graph:
         """Every name taken in this graph and the graphs nested in it, shared by all of them, with a running count."""
         root = self.root
         if root._names is None:
-            root._names = {}
-            root._collect_names(root._names)
+            names: dict[str, int] = {}
+            root._collect_names(names)
+            root._names = names  # whole, as another thread may look
         return root._names
 
     def _collect_names(self, names: dict[str, int]) -> None:
-        names.update((v.name, 0) for v in self.values())
+        for group in (self.all_inputs, self.captures, self.variables, self.outputs):
+            names.update((value.name, 0) for value in group)
         for node in self.nodes:
             names[node.name] = 0
+            for value in (*node.inputs, *node.outputs):
+                if value is not None:
+                    names[value.name] = 0
             for subgraph in node.subgraphs:
                 subgraph._collect_names(names)
 
     def unique_name(self, wanted: str) -> str:
         """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that the whole graph has not yet; it is taken."""
-        names = self.names()
-        name, count = wanted, names.get(wanted, 0)
-        while name in names:
-            count += 1
-            name = f"{wanted}_{count}"
-        names[wanted] = count
-        names.setdefault(name, 0)
-        return name
+        return unique_name(self.names(), wanted)
 
     # ----- building -----------------------------------------------------------------------------------------------
 
@@ -275,3 +273,14 @@ class Graph:
         def compile(self, backend: str = "auto", **options: Any) -> Program: ...
         def run(self, feeds: Mapping[str, Any], backend: str = "auto") -> dict[str, Any]: ...
         def save(self, path: str | PathLike[str]) -> None: ...
+
+
+def unique_name(names: MutableMapping[str, int], wanted: str) -> str:
+    """The first of ``wanted``, ``wanted_1``, ``wanted_2`` ... that is not among ``names``; it is taken."""
+    name, count = wanted, names.get(wanted, 0)
+    while name in names:
+        count += 1
+        name = f"{wanted}_{count}"
+    names[wanted] = count
+    names.setdefault(name, 0)
+    return name

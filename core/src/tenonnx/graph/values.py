@@ -295,9 +295,14 @@ class Node:
         return found
 
     @property
+    def label(self) -> str:
+        """The name, else that of the first output."""
+        return self.name or next((v.name for v in self.outputs if v is not None), "")
+
+    @property
     def title(self) -> str:
         """How messages name the node."""
-        label = self.name or next((f"-> {v.name}" for v in self.outputs if v is not None), "")
+        label = self.name or (f"-> {self.label}" if any(v is not None for v in self.outputs) else "")
         return f'node "{label}" ({self.domain}::{self.op_type}@{self.version})'
 
     def __repr__(self) -> str:

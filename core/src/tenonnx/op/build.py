@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import TypeMismatch
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, unique_name
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, interpreting
@@ -19,19 +21,37 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+class Draft:
+    """What an attempt has built, over what stood before it."""
+
+    __slots__ = ("captured", "constants", "names", "nodes")
+
+    def __init__(
+        self,
+        names: MutableMapping[str, int],
+        constants: MutableMapping[Any, Value],
+        captured: MutableMapping[Value, Value],
+    ) -> None:
+        self.nodes: list[Node] = []
+        self.names = ChainMap({}, names)
+        self.constants = ChainMap({}, constants)
+        self.captured = ChainMap({}, captured)
+
+
 class Builder:
     """Adds a node to ``graph`` for every call, and infers its types at once.
 
-    ``prefix`` begins the names of new values. With ``fold``, calls whose results are static add no node. A ``scratch``
-    builder serves inference alone: its values belong to other graphs.
+    ``prefix`` begins the names of new values. With ``fold``, calls whose results are static add no node. ``outer`` is
+    the builder of the graph around this one, where there is one: their names are of one set.
     """
 
-    def __init__(self, graph: Graph, *, prefix: str = "", fold: bool = False, scratch: bool = False) -> None:
+    def __init__(self, graph: Graph, *, prefix: str = "", fold: bool = False, outer: Builder | None = None) -> None:
         self.graph = graph
         self.prefix = prefix
-        self.fold = fold or scratch
-        self.scratch = scratch
-        self._constants: dict[Any, Value] = {}
+        self.fold = fold
+        self.outer = outer
+        self._constants: MutableMapping[Any, Value] = {}
+        self._draft: Draft | None = None
 
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
@@ -79,21 +99,56 @@ class Builder:
         node = Node(
             op, op.version if version is None else version, trimmed, written, made, name=name, captures=captures
         )
-        self.graph.append(node)
+        self.append(node)
         return tuple(made)
 
+    def append(self, node: Node) -> None:
+        """Add a node whose outputs are values made for it."""
+        for value in node.outputs:
+            if value is not None:
+                value.producer, value.graph = node, self.graph
+        self.nodes.append(node)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes added so far: those of the graph, or of the attempt at hand."""
+        return self.graph.nodes if self._draft is None else self._draft.nodes
+
+    @property
+    def names(self) -> MutableMapping[str, int]:
+        if self._draft is not None:
+            return self._draft.names
+        return self.graph.names() if self.outer is None else self.outer.names
+
     def name(self, wanted: str) -> str:
-        return wanted if self.scratch else self.graph.unique_name(wanted)
+        return unique_name(self.names, wanted)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Let what is built inside count once the block ends; after an error, nothing of it is there."""
+        standing, constants = self._draft, self._constants
+        self._draft = draft = Draft(self.names, constants, self._captured)
+        self._constants = draft.constants
+        try:
+            yield
+        finally:
+            self._draft, self._constants = standing, constants
+        self.nodes.extend(draft.nodes)
+        self.names.update(draft.names.maps[0])
+        constants.update(draft.constants.maps[0])
+        for outer, stand_in in draft.captured.maps[0].items():
+            self._stand_in(outer, stand_in)
+
+    # ----- values of other graphs ---------------------------------------------------------------------------------
 
     def adopt(self, value: Value | None) -> Value | None:
         """``value`` as it can be read in this graph: loose constants are named, outer values captured."""
-        if value is None or self.scratch or value.graph is self.graph:
+        if value is None or value.graph is self.graph:
             return value
-        if value.data is not None and value.producer is None:
-            if value.graph is None or value.graph.root is not self.graph.root:
-                return self.intern_constant(value)
-            return value if value.graph is self.graph else self.capture(value)
-        if value.graph is None or value.graph.root is not self.graph.root:
+        foreign = value.graph is None or value.graph.root is not self.graph.root
+        if foreign and value.is_constant:
+            return self.intern_constant(value)
+        if foreign:
             raise TypeMismatch(
                 f'value "{value.name}" must belong to graph "{self.graph.name}"',
                 given="a value of another graph",
@@ -101,19 +156,27 @@ class Builder:
             )
         return self.capture(value)
 
+    @property
+    def _captured(self) -> MutableMapping[Value, Value]:
+        return pending_captures(self.graph) if self._draft is None else self._draft.captured
+
     def capture(self, outer: Value) -> Value:
         """The stand-in of a value of an enclosing graph."""
-        pending = pending_captures(self.graph)
-        if outer not in pending:
-            stand_in = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
-            stand_in.elements = outer.elements
-            pending[outer] = stand_in
+        found = self._captured.get(outer)
+        if found is None:
+            found = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
+            found.elements = outer.elements
+            self._stand_in(outer, found)
+        return found
+
+    def _stand_in(self, outer: Value, stand_in: Value) -> None:
+        self._captured[outer] = stand_in
+        if self._draft is None:
             self.graph.captures.append(stand_in)
-        return pending[outer]
 
     def nested(self, graph: Graph) -> Builder:
         """The builder of a subgraph of this one's graph."""
-        return Builder(graph, prefix=self.prefix, fold=self.fold, scratch=self.scratch)
+        return Builder(graph, prefix=self.prefix, fold=self.fold, outer=self)
 
     def as_output(self, value: Value) -> Value:
         """``value`` as a node's own output, as every output of a subgraph has to be."""
@@ -121,9 +184,11 @@ class Builder:
 
         taken = any(value is other for other in self.graph.outputs)
         if value.producer is None or value.graph is not self.graph or taken:
-            with interpreting(Builder(self.graph, prefix=self.prefix)):
+            with interpreting(Builder(self.graph, prefix=self.prefix, outer=self)):
                 return operator("identity", value)  # type: ignore[no-any-return]
         return value
+
+    # ----- constants ----------------------------------------------------------------------------------------------
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
         return self.intern(array, dtype)
@@ -145,6 +210,25 @@ class Builder:
             name = self.name(f"{self.prefix}/constant" if self.prefix else "constant")
             self._constants[value] = Value(name, value.type, data=value.data, graph=self.graph)
         return self._constants[value]
+
+
+class Scratch(Builder):
+    """Serves inference alone: its values belong to other graphs and have no names of their own."""
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        super().__init__(Graph("inference") if graph is None else graph, fold=True)
+
+    def name(self, wanted: str) -> str:
+        return wanted
+
+    def adopt(self, value: Value | None) -> Value | None:
+        return value
+
+    def nested(self, graph: Graph) -> Builder:
+        return Scratch(graph)
+
+    def as_output(self, value: Value) -> Value:
+        return value
 
 
 def pending_captures(graph: Graph) -> dict[Value, Value]:

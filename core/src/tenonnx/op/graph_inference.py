@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, parse, symbols_of
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
-from tenonnx.graph.values import Node
-from tenonnx.op.binding import bind
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.binding import bind, known_op
 from tenonnx.op.infer import Known, infer_call
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -29,53 +31,77 @@ def infer(
         _narrow_inputs(graph, input_shapes)
     problems: list[TenonnxError] = []
     for node in graph.nodes:
+        declared = declared_types(graph, node)
         try:
-            _infer_node(graph, node)
-        except (UnknownType, UnsupportedOp):
-            _fall_back(graph, node)
-        except TypeMismatch as error:
-            _fall_back(graph, node)
-            problem = InvalidModel(
-                f"{node.title}: {error.what}", given=error.given, available=error.available, do=error.do
-            )
-            if strict:
-                raise problem from error
-            problems.append(problem)
+            known = _infer_node(node, declared)
         except InvalidModel as error:
             if strict:
                 raise
-            _fall_back(graph, node)
             problems.append(error)
+            known = declared
+        for value, found in zip(node.outputs, known, strict=False):
+            if value is not None and found is not None:
+                found.give(value)
     return problems
 
 
-def _infer_node(graph: Graph, node: Node) -> None:
+def _infer_node(node: Node, declared: Sequence[Known]) -> Sequence[Known | None]:
     if not isinstance(node.op, Op):
-        raise UnknownType(f"{node.title} has no known meaning")
+        return declared
     inputs, attributes = bind(node)
-    for outer, position in zip(node.captures, range(len(node.captures)), strict=True):
-        for subgraph in node.subgraphs:
-            inner = subgraph.captures[position]
-            inner.type, inner.elements, inner.data = outer.type, outer.elements, outer.data
-    known = infer_call(node.op, inputs, attributes, len(node.outputs))
-    _give(graph, node, known)
-    if find_rule(node.op, "type") is None:  # a body has replayed the subgraphs, and left them as they were
-        for subgraph in node.subgraphs:
-            infer(subgraph, strict=False)
+    for subgraph in node.subgraphs:
+        share_captured(node.captures, subgraph)
+    return infer_outputs(node, inputs, attributes, declared)
 
 
-def _give(graph: Graph, node: Node, known: Sequence[Known | None]) -> None:
+def share_captured(captures: Sequence[Value], subgraph: Graph) -> None:
+    """Let a subgraph know what is known of the values that it captures."""
+    for outer, inner in zip(captures, subgraph.captures, strict=True):
+        inner.type, inner.elements, inner.data = outer.type, outer.elements, outer.data
+
+
+def declared_types(graph: Graph, node: Node) -> list[Known]:
+    """What is said of the outputs of a node, by earlier inference or by the file."""
+    return [
+        Known(None if v is None else v.type if v.type is not None else graph.value_types.get(v.name))
+        for v in node.outputs
+    ]
+
+
+def infer_outputs(
+    node: Node, inputs: Sequence[Value | None], attributes: Mapping[str, Any], declared: Sequence[Known]
+) -> Sequence[Known | None]:
+    """What is known of the outputs of a node; what is ``declared`` counts where inference knows less.
+
+    ``inputs`` and ``attributes`` are those of the call; its subgraphs are inferred in place. Raises ``InvalidModel``
+    for what the op does not take.
+    """
+    op = known_op(node)
+    try:
+        known = infer_call(op, inputs, attributes, len(node.outputs))
+    except (UnknownType, UnsupportedOp):
+        return declared
+    except TypeMismatch as error:
+        raise InvalidModel(
+            f"{node.title}: {error.what}", given=error.given, available=error.available, do=error.do
+        ) from error
     if len(node.outputs) > len(known):
         raise InvalidModel(f"{node.title} has {len(known)} outputs", given=f"{len(node.outputs)} outputs in the file")
-    for value, found in zip(node.outputs, known, strict=False):
-        if value is None or found is None:
-            continue
-        declared = value.type if value.type is not None else graph.value_types.get(value.name)
-        found.give(value)
-        if value.type is None:
-            value.type = declared
-        elif isinstance(value.type, TensorType) and value.type.shape is None:
-            value.type = _narrowed(value.type, declared)
+    if node.subgraphs and find_rule(op, "type") is None:  # a body has replayed them, and left them as they were
+        for attribute in attributes.values():
+            if isinstance(attribute, Graph):
+                infer(attribute, strict=False)
+    return [None if k is None else _merged(k, said.type) for k, said in zip(known, declared, strict=False)]
+
+
+def _merged(known: Known, declared: Type | None) -> Known:
+    if declared is None or known.type == declared:
+        return known
+    if known.type is None:
+        return replace(known, type=declared)
+    if isinstance(known.type, TensorType) and known.type.shape is None:
+        return replace(known, type=_narrowed(known.type, declared))
+    return known
 
 
 def _narrowed(found: Type, declared: Type | None) -> Type:
@@ -83,12 +109,6 @@ def _narrowed(found: Type, declared: Type | None) -> Type:
         return unify_types(found, declared) or found
     except ValueError:
         return found
-
-
-def _fall_back(graph: Graph, node: Node) -> None:
-    for value in node.outputs:
-        if value is not None and value.type is None:
-            value.type = graph.value_types.get(value.name)
 
 
 def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> None:

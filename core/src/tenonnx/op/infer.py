@@ -57,10 +57,9 @@ def infer_call(
 def _infer_body(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> list[Known | None]:
-    from tenonnx.op.build import Builder
+    from tenonnx.op.build import Scratch
 
-    scratch = Builder(Graph("inference"), scratch=True)
-    with interpreting(scratch):
+    with interpreting(Scratch()):
         results = invoke(op, op.function, inputs, attributes, outputs)
     return [None if r is None else Known(r.type, r.elements, r.data) for r in results]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tenonnx.graph.graph import Graph
@@ -10,25 +10,16 @@ from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import Registry
+from tenonnx.transforms.forms import body_nodes
 from tenonnx.transforms.target import Target
 
-#: Tries to move nodes alone to a target, and tells which of them have no form there.
-Attempt = Callable[[Target, Collection[Node]], Collection[Node]]
 
-
-def first_versions(graph: Graph, target: Target, refused: Collection[Node], attempt: Attempt) -> dict[Node, int]:
-    """The first version of ai.onnx above the target's, and up to the graph's, at which refused nodes have a form."""
+def newer_targets(graph: Graph, target: Target) -> Iterator[Target]:
+    """The target at each newer version of ai.onnx, up to the graph's, where it is a matter of versions alone."""
     version = target.version("ai.onnx")
-    found: dict[Node, int] = {}
-    if version is None or target.runtime is not None or target.accepts is not None:
-        return found
-    for newer in range(version + 1, graph.opsets.get("ai.onnx", 0) + 1):
-        if not refused:
-            break
-        still = attempt(replace(target, opsets={**target.opsets, "ai.onnx": newer}), refused)
-        found.update((node, newer) for node in refused if node not in still)
-        refused = [node for node in refused if node in still]
-    return found
+    if version is not None and target.runtime is None and target.accepts is None:
+        for newer in range(version + 1, graph.opsets.get("ai.onnx", 0) + 1):
+            yield replace(target, opsets={**target.opsets, "ai.onnx": newer})
 
 
 def advice(node: Node, target: Target, registry: Registry, first: int | None) -> str:
@@ -51,9 +42,3 @@ def advice(node: Node, target: Target, registry: Registry, first: int | None) ->
     if isinstance(op, Op) and target.runtime is None and node.domain != "ai.onnx" and (version or 0) < op.since:
         return f"go to version {op.since} of {node.domain} or newer"
     return "replace the node by others, or go to another target"
-
-
-def body_nodes(op: Op) -> list[Node]:
-    """What the body of a local function holds; other ops have no body that is a graph."""
-    body: Graph | None = getattr(op, "body", None)
-    return [] if body is None else list(body.walk())

@@ -8,7 +8,6 @@ from typing import Any
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
-from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Rewriter
 
@@ -19,13 +18,12 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
     Those are integers with equal contents as expressions of the symbols in shapes, so that the length of an axis is
     found out once, however many tensors have it. Subgraphs, and ops that draw random numbers, are left alone.
     """
-    infer(graph, strict=False)
     seen: dict[Hashable, tuple[Value | None, ...]] = {}
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if rewriter.outer is not None or call.node is None or call.node.subgraphs or not call.op.pure:
             return None
-        outputs = call.node.outputs
+        outputs = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
         attributes = _hashable(call.node.attributes)
         keys = [] if attributes is None else [(call.op, call.inputs, attributes, tuple(v is None for v in outputs))]
         if len(outputs) == 1 and (contents := _contents(outputs[0])) is not None:
@@ -33,8 +31,7 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
         for key in keys:
             if key in seen:
                 return seen[key]
-        copies = tuple(None if v is None else rewriter.copy(v) for v in outputs)
-        seen.update((key, copies) for key in keys)
+        seen.update((key, outputs) for key in keys)
         return None
 
     shared = Rewriter(graph, decide).run()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from tenonnx.errors import UnsupportedOp
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
 from tenonnx.transforms.rewrite import Call, Rewriter
 
@@ -18,10 +17,10 @@ Keep = Callable[[Call], bool]
 def decompose(graph: Graph, keep: Keep) -> Graph:
     """``graph`` with every call that ``keep`` refuses replaced by the body of its op, down to calls that are kept.
 
-    Raises ``UnsupportedOp`` naming every op that is neither kept nor has a body, with its nodes.
+    Raises ``UnsupportedOp`` naming every op that is neither kept nor has a body, with its nodes, ``InvalidModel`` for a
+    node that its op does not take.
     """
     refuse_opaque(graph, "decomposed")
-    infer(graph)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if keep(call):
@@ -32,7 +31,7 @@ def decompose(graph: Graph, keep: Keep) -> Graph:
             )
         return rewriter.expand(call)
 
-    return Rewriter(graph, decide).run()
+    return Rewriter(graph, decide, strict=True).run()
 
 
 def refuse_opaque(graph: Graph, purpose: str) -> None:
@@ -49,7 +48,7 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
     for (domain, name), nodes in sorted(missing.items()):
         package = provider(domain, name)
         packages.add(package or f"a package that serves {domain}")
-        shown = ", ".join(f'"{_label(n)}"' for n in nodes[:5])
+        shown = ", ".join(f'"{n.label}"' for n in nodes[:5])
         more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
         lines.append(f"{domain}::{name}@{nodes[0].version}: {len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more})")
     installable = sorted(p for p in packages if " " not in p)
@@ -61,7 +60,3 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
         do=(f"pip install {' '.join(installable)}" if installable else "install a package that serves these domains")
         + ", or add your own rule",
     )
-
-
-def _label(node: Node) -> str:
-    return node.name or next((v.name for v in node.outputs if v is not None), "")

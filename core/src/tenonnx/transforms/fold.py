@@ -12,7 +12,6 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 from tenonnx.op.evaluate import Evaluator
-from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Rewriter
 
@@ -46,22 +45,20 @@ def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int 
     """
     import numpy as np
 
-    infer(graph, strict=False)
-
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is None or call.node.subgraphs or not call.op.pure:
             return None
-        known = [None if v is None else v.data for v in call.node.outputs]
-        if not any(v is not None and d is None for v, d in zip(call.node.outputs, known, strict=True)):
-            return [None if d is None else rewriter.intern(d.array(), d.type.dtype) for d in known]
+        if (known := rewriter.static_results(call.known)) is not None:
+            return known
         if any(v is not None and not v.is_constant for v in call.inputs):
             return None
-        if any(v is not None and _is_larger(v, largest) for v in call.node.outputs):
+        outputs = [None if v is None else rewriter.copy(v) for v in call.node.outputs]
+        if any(v is not None and _is_larger(v, largest) for v in outputs):
             return None
         results = evaluator(call)
         if any(not isinstance(r, np.ndarray) or r.nbytes > largest for r in results):
             return None
-        return [rewriter.intern(r, v.dtype) for r, v in zip(results, call.node.outputs, strict=False) if v is not None]
+        return [None if v is None else rewriter.intern(r, v.dtype) for r, v in zip(results, outputs, strict=False)]
 
     folded = Rewriter(graph, decide).run()
     drop_dead_nodes(folded)

@@ -36,6 +36,15 @@ class Change:
     do: str = ""
     reasons: Sequence[str] = ()
 
+    def count(self, nodes: Sequence[Node]) -> None:
+        """Note the nodes that came of this one."""
+        for made in nodes:
+            self.into[made.op_type] = self.into.get(made.op_type, 0) + 1
+
+    def refuse(self, reasons: Sequence[str], do: str) -> None:
+        self.action, self.do, self.reasons = "refused", do, reasons
+        self.reason = reasons[0] if len(reasons) == 1 else f"{reasons[0]}; instead of it, {reasons[-1]}"
+
     def to_json(self) -> dict[str, Any]:
         names = ("node", "op", "action", "reason", "into", "do", "reasons")
         return {name: getattr(self, name) for name in names[: None if self.reasons else -1]}
@@ -58,22 +67,14 @@ class Retargeted:
         return [change for change in self.changes if change.action == "refused"]
 
 
-def label_of(node: Node) -> str:
-    return node.name or next((v.name for v in node.outputs if v is not None), "")
-
-
-def way_to(graph: Graph, node: Node) -> str:
-    """The node and the attribute that hold a subgraph, to stand before the names of its nodes."""
-    held = (name for name, a in node.attributes.items() if a is graph or (isinstance(a, list) and graph in a))
-    return f"{label_of(node)}/{next(held, graph.name)}/"
-
-
 def all_kept(graph: Graph, path: str = "") -> Iterator[Change]:
     """The report on a graph to which nothing happens."""
     for node in graph.nodes:
-        for inner in node.subgraphs:
-            yield from all_kept(inner, path + way_to(inner, node))
-        yield Change(path + label_of(node), f"{node.domain}::{node.op_type}@{node.version}", "kept")
+        for name, attribute in node.attributes.items():
+            for inner in attribute if isinstance(attribute, list) else [attribute]:
+                if isinstance(inner, Graph):
+                    yield from all_kept(inner, f"{path}{node.label}/{name}/")
+        yield Change(path + node.label, f"{node.domain}::{node.op_type}@{node.version}", "kept")
 
 
 def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:

@@ -4,50 +4,35 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.definitions import definitions, in_registry_of_graph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value, operator
 from tenonnx.op.binding import foreseeing
-from tenonnx.op.dtypes import type_code
-from tenonnx.op.graph_inference import infer
-from tenonnx.op.infer import Known, infer_call
 from tenonnx.op.op import Op
-from tenonnx.op.rules import find_rule
-from tenonnx.op.signature import Input
-from tenonnx.op.spelling import form_at, spell_attributes
-from tenonnx.registry.registry import Registry, default_registry
-from tenonnx.transforms.advice import advice, body_nodes, first_versions
+from tenonnx.registry.registry import default_registry
+from tenonnx.transforms.advice import advice, newer_targets
+from tenonnx.transforms.forms import Form, Forms, body_nodes
 from tenonnx.transforms.overridable import sparing_defaults
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
-from tenonnx.transforms.report import Change, Retargeted, interface_refusals, label_of, refusal, way_to
+from tenonnx.transforms.report import Change, Retargeted, interface_refusals, refusal
 from tenonnx.transforms.rewrite import Call, Rewriter
-from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
-
-#: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
-#: floating-point ones, which only ops take that choose among elements and do not compute with them.
-WIDER: Mapping[DType, tuple[DType, ...]] = {
-    DType.bool: (DType.uint8, DType.int32, DType.int64, DType.float32),
-    DType.uint8: (DType.int32, DType.int64, DType.float32, DType.float64),
-    DType.int8: (DType.int32, DType.int64, DType.float32, DType.float64),
-    DType.uint16: (DType.int32, DType.int64, DType.float32, DType.float64),
-    DType.int16: (DType.int32, DType.int64, DType.float32, DType.float64),
-    DType.int32: (DType.int64, DType.float64),
-    DType.uint32: (DType.int64, DType.uint64, DType.float64),
-    DType.float16: (DType.float32, DType.float64),
-    DType.bfloat16: (DType.float32, DType.float64),
-    DType.float32: (DType.float64,),
-}
+from tenonnx.transforms.target import Target, target_for
 
 #: Lowerings of one op within each other beyond this number go in circles.
 MAXIMUM_NESTING = 3
+
+Item = TypeVar("Item")
+
+#: The results that stand for a call, or None where the way leads nowhere.
+_Results = Sequence[Value | None] | None
 
 
 def retarget(
@@ -81,34 +66,15 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defa
 
 
 def _retargeted(graph: Graph, target: Target) -> Retargeted:
-    infer(graph, strict=False)
-    mover = _Mover(target, graph.registry or default_registry())
-    rewriter = _Retargeting(graph, mover.decide)
-    rewriter.mover = mover
-    moved = rewriter.run()
-    if any(c.action == "expanded" for c in mover.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
+    journey = _Journey(Forms(target, graph.registry or default_registry(), graph))
+    moved = _Retargeting(graph, journey).run()
+    if any(c.action == "expanded" for c in journey.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
         drop_dead_nodes(moved)  # a body may undo what the one before it did
-    firsts = first_versions(graph, target, list(mover.stuck), functools.partial(_refused, graph, mover.registry))
-    for node, change in mover.stuck.items():
-        change.do = advice(node, target, mover.registry, firsts.get(node))
-    mover.finish(rewriter)
-    mover.changes += interface_refusals(graph, target)
     moved.opsets = dict(_used_opsets(moved, target, graph))
-    moved.functions = {key: f for key, f in graph.functions.items() if key in mover.kept_functions}
+    moved.functions = {key: f for key, f in graph.functions.items() if key in journey.functions}
     if moved.opsets != graph.opsets:
         moved.ir_version = None
-    return Retargeted(moved, mover.changes)
-
-
-def _refused(graph: Graph, registry: Registry, target: Target, nodes: Collection[Node]) -> Collection[Node]:
-    """Which of some nodes have no form in a target."""
-    mover = _Mover(target, registry)
-    rewriter = _Retargeting(
-        graph, lambda rewriter, call: mover.decide(rewriter, call) if rewriter.node in nodes else None
-    )
-    rewriter.mover = mover
-    rewriter.run()
-    return mover.stuck
+    return Retargeted(moved, journey.changes + interface_refusals(graph, target))
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
@@ -117,39 +83,215 @@ def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, in
     return kept or dict(target.opsets)
 
 
+@dataclass(slots=True)
+class _Journey:
+    """What the rewriters of a graph and of its subgraphs have in common.
+
+    ``lowering`` and ``casting`` are what is being lowered and cast at the moment, ``functions`` the local ones that
+    were kept.
+    """
+
+    forms: Forms
+    changes: list[Change] = field(default_factory=list)
+    functions: set[tuple[str, str, str]] = field(default_factory=set)
+    lowering: list[tuple[Op, Sequence[Value | None], str]] = field(default_factory=list)
+    casting: list[Op] = field(default_factory=list)
+
+
+class _Refused(Exception):
+    """A call has no form in the target, for these reasons."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__(*reasons)
+        self.reasons = list(dict.fromkeys(reasons))
+
+
+class _Tried(Exception):
+    """Ends an attempt that was only to show whether it works."""
+
+
 class _Retargeting(Rewriter):
-    """The walk, with the steps that can be taken back."""
+    """The walk to a target. ``path`` is the way to a subgraph."""
 
-    mover: _Mover
+    def __init__(self, source: Graph, journey: _Journey, *, outer: Rewriter | None = None, path: str = "") -> None:
+        super().__init__(source, lambda rewriter, call: self._decide(call), outer=outer)
+        self.journey = journey
+        self.path = path
+        self.change = Change("", "", "")
+        self.form: Form | None = None
 
-    path: str = ""
+    def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
+        label = "" if self.node is None else f"{self.node.label}/"
+        return _Retargeting(subgraph, self.journey, outer=self, path=f"{self.path}{label}{attribute}/")
+
+    # ----- nodes of the source ------------------------------------------------------------------------------------
 
     def visit(self, node: Node) -> None:
-        start, refused = len(self.graph.nodes), len(self.mover.refusals)
-        outer = self.mover.begin(node)
+        self.form = None
+        self.change = change = Change(self.path + node.label, f"{node.domain}::{node.op_type}@{node.version}", "kept")
+        start = len(self.nodes)
         super().visit(node)
-        self.mover.record(self.path + label_of(node), node, self.graph.nodes[start:], self.mover.refusals[refused:])
-        self.mover.actions = outer
+        if change.action not in ("kept", "respelled", "refused"):
+            change.count(self.nodes[start:])
+        self.journey.changes.append(change)
 
-    def keep(self, node: Node, **changed: Any) -> Node:
-        refused = len(self.mover.refusals)
-        kept = super().keep(node, **changed)
-        del self.mover.refusals[refused:]  # those of the nodes inside, which are recorded
-        return kept
+    def replacement(self, node: Node, call: Call | None) -> _Results:
+        if call is None:
+            if problem := self.journey.forms.opaque_problem(node):
+                self._refuse(node, [problem], lambda: not self.journey.forms.opaque_problem(node))
+            return None
+        try:
+            return super().replacement(node, call)
+        except _Refused as refused:
+            self._refuse(node, refused.reasons, functools.partial(self._has_form, call))
+            return None
 
-    def _attribute(self, attribute: Any, captures: Sequence[Value]) -> Any:
-        if isinstance(attribute, Graph):
-            inner = _Retargeting(attribute, self.decide, parent=self)
-            inner.mover = self.mover
-            inner.path = self.path + ("" if self.node is None else way_to(attribute, self.node))
-            return inner.run()
-        return super()._attribute(attribute, captures)
+    def keep(self, node: Node) -> None:
+        forms, form = self.journey.forms, self.form
+        version = forms.target.version(node.domain)
+        if form is not None:
+            node.inputs, node.attributes = tuple(self.adopt(v) for v in form.inputs), form.attributes
+        if version is not None and isinstance(node.op, Op):
+            node.version = version
+        if forms.is_local(node.op):
+            self.journey.functions.add((node.domain, node.op_type, ""))
+        super().keep(node)
 
-    def nested(self, graph: Graph) -> Rewriter:
-        made = super().nested(graph)
-        assert isinstance(made, _Retargeting)
-        made.mover = self.mover
-        return made
+    def as_output(self, value: Value) -> Value:
+        output = super().as_output(value)
+        made = None if output is value else output.producer
+        if made is not None and (version := self.journey.forms.target.version(made.domain)) is not None:
+            made.version = version
+        return output
+
+    def _refuse(self, node: Node, reasons: Sequence[str], has_form: Callable[[], bool]) -> None:
+        """Report a node that has no form. ``has_form`` tells whether it would have one in the target of the moment."""
+        forms, first = self.journey.forms, None
+        for newer in newer_targets(forms.graph, forms.target):
+            self.journey.forms = forms.towards(newer)
+            if has_form():
+                first = newer.version("ai.onnx")
+                break
+        self.journey.forms = forms
+        self.change.refuse(reasons, advice(node, forms.target, forms.registry, first))
+
+    # ----- calls --------------------------------------------------------------------------------------------------
+
+    def _decide(self, call: Call) -> _Results:
+        node = call.node
+        action, reason, found = self._found(call)
+        if node is not None:
+            self.change.action, self.change.reason = action, reason
+        if not isinstance(found, Form):
+            return found
+        if node is None:
+            inputs = [self.adopt(v) for v in found.inputs]
+            known = call.known[: call.outputs]
+            return self.add(call.op, inputs, {}, known, version=found.version, written=found.attributes)
+        self.form = None if found.as_written else found
+        return None
+
+    def _has_form(self, call: Call) -> bool:
+        try:
+            with self.attempt():
+                self._found(call)
+                raise _Tried
+        except _Tried:
+            return True
+        except _Refused:
+            return False
+
+    def _found(self, call: Call) -> tuple[str, str, Form | Sequence[Value | None]]:
+        """What the call becomes: how it is called, why, and its form or results. Raises ``_Refused``."""
+        reasons: list[str] = []
+        try:
+            form = self.journey.forms.of(call)
+        except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
+            reasons.append(error.what)
+        else:
+            if form.as_written:
+                return "kept", "", form
+            was = "" if call.node is None else f"from version {call.node.version} to {form.version}"
+            return "respelled", was, form
+        for action, way in self._ways(call):
+            try:
+                with self.attempt():
+                    results = way()
+            except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
+                reasons.append(error.what)
+            except _Refused as refused:
+                reasons += refused.reasons
+            else:
+                if results is not None:
+                    return action, reasons[0], results
+        raise _Refused(reasons)
+
+    def _ways(self, call: Call) -> Iterator[tuple[str, Callable[[], _Results]]]:
+        """What may stand for a call that the target does not have, best first."""
+        op = call.op
+        if op.pure and all(v is None or v.data is not None for v in call.inputs):
+            yield "folded", lambda: self.static_results(call.known)
+        for lowering in self._lowerings(call):
+            yield "lowered", functools.partial(self._lowered, call, lowering)
+        if not op.primitive:
+            yield "inlined" if body_nodes(op) else "expanded", functools.partial(self._expanded, call)
+        if definitions().operator("cast") is not None and op not in self.journey.casting:
+            for narrow, wide in self.journey.forms.wider(call):
+                yield "cast", functools.partial(self._cast, call, narrow, wide)
+
+    def _lowerings(self, call: Call) -> Iterator[Callable[..., Any]]:
+        lowering = self.journey.lowering
+        if not call.op.lowerings or any(v is not None and v.type is None for v in call.inputs):
+            return
+        if _key(call) in lowering or sum(op is call.op for op, _, _ in lowering) >= MAXIMUM_NESTING:
+            return  # an older op's body has led back here: it has no form in the target either
+        for older, function in call.op.lowerings:
+            version = None if older is None else self.journey.forms.target.version(older.domain)
+            down = version is not None and (older is None or older.before is None or version < older.before)
+            if older is None or (down and version is not None and _leads_to(older, version)):
+                yield function  # what has become of an op since is what its body says
+
+    def _lowered(self, call: Call, lowering: Callable[..., Any]) -> _Results:
+        counted = {"_outputs": call.outputs} if _counts_outputs(lowering) else {}
+        attributes = {name: self.inside(self.reopened, a, call) for name, a in call.attributes.items()}
+        with _held(self.journey.lowering, _key(call)), foreseeing(call.op.title, call.inputs, call.attributes):
+            result = self.inside(lowering, *call.inputs, **attributes, **counted)
+        return result if result is None or isinstance(result, tuple) else (result,)
+
+    def _expanded(self, call: Call) -> _Results:
+        inner = body_nodes(call.op)
+        missing = [n.title for n in inner if not isinstance(n.op, Op)]
+        if missing:
+            raise NotRepresentable(f"no installed package knows what {call.op.title} holds: {', '.join(missing)}")
+        try:
+            return self.expand(call)
+        except _Refused as refused:
+            within = f"in function {call.op.name}: " if inner else ""
+            raise _Refused([within + reason for reason in refused.reasons]) from refused
+        except (LimitExceeded, NotRepresentable):
+            raise
+        except TenonnxError as error:
+            raise NotRepresentable(error.what) from error
+
+    def _cast(self, call: Call, narrow: DType, wide: DType) -> _Results:
+        """The op between casts to a wider element type that the target takes."""
+        with _held(self.journey.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
+            return self.inside(self._cast_around, call, narrow, wide)  # type: ignore[no-any-return]
+
+    def _cast_around(self, call: Call, narrow: DType, wide: DType) -> tuple[Value | None, ...]:
+        def cast(value: Value | None, dtype: DType) -> Value | None:
+            return operator("cast", value, dtype)  # type: ignore[no-any-return]
+
+        inputs = [
+            cast(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
+            for v in call.inputs
+        ]
+        results = self.call(call.op, inputs, call.attributes, call.outputs)
+        kinds = [None if k is None else k.type for k in call.known]
+        return tuple(
+            cast(v, kind.dtype) if v is not None and isinstance(kind, TensorType) and v.dtype is not kind.dtype else v
+            for v, kind in zip(results, kinds, strict=False)
+        )
 
 
 def _leads_to(op: Op, version: int) -> bool:
@@ -157,354 +299,20 @@ def _leads_to(op: Op, version: int) -> bool:
     return op.since <= version or any(older is None or _leads_to(older, version) for older, _ in op.lowerings)
 
 
-class _Mover:
-    """Decides what becomes of each call on its way to the target."""
-
-    def __init__(self, target: Target, registry: Registry) -> None:
-        self.target = target
-        self.registry = registry
-        self.changes: list[Change] = []
-        self.refusals: list[str] = []
-        self.stuck: dict[Node, Change] = {}
-        self.actions: list[tuple[str, str]] = []
-        self.kept_functions: set[tuple[str, str, str]] = set()
-        self.casting: list[Op] = []
-        self.lowering: list[tuple[Op, tuple[Value | None, ...], str]] = []
-
-    def begin(self, node: Node) -> list[tuple[str, str]]:
-        """Begin with a node; returns what was done so far to the node that holds it."""
-        outer, self.actions = self.actions, []
-        if not isinstance(node.op, Op):
-            version = self.target.version(node.domain)
-            unknown = "no installed package knows the op"
-            if version is None:
-                self.refusals.append(f"{unknown}, and domain {node.domain} is not in the target")
-            elif version != node.version:
-                self.refusals.append(f"{unknown}, so it cannot move from version {node.version} to {version}")
-            elif problem := self.target.problem(node.op, version, _types(node.inputs), _types(node.outputs)):
-                self.refusals.append(f"{unknown}, and {problem}")
-        return outer
-
-    def record(self, label: str, node: Node, made: Sequence[Node], refusals: Sequence[str]) -> None:
-        """Note what became of a node of the source."""
-        op = f"{node.domain}::{node.op_type}@{node.version}"
-        if refusals:
-            reasons = list(dict.fromkeys(refusals))
-            reason = reasons[0] if len(reasons) == 1 else f"{reasons[0]}; instead of it, {reasons[-1]}"
-            self.stuck[node] = Change(label, op, "refused", reason, reasons=reasons)
-            self.changes.append(self.stuck[node])
-            return
-        action, reason = self.actions[0] if self.actions else ("kept", "")
-        into: dict[str, int] = {}
-        if action not in ("kept", "respelled"):
-            for each in made:
-                into[each.op_type] = into.get(each.op_type, 0) + 1
-        self.changes.append(Change(label, op, action, reason, into))
-
-    def finish(self, rewriter: Rewriter) -> None:
-        for node in rewriter.graph.walk():
-            version = self.target.version(node.domain)
-            if version is not None and isinstance(node.op, Op):
-                node.version = version
-
-    # ----- one call -----------------------------------------------------------------------------------------------
-
-    def decide(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        reasons: list[str] = []
-        for attempt in (self._keep, self._fold, self._lower, self._expand, self._cast):
-            mark = _Mark(rewriter, self)
-            try:
-                found = attempt(rewriter, call, reasons)
-            except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
-                reasons.append(error.what)
-                found = None
-            if found is _KEPT:
-                return None
-            if found is not None:
-                if len(self.refusals) == mark.refusals:
-                    return found  # type: ignore[no-any-return]
-                reasons += self.refusals[mark.refusals :]
-            mark.restore()
-        self.refusals += list(dict.fromkeys(reasons)) or [f"{call.op.title} has no form in the target"]
-        return None
-
-    def _keep(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        op = call.op
-        if rewriter.source.root.functions.get((op.domain, op.name, "")) is op:
-            return self._keep_function(rewriter, call, reasons)
-        version = self.target.version(op.domain)
-        if version is None:
-            reasons.append(f"domain {op.domain} is not in the target")
-            return None
-        if not op.holds_at(version):
-            since = f"exists from version {op.since}" if version < op.since else f"changed at version {op.before}"
-            reasons.append(f"{op.domain}::{op.name} with this meaning {since}, the target has {version}")
-            return None
-        if op.domain == INTERNAL_DOMAIN or (not op.specified and not self.target.chooses):
-            reasons.append(f"{op.domain}::{op.name} is not in the specification")
-            return None
-        node = call.node
-        as_written = node is not None and _same_form(op, node.version, version)
-        moved = node is None or node.version != version
-        if moved and (unsaid := find_rule(op, "version")):
-            with foreseeing(op.title, call.inputs, call.attributes):
-                why = unsaid(version, *call.inputs, **call.attributes)
-            if why:
-                reasons.append(why)
-                return None
-        inputs, written = _written(op, call, version)
-        outputs: Sequence[Known | None] = _known_outputs(call)
-        if not outputs:
-            outputs = infer_call(op, call.inputs, call.attributes, call.outputs)
-        problem = self._dtype_problem(op, version, inputs, outputs)
-        if problem:
-            reasons.append(problem)
-            return None
-        if as_written:
-            return _KEPT
-        self.actions.append(("respelled", f"from version {node.version} to {version}" if node else ""))
-        known = list(outputs) if node is None else infer_call(op, call.inputs, call.attributes, call.outputs)
-        if call.outputs is not None:
-            known = known[: call.outputs]
-        if node is not None:
-            known = [k if k is None or v is not None else None for k, v in zip(known, node.outputs, strict=False)]
-        adopted = [rewriter.adopt(v) for v in inputs]
-        return rewriter.add(
-            op, adopted, call.attributes, known, version=version, written=self._rewritten(rewriter, written)
-        )
-
-    def _rewritten(self, rewriter: Rewriter, written: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            name: rewriter._attribute(a, ()) if isinstance(a, Graph) and a.root is not rewriter.graph.root else a
-            for name, a in written.items()
-        }
-
-    def _keep_function(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        """A local function is kept where the target changes nothing inside it, which kernels by dtype may do."""
-        op = call.op
-        allowed = op.domain in self.target.opsets or op.domain in rewriter.source.root.opsets
-        allowed = allowed and not self.target.chooses
-        if (
-            call.node is not None
-            and allowed
-            and all(self.target.version(n.domain) == n.version for n in body_nodes(op))
-        ):
-            self.kept_functions.add((op.domain, op.name, ""))
-            return _KEPT
-        reasons.append("what the function calls is not in the target as it is")
-        return None
-
-    def _lower(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        key = (call.op, call.inputs, repr(call.attributes))
-        if not call.op.lowerings or key in self.lowering:
-            return None  # the older op's body has led back here: it has no form in the target either
-        if sum(op is call.op for op, _, _ in self.lowering) >= MAXIMUM_NESTING:
-            return None  # the same, each time with other inputs
-        self.lowering.append(key)
-        try:
-            return self._lowered(rewriter, call, reasons)
-        finally:
-            self.lowering.pop()
-
-    def _lowered(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        for older, lowering in call.op.lowerings:
-            if any(v is not None and v.type is None for v in call.inputs):
-                return None
-            version = None if older is None else self.target.version(older.domain)
-            if older is not None and (version is None or (older.before is not None and version >= older.before)):
-                continue  # lowering leads down: what has become of the op since is what its body says
-            if older is not None and version is not None and not _leads_to(older, version):
-                continue
-            mark = _Mark(rewriter, self)
-            self.actions.append(("lowered", reasons[0] if reasons else ""))
-            counted = {"_outputs": call.outputs} if "_outputs" in inspect.signature(lowering).parameters else {}
-            attributes = {name: rewriter.inside(rewriter._reopened, a, call) for name, a in call.attributes.items()}
-            with foreseeing(call.op.title, call.inputs, call.attributes):
-                result = rewriter.inside(lowering, *call.inputs, **attributes, **counted)
-            if result is not None and len(self.refusals) == mark.refusals:
-                return result if isinstance(result, tuple) else (result,)
-            reasons += self.refusals[mark.refusals :]
-            mark.restore()
-        return None
-
-    def _fold(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        """The results themselves, where they are known; so are those of shapes that are."""
-        if not call.op.pure or any(v is not None and v.data is None for v in call.inputs):
-            return None
-        self.actions.append(("folded", reasons[0] if reasons else ""))
-        return rewriter._folded(call.op, call.inputs, call.attributes, call.outputs)
-
-    def _expand(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        if call.op.primitive:
-            return None
-        inner = body_nodes(call.op)
-        self.actions.append(("inlined" if inner else "expanded", reasons[0] if reasons else ""))
-        missing = [n.title for n in inner if not isinstance(n.op, Op)]
-        if missing:
-            raise NotRepresentable(f"no installed package knows what {call.op.title} holds: {', '.join(missing)}")
-        refused = len(self.refusals)
-        try:
-            results = rewriter.expand(call)
-        except (LimitExceeded, NotRepresentable):
-            raise
-        except TenonnxError as error:
-            raise NotRepresentable(error.what) from error
-        if inner:
-            self.refusals[refused:] = [f"in function {call.op.name}: {text}" for text in self.refusals[refused:]]
-        return results
-
-    def _cast(self, rewriter: Rewriter, call: Call, reasons: list[str]) -> Any:
-        """The op between casts to a wider element type that the target takes."""
-        op, version = call.op, self.target.version(call.op.domain)
-        if version is None or not op.holds_at(version) or definitions().operator("cast") is None or op in self.casting:
-            return None
-        known = infer_call(op, call.inputs, call.attributes, call.outputs)
-        inputs, _ = _written(op, call, version)
-        for narrow in dict.fromkeys(v.dtype for v in inputs if v is not None and isinstance(v.type, TensorType)):
-            for wide in WIDER.get(narrow, ()):
-                if narrow.is_float != wide.is_float and not op.selects:
-                    continue
-                if not self._takes(op, version, inputs, narrow, wide):
-                    continue
-                mark = _Mark(rewriter, self)
-                self.actions.append(("cast", f"{op.title} does not take {narrow} at version {version}"))
-                self.casting.append(op)  # the target may have no Cast, which is then not cast in its turn
-                try:
-                    results = rewriter.inside(_cast_around, rewriter, call, known, narrow, wide)
-                finally:
-                    self.casting.pop()
-                if len(self.refusals) == mark.refusals:
-                    return results
-                mark.restore()
-        return None
-
-    def _takes(self, op: Op, version: int, inputs: Sequence[Value | None], narrow: DType, wide: DType) -> bool:
-        """Whether the op takes ``wide`` wherever it is given ``narrow``."""
-        table = self.registry.dtypes(op.domain, op.name, version)
-        changed = False
-        for position, value in enumerate(inputs):
-            if value is None or not isinstance(value.type, TensorType) or value.dtype is not narrow:
-                continue
-            allowed = None if table is None else _allowed(table["inputs"], position)
-            if allowed is not None and int(wide) not in allowed:
-                return False
-            changed = True
-        return changed and (self.target.chooses or table is not None)
-
-    def _dtype_problem(
-        self, op: Op, version: int, inputs: Sequence[Value | None], known: Sequence[Known | None]
-    ) -> str:
-        table = self.registry.dtypes(op.domain, op.name, version)
-        outputs = [None if k is None else k.type for k in known]
-        kinds = _types(inputs)
-        if table is not None:
-            for where, types in (("inputs", kinds), ("outputs", outputs)):
-                for position, kind in enumerate(types):
-                    allowed = _allowed(table[where], position)
-                    code = type_code(kind)
-                    if allowed is not None and code is not None and code not in allowed:
-                        shown = kind.dtype if isinstance(kind, TensorType) else kind
-                        verb = "take" if where == "inputs" else "give"
-                        return f"{op.domain}::{op.name} at version {version} does not {verb} {shown}"
-        return self.target.problem(op, version, kinds, outputs)
+def _key(call: Call) -> tuple[Op, Sequence[Value | None], str]:
+    return call.op, call.inputs, repr(call.attributes)
 
 
-_KEPT: Any = object()
+@functools.cache
+def _counts_outputs(lowering: Callable[..., Any]) -> bool:
+    return "_outputs" in inspect.signature(lowering).parameters
 
 
-class _Mark:
-    """A point of the walk that can be gone back to."""
-
-    def __init__(self, rewriter: Rewriter, mover: _Mover) -> None:
-        self.rewriter, self.mover = rewriter, mover
-        self.nodes, self.refusals, self.actions = len(rewriter.graph.nodes), len(mover.refusals), len(mover.actions)
-        self.names, self.changes = len(rewriter.journal), len(mover.changes)
-
-    def restore(self) -> None:
-        del self.rewriter.graph.nodes[self.nodes :]
-        del self.mover.refusals[self.refusals :]
-        del self.mover.actions[self.actions :]
-        del self.mover.changes[self.changes :]
-        self.rewriter.forget_names(self.names)
-
-
-def _types(values: Sequence[Value | None]) -> list[Type | None]:
-    return [None if v is None else v.type for v in values]
-
-
-def _same_form(op: Op, a: int, b: int) -> bool:
-    return a == b or form_at(op, a) == form_at(op, b)
-
-
-def _written(op: Op, call: Call, version: int) -> tuple[list[Value | None], dict[str, Any]]:
-    """The inputs and attributes that a file at ``version`` has for a call.
-
-    Raises ``NotRepresentable`` for what that version cannot say.
-    """
-    form = form_at(op, version)
-    static: dict[str, Any] = {}
-    inputs: list[Value | None] = []
-    for position, value in enumerate(call.inputs):
-        parameter = op.signature.input_at(position)
-        if parameter.name in form.lacks:
-            if value is not None:
-                raise NotRepresentable(f'{op.domain}::{op.name} has no input "{parameter.name}" at version {version}')
-        elif parameter.name in form.moved:
-            if value is not None:
-                is_number = parameter.name in form.vectors or isinstance(form.defaults[parameter.name], float)
-                static[parameter.name] = _as_attribute(op, parameter, value, version, is_number)
-        else:
-            inputs.append(value)
-    while inputs and inputs[-1] is None:
-        inputs.pop()
-    node = call.node
-    if node is not None and _same_form(op, node.version, version):
-        return inputs, dict(node.attributes)
-    first = next((v for v in call.inputs if v is not None), None)
-    rank = first.rank if first is not None and isinstance(first.type, TensorType) else None
-    return inputs, spell_attributes(op, version, call.attributes, static, rank)
-
-
-def _as_attribute(op: Op, parameter: Input, value: Value, version: int, is_number: bool) -> Any:
-    name = parameter.name
-    if value.data is None:
-        raise NotRepresentable(
-            f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, and here it is computed'
-        )
-    array = value.data.array()
-    if array.dtype == np.float64 and not np.array_equal(array, array.astype(np.float32), equal_nan=True):
-        raise NotRepresentable(
-            f'{op.domain}::{op.name} at version {version} holds "{name}" as float32, which would round it'
-        )
-    if is_number:
-        return array.reshape(-1)[0].item()
-    return array.reshape(-1).tolist() if parameter.index else array.tolist()
-
-
-def _known_outputs(call: Call) -> list[Known | None]:
-    if call.node is not None:
-        return [None if v is None else Known(v.type) for v in call.node.outputs]
-    return []
-
-
-def _allowed(entries: Sequence[Any], position: int) -> Any:
-    """The codes allowed at a position; the last entry holds for all further (variadic) ones."""
-    return entries[min(position, len(entries) - 1)] if entries else None
-
-
-def _cast_around(
-    rewriter: Rewriter, call: Call, known: Sequence[Known | None], narrow: DType, wide: DType
-) -> tuple[Value | None, ...]:
-    def widened(value: Value | None) -> Value | None:
-        if value is None or not isinstance(value.type, TensorType) or value.dtype is not narrow:
-            return value
-        return operator("cast", value, wide)  # type: ignore[no-any-return]
-
-    results = rewriter.call(call.op, [widened(v) for v in call.inputs], call.attributes, call.outputs)
-    back: list[Value | None] = []
-    for value, entry in zip(results, known, strict=False):
-        kind = None if entry is None else entry.type
-        if value is not None and isinstance(kind, TensorType) and value.dtype is not kind.dtype:
-            value = operator("cast", value, kind.dtype)
-        back.append(value)
-    return tuple(back)
+@contextmanager
+def _held(items: list[Item], item: Item) -> Iterator[None]:
+    """``item`` as the last of ``items`` while the block runs."""
+    items.append(item)
+    try:
+        yield
+    finally:
+        items.pop()

@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from tenonnx.errors import InvalidCall, TenonnxError
+from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.definitions import defined_by, definitions
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value, operator
-from tenonnx.op.binding import UNFORESEEN, bind, invoke, pad, refused
+from tenonnx.limits import expanding, work
+from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.op.call import interpreting
-from tenonnx.op.infer import infer_call
+from tenonnx.op.graph_inference import declared_types, infer, infer_outputs, share_captured
+from tenonnx.op.infer import Known, infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import Registry
 
-#: Bodies nested deeper than this expand to themselves.
-MAXIMUM_DEPTH = 64
+#: How many bodies each node of a graph may bring along before the limit of nodes counts them.
+ALLOWANCE = 64
 
 
-@dataclass(frozen=True, slots=True)
 class Call:
-    """One application of an op by today's spelling: from a node of the source (``node``), or from a body (None)."""
+    """One application of an op by today's spelling: from a node of the source (``node``), or from a body (None).
 
-    op: Op
-    inputs: tuple[Value | None, ...]
-    attributes: Mapping[str, Any]
-    outputs: int | None
-    node: Node | None = None
+    ``inputs`` are values of the new graph.
+    """
+
+    __slots__ = ("_known", "attributes", "inputs", "node", "op", "outputs")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        outputs: int | None,
+        node: Node | None = None,
+        known: Sequence[Known | None] | None = None,
+    ) -> None:
+        self.op = op
+        self.inputs = tuple(inputs)
+        self.attributes = attributes
+        self.outputs = outputs
+        self.node = node
+        self._known = known
+
+    @property
+    def known(self) -> Sequence[Known | None]:
+        """What is known of each output. Raises ``TypeMismatch`` for a call that the op does not take."""
+        if self._known is None:
+            self._known = infer_call(self.op, self.inputs, self.attributes, self.outputs)
+        return self._known
 
 
 #: Decides what becomes of a call: None keeps it, otherwise the results that replace it.
@@ -43,28 +66,21 @@ class Rewriter(Builder):
 
     What a body calls while it is expanded is decided in the same way. Kept nodes are copied as they were written;
     inputs, outputs and variables keep their names; new names begin with the name of the node that they come from.
+
+    Types are inferred on the way, on the values of the new graph: the source is only read. A node that contradicts
+    itself keeps the types that it was declared with; when ``strict``, it raises ``InvalidModel``.
     """
 
-    def __init__(self, source: Graph, decide: Decision, *, parent: Rewriter | None = None) -> None:
-        target = Graph(source.name, opsets=source.opsets, ir_version=source.ir_version)
-        super().__init__(target, fold=True)
+    def __init__(self, source: Graph, decide: Decision, *, strict: bool = False, outer: Rewriter | None = None) -> None:
+        super().__init__(_blank(source, None if outer is None else outer.graph), fold=True, outer=outer)
+        if outer is None:
+            self.graph._names = dict(source.root.names())
         self.source = source
         self.decide = decide
-        self.outer = parent
-        self.registry: Registry | None = source.root.registry if parent is None else parent.registry
+        self.strict = strict
+        self.registry: Registry | None = source.root.registry if outer is None else outer.registry
         self.mapping: dict[Value, Value] = {}
-        self.depth = 0
-        self.journal: list[tuple[str, str, int | None]] = [] if parent is None else parent.journal
         self.node: Node | None = None
-        if parent is None:
-            target._names = dict(source.root.names())
-        else:
-            target.parent = parent.graph
-        target.registry = source.registry
-        target.metadata = dict(source.metadata)
-        target.functions = dict(source.functions)
-        target.value_types, target.training_state = source.value_types, source.training_state
-        target.doc, target.origin = source.doc, source.origin
 
     def run(self) -> Graph:
         """The rewritten graph; the source is left as it was."""
@@ -73,9 +89,8 @@ class Rewriter(Builder):
             (self.source.captures, self.graph.captures),
             (self.source.variables, self.graph.variables),
         ):
-            for value in group:
-                copies.append(self.copy(value))
-        with defined_by(self.registry), interpreting(self):
+            copies += map(self.copy, group)
+        with defined_by(self.registry), work(ALLOWANCE * len(self.source.nodes)), interpreting(self):
             for node in self.source.nodes:
                 self.visit(node)
             self.node = None
@@ -88,59 +103,85 @@ class Rewriter(Builder):
         """The value of the new graph that stands for ``value`` of the source."""
         found = self.mapping.get(value)
         if found is None:
-            found = Value(value.name, value.type, data=value.data, graph=self.graph)
-            found.elements, found.origin = value.elements, value.origin
-            self.mapping[value] = found
+            found = self.mapping[value] = _copied(value, self.graph)
         return found
 
     def visit(self, node: Node) -> None:
-        self.node = node
-        self.prefix = node.name or next((v.name for v in node.outputs if v is not None), node.op_type)
-        if not isinstance(node.op, Op):
-            self.keep(node)
-            return
-        bound, attributes = bind(node)
-        inputs = tuple(None if v is None else self._bound(v) for v in bound)
-        start = len(self.graph.nodes)
-        results = self._decided(Call(node.op, inputs, attributes, len(node.outputs), node))
+        """Add what becomes of a node of the source."""
+        self.node, self.prefix = node, node.label or node.op_type
+        copied = self._translated(node)
+        call = self._call_of(node, copied) if isinstance(node.op, Op) else None
+        start = len(self.nodes)
+        results = self.replacement(copied, call)
         if results is None:
-            self.keep(node)
+            self.keep(copied)
         else:
             self._replace(node, results, start)
 
-    def _bound(self, value: Value) -> Value:
-        if value.graph is None:
-            return self.intern_constant(value)
-        return self.copy(value)
+    def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
+        """What stands for a node that is translated, but not yet added; None keeps it.
 
-    def keep(self, node: Node, *, version: int | None = None, attributes: Mapping[str, Any] | None = None) -> Node:
-        """Copy ``node`` as it is written, its subgraphs rewritten."""
-        inputs = [None if v is None else self.copy(v) for v in node.inputs]
+        There is no call where no package knows the op.
+        """
+        return None if call is None else self._decided(call)
+
+    def _translated(self, node: Node) -> Node:
+        """``node`` on values of the new graph. Its subgraphs are copies, for inference to write to."""
         outputs = [None if v is None else self.copy(v) for v in node.outputs]
+        inputs = [None if v is None else self.copy(v) for v in node.inputs]
         captures = [self.copy(v) for v in node.captures]
-        written = node.attributes if attributes is None else attributes
-        origin = node.origin if attributes is None else None
-        if node.subgraphs:
-            written = {name: self._attribute(a, captures) for name, a in written.items()}
-            listed = (a if isinstance(a, list) else [a] for a in written.values())
-            captures += align_captures([g for graphs in listed for g in graphs if isinstance(g, Graph)], self)
-        kept = Node(
-            node.op, node.version if version is None else version, inputs, written, outputs,
-            name=node.name, captures=captures, origin=origin,
-        )  # fmt: skip
-        self.graph.append(kept)
-        return kept
+        attributes = node.attributes
+        if node.subgraphs and self.outer is None:
+            attributes = {name: _copied_attribute(a, self.graph) for name, a in attributes.items()}
+        copied = Node(
+            node.op, node.version, inputs, attributes, outputs, name=node.name, captures=captures, origin=node.origin
+        )
+        for subgraph in copied.subgraphs:
+            share_captured(captures, subgraph)
+        return copied
 
-    def _attribute(self, attribute: Any, captures: Sequence[Value]) -> Any:
+    def _call_of(self, node: Node, copied: Node) -> Call:
+        """The call that a node is, with what is known of its outputs given to the copies of these."""
+        op = known_op(node)
+        bound, attributes = bind(copied)
+        inputs = [v if v is None or v.graph is not None else self.intern_constant(v) for v in bound]
+        known: Sequence[Known | None]
+        if self.outer is not None:  # the owner of the subgraph has inferred it
+            known = [None if v is None else Known(v.type, v.elements, v.data) for v in copied.outputs]
+            return Call(op, inputs, attributes, len(node.outputs), node, known)
+        declared = declared_types(self.source, node)
+        try:
+            known = infer_outputs(copied, inputs, attributes, declared)
+        except InvalidModel:
+            if self.strict:
+                raise
+            known = declared
+        for value, found in zip(copied.outputs, known, strict=False):
+            if value is not None and found is not None:
+                found.give(value)
+        return Call(op, inputs, attributes, len(node.outputs), node, known)
+
+    def keep(self, node: Node) -> None:
+        """Add a translated node, its subgraphs rewritten."""
+        if node.subgraphs:
+            origin = node.origin  # it holds for the node: subgraphs have one of their own
+            node.attributes = {name: self._rewritten(name, a) for name, a in node.attributes.items()}
+            node.captures += align_captures(node.subgraphs, self)
+            node.origin = origin
+        self.append(node)
+
+    def _rewritten(self, name: str, attribute: Any) -> Any:
         if isinstance(attribute, Graph):
-            return type(self)(attribute, self.decide, parent=self).run()
-        if isinstance(attribute, list):
-            return [self._attribute(a, captures) for a in attribute]
-        return attribute
+            return self.inner(attribute, name).run()
+        return [self._rewritten(name, a) for a in attribute] if isinstance(attribute, list) else attribute
+
+    def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
+        """The rewriter of a subgraph, which the node at hand holds as ``attribute``."""
+        return type(self)(subgraph, self.decide, outer=self)
 
     def _replace(self, node: Node, results: Sequence[Value | None], start: int) -> None:
-        """Let ``results`` stand for the outputs of ``node``; new values take over their names."""
-        fresh = {v for made in self.graph.nodes[start:] for v in made.outputs if v is not None}
+        """Let ``results`` stand for the outputs of ``node``; values made since ``start`` take over their names."""
+        fresh = {v for made in self.nodes[start:] for v in made.outputs if v is not None}
         for output, result in zip(node.outputs, results, strict=False):
             if output is None:
                 continue
@@ -149,8 +190,8 @@ class Rewriter(Builder):
             if result in fresh:
                 fresh.discard(result)
                 result.name = output.name
-                result.type = _refined(result.type, output.type)
-                if result.producer is not None and len(self.graph.nodes) == start + 1:
+                result.type = _refined(result.type, self.copy(output).type)
+                if result.producer is not None and len(self.nodes) == start + 1:
                     result.producer.name = node.name
             self.mapping[output] = result
 
@@ -167,44 +208,22 @@ class Rewriter(Builder):
             return copy
         return found
 
-    def name(self, wanted: str) -> str:
-        names = self.graph.names()
-        before = names.get(wanted)
-        name = super().name(wanted)
-        self.journal.append((wanted, name, before))
-        return name
-
-    def forget_names(self, length: int) -> None:
-        """Give back the names taken since the journal had ``length`` entries."""
-        names = self.graph.names()
-        while len(self.journal) > length:
-            wanted, name, before = self.journal.pop()
-            names.pop(name, None)
-            if before is not None:
-                names[wanted] = before
-            else:
-                names.pop(wanted, None)
-        self._constants = {key: value for key, value in self._constants.items() if value.name in names}
-
     # ----- calls --------------------------------------------------------------------------------------------------
 
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
-        values = tuple(self.adopt(v) for v in inputs)
+        values = [self.adopt(v) for v in inputs]
+        call = Call(op, pad(op, values), attributes, outputs)
         if op.pure and all(v is None or v.is_constant for v in values):
-            folded = self._folded(op, values, attributes, outputs)
+            folded = self.static_results(call.known)
             if folded is not None:
                 return folded
-        results = self._decided(Call(op, tuple(pad(op, list(values))), attributes, outputs))
-        if results is None:
-            return super().call(op, values, attributes, outputs)
-        return tuple(results)
-
-    def _folded(
-        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
-    ) -> tuple[Value | None, ...] | None:
-        return self.static_results(infer_call(op, inputs, attributes, outputs))
+        results = self._decided(call)
+        if results is not None:
+            return tuple(results)
+        folded = self.static_results(call.known) if op.pure else None
+        return self.add(op, values, attributes, call.known) if folded is None else folded
 
     def _decided(self, call: Call) -> Sequence[Value | None] | None:
         definitions().load(call.op.domain)  # any package of it may have rules on the op
@@ -216,28 +235,30 @@ class Rewriter(Builder):
             raise
 
     def expand(self, call: Call) -> tuple[Value | None, ...]:
-        """The results of the op's body. Raises ``InvalidCall`` for a body that calls itself."""
-        self.depth += 1
-        if self.depth > MAXIMUM_DEPTH:
-            raise InvalidCall(f"the body of {call.op.title} expands to itself")
-        try:
-            with interpreting(self):
-                attributes = {name: self._reopened(a, call) for name, a in call.attributes.items()}
-                if call.op.signature.reads_graph:
-                    attributes["_graph"] = self.source
-                return invoke(call.op, call.op.function, call.inputs, attributes, call.outputs)
-        except UNFORESEEN as error:
-            raise refused(call.op.title, call.inputs, call.attributes, error) from error
-        finally:
-            self.depth -= 1
+        """The results of the op's body. Raises ``LimitExceeded`` for a body that leads to too many others."""
+        with (
+            expanding(call.op.title),
+            foreseeing(call.op.title, call.inputs, call.attributes),
+            interpreting(self),
+        ):
+            attributes = {name: self.reopened(a, call) for name, a in call.attributes.items()}
+            if call.op.signature.reads_graph:
+                attributes["_graph"] = self._typed_source
+            return invoke(call.op, call.op.function, call.inputs, attributes, call.outputs)
 
-    def _reopened(self, attribute: Any, call: Call) -> Any:
+    @cached_property
+    def _typed_source(self) -> Graph:
+        typed = copy_graph(self.source)
+        infer(typed, strict=False)
+        return typed
+
+    def reopened(self, attribute: Any, call: Call) -> Any:
         """A subgraph of the call as one of this graph, for a body to use."""
         if not isinstance(attribute, Graph):
             return attribute
-        captured = call.node.captures if call.node is not None else tuple(attribute.pending or ())
-        outer = [self.copy(v) if call.node is not None else v for v in captured]
-        return reopened(attribute, outer, {})
+        if call.node is None:
+            return reopened(attribute, tuple(attribute.pending or ()), {})
+        return reopened(attribute, [self.copy(v) for v in call.node.captures], {})
 
     def inside(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Call a function with this rewriter taking its calls."""
@@ -245,9 +266,9 @@ class Rewriter(Builder):
             return function(*arguments, **keywords)
 
     def nested(self, graph: Graph) -> Builder:
-        made = type(self)(Graph(graph.name), self.decide, parent=self)
-        made.graph = graph
-        made.prefix, made.node, made.depth = self.prefix, self.node, self.depth
+        made = self.inner(Graph(graph.name), graph.name)
+        made.graph, made.source = graph, self.source
+        made.prefix, made.node = self.prefix, self.node
         return made
 
 
@@ -264,6 +285,53 @@ def _refined(found: Type | None, known: Type | None) -> Type | None:
     return found.with_shape(tuple(a if a is not None else b for a, b in zip(found.shape, known.shape, strict=True)))
 
 
-def copy_graph(graph: Graph) -> Graph:
+# ----- copies ---------------------------------------------------------------------------------------------------------
+
+
+def copy_graph(graph: Graph, parent: Graph | None = None) -> Graph:
     """A copy that shares contents and nothing that can be edited."""
-    return Rewriter(graph, lambda rewriter, call: None).run()
+    copy = _blank(graph, parent)
+    copies: dict[Value, Value] = {}
+
+    def of(value: Value) -> Value:
+        found = copies.get(value)
+        if found is None:
+            found = copies[value] = _copied(value, copy)
+        return found
+
+    copy.all_inputs, copy.captures = list(map(of, graph.all_inputs)), list(map(of, graph.captures))
+    copy.variables = list(map(of, graph.variables))
+    for node in graph.nodes:
+        inputs = [None if v is None else of(v) for v in node.inputs]
+        outputs = [None if v is None else of(v) for v in node.outputs]
+        captures = list(map(of, node.captures))
+        attributes = node.attributes
+        if node.subgraphs:
+            attributes = {name: _copied_attribute(a, copy) for name, a in attributes.items()}
+        made = Node(
+            node.op, node.version, inputs, attributes, outputs, name=node.name, captures=captures, origin=node.origin
+        )
+        copy.append(made)
+    copy.outputs = list(map(of, graph.outputs))
+    return copy
+
+
+def _blank(graph: Graph, parent: Graph | None) -> Graph:
+    """All of ``graph`` but its values and nodes."""
+    blank = Graph(graph.name, opsets=graph.opsets, ir_version=graph.ir_version, parent=parent)
+    blank.registry, blank.origin, blank.doc = graph.registry, graph.origin, graph.doc
+    blank.metadata, blank.functions = dict(graph.metadata), dict(graph.functions)
+    blank.value_types, blank.training_state = graph.value_types, graph.training_state
+    return blank
+
+
+def _copied(value: Value, graph: Graph) -> Value:
+    copy = Value(value.name, value.type, data=value.data, graph=graph)
+    copy.elements, copy.origin = value.elements, value.origin
+    return copy
+
+
+def _copied_attribute(attribute: Any, parent: Graph) -> Any:
+    if isinstance(attribute, Graph):
+        return copy_graph(attribute, parent)
+    return [_copied_attribute(a, parent) for a in attribute] if isinstance(attribute, list) else attribute

@@ -116,7 +116,7 @@ def _iterations(rewriter: Rewriter) -> Sequence[Value]:
         node = rewriter.outer.node
         op = None if node is None else node.op
         if op in tuple(loop.meanings):
-            found.append(rewriter.copy(rewriter.source.all_inputs[0]))
+            found.append(rewriter.graph.all_inputs[0])
         elif op not in tuple(if_.meanings):
             raise UnsupportedOp(
                 f"{'a subgraph' if node is None else node.title} draws the same random numbers in every iteration",

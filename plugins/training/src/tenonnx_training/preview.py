@@ -128,7 +128,7 @@ def gradient(*Inputs, xs: list[str], y: str, zs: list[str] | None = None, _graph
             f"{gradient.title}: there must be an input for each name in xs and zs",
             given=f"{len(Inputs)} inputs, {len(names)} names",
         )
-    part = opened(extract(_with_gradients(_graph, y), names, [y]), names)
+    part = opened(extract(_with_gradients(_graph, y), names, [y]), names).infer()
     with interpreting(Builder(part, prefix=y)):
         total = part.output(f"{y}/total", reduce_sum(part[y], keepdims=0))
     slope = grad(part, of=total.name, wrt=xs, strict=False)

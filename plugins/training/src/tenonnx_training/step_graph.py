@@ -123,7 +123,7 @@ def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
     copy = copy_graph(graph)
     listed = {value.name for value in copy.all_inputs}
     copy.all_inputs += [v for v in copy.variables if v.name in names and v.name not in listed]
-    return opened(copy, names)
+    return opened(copy, names).infer()
 
 
 def _idle_note(graph: Graph, loss: str, parameters: Sequence[str]) -> list[str]:

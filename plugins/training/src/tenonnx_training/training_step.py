@@ -16,7 +16,6 @@ from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.extend import Graph
 from tenonnx.formats.export import Report, export
 from tenonnx.graph.values import ArrayConstant
-from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_training import ties
 from tenonnx_training.losses import Loss
@@ -71,8 +70,8 @@ class TrainingStep:
             raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
         check_graph(graph)
         separated = ties.untie(graph) if untie else ties.untie(graph, tied_statistics(graph))
-        infer(graph)
         self._source, self._keep_training_form = graph, keep_training_form
+        graph = copy_graph(graph).infer()
         how = {"trainable": trainable, "clip_norm": clip_norm, "loss_scale": loss_scale}
         how |= {"frozen_statistics": frozen_statistics}
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
@@ -92,7 +91,7 @@ class TrainingStep:
             if own := lost(described(what)):
                 self._made.notes.append(f"no file can hold {own}: to go on from one, give it again")
         self.program = self._made.graph.compile(backend, state=self._made.state, **options)
-        self._settings = restore(graph, self._made, self.optimizer, self.program.state)
+        self._settings = restore(self._source, self._made, self.optimizer, self.program.state)
         self.seed = int(chosen["seed"])
         self.steps = int(self.program.state[COUNT])
         rate = self.optimizer.learning_rate
