@@ -172,13 +172,13 @@ def _(
     dtype = np.float64 if query.dtype == np.float64 else np.float32
     size, groups = width // q_num_heads, q_num_heads // kv_num_heads
     q, k, v = (
-        x.reshape(batch, length, kv_num_heads, rows, -1).transpose(1, 0, 2, 3, 4).astype(dtype)
-        for x, rows in ((query, groups), (key, 1), (value, 1))
+        x.reshape(batch, length, kv_num_heads, rows, width).transpose(1, 0, 2, 3, 4).astype(dtype)
+        for x, rows, width in ((query, groups, size), (key, 1, size), (value, 1, value.shape[2] // kv_num_heads))
     )
     if decay is not None:
-        decay = np.exp(decay.reshape(batch, length, kv_num_heads, -1, 1).astype(dtype))
+        decay = np.exp(decay.reshape(batch, length, kv_num_heads, decay.shape[2] // kv_num_heads, 1).astype(dtype))
     if beta is not None:
-        beta = beta.reshape(batch, length, -1, 1, 1).astype(dtype)
+        beta = beta.reshape(batch, length, beta.shape[2], 1, 1).astype(dtype)
     if past_state is None:
         state = np.zeros((batch, kv_num_heads, size, v.shape[-1]), dtype)
     else:

@@ -1,0 +1,90 @@
+"""Cases of gates and mixtures of streams."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tenonnx_contrib_ms.gates import (
+    branchwise_rms_norm,
+    engram_gate,
+    gated_add,
+    gated_rms_norm,
+    hyper_connection_post_mix,
+    hyper_connection_pre_mix,
+    scaled_silu,
+)
+from tenonnx_testing import call, cases, shapes, tensors
+
+FLOATS = ["float32", "float16"]
+MIXED = [("float32", "float32"), ("float16", "float16"), ("float16", "float32"), ("bfloat16", "float32")]
+
+
+@cases(gated_add)
+def _(draw):
+    shape, dtype = draw(shapes(1, 3)), draw(st.sampled_from(FLOATS))
+    return call(*(draw(tensors(dtype, shape=sides)) for sides in (shape, shape, (*shape[:-1], 1))))
+
+
+@cases(gated_rms_norm)
+def _(draw):
+    rows, size, heads = draw(shapes(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    dtype, shape = draw(st.sampled_from(FLOATS)), (*rows, heads * size)
+    x, scale, gate = (draw(tensors(dtype, shape=sides)) for sides in (shape, (size,), shape))
+    return call(x, scale, gate, activation=draw(st.sampled_from(["silu", "swish", "sigmoid"])), epsilon=1e-2)
+
+
+@cases(scaled_silu)
+def _(draw):
+    dtype, other = draw(st.sampled_from(MIXED))
+    x = draw(tensors(dtype))
+    scale = draw(st.none() | tensors(other, shape=(), min_value=0.5, max_value=2))
+    return call(x, scale, **({} if scale is not None else {"alpha": 1.5}))
+
+
+@cases(engram_gate)
+def _(draw):
+    batch, length, streams, size = draw(shapes(4, 4, 1, 3))
+    dtype = draw(st.sampled_from(FLOATS))
+    whole, parameter = (batch, length, streams, size), (streams, size)
+    sides = (whole, whole, (batch, length, size), parameter, parameter, parameter)
+    *inputs, last = (draw(tensors(dtype, shape=shape, min_value=0.5, max_value=3)) for shape in sides)
+    return call(*inputs, draw(st.sampled_from([None, last])), epsilon=draw(st.sampled_from([1e-5, 1e-2])))
+
+
+def streams(draw):
+    """Rows, streams and their size, data of them grouped or flat, its attribute, and the dtype of other inputs."""
+    rows, count, size = draw(shapes(1, 2, 1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    dtype, other = draw(st.sampled_from(MIXED))
+    flat = draw(st.booleans())
+    x = draw(tensors(dtype, shape=(*rows, count * size) if flat else (*rows, count, size)))
+    return rows, count, size, x, {"num_branches": count} if flat else {}, other
+
+
+@cases(branchwise_rms_norm)
+def _(draw):
+    _, count, size, x, attributes, other = streams(draw)
+    shape = draw(st.sampled_from([(count * size,), (count, size), (size,)]))
+    scale = draw(st.none() | tensors(other, shape=shape))
+    return call(x, scale, epsilon=1e-2, **attributes)
+
+
+def weights(draw, rows, count, size, dtype):
+    shape = draw(st.sampled_from([(*rows, count), (*rows, count, 1), (*rows, count, size)]))
+    return draw(tensors(dtype, shape=shape))
+
+
+@cases(hyper_connection_pre_mix)
+def _(draw):
+    rows, count, size, x, attributes, other = streams(draw)
+    mix = weights(draw, rows, count, size, other)
+    if attributes and draw(st.booleans()):
+        mix = draw(tensors(other, shape=x.shape))
+    return call(x, mix, reduction_scale=draw(st.sampled_from([1.0, 0.5])), **attributes)
+
+
+@cases(hyper_connection_post_mix)
+def _(draw):
+    rows, count, size, x, attributes, other = streams(draw)
+    block = draw(tensors(x.dtype, shape=(*rows, size)))
+    mix = draw(st.none() | tensors(other, shape=(*rows, count, count)))
+    return call(x, block, weights(draw, rows, count, size, other), mix, **attributes)

@@ -1,0 +1,117 @@
+"""Mixtures of experts."""
+
+from __future__ import annotations
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Value,
+    at_least,
+    constant,
+    dims,
+    floats,
+    holds,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+)  # fmt: skip
+
+#: How far below the best logit others still count for a sparse mixer, in parts of it.
+_JITTER = 0.02
+
+
+@op("MoE", domain="com.microsoft")
+def mixture_of_experts(
+    input, router_probs, fc1_experts_weights, fc1_experts_bias=None, fc2_experts_weights=REQUIRED,
+    fc2_experts_bias=None, fc3_experts_weights=None, fc3_experts_bias=None, *,
+    activation_alpha=1.0, activation_beta=0.0, activation_type="relu", k=1, normalize_routing_weights=0,
+    swiglu_fusion=0, swiglu_limit: float | None = None, use_sparse_mixer=0,
+):  # fmt: skip
+    """The outputs of ``k`` experts for each token, weighted by the softmax of ``router_probs``, which are logits.
+
+    An expert is two layers with an activation between them; with ``fc3``, or twice as wide a first layer, the
+    activation of one half gates the other. All experts see all tokens, and count by their weights.
+    """
+    tokens = ops.reshape(input, [-1, dims(input)[-1]])
+    weights = _routed(router_probs, k, normalize_routing_weights, use_sparse_mixer)
+    hidden = _layer(tokens, fc1_experts_weights, fc1_experts_bias)
+    if activation_type == "swiglu":
+        if swiglu_fusion:
+            gate, linear = _halves(hidden, interleaved=swiglu_fusion == 1)
+        else:
+            gate, linear = hidden, _layer(tokens, fc3_experts_weights, fc3_experts_bias)
+        if swiglu_limit is not None:
+            gate, linear = ops.minimum(gate, swiglu_limit), ops.clip(linear, -swiglu_limit, swiglu_limit)
+        hidden = ops.swish(gate, alpha=activation_alpha) * (linear + activation_beta)
+    else:
+        hidden = _ACTIVATIONS[activation_type](hidden)
+        if fc3_experts_weights is not None:
+            hidden = hidden * _layer(tokens, fc3_experts_weights, fc3_experts_bias)
+    shares = ops.cast(ops.unsqueeze(ops.transpose(weights), [2]), to=input.dtype)
+    found = _layer(hidden, fc2_experts_weights, fc2_experts_bias) * shares
+    return ops.reshape(ops.reduce_sum(found, [0], keepdims=0), ops.shape(input))
+
+
+_ACTIVATIONS = {
+    "relu": lambda x: ops.relu(x),
+    "gelu": lambda x: ops.gelu(x, approximate="tanh"),
+    "silu": lambda x: ops.swish(x),
+    "identity": lambda x: x,
+}
+
+
+def _layer(x: Value, weights: Value, bias: Value | None) -> Value:
+    """``x`` times the matrix of every expert, whose rows are outputs."""
+    y = x @ ops.transpose(weights, perm=[0, 2, 1])
+    return y if bias is None else y + ops.unsqueeze(bias, [1])
+
+
+def _halves(x: Value, *, interleaved: bool) -> tuple[Value, Value]:
+    """The elements of the last axis with even and with odd places, or its first and second half."""
+    if interleaved:
+        return x[..., ::2], x[..., 1::2]
+    first, second = ops.split(x, axis=-1, num_outputs=2)
+    return first, second
+
+
+def _routed(logits: Value, k: int, normalized: int, sparse: int) -> Value:
+    """The weight of each expert for each token, zero for all but ``k`` of them, in float32."""
+    x = ops.cast(logits, to=DType.float32) if logits.dtype.bits < 32 else logits
+    if sparse:
+        weights, places = _sparsely_mixed(x, k)
+    else:
+        weights, places = ops.top_k(ops.softmax(x, axis=1), ops.constant(value_ints=[k]), axis=1)
+    if normalized:
+        weights = weights / ops.reduce_sum(weights, [1])
+    return ops.scatter_elements(ops.zeros_like(x), places, weights, axis=1)
+
+
+def _sparsely_mixed(x: Value, k: int) -> tuple[Value, Value]:
+    """The best experts one after the other, weighted among those that are nearly as good (Liu et al. 2023)."""
+    weights, places, left = [], [], x
+    for _ in range(k):
+        best = ops.reduce_max(left, [1])
+        near = ops.less_or_equal(best - x, ops.maximum(ops.absolute(x), best) * _JITTER)
+        place = ops.argmax(left, axis=1)
+        shares = ops.softmax(ops.where(near, left, float("-inf")), axis=1)
+        weights.append(ops.gather_elements(shares, place, axis=1))
+        places.append(place)
+        left = ops.scatter_elements(left, place, ops.expand(constant(float("-inf"), x.dtype), ops.shape(place)), axis=1)
+    return ops.concat(*weights, axis=1), ops.concat(*places, axis=1)
+
+
+mixture_of_experts.requires(
+    shapes(router_probs="n e", fc1_experts_weights="e i h", fc1_experts_bias="e i", fc2_experts_weights="e h j",
+           fc2_experts_bias="e h", fc3_experts_weights="e j h", fc3_experts_bias="e j", input="... h"),
+    floats("input"),
+    same_dtype("input", "router_probs", "fc1_experts_weights", "fc1_experts_bias", "fc2_experts_weights",
+               "fc2_experts_bias", "fc3_experts_weights", "fc3_experts_bias"),
+    at_least(k=1),
+    one_of(activation_type=("relu", "gelu", "silu", "swiglu", "identity"), swiglu_fusion=(0, 1, 2)),
+    holds(lambda activation_type, swiglu_fusion, fc3_experts_weights: (
+        "swiglu without fusion needs fc3_experts_weights"
+        if activation_type == "swiglu" and not swiglu_fusion and fc3_experts_weights is None else None
+    )),
+)  # fmt: skip

@@ -1,0 +1,161 @@
+"""Attention with a state in place of a cache, the gates before it, and the short convolution before those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    DType,
+    Value,
+    at_least,
+    constant,
+    dims,
+    floats,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+)  # fmt: skip
+
+
+@op("LinearAttention", domain="com.microsoft")
+def linear_attention(
+    query, key, value, past_state=None, decay=None, beta=None, *,
+    chunk_size=64, kv_num_heads: int, q_num_heads: int, scale=0.0, state_window=0, update_rule="gated_delta",
+):  # fmt: skip
+    """LinearAttention of ai.onnx, where several heads of keys may share one of queries.
+
+    With ``state_window`` states have a first axis of as many positions, the last ones, of which the last is read.
+    """
+    heads, before = max(q_num_heads, kv_num_heads), past_state
+    if q_num_heads < kv_num_heads:
+        query = _repeated(query, q_num_heads, kv_num_heads // q_num_heads)
+    if before is None and state_window:
+        sizes = [dims(key)[2] // kv_num_heads, dims(value)[2] // kv_num_heads]
+        before = ops.expand(constant(0.0, query.dtype), [dims(query)[0], kv_num_heads, *sizes])
+    elif state_window:
+        before = past_state[-1]
+
+    inputs, gates = [query, key, value], [decay, beta]
+    attributes = {"chunk_size": chunk_size, "kv_num_heads": kv_num_heads, "q_num_heads": heads, "scale": scale}
+
+    def attend(state: Value | None, start: Any = None, stop: Any = None) -> tuple[Value, Value]:
+        whole = start is None and stop is None
+        given, beside = ([x if x is None or whole else x[:, start:stop] for x in part] for part in (inputs, gates))
+        return ops.linear_attention(*given, state, *beside, update_rule=update_rule, **attributes)
+
+    if not state_window:
+        return attend(before)
+    length, ahead = dims(query)[1], 0
+    if not isinstance(length, int):  # it may be too short: positions of zeros ahead leave the state as it is
+        ahead = state_window
+        inputs, gates = ([x if x is None else ops.pad(x, [ahead, 0], axes=[1]) for x in p] for p in (inputs, gates))
+    return _windowed(attend, before, length, state_window, ahead)
+
+
+def _repeated(x: Value, heads: int, times: int) -> Value:
+    """Each head of the last axis so many times in a row."""
+    batch, length, width = dims(x)
+    apart = ops.reshape(x, [batch, length, heads, 1, width // heads])
+    return ops.reshape(ops.expand(apart, [batch, length, heads, times, width // heads]), [batch, length, -1])
+
+
+def _windowed(attend: Any, state: Value, length: Any, window: int, ahead: int) -> tuple[Value, Value]:
+    """What attention gives, and the states after each of the last ``window`` positions, zeros before the first one."""
+    outputs, states = [], []
+    first = length - window + ahead
+    if not isinstance(first, int) or first > 0:
+        output, state = attend(state, 0, first)
+        outputs.append(output)
+    for place in range(-window, 0):
+        there = length + place
+        if isinstance(there, int) and there < 0:
+            states.append(ops.zeros_like(state))
+            continue
+        output, state = attend(state, there + ahead, there + ahead + 1)
+        outputs.append(output)
+        states.append(state if isinstance(there, int) else ops.where(there >= 0, state, 0.0))
+    return ops.concat(*outputs, axis=1)[:, ahead:], ops.concat(*(ops.unsqueeze(s, [0]) for s in states), axis=0)
+
+
+def _not_negative(number: Any) -> Any:
+    return max(number, 0) if isinstance(number, int) else ops.maximum(number, 0)
+
+
+@op("LinearAttentionGate", domain="com.microsoft")
+def linear_attention_gate(a, dt_bias, decay_scale, b=None, *, _outputs=None):
+    """``decay_scale * softplus(a + dt_bias)``, and the sigmoid of ``b``, in the dtype of ``dt_bias``."""
+    decay = ops.softplus(ops.cast(a, to=dt_bias.dtype) + dt_bias) * decay_scale
+    beta = None if b is None else ops.cast(ops.sigmoid(ops.cast(b, to=dt_bias.dtype)), to=b.dtype)
+    return ops.cast(decay, to=a.dtype), beta
+
+
+linear_attention_gate.requires(
+    shapes(a="b t h", dt_bias="h", decay_scale="h", b="b t h"), floats("a"), same_dtype("a", "b"),
+    floats("dt_bias"), same_dtype("dt_bias", "decay_scale"),
+)  # fmt: skip
+
+
+# ----- the convolution ------------------------------------------------------------------------------------------------
+
+
+@op("CausalConvWithState", domain="com.microsoft")
+def causal_conv_with_state(
+    input, weight, bias=None, past_state=None, *,
+    activation="none", channels_last=0, dilation=1, ndim=1, state_window=0,
+):  # fmt: skip
+    """Convolve each channel with its own kernel over current and past positions, ``dilation`` apart.
+
+    The state is what came before the input (else zeros). With ``state_window`` it has a first axis of as many
+    positions, the last ones, of which the last is read; with ``channels_last`` all axes after the second are channels.
+    """
+    x, before = input, past_state
+    if before is not None and state_window:
+        before = before[-1]
+    if channels_last:
+        batch, length = dims(input)[:2]
+        x = ops.transpose(ops.reshape(input, [batch, length, -1]), perm=[0, 2, 1])
+        if before is not None:
+            before = ops.transpose(ops.reshape(before, [batch, dims(before)[1], -1]), perm=[0, 2, 1])
+    batch, channels, length = dims(x)
+    reach = (dims(weight)[2] - 1) * dilation
+    if before is None:
+        before = ops.expand(constant(0.0, x.dtype), [batch, channels, reach])
+    padded = ops.concat(before, x, axis=2)
+    y = _convolved(padded, weight, bias, length, dilation)
+    if activation != "none":
+        wide = ops.cast(y, to=DType.float32) if y.dtype.bits < 32 else y
+        y = ops.cast(ops.swish(wide), to=input.dtype)
+
+    def placed(value: Value) -> Value:
+        if not channels_last:
+            return value
+        return ops.reshape(ops.transpose(value, perm=[0, 2, 1]), [batch, dims(value)[2], *dims(input)[2:]])
+
+    if not state_window:
+        return placed(y), placed(padded[:, :, length:])
+    states = []
+    for place in range(-state_window, 0):
+        start = _not_negative(length + place + 1)
+        state = padded[:, :, start : start + reach]
+        known = isinstance(length, int)
+        there = length + place >= 0
+        state = (state if there else ops.zeros_like(state)) if known else ops.where(there, state, 0.0)
+        states.append(ops.unsqueeze(placed(state), [0]))
+    return placed(y), ops.concat(*states, axis=0)
+
+
+def _convolved(padded: Value, weight: Value, bias: Value | None, length: Any, dilation: int) -> Value:
+    channels, _, size = dims(weight)
+    if isinstance(channels, int) and isinstance(size, int):
+        return ops.conv(padded, weight, bias, group=channels, dilations=[dilation] if dilation > 1 else None)
+    places = ops.reshape(ops.range_(0, length, 1), [-1, 1]) + ops.range_(0, size, 1) * dilation
+    y = ops.squeeze(ops.gather(padded, places, axis=2) @ ops.transpose(weight, perm=[0, 2, 1]), [3])
+    return y if bias is None else y + ops.reshape(bias, [-1, 1])
+
+
+causal_conv_with_state.requires(
+    floats("input"), same_dtype("input", "weight", "bias", "past_state"), at_least(dilation=1, state_window=0),
+    one_of(activation=("none", "silu", "swish"), ndim=(1,)), shapes(weight="c 1 k", bias="c"),
+)  # fmt: skip
