@@ -1,10 +1,14 @@
 """Building and editing graphs by hand."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tiny
 
 from tenonnx.errors import InvalidCall
+from tenonnx.extend import DType, primitive
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.summary import summary
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, join_types, unify_types
@@ -152,3 +156,33 @@ def test_assignment_keeps_types(name, array):
     with pytest.raises(InvalidCall):
         graph.assign({name: array})
     assert weight.data.array().tolist() == [1, 2]
+
+
+def test_the_module_of_graphs_alone_gives_all_methods():
+    program = """
+from tenonnx.extend import DType, primitive
+from tenonnx.graph.graph import Graph
+import subprocess
+import sys
+
+import numpy as np
+graph = Graph("g", opsets={"ai.onnx": 21})
+graph.output("y", graph.input("x", "float32", (2,)) + 1)
+assert graph.run({"x": np.ones(2, np.float32)}, backend="numpy")["y"].tolist() == [2, 2]
+assert "Add" in graph.copy().infer().summary()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_ops_without_inputs_are_called_into_a_graph():
+    @primitive("Seven", domain="tiny", type=lambda *, times: TensorType(DType.float32, ()))
+    def seven(*, times=1): ...
+
+    seven.numpy(lambda times: np.float32(7 * times))
+    graph = Graph(opsets={"tiny": 4})
+    with graph.building("lucky"):
+        graph.output("y", tiny.add(seven(times=2), np.float32(1)))
+    assert [node.op_type for node in graph.nodes] == ["Seven", "Add"]
+    assert graph.nodes[0].name.startswith("lucky/")
+    assert graph.run({}, backend="numpy")["y"] == 15
+    assert seven(times=2) == 14, "outside it computes"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
-from tenonnx.errors import InvalidModel
+from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.onnx.reader import parse_model, read_parts
 from tenonnx.formats.onnx.streaming import packed_source
 from tenonnx.formats.onnx.tensors import (
@@ -54,6 +54,15 @@ _FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 
 #: Notes in a message whose contents lie among the tensors: under which name, and which field held them.
 _TENSOR, _FIELD = "tensor", "field"
+
+
+def save(graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write ``graph`` to a file that is called as native files are."""
+    if not os.fspath(path).lower().endswith(".safetensors"):
+        raise InvalidCall(
+            "a native file is called *.safetensors", given=os.fspath(path), do="tenonnx.export(graph, path) writes ONNX"
+        )
+    write(graph, path, overwrite=overwrite)
 
 
 def write(graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 #: Each is imported when it is first asked for.
 PLACES = {
+    "building": "tenonnx.op.build",
+    "compile_graph": "tenonnx.backend.base",
+    "copy_graph": "tenonnx.transforms.rewrite",
     "default_registry": "tenonnx.registry.registry",
+    "extract": "tenonnx.transforms.extract",
+    "infer": "tenonnx.op.graph_inference",
+    "save": "tenonnx.formats.native",
+    "summary": "tenonnx.graph.summary",
 }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.graph.above import above
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import parse
 from tenonnx.graph.training import TrainingState
@@ -264,15 +266,43 @@ class Graph:
             f'Graph("{self.name}": {len(self.nodes)} nodes, {len(self.variables)} variables, {opsets or "no opsets"})'
         )
 
-    if TYPE_CHECKING:  # forwards to the floors above, assigned in tenonnx.api
+    # ----- what the floors above do with a graph ------------------------------------------------------------------
 
-        def summary(self, *, nodes: int = 40) -> str: ...
-        def infer(self, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph: ...
-        def extract(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph: ...
-        def copy(self) -> Graph: ...
-        def compile(self, backend: str = "auto", **options: Any) -> Program: ...
-        def run(self, feeds: Mapping[str, Any], backend: str = "auto") -> dict[str, Any]: ...
-        def save(self, path: str | PathLike[str]) -> None: ...
+    def summary(self, *, nodes: int = 40) -> str:
+        """Inputs, outputs, ops and the first ``nodes`` nodes, as text."""
+        return above("summary")(self, nodes=nodes)  # type: ignore[no-any-return]
+
+    def building(self, prefix: str = "") -> AbstractContextManager[None]:
+        """A scope in which every op that is called adds its node here, also one without inputs or on arrays.
+
+        ``prefix`` begins the names of new values.
+        """
+        return above("building")(self, prefix)  # type: ignore[no-any-return]
+
+    def infer(self, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph:
+        """Give every value its type; ``input_shapes`` are further facts about the inputs. Returns the graph itself."""
+        above("infer")(self, input_shapes)
+        return self
+
+    def extract(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+        """The part of the graph that computes ``outputs`` from ``inputs``, all of them names of values."""
+        return above("extract")(self, inputs, outputs)  # type: ignore[no-any-return]
+
+    def copy(self) -> Graph:
+        """A graph of its own with the same contents; the arrays of constants are shared."""
+        return above("copy_graph")(self)  # type: ignore[no-any-return]
+
+    def compile(self, backend: str = "auto", **options: Any) -> Program:
+        """The graph made ready to run, see ``tenonnx.backend.base.compile_graph``."""
+        return above("compile_graph")(self, backend, **options)  # type: ignore[no-any-return]
+
+    def run(self, feeds: Mapping[str, Any], backend: str = "auto") -> dict[str, Any]:
+        """The outputs for ``feeds``, by name. For many calls, ``compile`` once."""
+        return self.compile(backend)(feeds)
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the graph as a native file ``*.safetensors``; ``overwrite`` replaces a read-only file, too."""
+        above("save")(self, path, overwrite=overwrite)
 
 
 def unique_name(names: MutableMapping[str, int], wanted: str) -> str:

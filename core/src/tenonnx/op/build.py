@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import TypeMismatch
+from tenonnx.graph.definitions import defined_by
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, unique_name
 from tenonnx.graph.types import Type
@@ -229,6 +230,13 @@ class Scratch(Builder):
 
     def as_output(self, value: Value) -> Value:
         return value
+
+
+@contextmanager
+def building(graph: Graph, prefix: str = "") -> Iterator[None]:
+    """Let every op called inside add its node to ``graph``."""
+    with defined_by(graph.root.registry), interpreting(Builder(graph, prefix=prefix)):
+        yield
 
 
 def pending_captures(graph: Graph) -> dict[Value, Value]:
