@@ -26,16 +26,19 @@ def floor_of(part):
 
 
 def imports(path):
-    """Modules that a file imports when it is imported itself."""
+    """Modules that a file imports, wherever it does, but for type checkers alone."""
     tree = ast.parse(path.read_text("utf-8"))
-    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-    hidden = {id(n) for function in functions for n in ast.walk(function)}
+    hidden = set()
     for test in ast.walk(tree):
         if isinstance(test, ast.If) and ast.unparse(test.test) == "TYPE_CHECKING":
             hidden |= {id(n) for n in ast.walk(test)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in hidden:
+        if id(node) in hidden:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
 
 
 @pytest.mark.parametrize("path", sorted(CORE.rglob("*.py")), ids=lambda p: str(p.relative_to(CORE)))
@@ -90,3 +93,25 @@ def test_families_import_no_other_vendor_family():
         for path in (ROOT / folder / "src").rglob("*.py"):
             for module in imports(path):
                 assert module.split(".")[0] not in set(families) - {package}, f"{path} imports {module}"
+
+
+#: Packages of the workspace, which import of core what a third party may.
+PACKAGES = (
+    "plugins/standard",
+    "plugins/onnxruntime",
+    "plugins/training",
+    "contrib_ms",
+    "onnx_ml",
+    "quantized",
+    "examples",
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_come_through_the_door(package):
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for module in set() if "tests" in path.parts else imports(path):
+            parts = module.split(".")
+            assert parts[0] != "tenonnx" or parts[1:2] in ([], ["extend"]), (
+                f"{path} imports {module}: take tenonnx.extend"
+            )

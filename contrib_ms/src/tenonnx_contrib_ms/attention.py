@@ -18,8 +18,8 @@ from tenonnx.extend import (
     op,
     same_dtype,
     shapes,
+    symbolic,
 )
-from tenonnx.graph import symbolic
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_standard.checking import dim_of

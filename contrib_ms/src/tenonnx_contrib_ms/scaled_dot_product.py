@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, op
-from tenonnx.graph import symbolic
+from tenonnx.extend import DType, Value, constant, op, symbolic
 from tenonnx_standard.checking import dim_of
 
 

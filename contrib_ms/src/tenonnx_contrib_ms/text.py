@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import NotRepresentable
-from tenonnx.extend import DType, TensorType, TypeMismatch, holds, primitive
+from tenonnx.extend import DType, NotRepresentable, TensorType, TypeMismatch, holds, primitive
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.regular_expressions import RegularExpression, compiled
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, elements, holds, op
-from tenonnx.graph.symbolic import product
+from tenonnx.extend.symbolic import product
 from tenonnx_onnx_ml.rows import refuse, to_float32
 from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.checking import numpy_rule

@@ -6,9 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import NotRepresentable
-from tenonnx.extend import DType, Graph, MapType, SequenceType, TensorType, TypeMismatch, holds, primitive
-from tenonnx.transforms.user_rules import apply_rules
+from tenonnx.extend import (
+    DType,
+    Graph,
+    MapType,
+    NotRepresentable,
+    SequenceType,
+    TensorType,
+    TypeMismatch,
+    holds,
+    primitive,
+)
+from tenonnx.extend.transforms import apply_rules
 from tenonnx_onnx_ml.rows import refuse
 from tenonnx_onnx_ml.scores import labels_problem
 

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Op, Requirement, TypeMismatch, Value, dims, static
-from tenonnx.graph import symbolic
-from tenonnx.op.requirements import Arguments
+from tenonnx.extend import Arguments, Op, Requirement, TypeMismatch, Value, dims, static, symbolic
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum

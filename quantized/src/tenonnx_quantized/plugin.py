@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tenonnx.extend import hookimpl, load_dtypes
 
 if TYPE_CHECKING:
-    from tenonnx.registry.registry import Registry
+    from tenonnx.extend import Registry
 
 
 @hookimpl

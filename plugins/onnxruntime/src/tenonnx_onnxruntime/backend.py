@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnxruntime import GraphOptimizationLevel
 
-from tenonnx.backend.base import fall_back
-from tenonnx.backend.input_defaults import DefaultsProgram
-from tenonnx.errors import InvalidCall, NotRepresentable, UnsupportedOp
-from tenonnx.formats.export import ExportConfig, prepare
-from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.program import Program
-from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
-from tenonnx.transforms.retarget import retarget_to
-from tenonnx.transforms.target import Target, target_for
+from tenonnx.extend import DType, InvalidCall, NotRepresentable, UnsupportedOp
+from tenonnx.extend.backends import (
+    OPTIONAL_INPUTS_IR,
+    DefaultsProgram,
+    Program,
+    Target,
+    fall_back,
+    retarget_to,
+    target_for,
+)
+from tenonnx.extend.formats import LARGEST_MESSAGE, ExportConfig, prepare, write_stream
 from tenonnx_onnxruntime.blocked import block_convolutions
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.rescue import RescuedProgram
@@ -27,7 +28,7 @@ from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeS
 from tenonnx_onnxruntime.values import to_runtime
 
 if TYPE_CHECKING:
-    from tenonnx.graph.graph import Graph
+    from tenonnx.extend import Graph
 
 speed = 100
 

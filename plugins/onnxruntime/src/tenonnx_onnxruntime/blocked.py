@@ -16,13 +16,12 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.types import TensorType
+from tenonnx.extend import DType, TensorType
 from tenonnx_onnxruntime.kernels import CPU
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS
 
 if TYPE_CHECKING:
-    from tenonnx.graph.graph import Graph
+    from tenonnx.extend import Graph
 
 DOMAIN = "com.microsoft.nchwc"
 

@@ -9,13 +9,12 @@ import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
+from tenonnx.extend import DType, MapType, OptionalType, SequenceType, TensorType, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tenonnx.op.op import Op
+    from tenonnx.extend import Op
 
 CPU = "CPUExecutionProvider"
 

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.backend.numpy import backend as numpy_backend
-from tenonnx.errors import FallbackWarning, TenonnxError
+from tenonnx.extend import FallbackWarning, TenonnxError
+from tenonnx.extend.backends import compile_graph
 from tenonnx_onnxruntime.session import RunFailure
 
 if TYPE_CHECKING:
-    from tenonnx.graph.graph import Graph
-    from tenonnx.graph.program import Program
+    from tenonnx.extend import Graph
+    from tenonnx.extend.backends import Program
 
 #: A graph with more bytes of variables is not computed twice: an error is due at once there.
 LARGEST_RESCUED = 1 << 28
@@ -43,7 +43,7 @@ class RescuedProgram:
         if sum(v.data.nbytes for v in self._graph.variables if v.data is not None) > LARGEST_RESCUED:
             raise failure
         try:
-            numpy = self._numpy or numpy_backend.compile(self._graph, state=self._names)
+            numpy = self._numpy or compile_graph(self._graph, "numpy", state=self._names)
             numpy.state.update(self.state)
             results = numpy(feeds)
         except TenonnxError as error:

@@ -14,19 +14,15 @@ from onnxruntime import InferenceSession
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx import limits
-from tenonnx.backend.base import FeedCheck, check_feeds
-from tenonnx.backend.input_defaults import Defaults
-from tenonnx.backend.state import Results, State, check_state
-from tenonnx.errors import InvalidCall, UnsupportedOp
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
-from tenonnx.transforms.overridable import opened
+from tenonnx.extend import DType, InvalidCall, OptionalType, SequenceType, TensorType, Type, UnsupportedOp
+from tenonnx.extend.backends import Defaults, FeedCheck, Results, State, check_feeds, check_state
+from tenonnx.extend.transforms import opened
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping
 
-    from tenonnx.graph.graph import Graph
+    from tenonnx.extend import Graph
 
 #: What the runtime raises of its own, about a model or about what it is fed with.
 RUNTIME_ERRORS = (

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnxruntime import OrtValue
 
-from tenonnx.formats.onnx.tensors import array_to_proto
-from tenonnx.graph.dtypes import DType
+from tenonnx.extend import DType
+from tenonnx.extend.formats import array_to_proto
 
 Array = np.ndarray[Any, Any]
 

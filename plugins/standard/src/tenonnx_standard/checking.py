@@ -8,8 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Expr, Known, Op, TensorType, TypeMismatch, Value, elements
-from tenonnx.graph.values import ArrayConstant, operator
+from tenonnx.extend import (
+    ArrayConstant,
+    Dim,
+    DType,
+    Expr,
+    Known,
+    Op,
+    TensorType,
+    TypeMismatch,
+    Value,
+    elements,
+    operator,
+)
 
 Array = np.ndarray[Any, Any]
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Dim, DType, Value, constant
-from tenonnx.graph import symbolic
+from tenonnx.extend import Dim, DType, Value, constant, symbolic
 from tenonnx_standard.linear_algebra import sum_of_first_axes
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Op, Value, constant, elements, static
-from tenonnx.graph import symbolic
+from tenonnx.extend import DType, Op, Value, constant, elements, static, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.constants import range_

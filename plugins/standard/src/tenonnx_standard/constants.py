@@ -10,6 +10,8 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
+    ArrayConstant,
+    Constant,
     DType,
     Index,
     Known,
@@ -20,10 +22,9 @@ from tenonnx.extend import (
     op,
     primitive,
     static,
+    symbolic,
 )
 from tenonnx.extend import constant as literal
-from tenonnx.graph import symbolic
-from tenonnx.graph.values import ArrayConstant, Constant
 from tenonnx_standard.checking import Array, dims_of, integer_vector, length, numbers, numpy_rule, positions
 
 # ----- constants ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Dim, TensorType, TypeMismatch, Value, constant, dims, op
-from tenonnx.graph.symbolic import broadcast
+from tenonnx.extend.symbolic import broadcast
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul, size

@@ -21,12 +21,12 @@ from tenonnx.extend import (
     constant,
     dims,
     inline,
+    join_types,
     primitive,
     static,
     subgraph,
     subgraph_types,
 )
-from tenonnx.graph.types import join_types
 
 #: A subgraph as a numpy rule takes it.
 Function = Callable[..., tuple[Any, ...]]

@@ -19,6 +19,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import (
     Demand,
     Graph,
+    Node,
     NotDifferentiable,
     TensorType,
     Type,
@@ -31,10 +32,8 @@ from tenonnx.extend import (
     subgraph,
     subgraph_types,
 )
-from tenonnx.graph.symbolic import symbols_of
-from tenonnx.graph.values import Node
-from tenonnx.op.binding import known_op
-from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.extend.symbolic import symbols_of
+from tenonnx.extend.transforms import copy_graph, known_op
 from tenonnx_standard.control_flow import if_, loop, scan
 from tenonnx_standard.logic import greater
 

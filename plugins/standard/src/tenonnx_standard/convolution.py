@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op
-from tenonnx.graph import symbolic
+from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op, symbolic
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad

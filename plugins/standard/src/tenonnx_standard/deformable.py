@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, op
-from tenonnx.graph import symbolic
+from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, op, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.constants import range_

@@ -21,8 +21,8 @@ from tenonnx.extend import (
     elements,
     op,
     primitive,
+    symbolic,
 )
-from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_

@@ -9,9 +9,19 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, elements, op, primitive, vector
-from tenonnx.graph import symbolic
-from tenonnx.graph.values import operator
+from tenonnx.extend import (
+    DType,
+    Index,
+    TensorType,
+    TypeMismatch,
+    Value,
+    elements,
+    op,
+    operator,
+    primitive,
+    symbolic,
+    vector,
+)
 from tenonnx_standard.checking import (
     axis_within,
     dim_of,

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive, subgraph
-from tenonnx.graph.symbolic import broadcast_shapes
+from tenonnx.extend.symbolic import broadcast_shapes
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule

@@ -10,7 +10,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, op
-from tenonnx.graph.symbolic import known_lower_bound, subtract
+from tenonnx.extend.symbolic import known_lower_bound, subtract
 from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_way
 from tenonnx_standard.casting import cast
 

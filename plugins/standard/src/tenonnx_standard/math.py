@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, elementwise, op, static
-from tenonnx.graph import symbolic
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, elementwise, op, static, symbolic
 from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_shape, one_way
 from tenonnx_standard.casting import cast
 from tenonnx_standard.error_function import error_function

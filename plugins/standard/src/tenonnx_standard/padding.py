@@ -20,9 +20,9 @@ from tenonnx.extend import (
     dims,
     elements,
     op,
+    symbolic,
     vector,
 )
-from tenonnx.graph import symbolic
 from tenonnx_standard.checking import Array, axes_within, dim_of, integer_vector, length, numbers, numpy_rule, positions
 
 MODES = ("constant", "reflect", "edge", "wrap")

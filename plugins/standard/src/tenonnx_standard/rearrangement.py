@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, dims, op
-from tenonnx.graph import symbolic
+from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, dims, op, symbolic
 from tenonnx_standard.checking import Array, check_shape, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import where

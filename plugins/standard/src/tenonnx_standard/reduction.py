@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive
-from tenonnx.graph import symbolic
+from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive, symbolic
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where

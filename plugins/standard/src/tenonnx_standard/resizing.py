@@ -20,9 +20,9 @@ from tenonnx.extend import (
     elements,
     op,
     static,
+    symbolic,
     vector,
 )
-from tenonnx.graph import symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat

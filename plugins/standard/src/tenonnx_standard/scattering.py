@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, primitive
-from tenonnx.graph import symbolic
-from tenonnx.graph.values import operator
+from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, operator, primitive, symbolic
 from tenonnx_standard.checking import (
     Array,
     axis_within,

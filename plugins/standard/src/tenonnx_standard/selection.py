@@ -18,11 +18,11 @@ from tenonnx.extend import (
     constant,
     elements,
     op,
+    operator,
     primitive,
     static,
+    symbolic,
 )
-from tenonnx.graph import symbolic
-from tenonnx.graph.values import operator
 from tenonnx_standard.checking import Array, axis_within, check_shape, dim_of, length, numpy_rule
 from tenonnx_standard.slicing import from_front, put_back
 

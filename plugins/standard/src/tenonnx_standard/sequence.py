@@ -20,12 +20,12 @@ from tenonnx.extend import (
     Value,
     constant,
     inline,
+    join_types,
     primitive,
     static,
     subgraph,
     subgraph_types,
 )
-from tenonnx.graph.types import join_types
 
 LENGTH = TensorType(DType.int64, ())
 

@@ -10,6 +10,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
+    ArrayConstant,
     DType,
     Index,
     Known,
@@ -23,9 +24,8 @@ from tenonnx.extend import (
     elements,
     op,
     primitive,
+    symbolic,
 )
-from tenonnx.graph import symbolic
-from tenonnx.graph.values import ArrayConstant
 from tenonnx_standard.checking import (
     axes_within,
     integer_vector,

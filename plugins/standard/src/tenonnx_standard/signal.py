@@ -10,8 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Index, Op, TensorType, TypeMismatch, Value, constant, dims, elements, op, static
-from tenonnx.graph import symbolic
+from tenonnx.extend import (
+    Dim,
+    DType,
+    Index,
+    Op,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    op,
+    static,
+    symbolic,
+)
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import axis_within, check_shape, dim_of, numpy_rule, same_dtypes
 from tenonnx_standard.computed_axes import along

@@ -8,25 +8,26 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.errors import UnknownType
 from tenonnx.extend import (
     REQUIRED,
+    ArrayConstant,
     Dim,
     DType,
     Index,
     Known,
     TensorType,
     TypeMismatch,
+    UnknownType,
     Value,
     constant,
     dims,
     elements,
     op,
+    operator,
     primitive,
     static,
+    symbolic,
 )
-from tenonnx.graph import symbolic
-from tenonnx.graph.values import ArrayConstant, operator
 from tenonnx_standard.checking import (
     Array,
     axes_within,

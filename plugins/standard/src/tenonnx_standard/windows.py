@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx.extend import DType, Op, TypeMismatch, Value, constant
-from tenonnx.graph import symbolic
+from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad

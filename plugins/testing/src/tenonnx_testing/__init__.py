@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.checks.tolerance import Tolerance
 from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, unwritten
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tenonnx_testing.strategies import axis_of, broadcastable, shapes, tensors
 
 __all__ = [
-    "Call", "Case", "Gap", "Law", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance",
+    "Call", "Case", "Gap", "Law", "Tolerance", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance",
     "known_gaps", "shapes", "signature_problems", "tensors", "unwritten",
 ]  # fmt: skip
 

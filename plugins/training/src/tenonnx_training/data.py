@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidFeed
+from tenonnx.extend import InvalidFeed
 
 #: Arrays by name, a pair (input, labels), or an iterable of batches in either form.
 Data = Any

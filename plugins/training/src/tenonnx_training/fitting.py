@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-from tenonnx.errors import InvalidCall, TenonnxError
-from tenonnx.extend import Graph
+from tenonnx.extend import Graph, InvalidCall, TenonnxError
 from tenonnx_training.data import Batches, Data, samples_of
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenonnx.formats.onnx.writer import to_model
-from tenonnx.transforms.retarget import retarget
+from tenonnx.extend.formats import to_model
+from tenonnx.extend.transforms import retarget
 from tenonnx_training.training_step import TrainingStep
 
 if TYPE_CHECKING:
     import onnx
 
-    from tenonnx.formats.export import PostExportHook
+    from tenonnx.extend.formats import PostExportHook
 
 #: The first IR version that has ``training_info`` as it is today.
 _TRAINING_IR = 7

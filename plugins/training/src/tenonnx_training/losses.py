@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall, InvalidFeed
-from tenonnx.extend import DType, TensorType, Value, constant
+from tenonnx.extend import DType, InvalidCall, InvalidFeed, TensorType, Value, constant
 from tenonnx_standard.activation import relu
 from tenonnx_standard.loss import negative_log_likelihood_loss, softmax_cross_entropy_loss
 from tenonnx_standard.math import absolute, exp, log

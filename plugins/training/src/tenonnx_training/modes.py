@@ -6,13 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tenonnx.extend import Graph, Op, Value, constant, static
-from tenonnx.formats.onnx.functions import Function
-from tenonnx.graph.values import Node
-from tenonnx.op.binding import bind, invoke, known_op
-from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
-from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
+from tenonnx.extend import Graph, Node, Op, Value, constant, static
+from tenonnx.extend.formats import Function
+from tenonnx.extend.transforms import Builder, Call, Rewriter, bind, copy_graph, interpreting, invoke, known_op
 from tenonnx_standard.activation import relu
 from tenonnx_standard.batch_norm import batch_normalization, batch_normalization_spatial
 from tenonnx_standard.casting import cast_like

@@ -17,10 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import UnsupportedOp
-from tenonnx.extend import DType, Graph, Op, Value, constant
-from tenonnx.op.rules import find_rule
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.extend import DType, Graph, Op, UnsupportedOp, Value, constant, find_rule
+from tenonnx.extend.transforms import Call, Rewriter
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import if_, loop

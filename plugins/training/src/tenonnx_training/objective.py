@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tenonnx.errors import InvalidCall
-from tenonnx.extend import Graph, TensorType, Value
-from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
+from tenonnx.extend import Graph, InvalidCall, TensorType, Value
+from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_standard.shapes import identity
 from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
 from tenonnx_training.metrics import METRICS, Metric

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall
-from tenonnx.extend import Value
+from tenonnx.extend import InvalidCall, Value
 from tenonnx_standard.math import pow_, sqrt
 
 #: A learning rate, or the learning rate of each step, counted from 0.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 
-from tenonnx.errors import InvalidCall
-from tenonnx.extend import Graph, TensorType
+from tenonnx.extend import Graph, InvalidCall, TensorType
 from tenonnx_training.ties import aliases, users
 
 

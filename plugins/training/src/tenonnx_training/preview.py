@@ -10,15 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenonnx.extend import DType, Graph, Op, TypeMismatch, Value, hookimpl, inline, load_dtypes, op
-from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
-from tenonnx.registry.registry import Registry
-from tenonnx.transforms.extract import extract
-from tenonnx.transforms.grad import grad
-from tenonnx.transforms.overridable import opened
-from tenonnx.transforms.prune import needed_nodes
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.extend import DType, Graph, Op, Registry, TypeMismatch, Value, hookimpl, inline, load_dtypes, op
+from tenonnx.extend.transforms import Builder, Call, Rewriter, extract, grad, interpreting, needed_nodes, opened
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.logic import where

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 
-from tenonnx.errors import InvalidCall
+from tenonnx.extend import InvalidCall
 from tenonnx_training.optimizers import Rate
 
 

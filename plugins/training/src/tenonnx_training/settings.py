@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall
-from tenonnx.graph.training import TrainingState
+from tenonnx.extend import InvalidCall
+from tenonnx.extend.formats import TrainingState
 from tenonnx_training.losses import LOSSES
 from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
 from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay

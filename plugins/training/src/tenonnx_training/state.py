@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall
-from tenonnx.extend import Graph
-from tenonnx.graph.training import TrainingState
-from tenonnx.graph.values import ArrayConstant
+from tenonnx.extend import ArrayConstant, Graph, InvalidCall
+from tenonnx.extend.formats import TrainingState
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.step_graph import StepGraph
 from tenonnx_training.updates import COUNT

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from numbers import Real
 
 import tenonnx as tx
-from tenonnx.errors import InvalidCall, NotDifferentiable
-from tenonnx.extend import Graph
-from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
-from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
-from tenonnx.transforms.decompose import refuse_opaque
-from tenonnx.transforms.overridable import opened
-from tenonnx.transforms.prune import needed_nodes
-from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.extend import Graph, InvalidCall, NotDifferentiable
+from tenonnx.extend.transforms import (
+    Builder,
+    copy_graph,
+    interpreting,
+    merge_common_subexpressions,
+    needed_nodes,
+    opened,
+    refuse_opaque,
+)
 from tenonnx_training import ties
 from tenonnx_training.modes import (
     evaluation_form,

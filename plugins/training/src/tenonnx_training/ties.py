@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tenonnx.extend import Graph, Value
-from tenonnx.graph.values import Node
+from tenonnx.extend import Graph, Node, Value
 
 
 def source_of(value: Value) -> Value:

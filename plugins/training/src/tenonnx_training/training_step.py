@@ -11,12 +11,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tenonnx.backend.base import FeedCheck
-from tenonnx.errors import InvalidCall, InvalidFeed
-from tenonnx.extend import Graph
-from tenonnx.formats.export import Report, export
-from tenonnx.graph.values import ArrayConstant
-from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.extend import ArrayConstant, Graph, InvalidCall, InvalidFeed
+from tenonnx.extend.backends import FeedCheck
+from tenonnx.extend.formats import Report, export
+from tenonnx.extend.transforms import copy_graph
 from tenonnx_training import ties
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, TensorType, Value, constant
-from tenonnx.graph.values import ArrayConstant, Constant
+from tenonnx.extend import ArrayConstant, Constant, DType, Graph, TensorType, Value, constant
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, sqrt
 from tenonnx_standard.reduction import reduce_sum

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.checks.tolerance import Tolerance
 from tenonnx_quantized.blocks import gather_block_quantized, matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
-from tenonnx_testing import Gap, call, cases, shapes, tensors
+from tenonnx_testing import Gap, Tolerance, call, cases, shapes, tensors
 
 
 def stacked(draw, rows, dtype):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx.checks.tolerance import Tolerance
 from tenonnx_quantized.experts import qmoe
-from tenonnx_testing import call, cases, tensors
+from tenonnx_testing import Tolerance, call, cases, tensors
 
 ACTIVATIONS = ["relu", "gelu", "silu", "identity", "swiglu"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.checks.tolerance import Tolerance
 from tenonnx_quantized.recurrent import dynamic_quantize_lstm
-from tenonnx_testing import call, cases, tensors
+from tenonnx_testing import Tolerance, call, cases, tensors
 
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 

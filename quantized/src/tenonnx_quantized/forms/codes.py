@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Known, Op, TensorType, Value
-from tenonnx.graph.values import Node
-from tenonnx.op.binding import bind
-from tenonnx.op.infer import infer_call
-from tenonnx.transforms.rewrite import Rewriter
+from tenonnx.extend import DType, Known, Node, Op, TensorType, Value
+from tenonnx.extend.transforms import Rewriter, bind, infer_call
 from tenonnx_quantized import contrib_quantize
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 

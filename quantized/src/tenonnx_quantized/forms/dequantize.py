@@ -6,10 +6,7 @@ from collections.abc import Sequence
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Value, static
-from tenonnx.op.binding import bind
-from tenonnx.op.infer import infer_call
-from tenonnx.transforms.prune import prune
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.extend.transforms import Call, Rewriter, bind, infer_call, prune
 from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_dequantize, is_meaning, is_quantize
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, to

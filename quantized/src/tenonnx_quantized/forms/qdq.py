@@ -9,9 +9,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Op, Value, static
-from tenonnx.op.graph_inference import infer
-from tenonnx.transforms.prune import prune
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.extend.transforms import Call, Rewriter, infer, prune
 from tenonnx_quantized import contrib_quantize
 from tenonnx_quantized.attention import qattention
 from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv

@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, Op, Value, constant, static
-from tenonnx.graph.values import Node
-from tenonnx.op.binding import bind
-from tenonnx.op.graph_inference import infer
-from tenonnx.op.spelling import same_attribute
-from tenonnx.transforms.prune import prune
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.extend import DType, Graph, Node, Op, Value, constant, static
+from tenonnx.extend.transforms import Call, Rewriter, bind, infer, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.convolution import qlinear_conv
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenonnx.cli.options import json_option, load_model, model_argument, target_options
-from tenonnx.cli.output import plural, say, say_json, working
+from tenonnx.extend.commands import (
+    json_option,
+    load_model,
+    model_argument,
+    plural,
+    say,
+    say_json,
+    target_options,
+    working,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tenonnx.graph.graph import Graph
+    from tenonnx.extend import Graph
 
 
 @click.command("grad")
@@ -62,7 +70,7 @@ def command(
 
 def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
     """The values of these names, and the inputs and variables that match a pattern."""
-    from tenonnx.errors import InvalidCall
+    from tenonnx.extend import InvalidCall
 
     exact = {value.name for value in graph.values()}
     leaves = list(dict.fromkeys(value.name for value in (*graph.all_inputs, *graph.variables)))

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx.cli.options import json_option, load_model, model_argument, version_options
-from tenonnx.cli.output import complain, plural, say, say_json
+from tenonnx.extend.commands import (
+    complain,
+    json_option,
+    load_model,
+    model_argument,
+    plural,
+    say,
+    say_json,
+    version_options,
+)
 
 if TYPE_CHECKING:
-    from tenonnx.graph.graph import Graph
+    from tenonnx.extend import Graph
     from tenonnx_training.fitting import History
     from tenonnx_training.optimizers import Optimizer
 
@@ -202,9 +210,9 @@ def command(
 
 def _check_paths(output: str | None, checkpoint: str | None, emit_step: str | None) -> None:
     """Raise ``InvalidCall``, before a long training, where its results go nowhere or to a place that takes none."""
-    from tenonnx.cli.convert import SUFFIXES
-    from tenonnx.errors import InvalidCall
-    from tenonnx.formats.files import check_output
+    from tenonnx.extend import InvalidCall
+    from tenonnx.extend.commands import SUFFIXES
+    from tenonnx.extend.formats import check_output
 
     kinds = {
         "--output": (output, SUFFIXES),
@@ -233,7 +241,7 @@ def _say_history(history: History) -> None:
 
 def _take_state(graph: Graph, source: Graph, path: str) -> None:
     """Give ``graph`` the trained contents and the training state of ``source``."""
-    from tenonnx.errors import InvalidCall
+    from tenonnx.extend import InvalidCall
     from tenonnx_training.state import assign_changed
 
     if source.training_state is None:
@@ -267,7 +275,7 @@ def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None,
     """``optimizer`` with a schedule that begins with its learning rate; ``run`` are the steps to come."""
     import dataclasses
 
-    from tenonnx.errors import InvalidCall
+    from tenonnx.extend import InvalidCall
     from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
     from tenonnx_training.updates import COUNT
 
@@ -283,8 +291,8 @@ def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None,
 
 def _arrays(graph: Graph, path: str, labels: str | None, loss: str | None) -> dict[str, Any]:
     """The arrays of a file that training reads: the inputs of the model and the labels."""
-    from tenonnx.cli.arrays import read_archive
-    from tenonnx.errors import InvalidCall
+    from tenonnx.extend import InvalidCall
+    from tenonnx.extend.commands import read_archive
     from tenonnx_training.losses import LOSSES
 
     arrays = read_archive(path)

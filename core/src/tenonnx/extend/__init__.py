@@ -1,16 +1,37 @@
 """What a package of operators imports: the public face of the op protocol.
 
-Arithmetic on symbolic dims is in ``tenonnx.graph.symbolic``. What transforms, backends and commands are made of
-(``Rewriter``, ``Builder``, ``bind`` ...) is imported from the modules that define it.
+Other kinds of packages have doors of their own beside it, and need nothing behind them: ``tenonnx.extend.transforms``,
+``.backends``, ``.formats``, ``.commands``, and ``.symbolic`` for arithmetic on symbolic dims.
 """
 
 from tenonnx import limits
-from tenonnx.errors import InvalidCall, InvalidModel, NotDifferentiable, TypeMismatch, UnknownType, UnsupportedOp
+from tenonnx.errors import (
+    FallbackWarning,
+    InvalidCall,
+    InvalidFeed,
+    InvalidModel,
+    NotDifferentiable,
+    NotRepresentable,
+    PluginError,
+    TenonnxError,
+    TypeMismatch,
+    UnknownType,
+    UnsupportedOp,
+)
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, Expr, differ
-from tenonnx.graph.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
-from tenonnx.graph.values import Constant, Value, operator
+from tenonnx.graph.types import (
+    MapType,
+    OptionalType,
+    SequenceType,
+    Shape,
+    SparseTensorType,
+    TensorType,
+    Type,
+    join_types,
+)
+from tenonnx.graph.values import ArrayConstant, Constant, Node, Value, operator
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.dtypes import load_dtypes
@@ -19,6 +40,7 @@ from tenonnx.op.infer import Known
 from tenonnx.op.inline import inline
 from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.requirements import (
+    Arguments,
     Requirement,
     at_least,
     axis,
@@ -33,40 +55,52 @@ from tenonnx.op.requirements import (
     shapes,
     together,
 )
+from tenonnx.op.rules import add_rule, find_rule
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
 from tenonnx.registry.hookspecs import hookimpl
 from tenonnx.registry.namespace import flat_namespace
+from tenonnx.registry.registry import Registry
 from tenonnx.transforms.extract import between
 from tenonnx.transforms.grad import pullback
 from tenonnx.transforms.residuals import Demand, dependents
 
 __all__ = [
     "REQUIRED",
+    "Arguments",
+    "ArrayConstant",
     "Constant",
     "DType",
     "Demand",
     "Dim",
     "Expr",
+    "FallbackWarning",
     "Graph",
     "Index",
     "InvalidCall",
+    "InvalidFeed",
     "InvalidModel",
     "Known",
     "MapType",
+    "Node",
     "NotDifferentiable",
+    "NotRepresentable",
     "Op",
     "OptionalType",
+    "PluginError",
+    "Registry",
     "Requirement",
     "SequenceType",
     "Shape",
     "SparseTensorType",
+    "TenonnxError",
     "TensorType",
     "Type",
     "TypeMismatch",
     "UnknownType",
     "UnsupportedOp",
     "Value",
+    "add_rule",
     "at_least",
     "axis",
     "between",
@@ -80,12 +114,14 @@ __all__ = [
     "dtypes",
     "elements",
     "elementwise",
+    "find_rule",
     "flat_namespace",
     "floats",
     "holds",
     "hookimpl",
     "inline",
     "integers",
+    "join_types",
     "limits",
     "load_dtypes",
     "one_of",

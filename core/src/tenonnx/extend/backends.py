@@ -1,0 +1,33 @@
+"""What a backend is made of: it compiles a graph into a program.
+
+``check_feeds`` says whether feeds are of the types of the inputs (``FeedCheck`` for those that come again and again),
+``DefaultsProgram`` lets a call feed an input that has a default, ``State`` and ``check_state`` hold what lives in a
+program between calls, and ``fall_back`` is numpy's program where a graph cannot run.
+"""
+
+from tenonnx.backend.base import Backend, FeedCheck, check_feeds, compile_graph, fall_back
+from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
+from tenonnx.backend.state import Results, State, StatefulProgram, check_state
+from tenonnx.graph.program import Program
+from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
+from tenonnx.transforms.retarget import retarget_to
+from tenonnx.transforms.target import Target, target_for
+
+__all__ = [
+    "OPTIONAL_INPUTS_IR",
+    "Backend",
+    "Defaults",
+    "DefaultsProgram",
+    "FeedCheck",
+    "Program",
+    "Results",
+    "State",
+    "StatefulProgram",
+    "Target",
+    "check_feeds",
+    "check_state",
+    "compile_graph",
+    "fall_back",
+    "retarget_to",
+    "target_for",
+]
