@@ -9,6 +9,8 @@ from tenonnx.op.binding import bind, invoke, known_op
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.graph_inference import infer
+from tenonnx.op.infer import infer_call
+from tenonnx.op.spelling import same_attribute
 from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
 from tenonnx.transforms.decompose import decompose, refuse_opaque
 from tenonnx.transforms.extract import between, extract
@@ -33,6 +35,7 @@ __all__ = [
     "fold",
     "grad",
     "infer",
+    "infer_call",
     "interpreting",
     "invoke",
     "known_op",
@@ -43,4 +46,5 @@ __all__ = [
     "pullback",
     "refuse_opaque",
     "retarget",
+    "same_attribute",
 ]
