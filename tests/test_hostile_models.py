@@ -132,3 +132,62 @@ def test_what_is_too_large_is_not_folded():
     nodes = [helper.make_node("ConstantOfShape", ["s"], ["large"]), helper.make_node("Shape", ["large"], ["y"])]
     program = tx.load(model_of(nodes, initializer=[shape])).compile("numpy")
     assert program({})["y"].tolist() == [1 << 20, 1 << 13]
+
+
+F, I = np.float32, np.int64  # noqa: E741
+IMAGE = np.ones((1, 1, 4, 4), F)
+
+#: Calls whose file chooses how large the result is: op, inputs, attributes.
+GROWING = [
+    ("ConstantOfShape", [I([1000])], {}),
+    ("Range", [I(0), I(1000), I(1)], {}),
+    ("Tile", [np.ones(4, F), I([250])], {}),
+    ("Pad", [np.ones(4, F), I([500, 500])], {}),
+    ("Pad", [np.ones(4, F), I([500, 500])], {"mode": "wrap"}),
+    ("OneHot", [I([1, 2]), I(500), F([0, 1])], {}),
+    ("Resize", [IMAGE, F([]), F([1, 1, 100, 100])], {}),
+    ("Resize", [IMAGE, F([]), F([]), I([1, 1, 50, 50])], {"mode": "linear"}),
+    ("ConvTranspose", [IMAGE, np.ones((1, 1, 2, 2), F)], {"output_shape": [100, 100]}),
+    ("ConvTranspose", [IMAGE, np.ones((1, 1, 2, 2), F)], {"strides": [50, 50]}),
+    ("MaxUnpool", [IMAGE, np.zeros((1, 1, 4, 4), I), I([1, 1, 90, 90])], {"kernel_shape": [1, 1]}),
+    ("DFT", [np.ones((1, 8, 1), F), I(1000)], {}),
+    ("RandomNormal", [], {"shape": [1000]}),
+    ("RandomUniform", [], {"shape": [1000]}),
+    ("HannWindow", [I(1000)], {}),
+    ("RoiAlign", [IMAGE, F([[0, 0, 2, 2]]), I([0])], {"output_height": 100, "output_width": 100}),
+    ("RoiAlign", [IMAGE, F([[0, 0, 2, 2]]), I([0])], {"sampling_ratio": 1000}),
+    ("MaxRoiPool", [IMAGE, F([[0, 0, 0, 2, 2]])], {"pooled_shape": [50, 50]}),
+    ("AveragePool", [IMAGE], {"kernel_shape": [2, 2], "pads": [90, 90, 90, 90]}),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attributes"), GROWING, ids=[op for op, _, _ in GROWING])
+def test_results_keep_to_the_limit_of_elements(op, inputs, attributes):
+    names = [f"i{k}" if array is not None else "" for k, array in enumerate(inputs)]
+    infos = [info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in zip(names, inputs, strict=True)]
+    program = tx.load(model_of([helper.make_node(op, names, ["y"], **attributes)], infos)).compile("numpy")
+    feeds = dict(zip(names, map(np.asarray, inputs), strict=True))
+    assert program(feeds)["y"].size >= 1
+    with tx.limits.override(elements=150), pytest.raises(tx.LimitExceeded, match='"elements"'):
+        program(feeds)
+
+
+def test_a_list_of_sizes_keeps_to_the_limit_of_entries():
+    shape = info("s", TensorProto.INT64, [1 << 32])  # a file of 76 bytes
+    with pytest.raises(tx.LimitExceeded, match='"entries"'):
+        tx.infer(tx.load(model_of([helper.make_node("ConstantOfShape", ["s"], ["y"])], [shape])))
+
+
+def test_an_opset_of_the_far_future_is_no_reason_to_try_every_version():
+    model = model_of([helper.make_node("Gelu", ["x"], ["y"])], [info("x")], opset=2**62)
+    with pytest.raises(tx.NotRepresentable):
+        tx.retarget(tx.load(model), 7, domains=["com.microsoft"])
+    with pytest.raises(tx.TenonnxError):
+        tx.retarget(tx.load(model), 7)
+
+
+def test_a_type_that_there_is_not_is_refused_where_it_is_declared():
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [info("x")])
+    model.graph.output[0].type.tensor_type.elem_type = 999
+    with pytest.raises(tx.InvalidModel, match='value "y" must have a type'):
+        tx.load(model)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -28,8 +28,8 @@ class Limits:
 
     #: Elements of one tensor, window or image whose size a file chooses freely.
     elements: int = 1 << 28
-    #: Dims of one tensor.
-    rank: int = 64
+    #: Entries of one list of sizes, axes or parts, and so also dims and outputs.
+    entries: int = 1 << 16
     #: Bodies and functions that one piece of work expands or infers.
     nodes: int = 1 << 16
     #: Subgraphs, bodies and functions inside each other.
@@ -85,8 +85,14 @@ def check_elements(dims: Iterable[Any], what: str) -> None:
     """Raise ``LimitExceeded`` unless a tensor of these dims may be made; those that are not known count as 1."""
     elements = 1
     for dim in dims:
-        elements *= max(int(dim), 0) if isinstance(dim, int) or hasattr(dim, "__index__") else 1
+        elements *= max(int(dim), 0) if hasattr(dim, "__int__") else 1
     check("elements", elements, what)
+
+
+def sized(dims: Sequence[Any], what: str) -> tuple[int, ...]:
+    """``dims`` as the shape of an array that is about to be made. Raises as ``check_elements``."""
+    check_elements(dims, what)
+    return tuple(int(dim) for dim in dims)
 
 
 # ----- work -----------------------------------------------------------------------------------------------------------

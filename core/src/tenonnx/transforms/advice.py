@@ -18,7 +18,10 @@ def newer_targets(graph: Graph, target: Target) -> Iterator[Target]:
     """The target at each newer version of ai.onnx, up to the graph's, where it is a matter of versions alone."""
     version = target.version("ai.onnx")
     if version is not None and target.runtime is None and target.accepts is None:
-        for newer in range(version + 1, graph.opsets.get("ai.onnx", 0) + 1):
+        import onnx
+
+        last = min(graph.opsets.get("ai.onnx", 0), onnx.defs.onnx_opset_version())  # whatever a file may claim
+        for newer in range(version + 1, last + 1):
             yield replace(target, opsets={**target.opsets, "ai.onnx": newer})
 
 

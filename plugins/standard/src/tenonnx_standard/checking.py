@@ -18,7 +18,9 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    constant,
     elements,
+    limits,
     operator,
 )
 
@@ -100,12 +102,20 @@ def check_shape(op: Op, name: str, value: Value | None, wanted: Sequence[Dim]) -
 
 
 def length(value: Value) -> int | None:
-    """The number of elements of a vector, where known; a scalar counts as one."""
+    """The number of elements of a vector of sizes, axes or parts, where known; a scalar counts as one."""
     shape = value.tensor.shape
     if shape is None:
         return None
     size = shape[0] if shape else 1
-    return size if isinstance(size, int) else None
+    if not isinstance(size, int):
+        return None
+    limits.check("entries", size, f'the list "{value.name}"')
+    return size
+
+
+def counted(limit: int, what: str) -> Value:
+    """0, 1, 2 ... to before ``limit``, as a constant of int64."""
+    return constant(np.arange(*limits.sized([limit], what)))
 
 
 def dim_of(value: Value, axis: int) -> Any:

@@ -19,6 +19,7 @@ from tenonnx.extend import (
     TypeMismatch,
     Value,
     elements,
+    limits,
     op,
     primitive,
     static,
@@ -113,7 +114,7 @@ def _(input, *, value):
 @numpy_rule(constant_of_shape)
 def _(shape, *, value):
     element, dtype = _element(value)
-    return np.full(numbers(positions(shape)), element, dtype.numpy)
+    return np.full(limits.sized(numbers(positions(shape)), constant_of_shape.title), element, dtype.numpy)
 
 
 # ----- counted tensors ------------------------------------------------------------------------------------------------
@@ -189,6 +190,7 @@ def _(start, limit, delta, *, stash_type):
     if start.dtype == object:
         raise TypeError("the length is symbolic")
     count, dtype = _count(start, limit, delta), start.dtype
+    limits.check_elements([count], range_.title)
     if dtype.kind in "iu":
         return (
             np.arange(count, dtype=dtype) * delta + start if delta != 1 or start != 0 else np.arange(count, dtype=dtype)

@@ -13,6 +13,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import Dim, TensorType, TypeMismatch, Value, constant, dims, op
 from tenonnx.extend.symbolic import broadcast
 from tenonnx_standard.broadcasting import check_one_dtype
+from tenonnx_standard.checking import counted
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul, size
 from tenonnx_standard.logic import equal, where
@@ -112,7 +113,7 @@ def _diagonal(x: Value, labels: Labels) -> tuple[Value, Labels]:
         if first == second:
             continue
         length = dims(x)[second]
-        places = constant(np.arange(length)) if isinstance(length, int) else range_(0, length, 1)
+        places = counted(length, "a diagonal") if isinstance(length, int) else range_(0, length, 1)
         rows = reshape(places, [-1 if k == first else 1 for k in range(len(labels))])
         columns = reshape(places, [-1 if k == second else 1 for k in range(len(labels))])
         x = reduce_sum(where(equal(rows, columns), x, constant(np.zeros(()), x.dtype)), [second], keepdims=0)

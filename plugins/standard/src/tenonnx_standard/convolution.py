@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, op, symbolic
+from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, limits, op, symbolic
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
@@ -154,7 +154,7 @@ def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
     """Cross-correlation of arrays of one dtype, as matrix products over unfolded blocks."""
     batch, _, *sizes = x.shape
     outputs = window.outputs(sizes)
-    y = np.empty((batch, w.shape[0], *outputs), x.dtype)
+    y = np.empty(limits.sized((batch, w.shape[0], *outputs), "a convolution"), x.dtype)
     count = int(np.prod(outputs))
     if not y.size:
         return y
@@ -417,7 +417,8 @@ def convolve_transposed(
         max((n - 1) * s + e, b + m)
         for n, s, e, b, m in zip(sizes, window.strides, window.extents, begins, outputs, strict=True)
     ]
-    y = np.empty((batch, results, *outputs), x.dtype)
+    y = np.empty(limits.sized((batch, results, *outputs), "a transposed convolution"), x.dtype)
+    limits.check_elements(lengths, "a transposed convolution")
     whole = lengths == list(outputs)
     row = results * int(np.prod(sizes[1:])) * (int(np.prod(window.kernel)) if depth > 1 else 1)
     images = min(batch, max(1, BLOCK // max(1, row * sizes[0], results * int(np.prod(lengths)))))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, constant, dims, op, static
-from tenonnx_standard.checking import axis_within, numpy_rule
+from tenonnx_standard.checking import axis_within, counted, numpy_rule
 from tenonnx_standard.computed_axes import along
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import greater, greater_or_equal, where
@@ -43,7 +43,7 @@ def _running(op: Op, x: Value, axis: Value, exclusive: int, reverse: int, reduce
         return along(x, axis, lambda view, place: op(view, place, exclusive=exclusive, reverse=reverse))
     place = axis_within(op, int(known.reshape(())), x.ndim)
     length = dims(x)[place]
-    numbers = constant(np.arange(length)) if isinstance(length, int) else range_(0, length, 1)
+    numbers = counted(length, "a sum") if isinstance(length, int) else range_(0, length, 1)
     behind = [1] * (x.ndim - place - 1)
     result, source = reshape(numbers, [-1, 1, *behind]), reshape(numbers, [1, -1, *behind])
     later, earlier = (source, result) if reverse else (result, source)

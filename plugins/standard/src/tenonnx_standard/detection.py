@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, op, primitive
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, limits, op, primitive
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
@@ -176,6 +176,7 @@ def _samples(
         most = cast(greatest, to=DType.int64)
     i = cast(range_(0, most, 1), to=start.dtype)
     inside = (i + 0.5) / maximum(counts, 1.0)[:, None, None]
+    limits.check_elements([bins, max(sampling_ratio, 1)], roi_align.title)
     place = constant(np.arange(bins).reshape(1, -1, 1), start.dtype) + inside
     y = low[:, None, None] + (length / float(bins))[:, None, None] * place
     last = (cast(size, to=start.dtype) if isinstance(size, Value) else float(size)) - 1.0
@@ -233,7 +234,7 @@ def _(
         _array_samples(boxes[:, a], boxes[:, a + 2], x.shape[3 - a], bins, sampling_ratio, aligned)
         for a, bins in ((1, output_height), (0, output_width))
     ]
-    y = np.zeros((boxes.shape[0], x.shape[1], output_height, output_width), x.dtype)
+    y = np.zeros(limits.sized((boxes.shape[0], x.shape[1], output_height, output_width), roi_align.title), x.dtype)
     if mode == "avg":
         _pool_means(np.ascontiguousarray(x.transpose(0, 2, 3, 1)), batch_indices, axes, y)
     else:
@@ -256,6 +257,7 @@ def _array_samples(
         length = np.maximum(length, 1)
     counts = np.full(start.shape, sampling_ratio, start.dtype) if sampling_ratio > 0 else np.ceil(length / bins)
     counts = np.maximum(counts, 0)
+    limits.check_elements([len(start), bins, counts.max(initial=0)], roi_align.title)
     i = np.arange(int(counts.max(initial=0)), dtype=start.dtype)
     inside = (i + start.dtype.type(0.5)) / np.maximum(counts, 1)[:, None, None]
     y = low[:, None, None] + (length / bins)[:, None, None] * (np.arange(bins, dtype=start.dtype)[:, None] + inside)
@@ -332,6 +334,8 @@ def _(X, rois, batch_indices, *, coordinate_transformation_mode, **attributes):
 @op("MaxRoiPool", selects=True)
 def max_roi_pool(X, rois, *, pooled_shape: list[int], spatial_scale=1.0):
     """The greatest element in each bin of regions, which are rounded to pixels; 0 for empty bins (Girshick, 2015)."""
+    for bins in pooled_shape:
+        limits.check("entries", bins, max_roi_pool.title)
     regions = gather(X, cast(rois[:, 0], to=DType.int64), axis=0)
     for k, bins in enumerate(pooled_shape):
         first, beyond = _bins(rois[:, 1 + (1 - k)], rois[:, 3 + (1 - k)], dims(X)[2 + k], bins, spatial_scale)
@@ -369,6 +373,7 @@ def _(X, rois, *, pooled_shape, **_):
 
 @max_roi_pool.numpy
 def _(X, rois, *, pooled_shape, spatial_scale):
+    limits.check_elements((len(rois), X.shape[1], *pooled_shape), max_roi_pool.title)
     (boxes,) = widened(rois)
     images = boxes[:, 0].astype(np.intp)
     _check_images(max_roi_pool.title, images, X.shape[0])
@@ -385,7 +390,7 @@ def _(X, rois, *, pooled_shape, spatial_scale):
         places.append(np.minimum(first[:, None] + np.arange(widest)[:, None], np.maximum(beyond[:, None] - 1, 0)))
         filled.append(first < beyond)
     x = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
-    y = np.zeros((boxes.shape[0], X.shape[1], *pooled_shape), X.dtype)
+    y = np.zeros(limits.sized((boxes.shape[0], X.shape[1], *pooled_shape), max_roi_pool.title), X.dtype)
     for region, image in enumerate(images if X.size else ()):
         rows, columns = (axis[region] for axis in places)
         left = columns.min()

@@ -37,6 +37,10 @@ from tenonnx_standard.checking import (
 # ----- joining --------------------------------------------------------------------------------------------------------
 
 
+#: The contents of longer vectors are not followed while types are inferred.
+LARGEST_LIST = 1024
+
+
 @primitive("Concat", symbolic=True, selects=True)
 def concat(*inputs, axis: int):
     """The inputs, one after the other along ``axis``."""
@@ -69,7 +73,7 @@ def _(*inputs, axis):
         along = symbolic.add(along, None if each is None else each[axis])
     found[axis] = along
     kind = TensorType(dtype, tuple(found))
-    if rank == 1 and isinstance(along, int) and dtype.is_integer:
+    if rank == 1 and isinstance(along, int) and along <= LARGEST_LIST and dtype.is_integer:
         return _partly_known(inputs, kind)
     return kind
 

@@ -19,6 +19,7 @@ from tenonnx.extend import (
     constant,
     dims,
     elements,
+    limits,
     op,
     symbolic,
     vector,
@@ -214,7 +215,7 @@ def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[i
         raise ValueError(f"pads {list(pads)} leave less than nothing of {x.shape}")
     kept = x[tuple(slice(max(-b, 0), d + min(a, 0)) for b, d, a in zip(befores, x.shape, afters, strict=True))]
     befores, afters = [max(b, 0) for b in befores], [max(a, 0) for a in afters]
-    shape = [b + d + a for b, d, a in zip(befores, kept.shape, afters, strict=True)]
+    shape = limits.sized([b + d + a for b, d, a in zip(befores, kept.shape, afters, strict=True)], op.title)
     y = _full(shape, x, fill) if mode == "constant" else np.empty(shape, x.dtype)
     key = [slice(b, b + d) for b, d in zip(befores, kept.shape, strict=True)]
     y[tuple(key)] = kept
@@ -225,7 +226,7 @@ def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[i
     return y
 
 
-def _full(shape: list[int], x: Array, fill: Any) -> Array:
+def _full(shape: tuple[int, ...], x: Array, fill: Any) -> Array:
     """An array of one element, 0 by default, or "" among strings; object arrays without strings hold symbolic dims."""
     if fill is not None:
         return np.full(shape, fill.reshape(-1)[0], x.dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, op, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, limits, op, primitive
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import less
 
@@ -36,11 +36,15 @@ def _like_type(input: Value, *, dtype: int | None, **_: Any) -> TensorType:
 
 def _uniform(shape: Any, dtype: int, low: float, high: float, seed: float | None) -> Any:
     # counted from above: what others drew with the same generator and seed is then not compared with itself
-    return (high - (high - low) * generator(seed).random(shape)).astype(DType(dtype).numpy)
+    return (high - (high - low) * generator(seed).random(limits.sized(shape, "a random tensor"))).astype(
+        DType(dtype).numpy
+    )
 
 
 def _normal(shape: Any, dtype: int, mean: float, scale: float, seed: float | None) -> Any:
-    return (mean + scale * generator(seed).standard_normal(shape)).astype(DType(dtype).numpy)
+    return (mean + scale * generator(seed).standard_normal(limits.sized(shape, "a random tensor"))).astype(
+        DType(dtype).numpy
+    )
 
 
 def _dtype_of(input: Any, dtype: int | None) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Value
+from tenonnx.extend import DType, Value, limits
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal, where
@@ -188,7 +188,7 @@ def positions(axis: Axis, method: Method) -> Array:
 def matrix(axis: Axis, method: Method) -> Array:
     """For the other modes: the weight of every input element (column) in every output element (row)."""
     places, weights = taps(Arrays, method, _source(axis, method), axis.size, np.float64(axis.scale))
-    made = np.zeros((axis.output, axis.size))
+    made = np.zeros(limits.sized((axis.output, axis.size), "a matrix that resamples"))
     np.add.at(made, (np.arange(axis.output)[:, None], places.astype(np.intp)), weights)
     return made
 
@@ -260,6 +260,7 @@ def resample(x: Array, axes: dict[int, Axis], method: Method, extrapolation_valu
     """``x`` resampled along some axes; shrinking ones come first, as they leave less to do."""
     order = sorted(axes, key=lambda a: (axes[a].scale > 1, a if axes[a].scale <= 1 else -a))
     dtype = x.dtype
+    limits.check_elements((axes[a].output if a in axes else size for a, size in enumerate(x.shape)), "a resized tensor")
     if method.mode == "nearest":
         for a in order:
             x = x.take(positions(axes[a], method), a)

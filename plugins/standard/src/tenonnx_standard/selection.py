@@ -17,6 +17,7 @@ from tenonnx.extend import (
     Value,
     constant,
     elements,
+    limits,
     op,
     operator,
     primitive,
@@ -263,7 +264,9 @@ def _(indices, depth, values, *, axis):
     axis, size = axis_within(one_hot, axis, indices.ndim + 1), int(depth.reshape(()))
     places = np.expand_dims(indices.astype(np.int64), axis)
     inside = (places >= -size) & (places < size)
-    y = np.full((*indices.shape[:axis], size, *indices.shape[axis:]), values[0], values.dtype)
+    y = np.full(
+        limits.sized((*indices.shape[:axis], size, *indices.shape[axis:]), one_hot.title), values[0], values.dtype
+    )
     if size:
         np.put_along_axis(y, np.where(inside, places, 0), np.where(inside, values[1], y.take([0], axis)), axis)
     return y

@@ -22,6 +22,7 @@ from tenonnx.extend import (
     constant,
     dims,
     elements,
+    limits,
     op,
     primitive,
     symbolic,
@@ -443,7 +444,8 @@ def _(x, repeats):
         raise ValueError(f"{len(counts)} numbers for {x.ndim} axes")
     apart = x.reshape([part for size in x.shape for part in (1, size)])
     copies = np.broadcast_to(apart, [part for pair in zip(counts, x.shape, strict=True) for part in pair])
-    return copies.reshape([times * size for times, size in zip(counts, x.shape, strict=True)])
+    whole = [times * size for times, size in zip(counts, x.shape, strict=True)]
+    return copies.reshape(whole if x.dtype == object else limits.sized(whole, tile.title))
 
 
 @tile.until(6)

@@ -21,12 +21,13 @@ from tenonnx.extend import (
     constant,
     dims,
     elements,
+    limits,
     op,
     static,
     symbolic,
 )
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import axis_within, check_shape, dim_of, numpy_rule, same_dtypes
+from tenonnx_standard.checking import axis_within, check_shape, counted, dim_of, numpy_rule, same_dtypes
 from tenonnx_standard.computed_axes import along
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat
@@ -43,7 +44,7 @@ Array = np.ndarray[Any, Any]
 
 def _numbers(limit: Any) -> Value:
     """0, 1, 2 ... to before ``limit``."""
-    return constant(np.arange(limit)) if isinstance(limit, int) else range_(0, limit, 1)
+    return counted(limit, "a signal") if isinstance(limit, int) else range_(0, limit, 1)
 
 
 def _scalar(value: Value) -> Any:
@@ -76,7 +77,7 @@ def _window(made: Op, *coefficients: float) -> None:
     @numpy_rule(made)
     @np.errstate(all="ignore")
     def _(size, *, periodic, output_datatype):
-        count = int(size.reshape(()))
+        (count,) = limits.sized([size.reshape(())], made.title)
         angle = np.arange(count) * np.divide(2 * math.pi, np.float64(count if periodic else count - 1))
         window = np.full(count, coefficients[0])
         for k, coefficient in enumerate(coefficients[1:], 1):
@@ -284,6 +285,7 @@ def _(x, dft_length, axis, *, inverse, onesided):
 
 
 def _transformed(x: Array, size: int, place: int, inverse: int, onesided: int) -> Array:
+    limits.check_elements((*x.shape[:place], size, *x.shape[place + 1 :]), dft.title)
     wide = widened(x)
     signal = wide[..., 0] if x.shape[-1] == 1 else _paired(wide)
     if inverse and onesided:

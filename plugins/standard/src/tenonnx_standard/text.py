@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, primitive
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, limits, primitive
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.regular_expressions import compiled
 
@@ -195,14 +195,14 @@ def _(
     for size, (start, end) in enumerate(zip(ngram_counts, [*ngram_counts[1:], len(pool)], strict=True), 1):
         grams = codes[start:end].reshape(-1, size)
         if min_gram_length <= size <= max_gram_length and len(grams):
-            for step in range(1, 2 if size == 1 else max_skip_count + 2):
+            for step in range(1, 2 if size == 1 else min(max_skip_count, x.shape[-1]) + 2):
                 _count(counts[:, first : first + len(grams)], rows, grams, step, len(words))
         first += len(grams)
     if mode == "IDF":
         counts = np.minimum(counts, np.float32(1))
     if mode != "TF" and weights is not None:
         counts *= np.asarray(weights, dtype=np.float32)
-    result = np.zeros((len(rows), max(ngram_indexes) + 1), dtype=np.float32)
+    result = np.zeros(limits.sized((len(rows), max(ngram_indexes) + 1), tf_idf_vectorizer.title), dtype=np.float32)
     np.add.at(result.T, np.asarray(ngram_indexes), counts.T)
     return result.reshape(*x.shape[:-1], -1)
 

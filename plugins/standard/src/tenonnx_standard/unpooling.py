@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, op
+from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, limits, op
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.joining import concat
 from tenonnx_standard.padding import pad
@@ -74,7 +75,7 @@ def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
 def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
     window = windows(max_unpool.title, kernel_shape, **attributes)
     lengths = (*X.shape[:2], *_unpooled(window, X.shape[2:]))
-    result = np.zeros(int(np.prod(lengths)), X.dtype)
+    result = np.zeros(math.prod(limits.sized(lengths, max_unpool.title)), X.dtype)
     if I.size and not (-result.size <= I.min() and I.max() < result.size):
         raise TypeMismatch(
             f"{max_unpool.title}: I must lie inside the unpooled tensor", given=f"{I.max()} of {lengths}"
@@ -83,7 +84,7 @@ def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
     result = result.reshape(lengths)
     if output_shape is None:
         return result
-    whole = np.zeros(tuple(int(n) for n in output_shape), X.dtype)
+    whole = np.zeros(limits.sized(output_shape, max_unpool.title), X.dtype)
     inside = tuple(slice(0, min(a, b)) for a, b in zip(whole.shape, lengths, strict=True))
     whole[inside] = result[inside]
     return whole

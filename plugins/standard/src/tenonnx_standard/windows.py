@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, symbolic
+from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, limits, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
@@ -331,6 +331,7 @@ def columns(x: Array, window: Windows, *, joined: bool = False) -> Iterator[tupl
     lengths = [max(b + n + e, r) for b, n, e, r in zip(begins, sizes, ends, reach, strict=True)]
     padded = lengths != list(sizes)
     if padded:
+        limits.check_elements((images, channels, *lengths), "a padded input")
         store = np.zeros((channels, images, *lengths) if joined else (images, channels, *lengths), x.dtype)
         source = store.swapaxes(0, 1) if joined else store
     buffer = np.empty(images * width * rows * int(np.prod(outputs[1:])), x.dtype)
@@ -399,7 +400,7 @@ def pool(x: Array, window: Windows, combine: np.ufunc, neutral: Any) -> Array:
         elif everywhere:
             y = x[everywhere[0]].copy()
         else:
-            y = np.full((*x.shape[: 2 + k], count, *x.shape[3 + k :]), neutral, x.dtype)
+            y = np.full(limits.sized((*x.shape[: 2 + k], count, *x.shape[3 + k :]), "a pool"), neutral, x.dtype)
         for low, high, source in taps[min(len(everywhere), 2) :]:
             part = y[(*ahead, slice(low, high))]
             combine(part, x[(*ahead, source)], out=part)

@@ -215,8 +215,9 @@ class GraphReader:
                 raise InvalidModel(
                     f'graph "{proto.name}" must compute its output "{info.name}"', given="no value of that name"
                 )
+            declared = read_declared_type(info)  # also where it is known better, as the writer counts on it
             if output.type is None:
-                output.type = read_declared_type(info)
+                output.type = declared
             graph.outputs.append(output)
         _check_text([proto.name, proto.doc_string, *scope, *(node.name for node in graph.nodes)])
         return graph
