@@ -41,7 +41,7 @@ def test_a_model_is_tuned_and_resumed(tmp_path, data, capsys):
 
 
 def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkeypatch):
-    steps, trained = [], tt.TrainingStep.__call__
+    steps, trained = [], tt.TrainingStep.train
 
     def interrupted(step, batch):
         if len(steps) == 2:
@@ -49,11 +49,11 @@ def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkey
         steps.append(batch)
         return trained(step, batch)
 
-    monkeypatch.setattr(tt.TrainingStep, "__call__", interrupted)
+    monkeypatch.setattr(tt.TrainingStep, "train", interrupted)
     tuned, state = tmp_path / "tuned.onnx", tmp_path / "state.safetensors"
     arguments = ("--data", data, "--loss", "softmax_cross_entropy", "--epochs", 3, "--batch-size", 64)
-    assert run("train", CNN, *arguments, "-o", tuned, "--checkpoint", state) == 0
-    assert "interrupted after 2 steps" in capsys.readouterr().err
+    assert run("train", CNN, *arguments, "-o", tuned, "--checkpoint", state) == 130
+    assert f"interrupted after 2 steps: --resume {state} goes on" in capsys.readouterr().err
     assert onnx.load(tuned) != onnx.load(CNN)
     assert tx.load(state).training_state.tensors["training__step"].array() == 2
 
@@ -205,3 +205,30 @@ def test_a_gradient_that_there_is_not(arguments, message, tmp_path, capsys):
     assert run("grad", CNN, *arguments, "-o", tmp_path / "g.onnx") == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "g.onnx").exists()
+
+
+def test_rows_of_a_table_are_data(tmp_path):
+    graph = linear()
+    tx.export(graph, tmp_path / "linear.onnx")
+    rows = "\n".join(["a;b;target", *(f"{x[0]};{x[1]};{y[0]}" for x, y in zip(X, Y, strict=True))])
+    (tmp_path / "rows.csv").write_text(rows)
+    np.savez(tmp_path / "rows.npz", x=X, target=Y)
+    common = (tmp_path / "linear.onnx", "--loss", "mean_squared_error", "--labels", "target", "--lr", 0.1)
+    for kind in ("csv", "npz"):
+        data = tmp_path / f"rows.{kind}"
+        assert run("train", *common, "--data", data, "--validation", data, "-o", tmp_path / f"{kind}.onnx") == 0
+    assert onnx.load(tmp_path / "csv.onnx") == onnx.load(tmp_path / "npz.onnx")
+
+
+def test_labels_of_a_table_are_classes_where_the_loss_has_them(tmp_path, capsys):
+    classes = tx.Graph("classes", opsets={"ai.onnx": 21})
+    w = classes.variable("w", np.float32([[1, 0, 2], [0, 1, -1]]))
+    a, b = (classes.input(name, "float32", ("batch", 1)) for name in "ab")
+    classes.output("y", a @ w[:1] + b @ w[1:])
+    tx.export(classes, tmp_path / "classes.onnx")
+    (tmp_path / "rows.csv").write_text("a,kind,b\n1,0,2\n3,2,1\n")
+    common = (tmp_path / "classes.onnx", "--loss", "softmax_cross_entropy", "-o", tmp_path / "tuned.onnx")
+    assert run("train", *common, "--data", tmp_path / "rows.csv") == 0
+    (tmp_path / "rows.csv").write_text("a,kind,b\n1,cat,2\n")
+    assert run("train", *common, "--data", tmp_path / "rows.csv") == 2
+    assert 'line 2, column "kind" must be a value of int64' in capsys.readouterr().err

@@ -73,13 +73,13 @@ def test_data_without_labels(train, output):
     assert caught.value.given == "x"
     code, shown = train(*output, labels=None)
     assert code == 2
-    assert "data.npz holds no array beside the inputs" in shown
+    assert "data.npz holds nothing beside the inputs" in shown
 
 
 def test_labels_that_are_not_there(train, output):
     code, shown = train(*output, "--labels", "lab")
     assert code == 2
-    assert "--labels must name an array" in shown
+    assert "--labels must name a part" in shown
     assert "available  labels" in shown
 
 

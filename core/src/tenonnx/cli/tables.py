@@ -37,7 +37,11 @@ def read_table(graph: Graph, path: str) -> dict[str, Any]:
     Raises ``InvalidCall`` for a column that is missing, and for a field that is no value of the column's type, with its
     line.
     """
-    columns = _read_columns(path)
+    return table_feeds(graph, read_columns(path), path)
+
+
+def table_feeds(graph: Graph, columns: Mapping[str, Mapping[int, str]], path: str) -> dict[str, Any]:
+    """``read_table`` of columns that were read from ``path``."""
     inputs = [value for value in graph.all_inputs if value.data is None or value.name in columns]
     missing = [value.name for value in inputs if value.name not in columns]
     if len(inputs) == 1 and missing and _width(inputs[0]) != 1:
@@ -54,7 +58,7 @@ def read_table(graph: Graph, path: str) -> dict[str, Any]:
     return {value.name: _column(value, value.name, columns[value.name], path) for value in inputs}
 
 
-def _read_columns(path: str) -> dict[str, dict[int, str]]:
+def read_columns(path: str) -> dict[str, dict[int, str]]:
     """The fields of each column by the line of the file that they are in."""
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
@@ -92,17 +96,18 @@ def _together(value: Value, columns: Mapping[str, Mapping[int, str]], path: str)
             given=", ".join(columns),
             available=f"{value.name}: {value.type}",
         )
-    parsed = [_parsed(value, name, fields, path) for name, fields in columns.items()]
+    parsed = [parse_column(value, name, fields, path) for name, fields in columns.items()]
     return np.stack(parsed, axis=1)
 
 
 def _column(value: Value, name: str, fields: Mapping[int, str], path: str) -> Any:
-    array = _parsed(value, name, fields, path)
+    array = parse_column(value, name, fields, path)
     shape = value.tensor.shape
     return array.reshape(-1, *[1] * (len(shape) - 1)) if shape is not None and len(shape) > 1 else array
 
 
-def _parsed(value: Value, name: str, fields: Mapping[int, str], path: str) -> Any:
+def parse_column(value: Value, name: str, fields: Mapping[int, str], path: str) -> Any:
+    """The fields of the column ``name``, by line of the file, as an array of the type of ``value``."""
     kind = value.type
     if not isinstance(kind, TensorType):
         raise InvalidCall(f'input "{value.name}" is {kind}, which a table has no column for')

@@ -1,20 +1,29 @@
 """What a command is made of: options that all commands share, and how they print."""
 
+from tenonnx.cli import FAILED, INTERRUPTED, REFUSED
 from tenonnx.cli.arrays import read_archive
 from tenonnx.cli.convert import SUFFIXES
 from tenonnx.cli.options import json_option, load_model, model_argument, target_options, version_options
 from tenonnx.cli.output import complain, plural, say, say_json, working
+from tenonnx.cli.tables import is_table, parse_column, read_columns, table_feeds
 
 __all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "REFUSED",
     "SUFFIXES",
     "complain",
+    "is_table",
     "json_option",
     "load_model",
     "model_argument",
+    "parse_column",
     "plural",
     "read_archive",
+    "read_columns",
     "say",
     "say_json",
+    "table_feeds",
     "target_options",
     "version_options",
     "working",

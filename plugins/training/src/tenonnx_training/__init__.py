@@ -10,13 +10,15 @@ from tenonnx_training.losses import (
     NegativeLogLikelihood,
     SoftmaxCrossEntropy,
 )
+from tenonnx_training.metrics import F1, Perplexity, RocAuc, TopK
 from tenonnx_training.modes import evaluation_form
 from tenonnx_training.optimizers import SGD, Adagrad, Adam, AdamW, Momentum
 from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
 from tenonnx_training.training_step import TrainingStep
 
 __all__ = [
-    "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "History", "LinearDecay",
-    "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "SoftmaxCrossEntropy",
-    "StepDecay", "TrainingFailed", "TrainingStep", "evaluation_form", "fit", "training_info",
+    "F1", "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "History",
+    "LinearDecay", "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "Perplexity", "RocAuc",
+    "SoftmaxCrossEntropy", "StepDecay", "TopK", "TrainingFailed", "TrainingStep", "evaluation_form", "fit",
+    "training_info",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -17,6 +17,7 @@ from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
+from tenonnx_training.step_options import refuse_unknown
 from tenonnx_training.training_step import TrainingStep, check_graph
 
 #: Called after every epoch with what is known of it; what returns True ends the training.
@@ -76,6 +77,7 @@ def fit(
     checkpoint are as after the last epoch before.
     """
     check_graph(graph)
+    refuse_unknown(options, backend, fit, TrainingStep.__init__)
     cutting, notes = settled(graph.training_state, {"batch_size": batch_size, "shuffle": shuffle})
     counts = ((epochs, 0), (cutting["batch_size"], 1))
     if not all(isinstance(count, Integral) and count >= least for count, least in counts):
@@ -127,35 +129,40 @@ class _Run:
         self.checkpoint, self.progress = checkpoint, progress
         self.number = int(step._settings.get("epoch", 0))
         self.done = int(step._settings.get("samples", 0))
+        self.gathered = step.measuring(step._settings.get("sums") if self.done else None)
         self.history = History()
         self.cutting: dict[str, Any] = {}
 
     def epoch(self) -> dict[str, float]:
         """Train one epoch, or what is left of one, measure it and save."""
-        mean = _Mean()
         self.progress.begin(self.number + 1, self.batches.count(self.done))
+        empty = True
         for batch in self.batches.epoch(self.number, skip=self.done):
-            measured = self.step(batch)
-            loss = measured[self.step._made.measured.loss]
+            empty = False
+            measured = self.step.train(batch)
+            loss = measured.mean(self.step._made.measured.loss)
             if not math.isfinite(loss):
                 self._fail(f"the loss is {loss}")
             samples = samples_of(batch)
             self.done += samples
             self.history.losses.append(loss)
-            mean.add(measured, samples)
-            self.progress.advance(mean.values(), samples)
-        if not mean.values():  # it was left after its last batch
-            self.number, self.done = self.number + 1, 0
+            self.gathered.add(measured)
+            self.progress.advance(self.gathered.means(), samples)
+        if empty:  # it was left after its last batch
+            self._next()
             return self.epoch()
-        found = {"epoch": self.number + 1, **mean.values()}
+        found = {"epoch": self.number + 1, **self.gathered.values()}
         self.check()
         if self.validation is not None:
             found.update({f"validation_{name}": value for name, value in self._validate().items()})
-        self.number, self.done = self.number + 1, 0
+        self._next()
         self.history.epochs.append(found)
         self.progress.end(found)
         self.save()
         return found
+
+    def _next(self) -> None:
+        self.number, self.done, self.gathered = self.number + 1, 0, self.step.measuring()
 
     def check(self) -> None:
         """Raise ``TrainingFailed`` where an update has made a parameter that is no number: no loss tells yet."""
@@ -164,16 +171,17 @@ class _Run:
 
     def save(self) -> None:
         """Bring graph and checkpoint up to date."""
-        graph = self.step.write_back(epoch=self.number, samples=self.done, **self.cutting)
+        sums = {name: list(each) for name, each in self.gathered.sums.items()} if self.done else {}
+        graph = self.step.write_back(epoch=self.number, samples=self.done, sums=sums, **self.cutting)
         if self.checkpoint is not None:
             graph.save(self.checkpoint)
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None
-        mean = _Mean()
+        gathered = self.step.measuring()
         for batch in self.validation.epoch(self.number):
-            mean.add(self.step.evaluate(batch), samples_of(batch))
-        return mean.values()
+            gathered.add(self.step.test(batch))
+        return gathered.values()
 
     def _fail(self, what: str) -> None:
         losses = ", ".join(f"{loss:.4g}" for loss in self.history.losses[-3:])
@@ -184,19 +192,3 @@ class _Run:
             available="the graph and its checkpoint are as they were after the last epoch before",
             do="lower the learning rate, clip gradients (--clip-norm / clip_norm=1.0), or look for such data",
         )
-
-
-class _Mean:
-    """Means over samples."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, float] = {}
-        self._samples = 0
-
-    def add(self, measured: Mapping[str, float], samples: int) -> None:
-        self._samples += samples
-        for name, value in measured.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value * samples
-
-    def values(self) -> dict[str, float]:
-        return {name: total / self._samples for name, total in self._sums.items()}

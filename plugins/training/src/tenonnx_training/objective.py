@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from tenonnx.extend import Graph, InvalidCall, TensorType, Value
+import numpy as np
+
+from tenonnx.extend import Graph, InvalidCall, TenonnxError, TensorType, Value
 from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_standard.shapes import identity
 from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
+from tenonnx_training.measuring import ArrayMetric, Measurement, Scalar
 from tenonnx_training.metrics import METRICS, Metric
 
 
@@ -28,22 +32,40 @@ class Objective:
 
 @dataclass
 class Measured:
-    """What a graph with an objective measures: names of its scalars, and what the loss reads.
+    """What a graph with an objective measures: ``scalars``, of which the loss is the first, and ``metrics`` of arrays.
 
-    ``labels`` is the graph input for the labels, ``prediction`` the type of what the loss reads, ``cost`` the loss
-    itself: None where the file computes it.
+    These read the output ``predicted``. ``labels`` is the graph input for the labels, ``prediction`` the type of what
+    the loss reads, ``cost`` the loss itself: None where the file computes it.
     """
 
-    loss: str
-    metrics: list[str] = field(default_factory=list)
+    scalars: list[Scalar] = field(default_factory=list)
+    metrics: list[ArrayMetric] = field(default_factory=list)
+    predicted: str | None = None
     labels: str | None = None
     prediction: TensorType | None = None
     cost: Loss | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
-    def names(self) -> list[str]:
-        return [self.loss, *self.metrics]
+    def loss(self) -> str:
+        return self.scalars[0].value
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of all graph outputs that are read."""
+        read = [name for scalar in self.scalars for name in (scalar.value, scalar.count) if name is not None]
+        return read if self.predicted is None else [*read, self.predicted]
+
+    def measurement(self, results: Mapping[str, Any], labels: Any, samples: int) -> Measurement:
+        """What ``results`` of the graph say of a batch of so many samples."""
+        sums = {}
+        for scalar in self.scalars:
+            value = float(np.reshape(results[scalar.value], ()))
+            weight = float(samples) if scalar.count is None else float(np.reshape(results[scalar.count], ()))
+            sums[scalar.name] = (value if scalar.count else value * weight), weight
+        if self.predicted is None:
+            return Measurement(sums)
+        return Measurement(sums, np.asarray(results[self.predicted]), np.asarray(labels))
 
 
 def add_objective(graph: Graph, objective: Objective) -> Measured:
@@ -53,26 +75,65 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
         _check_scalar(values[objective.loss])
         if objective.metrics:
             raise InvalidCall("metrics compare a prediction with labels", given="a loss that the file computes")
-        return Measured(objective.loss)
+        return Measured([Scalar(objective.loss, objective.loss)])
     loss = as_loss(objective.loss, graph)
     prediction = _prediction(graph, objective.output)
     reads = _before(graph, prediction, loss.includes)
     labels = graph.input(objective.labels, loss.labels_type(reads.tensor))
-    made = Measured("", labels=labels.name, prediction=reads.tensor, cost=loss)
+    made = Measured(labels=labels.name, prediction=reads.tensor, cost=loss)
     if reads is not prediction:
         made.notes.append(
             f'the loss reads "{reads.name}", since it includes the {loss.includes} of "{prediction.name}"'
         )
     with interpreting(Builder(graph, prefix="loss")):
-        cost = loss(reads, labels)
-        _check_scalar(cost)
-        made.loss = graph.output(free_name(graph, "loss"), cost).name
+        cost = graph.output(free_name(graph, "loss"), _cost(loss, reads, labels))
+        made.scalars.append(Scalar(cost.name, cost.name))
         for metric in objective.metrics:
-            name, function = as_metric(metric)
-            measured = function(prediction, labels)
-            _check_scalar(measured, f'the metric "{name}"')
-            made.metrics.append(graph.output(free_name(graph, name), measured).name)
+            _add_metric(graph, made, metric, prediction, labels)
+        if made.metrics:
+            made.predicted = graph.output(free_name(graph, "prediction"), prediction).name
     return made
+
+
+def _cost(loss: Loss, prediction: Value, labels: Value) -> Value:
+    try:
+        cost = loss(prediction, labels)
+    except TenonnxError as error:
+        error.do = wanted_labels(loss) or error.do
+        raise
+    _check_scalar(cost)
+    return cost
+
+
+def wanted_labels(loss: Loss | None) -> str:
+    """What to do where the labels of a user's function are not of the prediction's type, as they are by default."""
+    if not isinstance(loss, FunctionLoss) or loss.labels is not None:
+        return ""
+    return (
+        "say of which type the labels are, by default that of the prediction: "
+        "tt.FunctionLoss(function, labels=tx.TensorType(tx.DType.int64, ('batch',)))"
+    )
+
+
+def _add_metric(graph: Graph, made: Measured, given: str | Metric, prediction: Value, labels: Value) -> None:
+    """Add a metric: by ops where its function takes values, else by arrays."""
+    name, metric = as_metric(given)
+    reads = _before(graph, prediction, getattr(metric, "includes", ""))
+    try:
+        found = metric(reads, labels)
+    except TenonnxError:
+        raise
+    except Exception:  # numpy can do little with values
+        found = None
+    parts = found if isinstance(found, tuple) and all(isinstance(part, Value) for part in found) else (found,)
+    if not isinstance(parts[0], Value):
+        made.metrics.append(ArrayMetric(name, metric))
+        return
+    for part in parts:
+        _check_scalar(part, f'the metric "{name}"')
+    value = graph.output(free_name(graph, name), parts[0]).name
+    count = graph.output(free_name(graph, f"{name}/count"), parts[1]).name if len(parts) > 1 else None
+    made.scalars.append(Scalar(value, value, count, getattr(metric, "finish", float)))
 
 
 def free_name(graph: Graph, name: str) -> str:
@@ -106,7 +167,7 @@ def as_metric(metric: str | Metric) -> tuple[str, Metric]:
         return metric, METRICS[metric]
     if isinstance(metric, type) or not callable(metric):
         raise InvalidCall("a metric must be a name or a function", given=repr(metric), available=", ".join(METRICS))
-    return getattr(metric, "__name__", "metric"), metric
+    return str(getattr(metric, "name", getattr(metric, "__name__", "metric"))), metric
 
 
 def _prediction(graph: Graph, name: str | None) -> Value:

@@ -63,6 +63,8 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
     for key in ("epoch", "samples", "seed"):
         if not (type(number := state.settings.get(key, 0)) is int and 0 <= number < 2**63):
             raise InvalidCall(f'"{key}" of the training state must be a count', given=repr(number)[:50], do=forget)
+    if not _are_sums(sums := state.settings.get("sums", {})):
+        raise InvalidCall('"sums" of the training state must be pairs of numbers', given=repr(sums)[:50], do=forget)
     named = state.settings.get("optimizer")
     name = named.get("name") if isinstance(named, Mapping) else named
     if name != optimizer.name:
@@ -88,3 +90,9 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
     for slot in (*made.slots, COUNT):
         held[slot] = state.tensors[slot].array()
     return dict(state.settings)
+
+
+def _are_sums(sums: Any) -> bool:
+    """Whether ``sums`` maps names to totals and weights."""
+    pairs = sums.values() if isinstance(sums, dict) else [None]
+    return all(isinstance(p, list) and len(p) == 2 and all(type(n) in (int, float) for n in p) for p in pairs)

@@ -116,7 +116,7 @@ def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]
     used = seeded(evaluation_form(_with_inputs(without_functions(graph), changing)), SEED, COUNT).graph
     measured = add_objective(used, objective)
     inputs = [v.name for v in used.all_inputs if v.data is None]
-    return used.extract(inputs, measured.names), measured
+    return used.extract(inputs, measured.outputs), measured
 
 
 def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
@@ -143,7 +143,7 @@ def _with_gradients(
             of = graph.output(free_name(graph, "loss/scaled"), graph[of] * recipe.loss_scale).name
     shown = {value.name for value in graph.outputs}
     values = {value.name: value for value in graph.values()}
-    kept = dict.fromkeys([*measured.names, *statistics.values()])
+    kept = dict.fromkeys([*measured.outputs, *statistics.values()])
     graph.outputs += [values[name] for name in kept if name not in shown]
     return merge_common_subexpressions(tx.grad(graph, of=of, wrt=parameters))
 
@@ -160,7 +160,7 @@ def _updated(
     """Let a graph that has gradients replace every input that training changes."""
     values = {value.name: value for value in graph.values()}
     gradients = {name: values[f"{name}/grad"] for name in parameters}
-    graph.outputs = [values[name] for name in measured.names]
+    graph.outputs = [values[name] for name in measured.outputs]
     with interpreting(Builder(graph, prefix="update", fold=True)):
         updates = Updates(graph, source, optimizer)
         for name, after in statistics.items():

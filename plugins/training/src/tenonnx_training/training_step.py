@@ -16,15 +16,18 @@ from tenonnx.extend.backends import FeedCheck
 from tenonnx.extend.formats import Report, export
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_training import ties
+from tenonnx_training.data import samples_of
 from tenonnx_training.losses import Loss
+from tenonnx_training.measuring import Measurement, Measuring
 from tenonnx_training.metrics import Metric
 from tenonnx_training.modes import settle, tied_statistics
-from tenonnx_training.objective import Objective
+from tenonnx_training.objective import Objective, wanted_labels
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
 from tenonnx_training.state import not_finite, restore, write_back
 from tenonnx_training.step_graph import Recipe, evaluation_graph, step_graph
+from tenonnx_training.step_options import refuse_unknown
 from tenonnx_training.updates import COUNT, RATE, SEED, fill
 
 #: The first opset in which a scatter can add, as the gradients of gathers do.
@@ -67,6 +70,7 @@ class TrainingStep:
         if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
             raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
         check_graph(graph)
+        refuse_unknown(options, backend, TrainingStep.__init__)
         separated = ties.untie(graph) if untie else ties.untie(graph, tied_statistics(graph))
         self._source, self._keep_training_form = graph, keep_training_form
         graph = copy_graph(graph).infer()
@@ -114,6 +118,10 @@ class TrainingStep:
 
         Raises ``InvalidFeed`` for a batch that does not fit; then nothing is changed.
         """
+        return self._values(self.train(batch, learning_rate=learning_rate))
+
+    def train(self, batch: Mapping[str, Any], *, learning_rate: float | None = None) -> Measurement:
+        """Train by one batch, for callers that gather what is measured."""
         fed = self._fed(batch)
         rate = self.optimizer.learning_rate if learning_rate is None else learning_rate
         feeds = {**fed, RATE: np.float32(rate_at(rate, self.steps))}
@@ -121,10 +129,14 @@ class TrainingStep:
             feeds[SEED] = np.int64(self.seed)
         results = self.program(feeds)
         self.steps += 1
-        return {name: float(results[name].reshape(())) for name in self._made.measured.names}
+        return self._measured(results, fed)
 
     def evaluate(self, batch: Mapping[str, Any]) -> dict[str, float]:
         """The loss and the metrics of a batch by the model as it will be used, nothing being trained."""
+        return self._values(self.test(batch))
+
+    def test(self, batch: Mapping[str, Any]) -> Measurement:
+        """``evaluate`` for callers that gather what is measured."""
         fed = self._fed(batch)
         changing = [*self._made.parameters, *self._made.statistics]
         if self._evaluation is None:
@@ -134,8 +146,19 @@ class TrainingStep:
         program, held, used = self._evaluation
         given = {SEED: np.int64(self.seed), COUNT: np.int64(self.steps), **fed}
         feeds = {name: array for name, array in given.items() if name in used}
-        results = program({**{name: self.program.state[name] for name in held}, **feeds})
-        return {name: float(results[name].reshape(())) for name in self._made.measured.names}
+        return self._measured(program({**{name: self.program.state[name] for name in held}, **feeds}), fed)
+
+    def measuring(self, sums: Mapping[str, tuple[float, float]] | None = None) -> Measuring:
+        """What gathers the measurements of this step, going on from ``sums``."""
+        return Measuring(self._made.measured.scalars, self._made.measured.metrics, dict(sums or {}))
+
+    def _values(self, measurement: Measurement) -> dict[str, float]:
+        gathered = self.measuring()
+        gathered.add(measurement)
+        return gathered.values()
+
+    def _measured(self, results: Mapping[str, Any], fed: Mapping[str, Any]) -> Measurement:
+        return self._made.measured.measurement(results, fed.get(str(self.labels)), samples_of(fed))
 
     def write_back(self, **progress: Any) -> Graph:
         """Give the graph the trained contents, the training state and the form in which it is used; returns it."""
@@ -180,7 +203,7 @@ class TrainingStep:
         try:
             checked = self._checked(batch)
         except InvalidFeed as error:
-            error.do = self._advice(batch) or error.do
+            error.do = self._advice(batch) or wanted_labels(self._made.measured.cost) or error.do
             raise
         arrays = zip(self._checked.all_inputs, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}

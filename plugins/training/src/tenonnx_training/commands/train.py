@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenonnx.extend.commands import (
+    INTERRUPTED,
     complain,
     json_option,
     load_model,
@@ -20,7 +21,6 @@ from tenonnx.extend.commands import (
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
-    from tenonnx_training.fitting import History
     from tenonnx_training.optimizers import Optimizer
 
 
@@ -37,9 +37,7 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
 
 @click.command("train")
 @model_argument
-@click.option(
-    "--data", required=True, metavar="FILE", help="A .npz file: arrays of the inputs by name, and the labels."
-)
+@click.option("--data", required=True, metavar="FILE", help="A .npz or .csv file: the inputs by name, and the labels.")
 @click.option("-o", "--output", metavar="FILE", help="The tuned model: .onnx, or .safetensors for our native format.")
 @click.option(
     "--loss",
@@ -49,7 +47,9 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
 )
 @click.option("--of", metavar="VALUE", help="The value that the loss reads; by default the first output of floats.")
 @click.option(
-    "--labels", metavar="NAME", help='The array of --data to learn; by default "labels", or the one beside the inputs.'
+    "--labels",
+    metavar="NAME",
+    help='The array or column of --data to learn; by default "labels", or the one beside the inputs.',
 )
 @click.option(
     "--optimizer", metavar="NAME", help="sgd, momentum, adagrad, adam or adamw.  [default: adam, or that of --resume]"
@@ -93,8 +93,14 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
 @click.option(
     "--batch-size", type=click.IntRange(min=1), help="Samples in a batch.  [default: 32, or that of --resume]"
 )
-@click.option("--validation", metavar="FILE", help="A .npz file like --data, to measure by after each epoch.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="accuracy or mean_absolute_error. Repeatable.")
+@click.option("--validation", metavar="FILE", help="A file like --data, to measure by after each epoch.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.",
+)
 @click.option("--checkpoint", metavar="FILE", help="A .safetensors file that is written after each epoch.")
 @click.option(
     "--resume",
@@ -151,9 +157,10 @@ def command(
 ) -> None:
     """Tune the weights of a model on data, and write it back with nothing else changed.
 
-    Ctrl-C ends the training in order: what was learned so far is written.
+    Ctrl-C ends the training in order, with exit code 130: what was learned so far is written.
     """
     import tenonnx as tx
+    from tenonnx_training.commands.data import read_data
     from tenonnx_training.data import samples_of
     from tenonnx_training.fitting import fit
     from tenonnx_training.training_step import TrainingStep
@@ -162,7 +169,7 @@ def command(
     graph = load_model(model)
     if resume is not None:
         _take_state(graph, load_model(resume), resume)
-    arrays = _arrays(graph, data, labels, loss)
+    arrays = read_data(graph, data, labels, loss)
     chosen = _optimizer(graph, optimizer, learning_rate, weight_decay)
     if schedule is not None:
         batches = -(-samples_of(arrays) // _batch_size(graph, batch_size))
@@ -188,7 +195,7 @@ def command(
         arrays,
         epochs=epochs,
         batch_size=batch_size,
-        validation=None if validation is None else _arrays(graph, validation, labels, loss),
+        validation=None if validation is None else read_data(graph, validation, labels, loss),
         checkpoint=checkpoint,
         progress=None if as_json else True,
         **options,
@@ -201,11 +208,17 @@ def command(
     written = {"output": output, "checkpoint": checkpoint, "step": emit_step}
     if as_json:
         say_json({"file": model, "epochs": history.epochs, "interrupted": history.interrupted, **written})
-        return
-    _say_history(history)
-    for name, path in written.items():
-        if path is not None:
-            say(f"{name}: {path}")
+    else:
+        for note in history.notes:
+            complain(f"note: {note}")
+        for name, path in written.items():
+            if path is not None:
+                say(f"{name}: {path}")
+    if history.interrupted:
+        held = checkpoint or (output if include_training_state else None)
+        how = f"--resume {held} goes on" if held else "with --checkpoint FILE it could be resumed"
+        complain(f"interrupted after {plural(len(history.losses), 'step')}: {how}")
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _check_paths(output: str | None, checkpoint: str | None, emit_step: str | None) -> None:
@@ -230,13 +243,6 @@ def _check_paths(output: str | None, checkpoint: str | None, emit_step: str | No
         if not path.lower().endswith(suffixes):
             raise InvalidCall(f"{option} must name a file of a known format", given=path, available=", ".join(suffixes))
         check_output(path)
-
-
-def _say_history(history: History) -> None:
-    for note in history.notes:
-        complain(f"note: {note}")
-    if history.interrupted:
-        complain(f"interrupted after {plural(len(history.losses), 'step')}")
 
 
 def _take_state(graph: Graph, source: Graph, path: str) -> None:
@@ -287,33 +293,3 @@ def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None,
     made = {"cosine": CosineDecay(first, steps), "linear": LinearDecay(first, 0.0, steps)}
     rate = made.get(kind, StepDecay(first, steps))
     return dataclasses.replace(optimizer, learning_rate=rate)  # type: ignore[type-var]
-
-
-def _arrays(graph: Graph, path: str, labels: str | None, loss: str | None) -> dict[str, Any]:
-    """The arrays of a file that training reads: the inputs of the model and the labels."""
-    from tenonnx.extend import InvalidCall
-    from tenonnx.extend.commands import read_archive
-    from tenonnx_training.losses import LOSSES
-
-    arrays = read_archive(path)
-    inputs = [value.name for value in graph.inputs]
-    missing = [name for name in inputs if name not in arrays]
-    others = [name for name in arrays if name not in inputs]
-    if missing:
-        raise InvalidCall(
-            f'{path} must hold every input of the model, and "{missing[0]}" is not there', available=", ".join(arrays)
-        )
-    held = ", ".join(arrays)
-    if not others and loss in LOSSES:
-        raise InvalidCall(f"{path} holds no array beside the inputs, and the loss needs labels", given=held)
-    if labels is not None and labels not in others:
-        raise InvalidCall(f"--labels must name an array of {path}", given=labels, available=", ".join(others) or held)
-    if labels is not None or "labels" in others:
-        others = [labels or "labels"]
-    if len(others) > 1:
-        raise InvalidCall(
-            f"{path} must have one array beside the inputs, or say which one is the labels",
-            given=", ".join(others),
-            do=f"--labels {others[0]}",
-        )
-    return {name: arrays[name] for name in (*inputs, *others)}
