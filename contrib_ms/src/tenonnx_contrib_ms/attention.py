@@ -47,7 +47,7 @@ def attention(
         if past_present_share_buffer:
             start = ops.reshape(ops.cast(past_sequence_length, to=DType.int64), [])
     if do_rotary:
-        query, key = _turned(query, key, start, rotary_embedding_dim)
+        query, key = turned(query, key, start, rotary_embedding_dim)
     present = key, value
     if past is not None and past_present_share_buffer:
         (first, key), (second, value) = (caches.written(past[k], new, start) for k, new in enumerate((key, value)))
@@ -64,7 +64,7 @@ def attention(
     return core.join_heads(y), ops.concat(*(ops.unsqueeze(x, [0]) for x in present), axis=0)
 
 
-def _turned(query: Value, key: Value, start: Any, width: int) -> list[Value]:
+def turned(query: Value, key: Value, start: Any, width: int) -> list[Value]:
     """Rotary embedding with angles of base 10000, for the positions from ``start`` on."""
     batch, heads, length, size = dims(query)
     turned = width or size
@@ -101,7 +101,7 @@ def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_v
     return core.bias_of(seen, filter_value, query.dtype)
 
 
-def _hold_sizes(num_heads: int, qkv_hidden_sizes: Any, hidden: Any) -> str | None:
+def hold_sizes(num_heads: int, qkv_hidden_sizes: Any, hidden: Any) -> str | None:
     if qkv_hidden_sizes is not None:
         if len(qkv_hidden_sizes) != 3 or qkv_hidden_sizes[0] != qkv_hidden_sizes[1]:
             return "qkv_hidden_sizes must be three, of which the first two are equal"
@@ -154,7 +154,7 @@ attention.requires(
     same_dtype("input", "weights", "bias", "past", "attention_bias"),
     integers("mask_index", "past_sequence_length"),
     at_least(num_heads=1),
-    holds(_hold_sizes),
+    holds(hold_sizes),
     holds(hold_mask),
     holds(_hold_buffer),
 )  # fmt: skip

@@ -56,7 +56,7 @@ def group_query_attention(
     if do_rotary:
         positions = rows if position_ids is None else _positions(position_ids, steps, sequence, total_sequence_length)
         tables = ops.gather(cos_cache, positions), ops.gather(sin_cache, positions)
-    q, *new = _heads(flat, counts, norms, qk_norm_epsilon, tables, rotary_interleaved)
+    q, *new = split_all(flat, counts, norms, qk_norm_epsilon, tables, rotary_interleaved)
 
     scales = _scale(k_scale, k_quant_type, kv_num_heads), _scale(v_scale, v_quant_type, kv_num_heads)
     bits = kv_cache_bit_width or 8
@@ -110,7 +110,7 @@ def _positions(given: Value, steps: Value, sequence: Any, total: Value) -> Value
     return ops.where(continues, given, given[:1, :1] + steps)
 
 
-def _heads(
+def split_all(
     flat: list[Value], counts: list[int], norms: tuple[Value, Value] | None, epsilon: float,
     tables: tuple[Value, Value] | None, interleaved: int,
 ) -> tuple[Value, Value, Value]:  # fmt: skip

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, dims, op
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    DType,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    dtypes,
+    floats,
+    holds,
+    op,
+    same_dtype,
+    shapes,
+)
 from tenonnx_standard import rotary
 from tenonnx_standard.constants import range_
 from tenonnx_standard.shapes import expand, reshape, shape, transpose
@@ -75,3 +91,73 @@ def _(input, position_ids, cos_cache, sin_cache, *, rotary_embedding_dim, num_he
     if not num_heads:
         _heads(input, cos_cache)
     return input.tensor
+
+
+@op("MRotaryEmbedding", domain="com.microsoft")
+def m_rotary_embedding(
+    input, position_ids, cos_cache, sin_cache, *,
+    interleaved=0, is_packed_batching=0, mrope_layout=0, mrope_section: list[int], num_heads=0,
+    rotary_embedding_dim=0, scale=1.0,
+):  # fmt: skip
+    """RotaryEmbedding by three positions of each element: in time, height and width (Qwen2-VL, arXiv:2409.12191).
+
+    Of the angles, the first ``mrope_section[0]`` are those of the time, and so on; or with ``mrope_layout`` 1 every
+    third one is of height or width, as long as their section reaches. ``scale`` and ``is_packed_batching`` have no
+    effect, as in onnxruntime.
+    """
+    tables = [_of_sections(ops.gather(x, position_ids), mrope_section, mrope_layout) for x in (cos_cache, sin_cache)]
+    return ops.rotary_embedding(
+        input, *tables, interleaved=interleaved, num_heads=num_heads, rotary_embedding_dim=rotary_embedding_dim
+    )
+
+
+def _of_sections(table: Value, sections: list[int], layout: int) -> Value:
+    """Of (3, batch, sequence, half) for each column what its stream of positions gives."""
+    half = sum(sections)
+    streams = np.repeat(range(3), sections)
+    if layout:
+        streams = np.zeros(half, np.int64)
+        for stream in (1, 2):
+            streams[stream : 3 * sections[stream] : 3] = stream
+    found = table[0]
+    for stream in (1, 2):
+        if (streams == stream).any():
+            found = ops.where(constant(streams == stream), table[stream], found)
+    return found
+
+
+@op("GemmaRotaryEmbedding", domain="com.microsoft")
+def gemma_rotary_embedding(emb, q, q_rot, k, k_rot):
+    """Queries and keys turned by the angles ``emb``, where what these are turned into is there already."""
+    cosine, sine = (ops.unsqueeze(ops.cast(function(emb), to=q.dtype), [1]) for function in (ops.cos, ops.sin))
+    return q * cosine + q_rot * sine, k * cosine + k_rot * sine
+
+
+def _hold_sections(mrope_section: list[int], half: Any, num_heads: int, mrope_layout: int, input: Any) -> str | None:
+    if len(mrope_section) != 3 or min(mrope_section) < 0:
+        return "mrope_section must be three numbers that are not negative"
+    if isinstance(half, int) and sum(mrope_section) != half:
+        return "the sum of mrope_section must be the width of cos_cache"
+    if input.rank == 3 and num_heads < 1:
+        return "num_heads must be given for an input of three axes"
+    return None if mrope_layout in (0, 1) else "mrope_layout must be 0 or 1"
+
+
+m_rotary_embedding.requires(
+    shapes(
+        input="batch length hidden|batch heads length size", position_ids="3 batch length",
+        cos_cache="positions half", sin_cache="positions half",
+    ),
+    floats("input", "cos_cache", "sin_cache"),
+    same_dtype("input", "cos_cache", "sin_cache"),
+    dtypes(position_ids="int64"),
+    holds(_hold_sections),
+)  # fmt: skip
+gemma_rotary_embedding.requires(
+    shapes(
+        emb="batch length size", q="batch heads length size", q_rot="batch heads length size",
+        k="batch kv_heads length size", k_rot="batch kv_heads length size",
+    ),
+    floats("emb", "q", "q_rot", "k", "k_rot"),
+    same_dtype("q", "q_rot", "k", "k_rot"),
+)  # fmt: skip

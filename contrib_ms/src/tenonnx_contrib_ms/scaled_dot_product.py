@@ -112,6 +112,11 @@ def bias_of(mask: Value, filter_value: float, dtype: DType) -> Value:
     return ops.where(shown, constant(0.0, dtype), constant(filter_value, dtype))
 
 
+def hidden_bias(seen: Value, dtype: DType) -> Value:
+    """What hides all keys but those that are ``seen``."""
+    return ops.where(seen, constant(0.0, dtype), lowest(dtype))
+
+
 def within(lengths: Value, total: Any, starts: Value | None = None) -> Value:
     """Which keys lie before the length of each sequence, from its start on: (batch, 1, 1, total)."""
     keys = ops.range_(0, total, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.rotary import rotary_embedding
+from tenonnx_contrib_ms.rotary import gemma_rotary_embedding, m_rotary_embedding, rotary_embedding
 from tenonnx_testing import call, cases, tensors
 
 POSITIONS = 9
@@ -30,3 +30,28 @@ def _(draw):
     elif flat and draw(st.booleans()):
         attributes |= {"num_heads": heads}
     return call(x, positions, *caches, **attributes)
+
+
+@cases(m_rotary_embedding, gradient=["input", "cos_cache", "sin_cache"])
+def _(draw):
+    batch, length, heads, half = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 2)), 8
+    sections = draw(st.sampled_from([[4, 2, 2], [3, 3, 2], [8, 0, 0]]))
+    part = draw(st.sampled_from([{}, {"rotary_embedding_dim": 16}]))
+    size = 20 if part else 16
+    shape = (batch, length, heads * size) if draw(st.booleans()) else (batch, heads, length, size)
+    x = draw(tensors(["float32", "float16"], shape=shape))
+    caches = [draw(tensors(x.dtype.name, shape=(POSITIONS, half), min_value=-1, max_value=1)) for _ in range(2)]
+    positions = draw(tensors("int64", shape=(3, batch, length), min_value=0, max_value=POSITIONS - 1))
+    attributes = {"interleaved": draw(st.integers(0, 1)), "mrope_layout": draw(st.integers(0, 1)), "num_heads": heads}
+    return call(x, positions, *caches, mrope_section=sections, **attributes, **part)
+
+
+@cases(gemma_rotary_embedding, gradient=["q", "q_rot", "k", "k_rot"])
+def _(draw):
+    """onnxruntime has it for GPUs alone: see tests/test_attention_formulas.py."""
+    batch, length, size = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    angles = draw(tensors(shape=(batch, length, size)))
+    counts = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    dtype = draw(st.sampled_from(["float16", "float32"]))
+    turned = [draw(tensors(dtype, shape=(batch, count, length, size))) for count in counts for _ in range(2)]
+    return call(angles, *turned)
