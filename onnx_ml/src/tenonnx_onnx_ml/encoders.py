@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Constant, DType, Op, TensorType, TypeMismatch, Value, constant, holds, op
+from tenonnx.extend import Constant, DType, TypeMismatch, Value, constant, dtypes, holds, op
 from tenonnx_onnx_ml.cache import remembered
-from tenonnx_onnx_ml.rows import refuse
 from tenonnx_onnx_ml.scores import labels_problem
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import equal, less_or_equal, or_, where
@@ -139,7 +138,6 @@ def _in_order(attributes: dict[str, Any]) -> list[Any]:
 @remembered
 def _table(*given: Any) -> tuple[Array, Array]:
     """The keys, and their values with the default behind."""
-    refuse(label_encoder, _table_problem(*given))
     keys, values = _only(given[:4]), _only(given[4:8])
     default = next(d for d, choice in zip(given[8:], given[4:8], strict=True) if choice is not None)
     if given[7] is not None:
@@ -174,17 +172,13 @@ def check_label_encoder(**attributes: Any) -> str | None:
     return _table_problem(*_in_order(attributes))
 
 
-label_encoder.requires(holds(check_label_encoder))
+def _keys_fit(X: Value, **attributes: Any) -> str | None:
+    wanted = DType.of(_table(*_in_order(attributes))[0].dtype)
+    return None if X.type is None or X.dtype is wanted else f"X must have the type of the keys, which are {wanted}"
+
+
+label_encoder.requires(holds(check_label_encoder), holds(_keys_fit))
 label_encoder.until(4, lacks=["keys_tensor", "values_tensor", "default_tensor"])
-
-
-@label_encoder.type
-def _(X, **attributes):
-    keys, values = _table(*_in_order(attributes))
-    if DType.of(keys.dtype) is not X.dtype:
-        given = f"{X!r}, {DType.of(keys.dtype)} keys"
-        raise TypeMismatch(f"{label_encoder.title}: X must have the type of the keys", given=given)
-    return X.tensor.with_dtype(DType.of(values.dtype))
 
 
 @label_encoder.numpy
@@ -213,13 +207,7 @@ def check_classes(*, classes_strings: Any, **_: Any) -> str | None:
     return None if classes_strings else "classes_strings must be given"
 
 
-label_encoder_by_classes.requires(holds(check_classes))
-
-
-@label_encoder_by_classes.type
-def _(X, *, classes_strings, default_int64, default_string):
-    refuse(label_encoder_by_classes, check_classes(classes_strings=classes_strings))
-    return _other_type(label_encoder_by_classes, X)
+label_encoder_by_classes.requires(holds(check_classes), dtypes(X="string int64"))
 
 
 @op("CategoryMapper", domain="ai.onnx.ml")
@@ -246,20 +234,7 @@ def check_categories(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | 
     return f"there must be categories, one integer for each string, and here are {counts[1]} for {counts[0]}"
 
 
-category_mapper.requires(holds(check_categories))
-
-
-@category_mapper.type
-def _(X, *, cats_int64s, cats_strings, default_int64, default_string):
-    refuse(category_mapper, check_categories(cats_int64s=cats_int64s, cats_strings=cats_strings))
-    return _other_type(category_mapper, X)
-
-
-def _other_type(op: Op, X: Value) -> TensorType:
-    """Integers for strings, strings for integers."""
-    if X.dtype not in (DType.string, DType.int64):
-        raise TypeMismatch(f"{op.title}: X must hold strings or int64", given=repr(X))
-    return X.tensor.with_dtype(DType.int64 if X.dtype is DType.string else DType.string)
+category_mapper.requires(holds(check_categories), dtypes(X="string int64"))
 
 
 # ----- OneHotEncoder --------------------------------------------------------------------------------------------------
@@ -289,17 +264,12 @@ def check_one_hot(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | Non
     return labels_problem(cats_int64s, cats_strings, "categories")
 
 
-one_hot_encoder.requires(holds(check_one_hot))
+def _is_alike(X: Value, cats_strings: Any) -> str | None:
+    kind = "strings" if cats_strings else "numbers"
+    return None if (X.dtype is DType.string) == bool(cats_strings) else f"X must hold {kind} like the categories"
 
 
-@one_hot_encoder.type
-def _(X, *, cats_int64s, cats_strings, zeros):
-    refuse(one_hot_encoder, check_one_hot(cats_int64s=cats_int64s, cats_strings=cats_strings))
-    if (X.dtype is DType.string) != bool(cats_strings) or not (X.dtype is DType.string or X.dtype.is_numeric):
-        kind = "strings" if cats_strings else "numbers"
-        raise TypeMismatch(f"{one_hot_encoder.title}: X must hold {kind} like the categories", given=repr(X))
-    count = len(cats_strings or cats_int64s)
-    return TensorType(DType.float32, None if X.rank is None else (*X.shape, count))
+one_hot_encoder.requires(holds(check_one_hot), dtypes(X="string number"), holds(_is_alike))
 
 
 @one_hot_encoder.numpy

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, elements, holds, op
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, dtypes, elements, holds, op
 from tenonnx.extend.symbolic import product
-from tenonnx_onnx_ml.rows import refuse, to_float32
+from tenonnx_onnx_ml.rows import to_float32
 from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.joining import concat
@@ -29,25 +29,22 @@ def array_feature_extractor(X, Y: Index):
     return gather(reshape(X, [1, -1]) if X.ndim == 1 else X, reshape(Y, [-1]), axis=-1)
 
 
-@array_feature_extractor.type
-def _(X, Y):
-    if Y.dtype is not DType.int64:
-        raise TypeMismatch(f"{array_feature_extractor.title}: Y must hold int64", given=repr(Y))
-    if X.rank is None:
-        return X.tensor
-    if not X.ndim:
-        raise TypeMismatch(f"{array_feature_extractor.title}: a scalar has no features", given=repr(X))
-    chosen, features = elements(Y), X.shape[-1]
+def _positions_fit(X: Value, Y: Value) -> str | None:
+    chosen, features = elements(Y), X.shape[-1] if X.rank else None
+    if X.rank == 0:
+        return "a scalar has no features"
     if chosen is not None and isinstance(features, int):
         _check_positions([place for place in chosen if isinstance(place, int)], features)
-    count = None if Y.rank is None else product(Y.shape)
-    return X.tensor.with_shape((*(X.shape[:-1] or (1,)), count))
+    return None
 
 
 def _check_positions(places: Any, features: int) -> None:
     if len(places) and not 0 <= min(places) <= max(places) < features:
         what = f"{array_feature_extractor.title}: the positions must be from 0 to {features - 1}"
         raise TypeMismatch(what, given=f"positions from {min(places)} to {max(places)}")
+
+
+array_feature_extractor.requires(dtypes(Y="int64"), holds(_positions_fit))
 
 
 @array_feature_extractor.numpy
@@ -80,7 +77,6 @@ def _features(x: Value, size: int | None) -> Value:
 
 @feature_vectorizer.type
 def _(*X, inputdimensions):
-    refuse(feature_vectorizer, check_feature_vectorizer(inputdimensions=inputdimensions))
     sizes = _sizes(X, inputdimensions)
     if len(sizes) != len(X):
         raise TypeMismatch(

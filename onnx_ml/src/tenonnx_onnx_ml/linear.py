@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, Value, constant, holds, op
-from tenonnx_onnx_ml.rows import float_rows, float_rows_of_array, floats, refuse, row_count
+from tenonnx.extend import Dim, DType, Value, constant, differ, holds, op
+from tenonnx_onnx_ml.rows import ROWS, float_rows, float_rows_of_array, floats
 from tenonnx_onnx_ml.scores import (
-    label_dtype,
     labelled,
     labelled_array,
     labels_problem,
@@ -80,21 +79,6 @@ def _weights(coefficients: Any, intercepts: Any, integers: Any, strings: Any) ->
     return floats(coefficients).reshape(len(intercepts) if intercepts else max(_count(integers, strings), 1), -1)
 
 
-@linear_classifier.type
-def _(X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, multi_class, post_transform):
-    labels = classlabels_ints, classlabels_strings
-    problem = check(
-        classlabels_ints=classlabels_ints, classlabels_strings=classlabels_strings, coefficients=coefficients,
-        intercepts=intercepts, multi_class=multi_class, post_transform=post_transform,
-    )  # fmt: skip
-    refuse(linear_classifier, problem)
-    weights = _weights(coefficients, intercepts, *labels)
-    rows = row_count(linear_classifier, X, weights.shape[1])
-    columns = 2 if len(weights) == 1 and _count(*labels) == 2 else len(weights)
-    kind = label_dtype(classlabels_strings)
-    return TensorType(kind, (rows,)), TensorType(DType.float32, (rows, columns))
-
-
 @numpy_rule(linear_classifier)
 def _(X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, multi_class, post_transform):
     labels = classlabels_ints, classlabels_strings
@@ -130,7 +114,14 @@ def check(
     return None
 
 
-linear_classifier.requires(holds(check))
+def _fits(
+    features: Dim, coefficients: Any, intercepts: Any, classlabels_ints: Any, classlabels_strings: Any
+) -> str | None:
+    wanted = _weights(coefficients, intercepts, classlabels_ints, classlabels_strings).shape[1]
+    return f"X must have {wanted} features" if differ(features, wanted) else None
+
+
+linear_classifier.requires(holds(check), ROWS, holds(_fits))
 
 
 # ----- LinearRegressor ------------------------------------------------------------------------------------------------
@@ -150,15 +141,6 @@ def linear_regressor(
     return transformed(_scores(X, weights, intercepts), post_transform)
 
 
-@linear_regressor.type
-def _(X, *, coefficients, intercepts, post_transform, targets):
-    problem = check_regressor(
-        coefficients=coefficients, intercepts=intercepts, post_transform=post_transform, targets=targets
-    )
-    refuse(linear_regressor, problem)
-    return TensorType(DType.float32, (row_count(linear_regressor, X, len(coefficients) // targets), targets))
-
-
 @numpy_rule(linear_regressor)
 def _(X, *, coefficients, intercepts, post_transform, targets):
     weights = floats(coefficients).reshape(targets, -1)
@@ -176,4 +158,9 @@ def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, 
     return transform_problem(post_transform)
 
 
-linear_regressor.requires(holds(check_regressor))
+def _fits_targets(features: Dim, coefficients: Any, targets: int) -> str | None:
+    wanted = len(coefficients) // targets
+    return f"X must have {wanted} features" if differ(features, wanted) else None
+
+
+linear_regressor.requires(holds(check_regressor), ROWS, holds(_fits_targets))

@@ -18,7 +18,6 @@ from tenonnx.extend import (
     primitive,
 )
 from tenonnx.extend.transforms import apply_rules
-from tenonnx_onnx_ml.rows import refuse
 from tenonnx_onnx_ml.scores import labels_problem
 
 #: Why ops on maps have no body.
@@ -36,7 +35,6 @@ def zip_map(X, *, classlabels_int64s: list[int] | None = None, classlabels_strin
 @zip_map.type
 def _(X, *, classlabels_int64s, classlabels_strings):
     labels = classlabels_strings or classlabels_int64s
-    refuse(zip_map, check_zip_map(classlabels_int64s=classlabels_int64s, classlabels_strings=classlabels_strings))
     if X.dtype is not DType.float32 or X.rank not in (None, 1, 2):
         raise TypeMismatch(f"{zip_map.title}: X must be a row or rows of float32", given=repr(X))
     if X.rank is not None and isinstance(X.shape[-1], int) and X.shape[-1] != len(labels):
@@ -92,7 +90,6 @@ def cast_map(X, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1):
 
 @cast_map.type
 def _(X, *, cast_to, map_form, max_map):
-    refuse(cast_map, check_cast_map(cast_to=cast_to, map_form=map_form, max_map=max_map))
     kind = X.type
     if not isinstance(kind, MapType) or kind.key is not DType.int64:
         raise TypeMismatch(f"{cast_map.title}: X must be a map with int64 keys", given=repr(X))
@@ -159,8 +156,6 @@ def dict_vectorizer(X, *, int64_vocabulary: list[int] | None = None, string_voca
 
 @dict_vectorizer.type
 def _(X, *, int64_vocabulary, string_vocabulary):
-    problem = check_dict_vectorizer(int64_vocabulary=int64_vocabulary, string_vocabulary=string_vocabulary)
-    refuse(dict_vectorizer, problem)
     kind, key = X.type, DType.string if string_vocabulary else DType.int64
     if not isinstance(kind, MapType) or kind.key is not key:
         raise TypeMismatch(f"{dict_vectorizer.title}: X must be a map with {key} keys", given=repr(X))

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, holds, op
-from tenonnx_onnx_ml.rows import floats, refuse, to_float32
-from tenonnx_onnx_ml.scores import check_numbers
+from tenonnx.extend import DType, TypeMismatch, Value, constant, differ, dtypes, holds, one_of, op
+from tenonnx_onnx_ml.rows import ROWS, floats, to_float32
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.logic import equal, greater, where
@@ -19,10 +18,10 @@ from tenonnx_standard.reduction import reduce_max, reduce_sum
 Array = np.ndarray[Any, Any]
 
 
-def _check_features(op: Op, X: Value, size: int) -> None:
-    """Raise ``TypeMismatch`` unless ``X`` has so many features, where the size is not 1, which serves them all."""
-    if X.rank is not None and size > 1 and (not X.ndim or (isinstance(X.shape[-1], int) and X.shape[-1] != size)):
-        raise TypeMismatch(f"{op.title}: X must have {size} features", given=repr(X))
+def _has_features(X: Value, size: int) -> str | None:
+    """A size of 1 serves all features."""
+    fits = size < 2 or X.rank is None or (X.ndim and not differ(X.shape[-1], size))
+    return None if fits else f"X must have {size} features"
 
 
 def _check_features_of_array(X: Array, size: int) -> None:
@@ -48,14 +47,6 @@ def _features(numbers: list[float]) -> Value:
     return constant(array.reshape(()) if array.size == 1 else array)
 
 
-@scaler.type
-def _(X, *, offset, scale):
-    check_numbers(scaler.title, "X", X)
-    refuse(scaler, check_scaler(offset=offset, scale=scale))
-    _check_features(scaler, X, max(len(offset or ()), len(scale or ())))
-    return X.tensor.with_dtype(DType.float32)
-
-
 @numpy_rule(scaler)
 def _(X, *, offset, scale):
     _check_features_of_array(X, max(len(offset or ()), len(scale or ())))
@@ -73,7 +64,11 @@ def check_scaler(*, offset: Any, scale: Any) -> str | None:
     return None
 
 
-scaler.requires(holds(check_scaler))
+scaler.requires(
+    holds(check_scaler),
+    holds(lambda X, offset, scale: _has_features(X, max(len(offset or ()), len(scale or ())))),
+    dtypes(X="float integer"),
+)
 
 
 # ----- Normalizer -----------------------------------------------------------------------------------------------------
@@ -92,13 +87,6 @@ def normalizer(X, *, norm="MAX"):
     return x / where(equal(divisor, 0.0), 1.0, divisor)
 
 
-@normalizer.type
-def _(X, *, norm):
-    refuse(normalizer, check_normalizer(norm=norm))
-    check_numbers(normalizer.title, "X", X, most_axes=2)
-    return X.tensor.with_dtype(DType.float32)
-
-
 @numpy_rule(normalizer)
 def _(X, *, norm):
     x = X.astype(np.float32, copy=False)
@@ -111,12 +99,7 @@ def _(X, *, norm):
     return x / np.where(divisor == 0, np.float32(1), divisor)
 
 
-def check_normalizer(*, norm: str) -> str | None:
-    """What the attribute contradicts."""
-    return None if norm in _NORMS else f"norm must be one of {', '.join(_NORMS)}, and here it is {norm!r}"
-
-
-normalizer.requires(holds(check_normalizer))
+normalizer.requires(one_of(norm=_NORMS), ROWS, dtypes(X="float integer"))
 
 
 # ----- Binarizer ------------------------------------------------------------------------------------------------------
@@ -139,13 +122,6 @@ def _limit(dtype: DType, threshold: float) -> Any:
     return None if number < info.min else dtype.numpy.type(info.max if number >= info.max else math.floor(number))
 
 
-@binarizer.type
-def _(X, *, threshold):
-    refuse(binarizer, check_binarizer(threshold=threshold))
-    check_numbers(binarizer.title, "X", X)
-    return X.tensor
-
-
 @binarizer.numpy
 def _(X, *, threshold):
     limit = _limit(DType.of(X.dtype), threshold)
@@ -157,7 +133,7 @@ def check_binarizer(*, threshold: float) -> str | None:
     return "threshold must be a number, and here it is NaN" if threshold != threshold else None
 
 
-binarizer.requires(holds(check_binarizer))
+binarizer.requires(holds(check_binarizer), dtypes(X="float integer"))
 
 
 # ----- Imputer --------------------------------------------------------------------------------------------------------
@@ -194,20 +170,6 @@ def _imputation(dtype: DType, floating: Any, integers: Any, replaced_float: floa
     return imputed.astype(dtype.numpy), dtype.numpy.type(replaced_integer) if fits else None
 
 
-@imputer.type
-def _(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64):
-    check_numbers(imputer.title, "X", X)
-    problem = check_imputer(imputed_value_floats=imputed_value_floats, imputed_value_int64s=imputed_value_int64s)
-    refuse(imputer, problem)
-    imputed = imputed_value_floats if X.dtype.is_float else imputed_value_int64s
-    if not imputed:
-        name = "imputed_value_floats" if X.dtype.is_float else "imputed_value_int64s"
-        raise TypeMismatch(f"{imputer.title}: {name} must be given for {X.dtype}", given=repr(X))
-    _imputation(X.dtype, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64)
-    _check_features(imputer, X, len(imputed))
-    return X.tensor
-
-
 @numpy_rule(imputer)
 def _(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64):
     imputed, replaced = _imputation(
@@ -228,4 +190,10 @@ def check_imputer(*, imputed_value_floats: Any, imputed_value_int64s: Any, **_: 
     return f"one of imputed_value_floats and imputed_value_int64s must be given, and here is {given}"
 
 
-imputer.requires(holds(check_imputer))
+def _fits(X: Value, imputed_value_floats: Any, imputed_value_int64s: Any) -> str | None:
+    imputed = imputed_value_floats if X.dtype.is_float else imputed_value_int64s
+    kind = "floats" if X.dtype.is_float else "int64s"
+    return _has_features(X, len(imputed)) if imputed else f"imputed_value_{kind} must be given for {X.dtype}"
+
+
+imputer.requires(holds(check_imputer), dtypes(X="float integer"), holds(_fits))

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Op, TypeMismatch, Value
+from tenonnx.extend import Dim, DType, Op, TypeMismatch, Value, shapes
 from tenonnx_onnx_ml.cache import remembered
-from tenonnx_onnx_ml.scores import check_numbers
 from tenonnx_standard.casting import cast
 from tenonnx_standard.shapes import reshape
 
@@ -35,17 +34,14 @@ def floats(numbers: list[float]) -> Array:
     return np.asarray(numbers, np.float32)
 
 
+#: X holds rows of features, or one row.
+ROWS = shapes(X="features | rows features")
+
+
 def row_count(op: Op, X: Value, features: int) -> Dim:
-    """The number of rows of ``X``. Raises ``TypeMismatch`` unless these are rows of so many numbers."""
-    check_numbers(op.title, "X", X, most_axes=2)
+    """The number of ``ROWS``. Raises ``TypeMismatch`` unless they have so many features."""
     if X.rank is None:
         return None
     if isinstance(X.shape[-1], int) and X.shape[-1] != features:
         raise TypeMismatch(f"{op.title}: X must have {features} features", given=repr(X))
     return X.shape[0] if X.ndim == 2 else 1
-
-
-def refuse(op: Op, problem: str | None) -> None:
-    """Raise ``TypeMismatch`` where there is a problem with the attributes."""
-    if problem:
-        raise TypeMismatch(f"{op.title}: {problem}")

@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.extend import DType, TensorType, Value, constant, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.coupling import coupled, coupled_array, pairs
-from tenonnx_onnx_ml.rows import float_rows, float_rows_of_array, floats, refuse, row_count
+from tenonnx_onnx_ml.rows import ROWS, float_rows, float_rows_of_array, floats, row_count
 from tenonnx_onnx_ml.scores import (
     label_dtype,
     labelled,
@@ -208,7 +208,6 @@ def _(
 
 @svm_classifier.type
 def _(X, **attributes):
-    refuse(svm_classifier, check_classifier(**attributes))
     strings = attributes["classlabels_strings"]
     classes, vectors = len(attributes["classlabels_ints"] or strings), sum(attributes["vectors_per_class"] or ())
     features = len(attributes["support_vectors"]) // vectors if vectors else len(attributes["coefficients"]) // classes
@@ -249,7 +248,7 @@ def check_classifier(
     return None
 
 
-svm_classifier.requires(holds(check_classifier))
+svm_classifier.requires(holds(check_classifier), ROWS)
 
 
 # ----- SVMRegressor ---------------------------------------------------------------------------------------------------
@@ -292,7 +291,6 @@ def _(
 
 @svm_regressor.type
 def _(X, **attributes):
-    refuse(svm_regressor, check_regressor(**attributes))
     count = attributes["n_supports"]
     features = len(attributes["support_vectors"]) // count if count else len(attributes["coefficients"])
     return TensorType(DType.float32, (row_count(svm_regressor, X, features), 1))
@@ -315,4 +313,4 @@ def check_regressor(
     return None
 
 
-svm_regressor.requires(holds(check_regressor))
+svm_regressor.requires(holds(check_regressor), ROWS)

@@ -11,9 +11,9 @@ import numpy as np
 from tenonnx.extend import Constant, Dim, DType, Op, TensorType, TypeMismatch, Value, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.ensembles import Ensemble, tensor_dtype, with_listed_leaves, with_named_nodes
+from tenonnx_onnx_ml.rows import ROWS
 from tenonnx_onnx_ml.scores import (
     TRANSFORMS,
-    check_numbers,
     label_dtype,
     labelled,
     labelled_array,
@@ -53,7 +53,6 @@ def _titled(made: Op) -> Iterator[None]:
 
 def _checked(made: Op, X: Value, attributes: Mapping[str, Any]) -> tuple[Ensemble, Dim]:
     """The ensemble, and how many rows ``X`` has. Raises ``TypeMismatch`` unless all fits."""
-    check_numbers(made.title, "X", X, most_axes=2)
     with _titled(made):
         ensemble = _ensemble(made, attributes)
         if X.rank is None:
@@ -121,7 +120,7 @@ def check(**attributes: Any) -> None:
     _ensemble(tree_ensemble, attributes)
 
 
-tree_ensemble.requires(holds(check))
+tree_ensemble.requires(holds(check), ROWS)
 
 
 # ----- TreeEnsembleClassifier -----------------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ def check_classifier(**attributes: Any) -> None:
     _ensemble(tree_ensemble_classifier, attributes)
 
 
-tree_ensemble_classifier.requires(holds(check_classifier))
+tree_ensemble_classifier.requires(holds(check_classifier), ROWS)
 tree_ensemble_classifier.until(
     3,
     lacks=["base_values_as_tensor", "class_weights_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as_tensor"],
@@ -272,7 +271,7 @@ def check_regressor(**attributes: Any) -> None:
     _ensemble(tree_ensemble_regressor, attributes)
 
 
-tree_ensemble_regressor.requires(holds(check_regressor))
+tree_ensemble_regressor.requires(holds(check_regressor), ROWS)
 tree_ensemble_regressor.until(
     3,
     lacks=["base_values_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as_tensor", "target_weights_as_tensor"],

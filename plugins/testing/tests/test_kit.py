@@ -11,10 +11,20 @@ from hypothesis import strategies as st
 from tenonnx import DType
 from tenonnx.checks.compare import compare
 from tenonnx.errors import InvalidCall
-from tenonnx.extend import TensorType, elementwise, op, primitive
+from tenonnx.extend import TensorType, elementwise, floats, op, primitive
 from tenonnx.graph.definitions import defined_by
 from tenonnx.registry.registry import Registry
-from tenonnx_testing import Gap, axis_of, broadcastable, call, check_case, shapes, signature_problems, tensors
+from tenonnx_testing import (
+    Gap,
+    axis_of,
+    broadcastable,
+    call,
+    check_case,
+    mutations,
+    shapes,
+    signature_problems,
+    tensors,
+)
 from tenonnx_testing.cases import CHECKS, Case
 from tenonnx_testing.collecting import items_of_cases
 from tenonnx_testing.gradients import differences
@@ -125,6 +135,26 @@ def test_a_numpy_rule_that_disagrees_with_the_body_fails():
 
     twice.numpy(lambda x: x * 3)
     fails(case_of(twice), "numpy=body", "differs from its body")
+
+
+@pytest.mark.parametrize("vague", [None, (None,)])
+def test_a_type_rule_that_knows_less_than_the_body_fails(vague):
+    @op("Celu", since=12)
+    def twice(X):
+        return add(X, X)
+
+    twice.type(lambda x: x.tensor.with_shape(vague))
+    fails(case_of(twice, lambda draw: call(draw(tensors(shape=(2,))))), "types", "with static shapes knows less than")
+
+
+def test_a_way_around_what_must_hold_fails(monkeypatch):
+    @op("Celu", since=12)
+    def twice(X):
+        return add(X, X)
+
+    twice.requires(floats("X"))
+    monkeypatch.setattr(mutations, "_broken", lambda made, drawn: "X must be another one")
+    fails(case_of(twice), "bad input", "what breaks its requirements: X must be another one")
 
 
 def test_a_body_that_works_with_static_shapes_alone_fails():

@@ -77,11 +77,12 @@ def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outpu
     """The outermost call on arrays: wrap, evaluate, unwrap."""
     from tenonnx.op.evaluate import Evaluator
     from tenonnx.op.infer import infer_call
+    from tenonnx.op.memo import types_alone
 
     evaluator = Evaluator()
     with interpreting(evaluator):
         values = [_wrap(evaluator, v) for v in as_inputs(op, inputs)]
-        infer_call(op, values, attributes, outputs)
+        infer_call(op, types_alone(op, values), attributes, outputs)
         results = evaluator.call(op, values, attributes, outputs)
     arrays = tuple(None if r is None else evaluator.contents(r) for r in results)
     return arrays[0] if len(arrays) == 1 else arrays

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 class Arguments:
     """A call as requirements see it: inputs and attributes by name, and the dims that ``shapes`` has named so far."""
 
-    __slots__ = ("attributes", "dims", "inputs", "title")
+    __slots__ = ("attributes", "dims", "inputs", "runs", "title")
 
     def __init__(self, title: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
         self.title = title
         self.inputs = inputs
         self.attributes = attributes
         self.dims: dict[str, Dim] = {}
+        self.runs: dict[str, Shape] = {}
 
     def __getitem__(self, name: str) -> Any:
         """An input, an attribute, or a dim by name; None where it is absent or unknown."""
@@ -73,17 +74,27 @@ class Requirement:
     """Something that must hold of a call: ``check`` raises ``TypeMismatch`` where it does not.
 
     ``names`` are the inputs, attributes and dims that it reads, of which ``dims`` are those that it names itself.
+    ``implies`` narrows the shape of an input, by name, to what it must be if this is to hold. ``types_alone`` says that
+    it looks at no more than types, attributes and small integers, so that calls that are alike need not ask again.
     """
 
-    __slots__ = ("check", "dims", "names", "word")
+    __slots__ = ("check", "dims", "implies", "names", "types_alone", "word")
 
     def __init__(
-        self, word: str, names: Iterable[str], check: Callable[[Arguments], None], dims: Iterable[str] = ()
+        self,
+        word: str,
+        names: Iterable[str],
+        check: Callable[[Arguments], None],
+        dims: Iterable[str] = (),
+        implies: Callable[[Arguments, str, Shape | None], Shape | None] | None = None,
+        types_alone: bool = False,
     ) -> None:
         self.word = word
         self.names = tuple(names)
         self.check = check
         self.dims = frozenset(dims)
+        self.implies = implies
+        self.types_alone = types_alone
 
     def __repr__(self) -> str:
         return f"{self.word}({', '.join(self.names)})"
@@ -116,17 +127,41 @@ class Requirements:
                     available=self.op.signature.describe(),
                 )
 
-    def check(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> None:
-        """Raise ``TypeMismatch`` where inputs and complete attributes break one."""
-        if self.declared:
-            call = self.arguments(inputs, attributes)
-            for requirement in self.declared:
-                requirement.check(call)
+    def check(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Arguments | None:
+        """What is learned of a call. Raises ``TypeMismatch`` where its complete attributes and inputs break one."""
+        if not self.declared:
+            return None
+        call = self.arguments(inputs, attributes)
+        for requirement in self.declared:
+            requirement.check(call)
+        return call
 
-    def check_attributes(self, title: str, attributes: Mapping[str, Any]) -> None:
-        """Raise ``TypeMismatch`` where complete attributes alone, as a file tells them, break one."""
-        for requirement in self.of_attributes:
-            requirement.check(Arguments(title, {}, attributes))
+    def narrowed(self, inputs: Sequence[Value | None], call: Arguments | None) -> Sequence[Value | None]:
+        """The inputs with the shapes that they must have for the requirements to hold."""
+        implying = [requirement for requirement in self.declared if requirement.implies is not None]
+        if call is None or not implying:
+            return inputs
+        return [self._narrowed(value, place, call, implying) for place, value in enumerate(inputs)]
+
+    def _narrowed(
+        self, value: Value | None, place: int, call: Arguments, implying: Sequence[Requirement]
+    ) -> Value | None:
+        if value is None or value.data is not None or not isinstance(value.type, TensorType):
+            return value
+        name, shape = self.op.signature.input_at(place).name, value.type.shape
+        for requirement in implying:
+            if name in requirement.names and requirement.implies is not None:
+                shape = requirement.implies(call, name, shape)
+        if shape == value.type.shape:
+            return value
+        narrowed = Value(value.name, value.type.with_shape(shape), graph=value.graph)
+        narrowed.elements = value.elements
+        return narrowed
+
+    @property
+    def read_contents(self) -> bool:
+        """Whether one may look at the contents of inputs."""
+        return any(not r.types_alone and r not in self.of_attributes for r in self.declared)
 
     @property
     def of_attributes(self) -> list[Requirement]:
@@ -135,6 +170,11 @@ class Requirements:
             attributes = self.op.signature.attributes
             self._of_attributes = [r for r in self.declared if all(n in attributes for n in r.names)]
         return self._of_attributes
+
+    def check_attributes(self, title: str, attributes: Mapping[str, Any]) -> None:
+        """Raise ``TypeMismatch`` where complete attributes alone, as a file tells them, break one."""
+        for requirement in self.of_attributes:
+            requirement.check(Arguments(title, {}, attributes))
 
     def arguments(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Arguments:
         parameters = self.op.signature.inputs
@@ -161,35 +201,50 @@ def shapes(**patterns: str) -> Requirement:
     dims = {word for pattern in parsed.values() for axes in pattern for word in axes if word.isidentifier()} - {"_"}
 
     def check(call: Arguments) -> None:
-        runs: dict[str, Shape] = {}
         for name, value in call.values(*parsed):
             if not isinstance(value.type, TensorType | None):
                 call.fail(f'"{name}" must be a tensor', name)
             if value.type is not None and value.type.shape is not None:
-                reason = _mismatch(call, parsed[name], value.type.shape, runs)
+                reason = _mismatch(call, parsed[name], value.type.shape)
                 if reason is not None:
                     wanted = " or ".join(f"[{', '.join(axes)}]" for axes in parsed[name])
                     others = [n for n, _ in call.values(*parsed)] if reason else []
                     call.fail(f'"{name}" must have the shape {wanted}{reason}', name, *others)
 
-    return Requirement("shapes", parsed, check, dims)
+    def implies(call: Arguments, name: str, shape: Shape | None) -> Shape | None:
+        fits = [axes for axes in parsed[name] if shape is None or _aligned(axes, shape) is not None]
+        return _implied(call, fits[0], shape) if len(fits) == 1 else shape
+
+    return Requirement("shapes", parsed, check, dims, implies, types_alone=True)
 
 
-def _mismatch(call: Arguments, pattern: Pattern, shape: Shape, runs: dict[str, Shape]) -> str | None:
+def _mismatch(call: Arguments, pattern: Pattern, shape: Shape) -> str | None:
     """Why no alternative of a pattern fits, empty where no rank does; None where one fits."""
     reason = ""
     for axes in pattern:
         pairs = _aligned(axes, shape)
         if pairs is not None:
-            noted = dict(call.dims), dict(runs)
-            problems = (_disagreement(call, word, dims, runs) for word, dims in pairs)
+            noted = dict(call.dims), dict(call.runs)
+            problems = (_disagreement(call, word, dims) for word, dims in pairs)
             found = next((problem for problem in problems if problem is not None), None)
             if found is None:
                 return None
-            call.dims, reason = noted[0], reason or found
-            runs.clear()
-            runs.update(noted[1])
+            (call.dims, call.runs), reason = noted, reason or found
     return reason
+
+
+def _implied(call: Arguments, axes: Sequence[str], shape: Shape | None) -> Shape | None:
+    """A shape as far as the names of its axes tell."""
+    found: list[Dim] = []
+    for word, dims in [(word, None) for word in axes] if shape is None else _aligned(axes, shape) or ():
+        if word.endswith("..."):
+            known: Shape | None = call.runs.get(word, dims)
+        else:
+            known = (int(word) if word.isdigit() else call.attributes.get(word, call.dims.get(word)),)
+        if known is None:
+            return None
+        found += known if dims is None else [b if a is None else a for a, b in zip(known, dims, strict=True)]
+    return tuple(found)
 
 
 def _aligned(axes: Sequence[str], shape: Shape) -> list[tuple[str, Shape]] | None:
@@ -203,19 +258,19 @@ def _aligned(axes: Sequence[str], shape: Shape) -> list[tuple[str, Shape]] | Non
     return list(zip(axes, parts, strict=True))
 
 
-def _disagreement(call: Arguments, word: str, dims: Shape, runs: dict[str, Shape]) -> str | None:
+def _disagreement(call: Arguments, word: str, dims: Shape) -> str | None:
     """Why dims cannot be what a word stands for, or None; what is learned of it is noted."""
     if word in ("_", "..."):
         return None
     if word.endswith("..."):
-        run = runs.setdefault(word, dims)
+        run = call.runs.setdefault(word, dims)
         fits = len(run) == len(dims) and not any(map(differ, run, dims))
         return None if fits else f", where {word} is [{', '.join(map(_side, run))}]"
     (dim,) = dims
     known = int(word) if word.isdigit() else call.attributes.get(word, call.dims.get(word))
     if differ(known, dim):
         return "" if word.isdigit() else f", where {word} is {known}"
-    if not isinstance(known, int):
+    if known is None or isinstance(dim, int):
         call.dims[word] = dim
     return None
 
@@ -233,7 +288,19 @@ def broadcasts_to(target: str, *inputs: str) -> Requirement:
                 if whole.shape is not None and kind.shape is not None and not _stretches(kind.shape, whole.shape):
                     call.fail(f'"{name}" must broadcast to "{target}"', name, target)
 
-    return Requirement("broadcasts_to", (target, *inputs), check)
+    def implies(call: Arguments, name: str, shape: Shape | None) -> Shape | None:
+        others = call.tensors(*inputs) if name == target else call.tensors(target)
+        for other in (kind.shape for _, kind in others):
+            if shape is not None and other is not None:
+                known = (*(None,) * len(shape), *other)[len(other) :]
+                pairs = zip(shape, known, strict=True)
+                if name == target:  # what is longer than 1 is as long as the target
+                    shape = tuple(b if a is None and isinstance(b, int) and b != 1 else a for a, b in pairs)
+                else:  # what is 1 is stretched
+                    shape = tuple(a if b is None or isinstance(a, int) else b for a, b in pairs)
+        return shape
+
+    return Requirement("broadcasts_to", (target, *inputs), check, implies=implies, types_alone=True)
 
 
 def _stretches(shape: Shape, wanted: Shape) -> bool:
@@ -262,7 +329,7 @@ def axis(name: str, *, of: str, end: bool = False) -> Requirement:
             if len({position % max(kind.rank, 1) for position in axes}) < len(axes):
                 call.fail(f"{name} must name an axis once", name, of)
 
-    return Requirement("axis", (name, of), check)
+    return Requirement("axis", (name, of), check, types_alone=True)
 
 
 # ----- element types --------------------------------------------------------------------------------------------------
@@ -287,7 +354,7 @@ def dtypes(**inputs: str) -> Requirement:
                 wanted = " or ".join(f"{word}s" if word in _KINDS else word for word in inputs[name].split())
                 call.fail(f'"{name}" must hold {wanted}', name, do="cast it")
 
-    return Requirement("dtypes", inputs, check)
+    return Requirement("dtypes", inputs, check, types_alone=True)
 
 
 @functools.cache
@@ -318,7 +385,7 @@ def same_dtype(*inputs: str) -> Requirement:
             if kind.dtype is not other.dtype:
                 call.fail(f'"{name}" must have the element type of "{first}"', first, name, do="cast one of them")
 
-    return Requirement("same_dtype", inputs, check)
+    return Requirement("same_dtype", inputs, check, types_alone=True)
 
 
 # ----- presence and numbers -------------------------------------------------------------------------------------------
@@ -332,7 +399,7 @@ def together(*names: str) -> Requirement:
         if missing and len(missing) < len(names):
             call.fail(f"{', '.join(names)} must be given together", given=f"no {', '.join(missing)}")
 
-    return Requirement("together", names, check)
+    return Requirement("together", names, check, types_alone=True)
 
 
 def divides(divisor: str | int, number: str) -> Requirement:
@@ -344,7 +411,7 @@ def divides(divisor: str | int, number: str) -> Requirement:
         if small is not None and (small < 1 or (large is not None and large % small)):
             call.fail(f"{divisor} must divide {number}", *names)
 
-    return Requirement("divides", names, check)
+    return Requirement("divides", names, check, types_alone=True)
 
 
 def at_least(**bounds: float) -> Requirement:
@@ -355,7 +422,7 @@ def at_least(**bounds: float) -> Requirement:
             if any(isinstance(number, int | float) and not number >= least for number in _listed(call[name])):
                 call.fail(f"{name} must be at least {least}", name)
 
-    return Requirement("at_least", bounds, check)
+    return Requirement("at_least", bounds, check, types_alone=True)
 
 
 def one_of(**choices: Iterable[Any]) -> Requirement:
@@ -367,7 +434,7 @@ def one_of(**choices: Iterable[Any]) -> Requirement:
             if any(given is not None and given not in items for given in _listed(call[name])):
                 call.fail(f"{name} must be a known one", name, available=", ".join(map(repr, items)))
 
-    return Requirement("one_of", known, check)
+    return Requirement("one_of", known, check, types_alone=True)
 
 
 def holds(function: Callable[..., str | None]) -> Requirement:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TypeMismatch, Value, op
+from tenonnx.extend import DType, Op, Value, broadcasts_to, one_of, op
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import float_type
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import greater, where
 from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum
@@ -21,17 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Array = np.ndarray[Any, Any]
-
-
-def _activation(name: str, *, integers: bool = False, **flags: Any) -> Callable[[Callable[..., Any]], Op]:
-    """An op whose output has the type of its first input, which holds floats, or integers where these make sense."""
-
-    def decorate(function: Callable[..., Any]) -> Op:
-        made = op(name, **flags)(function)
-        made.type(lambda x, *_, **__: float_type(made, x, integers))
-        return made
-
-    return decorate
 
 
 def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -72,7 +60,7 @@ def _below(x: Array) -> Array:
 # ----- rectifiers -----------------------------------------------------------------------------------------------------
 
 
-@_activation("Relu", integers=True, selects=True)
+@op("Relu", selects=True)
 def relu(X):
     """``X`` with its negative elements replaced by 0."""
     return maximum(X, 0)
@@ -83,7 +71,7 @@ relu.numpy(lambda x: _above(x) if x.dtype.kind == "f" else np.asarray(np.maximum
 relu.vjp(lambda g, y, X: where(y > 0, g, 0.0))
 
 
-@_activation("LeakyRelu")
+@op("LeakyRelu")
 def leaky_relu(X, *, alpha=0.01):
     """``X`` with its negative elements scaled by ``alpha``."""
     return where(X < 0.0, X * alpha, X)
@@ -100,7 +88,7 @@ def _(x, *, alpha):
     return np.maximum(x, x * alpha) if alpha <= 1 else np.minimum(x, x * alpha)
 
 
-@_activation("ThresholdedRelu", since=10)
+@op("ThresholdedRelu", since=10)
 def thresholded_relu(X, *, alpha=1.0):
     """``X`` where it is greater than ``alpha``, else 0."""
     return where(greater(X, alpha), X, 0.0)
@@ -115,17 +103,7 @@ def prelu(X, slope):
     return where(X < 0, X * slope, X)
 
 
-@prelu.type
-def _(X, slope):
-    kind = float_type(prelu, X, integers=True)
-    if slope.dtype is not X.dtype:
-        raise TypeMismatch(f"{prelu.title}: slope must have the dtype of X", given=f"{X!r}, {slope!r}")
-    if kind.shape is not None and slope.tensor.shape is not None:
-        pairs = zip(reversed(slope.shape), reversed(kind.shape), strict=False)
-        wider = any(isinstance(a, int) and isinstance(b, int) and a not in (1, b) for a, b in pairs)
-        if wider or slope.ndim > X.ndim:
-            raise TypeMismatch(f"{prelu.title}: slope must broadcast to the shape of X", given=f"{X!r}, {slope!r}")
-    return kind
+prelu.requires(broadcasts_to("X", "slope"))
 
 
 @prelu.numpy
@@ -164,7 +142,7 @@ def _(X, slope):
     return prelu_by_channel(X, slope) if one or (sides == X.shape and None not in sides) else None
 
 
-@_activation("Shrink", since=9, integers=True)
+@op("Shrink", since=9)
 def shrink(input, *, bias=0.0, lambd=0.5):
     """Elements below ``-lambd`` raised by ``bias``, those above ``lambd`` lowered by it, and 0 between."""
     wide = DType.float64 if input.dtype.is_integer else DType.float32 if input.dtype.bits < 32 else input.dtype
@@ -181,7 +159,7 @@ def _below_zero(X: Value) -> Value:
     return -relu(-X)
 
 
-@_activation("Elu")
+@op("Elu")
 def elu(X, *, alpha=1.0):
     """The exponential linear unit: ``alpha * (exp(x) - 1)`` below 0 and ``x`` above."""
     return relu(X) + (exp(_below_zero(X)) - 1.0) * alpha
@@ -192,7 +170,7 @@ elu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * (y + alpha), g))
 _numpy(elu)(lambda x, *, alpha: _exponential_unit(x, 1.0, alpha))
 
 
-@_activation("Selu")
+@op("Selu")
 def selu(X, *, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875):
     """``gamma`` times the exponential linear unit of ``alpha``."""
     return elu(X, alpha=alpha) * gamma
@@ -202,7 +180,7 @@ selu.until(6, ignored=["consumed_inputs"], defaults={"alpha": 1.6732, "gamma": 1
 _numpy(selu)(lambda x, *, alpha, gamma: _exponential_unit(x, 1.0, alpha) * gamma)
 
 
-@_activation("Celu", since=12)
+@op("Celu", since=12)
 def celu(X, *, alpha=1.0):
     """The continuously differentiable exponential unit: ``alpha * (exp(x / alpha) - 1)`` below 0 and ``x`` above."""
     return relu(X) + (exp(_below_zero(X) / alpha) - 1.0) * alpha
@@ -226,7 +204,7 @@ def _exponential_unit(x: Array, divisor: float, factor: float) -> Array:
 # ----- sigmoids -------------------------------------------------------------------------------------------------------
 
 
-@_activation("Sigmoid")
+@op("Sigmoid")
 def sigmoid(X):
     """The logistic function."""
     return 1.0 / (exp(-X) + 1.0)
@@ -244,7 +222,7 @@ def _sigmoid(x, *, alpha=-1.0):
     return np.reciprocal(y, out=y)
 
 
-@_activation("HardSigmoid")
+@op("HardSigmoid")
 def hard_sigmoid(X, *, alpha=0.2, beta=0.5):
     """The line ``alpha * x + beta`` cut off at 0 and 1."""
     return clip(X * alpha + beta, 0.0, 1.0)
@@ -262,7 +240,7 @@ def _hard_sigmoid(x, *, alpha, beta):
 _SIXTH = float(np.float32(1 / 6))
 
 
-@_activation("HardSwish", since=14)
+@op("HardSwish", since=14)
 def hard_swish(X):
     """``X`` times its hard sigmoid of slope 1/6."""
     return X * hard_sigmoid(X, alpha=_SIXTH, beta=0.5)
@@ -271,7 +249,7 @@ def hard_swish(X):
 _numpy(hard_swish)(lambda x: x * _hard_sigmoid(x, alpha=_SIXTH, beta=0.5))
 
 
-@_activation("Swish", since=24)
+@op("Swish", since=24)
 def swish(X, *, alpha=1.0):
     """``X`` times the sigmoid of ``alpha * X``."""
     return X * sigmoid(X * alpha)
@@ -283,7 +261,7 @@ _numpy(swish)(lambda x, *, alpha: x * _sigmoid(x, alpha=-alpha))
 # ----- smooth rectifiers ----------------------------------------------------------------------------------------------
 
 
-@_activation("Softplus")
+@op("Softplus")
 def softplus(X):
     """``log(1 + exp(x))``, in a form that does not overflow."""
     return relu(X) + log(exp(-absolute(X)) + 1.0)
@@ -302,7 +280,7 @@ def _softplus(x):
     return y
 
 
-@_activation("Softsign")
+@op("Softsign")
 def softsign(input):
     """``x / (1 + |x|)``."""
     return input / (absolute(input) + 1.0)
@@ -311,7 +289,7 @@ def softsign(input):
 _numpy(softsign)(lambda x: x / (np.abs(x) + 1))
 
 
-@_activation("Mish", since=18)
+@op("Mish", since=18)
 def mish(X):
     """``X`` times the hyperbolic tangent of its softplus."""
     return X * tanh(softplus(X))
@@ -323,26 +301,17 @@ _numpy(mish)(lambda x: x * np.tanh(_softplus(x)))
 @op("Gelu", since=20)
 def gelu(X, *, approximate="none"):
     """``X`` times the normal distribution function of ``X``, or an approximation of that by ``tanh``."""
-    if _by_tanh(approximate):
+    if approximate == "tanh":
         return X * 0.5 * (tanh((X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)) + 1.0)
     return X * 0.5 * (erf(X / math.sqrt(2)) + 1.0)
 
 
-@gelu.type
-def _(X, *, approximate):
-    _by_tanh(approximate)
-    return float_type(gelu, X)
-
-
-def _by_tanh(approximate: str) -> bool:
-    if approximate not in ("none", "tanh"):
-        raise TypeMismatch(f"{gelu.title}: unknown approximation", given=repr(approximate), available="none, tanh")
-    return approximate == "tanh"
+gelu.requires(one_of(approximate=("none", "tanh")))
 
 
 @_numpy(gelu)
 def _(x, *, approximate):
-    if _by_tanh(approximate):
+    if approximate == "tanh":
         y = x * x
         y *= 0.044715 * math.sqrt(2 / math.pi)
         y += math.sqrt(2 / math.pi)

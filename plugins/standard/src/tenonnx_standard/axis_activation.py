@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import Op, TensorType, Value, dims, op
+from tenonnx.extend import Op, Value, axis, dims, op
 from tenonnx_standard.casting import cast_like
-from tenonnx_standard.checking import axis_within, float_type
+from tenonnx_standard.checking import axis_within
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal
 from tenonnx_standard.math import exp, log
@@ -22,24 +22,13 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def _along_axis(made: Op) -> None:
-    """Give an op the type rule that its output has the type of its input, whose rank its axis must fit."""
-
-    @made.type
-    def _(input: Value, *, axis: int) -> TensorType:
-        kind = float_type(made, input)
-        if kind.rank is not None:
-            axis_within(made, axis, kind.rank)
-        return kind
-
-
 def _as_matrix(made: Op, matrix: Op) -> None:
     """Lower ``made`` to its old meaning on a matrix, with the axis moved to the end where it is not there."""
 
     @made.lower(to=matrix)
     def _(input: Value, *, axis: int) -> Value:
         rank = input.ndim
-        axis, last = axis_within(made, axis, rank), rank - 1
+        axis, last = axis % rank, rank - 1
         if axis == last:
             return matrix(input, axis=last)
         perm = list(range(rank))
@@ -49,7 +38,7 @@ def _as_matrix(made: Op, matrix: Op) -> None:
 
 def _on_matrix(made: Op, input: Value, axis: int) -> Value:
     """``made`` along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
-    axis = axis_within(made, axis, input.ndim)
+    axis %= input.ndim
     if axis == input.ndim - 1:
         return made(input, axis=axis)
     return reshape(made(flatten(input, axis=axis), axis=1), shape(input))
@@ -77,12 +66,12 @@ def _shifted(x: Array, axis: int) -> Array:
 @op("Softmax")
 def softmax(input, *, axis=-1):
     """Exponentials normalised to sum to one along ``axis``."""
-    axes = [axis_within(softmax, axis, input.ndim)]
+    axes = [axis % input.ndim]
     e = exp(input - reduce_max(input, axes))
     return e / reduce_sum(e, axes)
 
 
-_along_axis(softmax)
+softmax.requires(axis("axis", of="input"))
 
 
 @_numpy_along(softmax)
@@ -105,7 +94,7 @@ def softmax_2d(input, *, axis=1):
     return _on_matrix(softmax, input, axis)
 
 
-_along_axis(softmax_2d)
+softmax_2d.requires(axis("axis", of="input"))
 _as_matrix(softmax, softmax_2d)
 softmax_2d.until(11, positive=["axis"])
 
@@ -113,12 +102,12 @@ softmax_2d.until(11, positive=["axis"])
 @op("LogSoftmax")
 def log_softmax(input, *, axis=-1):
     """The logarithm of the softmax along ``axis``."""
-    axes = [axis_within(log_softmax, axis, input.ndim)]
+    axes = [axis % input.ndim]
     x = input - reduce_max(input, axes)
     return x - log(reduce_sum(exp(x), axes))
 
 
-_along_axis(log_softmax)
+log_softmax.requires(axis("axis", of="input"))
 
 
 @_numpy_along(log_softmax)
@@ -139,7 +128,7 @@ def log_softmax_2d(input, *, axis=1):
     return _on_matrix(log_softmax, input, axis)
 
 
-_along_axis(log_softmax_2d)
+log_softmax_2d.requires(axis("axis", of="input"))
 _as_matrix(log_softmax, log_softmax_2d)
 log_softmax_2d.until(11, positive=["axis"])
 
@@ -147,12 +136,12 @@ log_softmax_2d.until(11, positive=["axis"])
 @op("Hardmax")
 def hardmax(input, *, axis=-1):
     """1 at the first maximum along ``axis``, else 0."""
-    axis = axis_within(hardmax, axis, input.ndim)
+    axis %= input.ndim
     positions = reshape(range_(0, dims(input)[axis], 1), [-1] + [1] * (input.ndim - 1 - axis))
     return cast_like(equal(positions, argmax(input, axis=axis)), input)
 
 
-_along_axis(hardmax)
+hardmax.requires(axis("axis", of="input"))
 hardmax.vjp(lambda g, y, x, **_: None)
 
 
@@ -169,6 +158,6 @@ def hardmax_2d(input, *, axis=1):
     return _on_matrix(hardmax, input, axis)
 
 
-_along_axis(hardmax_2d)
+hardmax_2d.requires(axis("axis", of="input"))
 _as_matrix(hardmax, hardmax_2d)
 hardmax_2d.until(11, positive=["axis"])

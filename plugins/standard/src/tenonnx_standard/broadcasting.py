@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, broadcast_types, constant
-
-
-def give_elementwise_type(op: Op, result: DType | None = None) -> None:
-    """The type rule of an element by element op that has a body: inputs of one dtype, broadcast together."""
-
-    def rule(*inputs: Value | None, **_: Any) -> TensorType:
-        given = [v for v in inputs if v is not None]
-        check_one_dtype(op, given)
-        return TensorType(given[0].dtype if result is None else result, broadcast_types(op, given))
-
-    op.type(rule)
+from tenonnx.extend import Op, TypeMismatch, Value, broadcast_types, constant
 
 
 def check_one_dtype(op: Op, inputs: Iterable[Value]) -> None:

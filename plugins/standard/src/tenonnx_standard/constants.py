@@ -18,10 +18,12 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    dtypes,
     elements,
     limits,
     op,
     primitive,
+    shapes,
     static,
     symbolic,
 )
@@ -216,12 +218,7 @@ def _places(x: Value) -> tuple[Value, Value]:
     return range_(0, counts[0], 1), range_(0, counts[1], 1)
 
 
-@eye_like.type
-def _(input, *, dtype, k):
-    kind = input.tensor
-    if kind.rank not in (None, 2):
-        raise TypeMismatch(f"{eye_like.title}: input must be a matrix", given=repr(input))
-    return TensorType(kind.dtype if dtype is None else DType(dtype), kind.shape or (None, None))
+eye_like.requires(shapes(input="rows columns"))
 
 
 @eye_like.numpy
@@ -241,14 +238,7 @@ def trilu(input, k: Index = None, *, upper=1):
     return ops.where(inside, input, literal(np.zeros(()), input.dtype))
 
 
-@trilu.type
-def _(input, k, *, upper):
-    kind = input.tensor
-    if (kind.rank is not None and kind.rank < 2) or (
-        k is not None and (k.dtype is not DType.int64 or (k.rank or 0) > 1)
-    ):
-        raise TypeMismatch(f"{trilu.title}: input must hold matrices, k one int64", given=f"{input!r}, {k!r}")
-    return kind
+trilu.requires(shapes(input="... rows columns", k=" | 1"), dtypes(k="int64"))
 
 
 @numpy_rule(trilu)

@@ -217,7 +217,8 @@ def _(input, image_shape, block_shape, **attributes):
     title = col2im.title
     if elements(block_shape) is None:
         rank = block_shape.shape[0] if block_shape.rank == 1 else None
-        return TensorType(input.dtype, (None,) * (rank + 2) if isinstance(rank, int) else None)
+        batch = input.shape[0] if input.rank else None
+        return TensorType(input.dtype, (batch, *(None,) * (rank + 1)) if isinstance(rank, int) else None)
     window = _blocks(block_shape, **attributes)
     known = elements(image_shape)
     lengths = (None,) * window.rank if known is None else tuple(known)

@@ -7,9 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, limits, op, primitive
+from tenonnx.extend import (
+    DType,
+    Index,
+    TensorType,
+    TypeMismatch,
+    Value,
+    at_least,
+    constant,
+    dims,
+    holds,
+    limits,
+    one_of,
+    op,
+    primitive,
+    shapes,
+)
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import and_, where
@@ -127,7 +141,6 @@ def roi_align(
     output_width=1, sampling_ratio=0, spatial_scale=1.0,
 ):  # fmt: skip
     """Regions of ``X`` pooled from samples between its pixels (He et al., Mask R-CNN, 2017)."""
-    _check_align(coordinate_transformation_mode, mode)
     _batch, channels, height, width = dims(X)
     count = dims(rois)[0]
     rows = reshape(transpose(X, perm=[0, 2, 3, 1]), [-1, channels])
@@ -192,33 +205,11 @@ def _samples(
     return _Samples(taps, taken, counts)
 
 
-def _check_align(coordinate_transformation_mode: str, mode: str) -> None:
-    for name, given, known in (
-        ("coordinate_transformation_mode", coordinate_transformation_mode, (HALF_PIXEL, OUTPUT_HALF_PIXEL)),
-        ("mode", mode, ("avg", "max")),
-    ):
-        if given not in known:
-            raise TypeMismatch(f"{roi_align.title}: unknown {name}", given=repr(given), available=", ".join(known))
-
-
-def _regions_type(title: str, X: Value, rois: Value, columns: int, height: int, width: int) -> TensorType:
-    dtype = one_float_dtype(title, X, rois)
-    if X.rank not in (4, None):
-        raise TypeMismatch(f"{title}: X must be (batch, channels, height, width)", given=repr(X))
-    if rois.rank not in (2, None) or (rois.rank == 2 and isinstance(rois.shape[1], int) and rois.shape[1] != columns):
-        raise TypeMismatch(f"{title}: rois must be (regions, {columns})", given=repr(rois))
-    channels = None if X.rank is None else X.shape[1]
-    return TensorType(dtype, (None if rois.rank is None else rois.shape[0], channels, height, width))
-
-
-@roi_align.type
-def _(X, rois, batch_indices, *, coordinate_transformation_mode, mode, output_height, output_width, **_):
-    _check_align(coordinate_transformation_mode, mode)
-    if min(output_height, output_width) < 1:
-        given = f"output_height={output_height}, output_width={output_width}"
-        raise TypeMismatch(f"{roi_align.title}: a region must have a height and a width", given=given)
-    check_shape(roi_align, "batch_indices", batch_indices, [None if rois.rank is None else rois.shape[0]])
-    return _regions_type(roi_align.title, X, rois, 4, output_height, output_width)
+roi_align.requires(
+    shapes(X="batch channels height width", rois="regions 4", batch_indices="regions"),
+    one_of(coordinate_transformation_mode=(HALF_PIXEL, OUTPUT_HALF_PIXEL), mode=("avg", "max")),
+    at_least(output_height=1, output_width=1),
+)
 
 
 @roi_align.numpy
@@ -364,11 +355,11 @@ def _rounded(x: Value) -> Value:
     return where(x < 0.0, ceil(x - 0.5), floor(x + 0.5))
 
 
-@max_roi_pool.type
-def _(X, rois, *, pooled_shape, **_):
-    if len(pooled_shape) != 2 or min(pooled_shape) < 1:
-        raise TypeMismatch(f"{max_roi_pool.title}: pooled_shape must be a height and a width", given=str(pooled_shape))
-    return _regions_type(max_roi_pool.title, X, rois, 5, *pooled_shape)
+max_roi_pool.requires(
+    shapes(X="batch channels height width", rois="regions 5"),
+    at_least(pooled_shape=1),
+    holds(lambda pooled_shape: None if len(pooled_shape) == 2 else "pooled_shape must be a height and a width"),
+)
 
 
 @max_roi_pool.numpy

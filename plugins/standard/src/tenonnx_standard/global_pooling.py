@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx.extend import TensorType, Value, op
+from tenonnx.extend import Value, op, shapes
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, pow_, sign, sqrt
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_sum
-from tenonnx_standard.windows import Array, one_float_dtype, spatial, widened
+from tenonnx_standard.windows import Array, widened
 
 
 def power(x: Value, p: float) -> Value:
@@ -21,12 +21,6 @@ def root(x: Value, p: float) -> Value:
 
 def _image_axes(X: Value) -> list[int]:
     return list(range(2, X.ndim))
-
-
-def _global_type(title: str, X: Value) -> TensorType:
-    one_float_dtype(title, X)
-    sizes = spatial(title, X)
-    return X.tensor if sizes is None else TensorType(X.dtype, (*X.shape[:2], *(1,) * len(sizes)))
 
 
 def _per_image(x: Array) -> Array:
@@ -43,7 +37,7 @@ def global_average_pool(X):
     return reduce_mean(X, _image_axes(X), keepdims=1)
 
 
-global_average_pool.type(lambda X: _global_type(global_average_pool.title, X))
+global_average_pool.requires(shapes(X="batch channels _ ..."))
 
 
 @global_average_pool.numpy
@@ -59,7 +53,7 @@ def global_max_pool(X):
     return reduce_max(X, _image_axes(X), keepdims=1)
 
 
-global_max_pool.type(lambda X: _global_type(global_max_pool.title, X))
+global_max_pool.requires(shapes(X="batch channels _ ..."))
 global_max_pool.numpy(lambda X: _as_images(_per_image(X).max(-1), X))
 
 
@@ -84,9 +78,7 @@ def _(X, *, p):
     return global_lp_pool_float(X, p=float(p))
 
 
-@global_lp_pool.type
-def _(X, *, p):
-    return _global_type(global_lp_pool.title, X)
+global_lp_pool.requires(shapes(X="batch channels _ ..."))
 
 
 @global_lp_pool.numpy

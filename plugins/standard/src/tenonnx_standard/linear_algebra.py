@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive, subgraph
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive, shapes, subgraph
 from tenonnx.extend.symbolic import broadcast_shapes
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.casting import cast
@@ -265,15 +265,7 @@ def _trace(x: Value, unit: Value) -> Value:
     return ops.reduce_sum(x * unit, [x.ndim - 2, x.ndim - 1], keepdims=1)  # type: ignore[no-any-return]
 
 
-@det.type
-def _(X: Value) -> TensorType:
-    kind = X.tensor
-    if kind.shape is None:
-        return kind
-    rows, columns = kind.shape[-2:] if len(kind.shape) > 1 else (0, 1)
-    if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
-        raise TypeMismatch(f"{det.title}: the last two axes must be square matrices", given=repr(X))
-    return kind.with_shape(kind.shape[:-2])
+det.requires(shapes(X="... size size"))
 
 
 @numpy_rule(det)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, op
+from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, one_of, op
 from tenonnx.extend.symbolic import known_lower_bound, subtract
-from tenonnx_standard.broadcasting import check_one_dtype, give_elementwise_type, one_way
+from tenonnx_standard.broadcasting import one_way
 from tenonnx_standard.casting import cast
 
 Array = np.ndarray[Any, Any]
@@ -81,9 +81,6 @@ def greater_or_equal(A, B):
     """Whether A >= B."""
     return or_(greater(A, B), equal(A, B)) if A.dtype.is_float else not_(less(A, B))
 
-
-give_elementwise_type(less_or_equal, DType.bool)
-give_elementwise_type(greater_or_equal, DType.bool)
 
 equal.numpy(_comparison(np.equal, _is_equal))
 less.numpy(_comparison(np.less, _is_less))
@@ -244,9 +241,6 @@ def bitwise_not(X):
     return constant(_ones(X.dtype), X.dtype) - X
 
 
-for _bitwise in (bitwise_and, bitwise_or, bitwise_xor, bitwise_not):
-    give_elementwise_type(_bitwise)
-
 bitwise_and.numpy(np.bitwise_and)
 bitwise_or.numpy(np.bitwise_or)
 bitwise_xor.numpy(np.bitwise_xor)
@@ -317,12 +311,7 @@ def bitshift(X, Y, *, direction: str):
     return where(negative, -1 - quotient, quotient)
 
 
-@bitshift.type
-def _(X: Value, Y: Value, *, direction: str) -> Any:
-    if direction not in ("LEFT", "RIGHT"):
-        raise TypeMismatch(f'{bitshift.title}: direction must be "LEFT" or "RIGHT"', given=f"direction={direction!r}")
-    check_one_dtype(bitshift, (X, Y))
-    return X.tensor.with_shape(broadcast_types(bitshift, (X, Y)))
+bitshift.requires(one_of(direction=("LEFT", "RIGHT")))
 
 
 @bitshift.numpy

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, dims, op
+from tenonnx.extend import DType, Value, dims, one_of, op, shapes
 from tenonnx_standard.axis_activation import log_softmax
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_
@@ -12,41 +10,6 @@ from tenonnx_standard.logic import equal, not_, where
 from tenonnx_standard.reduction import over_count, reduce_mean, reduce_sum
 from tenonnx_standard.shapes import reshape, size, squeeze, unsqueeze
 from tenonnx_standard.slicing import gather, gather_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_REDUCTIONS = ("none", "sum", "mean")
-
-
-def _loss_type(
-    made: Op, scores: Value, labels: Value, weights: Value | None, ignore_index: int | None, reduction: str
-) -> TensorType:
-    """The type of a loss of ``labels``, which are the classes along axis 1 of ``scores``."""
-    if reduction not in _REDUCTIONS:
-        raise TypeMismatch(f"{made.title}: unknown reduction", given=repr(reduction), available=", ".join(_REDUCTIONS))
-    kind = scores.tensor
-    if not kind.dtype.is_float or (weights is not None and weights.dtype is not kind.dtype):
-        given = f"{scores!r}, {weights!r}" if weights is not None else repr(scores)
-        raise TypeMismatch(f"{made.title}: scores and weights must hold floats of one dtype", given=given)
-    if not labels.dtype.is_integer:
-        raise TypeMismatch(f"{made.title}: labels must be integers", given=repr(labels))
-    given = f"{scores!r}, {labels!r}"
-    if scores.rank is not None and labels.rank is not None:
-        wanted = [d for axis, d in enumerate(scores.shape) if axis != 1]
-        if scores.ndim < 2 or not _may_equal(wanted, labels.shape):
-            raise TypeMismatch(f"{made.title}: labels must have the shape of scores without axis 1", given=given)
-    if weights is not None and weights.rank is not None:
-        classes = [None] if scores.rank is None else scores.shape[1:2]
-        if not _may_equal(classes, weights.shape):
-            given = f"{scores!r}, {weights!r}"
-            raise TypeMismatch(f"{made.title}: there must be one weight for each class", given=given)
-    return kind.with_shape(labels.tensor.shape if reduction == "none" else ())
-
-
-def _may_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    known = [(m, n) for m, n in zip(a, b, strict=False) if isinstance(m, int) and isinstance(n, int)]
-    return len(a) == len(b) and all(m == n for m, n in known)
 
 
 def _sample_weights(
@@ -82,10 +45,9 @@ def negative_log_likelihood_loss(input, target, weight=None, *, ignore_index: in
     return _reduced(loss if weights is None else loss * weights, weights, reduction)
 
 
-negative_log_likelihood_loss.type(
-    lambda scores, labels, weights, **options: _loss_type(
-        negative_log_likelihood_loss, scores, labels, weights, **options
-    )
+negative_log_likelihood_loss.requires(
+    shapes(input="batch classes sizes...", target="batch sizes...", weight="classes"),
+    one_of(reduction=("none", "sum", "mean")),
 )
 
 
@@ -119,6 +81,7 @@ def softmax_cross_entropy_loss(scores, labels, weights=None, *, ignore_index: in
     return loss, log_prob
 
 
-@softmax_cross_entropy_loss.type
-def _(scores, labels, weights, **options):
-    return _loss_type(softmax_cross_entropy_loss, scores, labels, weights, **options), scores.tensor
+softmax_cross_entropy_loss.requires(
+    shapes(scores="batch classes sizes...", labels="batch sizes...", weights="classes"),
+    one_of(reduction=("none", "sum", "mean")),
+)

@@ -10,7 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, dims, op, vector
+from tenonnx.extend import (
+    DType,
+    Index,
+    Op,
+    TypeMismatch,
+    Value,
+    at_least,
+    constant,
+    differ,
+    dims,
+    floats,
+    holds,
+    op,
+    shapes,
+    vector,
+)
 from tenonnx_standard.activation import softplus
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.constants import range_
@@ -57,13 +72,13 @@ def parametric_softplus(X, *, alpha=1.0, beta=1.0):
 @op("ImageScaler", specified=False)
 def image_scaler(input, *, bias, scale=1.0):
     """Images times a number, plus a ``bias`` for each channel."""
-    _check_images(image_scaler, input)
-    channels = input.shape[1]
-    if isinstance(channels, int) and channels != len(bias):
-        raise TypeMismatch(
-            f"{image_scaler.title}: bias must have a number for each channel", given=f"{input!r}, {bias}"
-        )
     return input * scale + constant(np.asarray(bias).reshape(-1, 1, 1), input.dtype)
+
+
+image_scaler.requires(
+    shapes(input="batch channels height width"),
+    holds(lambda bias, channels: "bias must have a number for each channel" if differ(channels, len(bias)) else None),
+)
 
 
 @op("Crop", specified=False, selects=True)
@@ -72,10 +87,6 @@ def crop(input, *, border, scale=None):
 
     With ``scale`` they are so high and wide, from the left and top border on.
     """
-    _check_images(crop, input)
-    if len(border) != 4 or len(scale or (1, 1)) != 2:
-        given = f"border={border}, scale={scale}"
-        raise TypeMismatch(f"{crop.title}: border must be four numbers, and scale two", given=given)
     left, top, right, bottom = border
     height, width = dims(input)[2:]
     ends = [top + scale[0], left + scale[1]] if scale else [height - bottom, width - right]
@@ -86,15 +97,17 @@ def crop(input, *, border, scale=None):
     return slice_(input, [top, left], ends, [2, 3])
 
 
+crop.requires(
+    shapes(input="batch channels height width"),
+    holds(lambda border: None if len(border) == 4 else "border must be four numbers"),
+    holds(lambda scale: None if len(scale or (1, 1)) == 2 else "scale must be two numbers"),
+)
+
+
 @op("DynamicSlice", specified=False, selects=True)
 def dynamic_slice(data, starts: Index, ends: Index, axes: Index = None):
     """Slice before it could take steps."""
     return slice_(data, starts, ends, axes)
-
-
-def _check_images(made: Op, x: Value) -> None:
-    if x.ndim != 4:
-        raise TypeMismatch(f"{made.title}: input must be (batch, channels, height, width)", given=repr(x))
 
 
 # ----- other names ----------------------------------------------------------------------------------------------------
@@ -124,24 +137,19 @@ def deformable_conv(
 @op("AdaptiveAvgPool", specified=False)
 def adaptive_average_pool(X, *, output_size):
     """The means of ``output_size`` windows on each spatial axis, which cover it and may overlap by one element."""
-    return _adaptive(adaptive_average_pool, X, output_size, 0.0, reduce_sum)
+    return _adaptive(X, output_size, 0.0, reduce_sum)
 
 
 @op("AdaptiveMaxPool", specified=False)
 def adaptive_max_pool(X, *, output_size):
     """The greatest elements of the windows of AdaptiveAvgPool."""
-    return _adaptive(adaptive_max_pool, X, output_size, -np.inf, reduce_max)
+    return _adaptive(X, output_size, -np.inf, reduce_max)
 
 
-def _adaptive(made: Op, x: Value, output_size: Any, neutral: float, reduce: Op) -> Value:
+def _adaptive(x: Value, output_size: Any, neutral: float, reduce: Op) -> Value:
     """Window ``k`` of ``n`` on an axis reaches from ``k / n`` of its length, rounded down, to ``(k + 1) / n``, up."""
     rank = x.ndim - 2
     counts = [output_size] * rank if isinstance(output_size, int) else list(output_size)
-    if rank < 1 or len(counts) != rank or min(counts) < 1 or not x.dtype.is_float:
-        given = f"{x!r}, output_size={output_size}"
-        raise TypeMismatch(
-            f"{made.title}: X must be floats (batch, channels, *sizes), output_size a size for each", given=given
-        )
     for axis, count in enumerate(counts, 2):
         size = dims(x)[axis]
         begins, ends = (constant(np.arange(count)[:, None] + k, DType.int64) * size for k in (0, 1))
@@ -156,12 +164,18 @@ def _adaptive(made: Op, x: Value, output_size: Any, neutral: float, reduce: Op) 
     return x
 
 
+def _sizes_fit(X: Value, output_size: Any) -> str | None:
+    fits = X.rank is None or isinstance(output_size, int) or len(output_size) == X.ndim - 2
+    return None if fits else "output_size must be a size for each spatial axis"
+
+
+for _pool in (adaptive_average_pool, adaptive_max_pool):
+    _pool.requires(shapes(X="batch channels _ ..."), floats("X"), at_least(output_size=1), holds(_sizes_fit))
+
+
 @op("Im2Col", specified=False, selects=True)
 def im2col(X, *, dilations=None, kernel_shape, pads=None, strides=None):
     """The windows of ``X`` as columns: (batch, channels times places of the kernel, windows); Col2Im sums them up."""
-    if X.ndim != len(kernel_shape) + 2:
-        given = f"{X!r}, kernel_shape={kernel_shape}"
-        raise TypeMismatch(f"{im2col.title}: kernel_shape must have a size for each spatial axis of X", given=given)
     window = windows(im2col.title, kernel_shape, strides=strides, dilations=dilations, pads=pads)
     batch, channels, *sizes = dims(X)
     counts = window.outputs(sizes)
@@ -179,6 +193,14 @@ def im2col(X, *, dilations=None, kernel_shape, pads=None, strides=None):
     return reshape(concat(*columns, axis=2), [batch, channels * len(columns), count])
 
 
+def _kernel_fits(X: Value, kernel_shape: list[int]) -> str | None:
+    fits = X.rank in (None, len(kernel_shape) + 2)
+    return None if fits else "kernel_shape must have a size for each spatial axis"
+
+
+im2col.requires(holds(_kernel_fits))
+
+
 # ----- decoding -------------------------------------------------------------------------------------------------------
 
 
@@ -189,8 +211,6 @@ def ctc_greedy_decoder(inputs, sequence_length, *, blank_index=-1, merge_repeate
     ``inputs`` are (steps, batch, classes). As in TensorFlow the outputs are a sparse matrix of the classes found
     (its positions, values and shape), and the negated sum of the greatest inputs of each sequence.
     """
-    if inputs.ndim != 3:
-        raise TypeMismatch(f"{ctc_greedy_decoder.title}: inputs must be (steps, batch, classes)", given=repr(inputs))
     steps, batch, classes = dims(inputs)
     step = unsqueeze(range_(0, steps, 1), [0])
     reached = less(step, unsqueeze(cast(sequence_length, to=DType.int64), [1]))
@@ -210,3 +230,6 @@ def ctc_greedy_decoder(inputs, sequence_length, *, blank_index=-1, merge_repeate
         concat(vector([batch]), longest, axis=0),
         -reduce_sum(where(reached, greatest, 0.0), [1]),
     )
+
+
+ctc_greedy_decoder.requires(shapes(inputs="steps batch classes", sequence_length="batch"))

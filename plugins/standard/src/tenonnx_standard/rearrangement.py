@@ -7,8 +7,20 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Index, Op, TensorType, TypeMismatch, Value, dims, op, symbolic
-from tenonnx_standard.checking import Array, check_shape, numpy_rule
+from tenonnx.extend import (
+    Dim,
+    Index,
+    Value,
+    at_least,
+    differ,
+    dims,
+    divides,
+    holds,
+    one_of,
+    op,
+    shapes,
+)
+from tenonnx_standard.checking import Array, numpy_rule
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import where
 from tenonnx_standard.shapes import transpose, unsqueeze
@@ -18,13 +30,6 @@ from tenonnx_standard.slicing import gather
 
 #: The axes of N, depth, block rows, block columns, H and W among those of the split depth, by mode.
 _SPLIT_DEPTH = {"DCR": (0, 3, 4, 1, 5, 2), "CRD": (0, 1, 4, 2, 5, 3)}
-
-
-def _check_image(made: Op, x: Value, blocksize: int, mode: str) -> None:
-    if x.rank not in (None, 4) or blocksize < 1:
-        raise TypeMismatch(f"{made.title}: input must be images [N, C, H, W]", given=f"{x!r}, blocksize {blocksize}")
-    if mode not in _SPLIT_DEPTH:
-        raise TypeMismatch(f"{made.title}: unknown mode", given=repr(mode), available=", ".join(_SPLIT_DEPTH))
 
 
 def _to_space(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, ...], list[Any]]:
@@ -43,23 +48,8 @@ def _to_depth(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, 
     return [n, c, h // block, block, w // block, block], back, [n, c * (block * block), h // block, w // block]
 
 
-def _image_type(
-    made: Op, x: Value, blocksize: int, mode: str, *, divided: dict[int, int], multiplied: dict[int, int]
-) -> TensorType:
-    """The type of the output, some of whose axes are those of the input divided or multiplied by numbers."""
-    _check_image(made, x, blocksize, mode)
-    kind = x.tensor
-    if kind.shape is None:
-        return kind.with_shape((None,) * 4)
-    found = list(kind.shape)
-    for axis, divisor in divided.items():
-        rest = symbolic.modulo(found[axis], divisor)
-        if isinstance(rest, int) and rest:
-            raise TypeMismatch(f"{made.title}: axis {axis} must be a multiple of {divisor}", given=repr(x))
-        found[axis] = symbolic.floor_div(found[axis], divisor)
-    for axis, factor in multiplied.items():
-        found[axis] = symbolic.multiply(found[axis], factor)
-    return kind.with_shape(tuple(found))
+def _is_divided(depth: Dim, blocksize: int) -> str | None:
+    return "blocksize * blocksize must divide depth" if isinstance(depth, int) and depth % blocksize**2 else None
 
 
 def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
@@ -70,7 +60,6 @@ def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
 @op("DepthToSpace", selects=True)
 def depth_to_space(input, *, blocksize: int, mode="DCR"):
     """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order within the depth."""
-    _check_image(depth_to_space, input, blocksize, mode)
     split, order, joined = _to_space(dims(input), blocksize, mode)
     return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
@@ -78,7 +67,6 @@ def depth_to_space(input, *, blocksize: int, mode="DCR"):
 @op("SpaceToDepth", selects=True)
 def space_to_depth(input, *, blocksize: int, mode="DCR"):
     """Blocks of images laid out in depth: the inverse of DepthToSpace."""
-    _check_image(space_to_depth, input, blocksize, mode)
     split, order, joined = _to_depth(dims(input), blocksize, mode)
     return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
@@ -87,16 +75,9 @@ depth_to_space.until(11, lacks=["mode"])
 space_to_depth.until(28, lacks=["mode"])
 
 
-@depth_to_space.type
-def _(input, *, blocksize, mode):
-    divided, multiplied = {1: blocksize**2}, {2: blocksize, 3: blocksize}
-    return _image_type(depth_to_space, input, blocksize, mode, divided=divided, multiplied=multiplied)
-
-
-@space_to_depth.type
-def _(input, *, blocksize, mode):
-    divided, multiplied = {2: blocksize, 3: blocksize}, {1: blocksize**2}
-    return _image_type(space_to_depth, input, blocksize, mode, divided=divided, multiplied=multiplied)
+_IMAGES = shapes(input="batch depth height width"), at_least(blocksize=1), one_of(mode=_SPLIT_DEPTH)
+space_to_depth.requires(*_IMAGES, divides("blocksize", "height"), divides("blocksize", "width"))
+depth_to_space.requires(*_IMAGES, holds(_is_divided))
 
 
 @numpy_rule(depth_to_space)
@@ -125,7 +106,6 @@ def _(g, y, input, *, blocksize, mode):
 @op("ReverseSequence", since=10, selects=True)
 def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
     """The first ``sequence_lens[i]`` elements of sample ``i`` in reverse order, the others where they were."""
-    _check_axes(batch_axis, time_axis)
     batch, time, *rest = dims(transpose(input, perm=_batch_first(input.ndim, batch_axis)))
     steps, ends = range_(0, time, 1), unsqueeze(sequence_lens, [1])
     flipped = where(steps < ends, ends - 1 - steps, steps)
@@ -134,10 +114,11 @@ def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
     return transpose(gather(rows, places), perm=_batch_first(input.ndim, batch_axis))
 
 
-def _check_axes(batch_axis: int, time_axis: int) -> None:
+def _batch_fits(input: Value, batch: Dim, batch_axis: int, time_axis: int) -> str | None:
     if {batch_axis, time_axis} != {0, 1}:
-        given = f"batch_axis {batch_axis}, time_axis {time_axis}"
-        raise TypeMismatch(f"{reverse_sequence.title}: one of the two axes must be 0 and the other 1", given=given)
+        return "one of the two axes must be 0 and the other 1"
+    fits = input.rank is None or not differ(input.shape[batch_axis], batch)
+    return None if fits else "there must be a length for each sample"
 
 
 def _batch_first(rank: int, batch_axis: int) -> list[int]:
@@ -147,17 +128,18 @@ def _batch_first(rank: int, batch_axis: int) -> list[int]:
 
 @reverse_sequence.type
 def _(input, sequence_lens, *, batch_axis, time_axis):
-    _check_axes(batch_axis, time_axis)
-    if (2 if input.rank is None else input.rank) < 2:
-        raise TypeMismatch(f"{reverse_sequence.title}: input must have a batch and a time axis", given=repr(input))
-    batch = None if input.rank is None else input.shape[batch_axis]
-    check_shape(reverse_sequence, "sequence_lens", sequence_lens, [batch])
-    return input.tensor
+    """The batch is as long as ``sequence_lens``, which the body cannot tell where neither is known."""
+    (batch,), sizes = sequence_lens.tensor.shape or (None,), input.tensor.shape
+    if sizes is None or sizes[batch_axis] is not None:
+        return input.tensor
+    return input.tensor.with_shape(tuple(batch if k == batch_axis else size for k, size in enumerate(sizes)))
+
+
+reverse_sequence.requires(shapes(input="_ _ ...", sequence_lens="batch"), holds(_batch_fits))
 
 
 @numpy_rule(reverse_sequence)
 def _(x, lengths, *, batch_axis, time_axis):
-    _check_axes(batch_axis, time_axis)
     steps, ends = np.arange(x.shape[time_axis]), lengths.reshape(-1, 1)
     places = np.where(steps < ends, ends - 1 - steps, steps)
     samples = np.arange(x.shape[batch_axis])

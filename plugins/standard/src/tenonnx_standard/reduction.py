@@ -89,7 +89,8 @@ def _reduction(
 
     def decorate(function: Callable[..., Any]) -> Op:
         made: Op = define(name, **flags)(function)
-        made.type(lambda data, axes, **attributes: _reduced_type(made, data, axes, booleans=booleans, **attributes))
+        if made.primitive:
+            made.type(lambda data, axes, **attributes: _reduced_type(made, data, axes, booleans=booleans, **attributes))
         made.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
         made.until(11, positive=["axes"])
         made.lower()(_without_noop(made))

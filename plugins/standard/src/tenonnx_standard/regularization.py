@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import DType, TypeMismatch, Value, constant, op, static
+from tenonnx.extend import DType, Value, constant, op, shapes, static
 from tenonnx_standard.casting import cast, cast_like
-from tenonnx_standard.checking import check_shape
 from tenonnx_standard.logic import not_, or_, where
 from tenonnx_standard.random import random_uniform_like
 from tenonnx_standard.shapes import expand, shape
@@ -40,16 +39,7 @@ def dropout(data, ratio=None, training_mode=None, *, seed: int | None = None, _o
     return (output, keep) if masked else output
 
 
-@dropout.type
-def _(data, ratio, training_mode, *, seed, _outputs):
-    kind = data.tensor
-    if not kind.dtype.is_float:
-        raise TypeMismatch(f"{dropout.title}: data must hold floats", given=repr(data))
-    if training_mode is not None and training_mode.dtype is not DType.bool:
-        raise TypeMismatch(f"{dropout.title}: training_mode must be a bool", given=repr(training_mode))
-    check_shape(dropout, "ratio", ratio, [])
-    check_shape(dropout, "training_mode", training_mode, [])
-    return kind if _outputs == 1 else (kind, kind.with_dtype(DType.bool))
+dropout.requires(shapes(ratio="", training_mode=""))
 
 
 @dropout.until(12)

@@ -8,11 +8,26 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Index, Op, TypeMismatch, Value, constant, op, operator, primitive, symbolic
+from tenonnx.extend import (
+    DType,
+    Index,
+    Op,
+    TypeMismatch,
+    Value,
+    axis,
+    constant,
+    differ,
+    holds,
+    one_of,
+    op,
+    operator,
+    primitive,
+    shapes,
+    symbolic,
+)
 from tenonnx_standard.checking import (
     Array,
     axis_within,
-    check_shape,
     dim_of,
     dims_of,
     numpy_rule,
@@ -305,7 +320,6 @@ def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="lin
 
     In mode ``circular`` what would stand behind the end goes to the front.
     """
-    _check_cache(past_cache, axis, mode)
     axis, rank = axis % past_cache.ndim, past_cache.ndim
     places = ops.reshape(ops.range_(0, dim_of(update, axis), 1), [-1] + [1] * (rank - 1 - axis))
     if write_indices is not None:
@@ -315,20 +329,21 @@ def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="lin
     return scatter_elements(past_cache, ops.expand(places, ops.shape(update)), update, axis=axis)
 
 
-def _check_cache(cache: Value, axis: int, mode: str) -> None:
-    if mode not in ("linear", "circular"):
-        raise TypeMismatch(f"{tensor_scatter.title}: unknown mode", given=repr(mode), available="linear, circular")
-    if cache.rank is not None and axis_within(tensor_scatter, axis, cache.rank) == 0:
-        raise TypeMismatch(f"{tensor_scatter.title}: axis 0 is that of the batch", given=f"axis {axis} of {cache!r}")
+def _update_fits(past_cache: Value, update: Value, axis: int) -> str | None:
+    if past_cache.rank is None:
+        return None
+    if axis % past_cache.ndim == 0:
+        return "axis 0 is that of the batch"
+    pairs = () if update.rank is None else zip(past_cache.shape, update.shape, strict=False)
+    fits = update.rank in (None, past_cache.ndim)
+    if not fits or any(differ(a, b) for k, (a, b) in enumerate(pairs) if k != axis % past_cache.ndim):
+        return "update must be as long as past_cache along all axes but one"
+    return None
 
 
-@tensor_scatter.type
-def _(past_cache, update, write_indices, *, axis, mode):
-    _check_cache(past_cache, axis, mode)
-    same_dtypes(tensor_scatter, past_cache, update)
-    if past_cache.rank is not None:
-        wanted = list(past_cache.shape)
-        check_shape(tensor_scatter, "write_indices", write_indices, wanted[:1])
-        wanted[axis] = None
-        check_shape(tensor_scatter, "update", update, wanted)
-    return past_cache.tensor
+tensor_scatter.requires(
+    shapes(past_cache="batch ...", write_indices="batch"),
+    one_of(mode=("linear", "circular")),
+    axis("axis", of="past_cache"),
+    holds(_update_fits),
+)

@@ -23,6 +23,7 @@ from tenonnx.extend import (
     elements,
     limits,
     op,
+    shapes,
     static,
     symbolic,
 )
@@ -70,9 +71,7 @@ def _integer(made: Op, name: str, value: Value | None) -> Dim:
 def _window(made: Op, *coefficients: float) -> None:
     """Give a window its rules: it is the sum of ``coefficients[k] * cos(2 pi k n / size)``."""
 
-    @made.type
-    def _(size, *, periodic, output_datatype):
-        return TensorType(DType(output_datatype), (_integer(made, "size", size),))
+    made.requires(shapes(size=""))
 
     @numpy_rule(made)
     @np.errstate(all="ignore")
@@ -154,15 +153,9 @@ def mel_weight_matrix(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, u
     return cast(weights, to=output_datatype)
 
 
-@mel_weight_matrix.type
-def _(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz, *, output_datatype):
-    made = mel_weight_matrix
-    bands, size = _integer(made, "num_mel_bins", num_mel_bins), _integer(made, "dft_length", dft_length)
-    _integer(made, "sample_rate", sample_rate)
-    for edge in (lower_edge_hertz, upper_edge_hertz):
-        if not edge.dtype.is_float:
-            raise TypeMismatch(f"{made.title}: the edges must be floats", given=repr(edge), do="cast it")
-    return TensorType(DType(output_datatype), (symbolic.add(symbolic.floor_div(size, 2), 1), bands))
+mel_weight_matrix.requires(
+    shapes(num_mel_bins="", dft_length="", sample_rate="", lower_edge_hertz="", upper_edge_hertz="")
+)
 
 
 # ----- Fourier transforms ---------------------------------------------------------------------------------------------

@@ -19,12 +19,15 @@ from tenonnx.extend import (
     TypeMismatch,
     UnknownType,
     Value,
+    axis,
     constant,
     dims,
     elements,
+    holds,
     op,
     operator,
     primitive,
+    shapes,
     static,
     symbolic,
 )
@@ -299,21 +302,11 @@ def from_front(indices: Value, size: Any) -> Value:
     return ops.where(indices < 0, indices + size, indices)
 
 
-@gather_elements.type
-def _(data, indices, *, axis):
-    kind, places = data.tensor, indices.tensor
-    if not places.dtype.is_integer:
-        raise TypeMismatch(f"{gather_elements.title}: indices must be integers", given=repr(indices), do="cast them")
-    if kind.shape is not None:
-        axis = axis_within(gather_elements, axis, len(kind.shape))
-        _check_range(gather_elements, indices, kind.shape[axis])
-        if places.shape is not None and len(places.shape) != len(kind.shape):
-            raise TypeMismatch(
-                f"{gather_elements.title}: data and indices must have one rank", given=f"{data!r}, {indices!r}"
-            )
-        if places.shape is None:
-            return kind.with_shape((None,) * len(kind.shape))
-    return kind.with_shape(places.shape)
+def _same_rank(data: Value, indices: Value) -> str | None:
+    return "data and indices must have one rank" if None is not data.rank != indices.rank is not None else None
+
+
+gather_elements.requires(axis("axis", of="data"), holds(_same_rank))
 
 
 @numpy_rule(gather_elements)
@@ -454,19 +447,7 @@ def compress(input, condition, *, axis: int | None = None):
 compress.until(11, positive=["axis"])
 
 
-@compress.type
-def _(input, condition, *, axis):
-    kind = input.tensor
-    if condition.dtype is not DType.bool or condition.rank not in (None, 1):
-        raise TypeMismatch(f"{compress.title}: condition must be a list of bools", given=repr(condition))
-    known = static(condition)
-    count = None if known is None else int(known.sum())
-    if axis is None:
-        return kind.with_shape((count,))
-    if kind.shape is None:
-        return kind
-    axis = axis_within(compress, axis, len(kind.shape))
-    return kind.with_shape((*kind.shape[:axis], count, *kind.shape[axis + 1 :]))
+compress.requires(shapes(condition="_"), axis("axis", of="input"))
 
 
 @numpy_rule(compress)

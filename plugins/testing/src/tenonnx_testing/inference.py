@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tenonnx.errors import UnknownType
+from tenonnx.errors import TypeMismatch, UnknownType
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import evaluate as value_of
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
 from tenonnx.graph.values import Value
+from tenonnx.op.binding import UNFORESEEN
 from tenonnx.op.call import constant_value
 from tenonnx.op.evaluate import type_of
-from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.infer import Known, infer_by_body, infer_call
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node, without_output_types
 from tenonnx_testing.oracles import newest_of_onnx
@@ -48,6 +51,8 @@ def inferred_are_real(case: Case, drawn: Call, expected: tuple[Any, ...]) -> boo
                     raise
                 continue
         _hold(case, known, expected, symbols, what)
+        if view != "unknown ranks":
+            _knows_what_the_body_knows(case.op, values, drawn, known, what)
         if view == "static shapes" and contents_known:
             _as_good_as_onnx(case, drawn, known, expected)
     return True
@@ -88,6 +93,35 @@ def _hold(
         if problem:
             real = type_of(contents)
             raise Failure(f"{case.op.title} {what}: output {position} is inferred as {inferred}, not {real}: {problem}")
+
+
+def _knows_what_the_body_knows(
+    op: Op, values: list[Value | None], drawn: Call, known: list[Known | None], what: str
+) -> None:
+    """A type rule knows every rank, size and type that the body gives without it."""
+    if op.primitive or find_rule(op, "type") is None:
+        return
+    try:
+        by_body = infer_by_body(op, values, drawn.attributes, drawn.outputs)
+    except (TypeMismatch, *UNFORESEEN):  # the body wants to know more
+        return
+    for position, (entry, other) in enumerate(zip(known, by_body, strict=False)):
+        if entry is not None and other is not None and is_vaguer(entry.type, other.type):
+            raise Failure(
+                f"the type rule of {op.title} {what} knows less than its body: output {position} is {entry.type}, and "
+                f"{other.type} by the body"
+            )
+
+
+def is_vaguer(one: Type | None, other: Type | None) -> bool:
+    """Whether a type leaves open what another one tells."""
+    if isinstance(one, SequenceType | OptionalType) and isinstance(other, SequenceType | OptionalType):
+        return is_vaguer(one.element, other.element)
+    if not isinstance(one, TensorType) or not isinstance(other, TensorType):
+        return one is None and other is not None
+    if one.shape is None or other.shape is None:
+        return one.shape is None and other.shape is not None
+    return any(a is None and isinstance(b, int) for a, b in zip(one.shape, other.shape, strict=False))
 
 
 def contradiction(inferred: Type | None, contents: Any, symbols: Mapping[str, int]) -> str:

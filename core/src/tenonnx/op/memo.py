@@ -1,0 +1,97 @@
+"""What bodies gave as types, remembered: one call is like another where what its types may depend on is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.graph.values import Constant, Value
+
+if TYPE_CHECKING:
+    from tenonnx.op.infer import Known
+    from tenonnx.op.op import Op
+
+#: Contents of more elements than this are hidden from bodies while types are inferred, so that calls are alike.
+SIZES = 64
+
+#: So many calls are remembered.
+CALLS = 4096
+
+
+class Memo:
+    """What is known of the outputs of so many calls, by op, types and sizes of the inputs, and attributes.
+
+    Threads may share one: at worst a call is inferred twice.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, list[Known | None]] = {}
+
+    def get(self, key: Hashable | None, infer: Callable[[], list[Known | None]]) -> list[Known | None]:
+        """What is remembered under ``key``, else what ``infer`` gives, which is remembered then."""
+        if key is None:
+            return infer()
+        known = self._known.get(key)
+        if known is None:
+            known = infer()
+            if len(self._known) >= CALLS:
+                self._known = {}
+            self._known[key] = known
+        return [None if entry is None else entry.copy() for entry in known]
+
+
+def sizes_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
+    """Inputs with no contents but what shapes may depend on: small integers, and small ``Index`` inputs."""
+    found = list(inputs)
+    for place, value in enumerate(inputs):
+        if (
+            value is not None
+            and value.data is not None
+            and not _is_sizes(value.data, op.signature.input_at(place).index)
+        ):
+            found[place] = _without_data(value)
+    return found
+
+
+def types_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
+    """Inputs with no contents but those of ``Index`` inputs, which decide about shapes and not about elements."""
+    return [
+        v if v is None or v.data is None or op.signature.input_at(k).index else _without_data(v)
+        for k, v in enumerate(inputs)
+    ]
+
+
+def _is_sizes(data: Constant, index: bool) -> bool:
+    dtype = data.type.dtype
+    return (index or not dtype.is_float) and data.nbytes * 8 <= SIZES * max(dtype.bits, 8)
+
+
+def _without_data(value: Value) -> Value:
+    return Value(value.name, value.type, graph=value.graph)
+
+
+def call_key(
+    op: Op, inputs: Iterable[Value | None], attributes: Mapping[str, Any], outputs: int | None
+) -> Hashable | None:
+    """What types may depend on, once ``sizes_alone`` is left of the inputs; None where calls cannot be told apart."""
+    try:
+        given = tuple(None if value is None else (value.type, _contents(value)) for value in inputs)
+        key = op, given, tuple(_frozen(attribute) for attribute in attributes.values()), outputs
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _contents(value: Value) -> Hashable:
+    if value.elements is not None:
+        return tuple(value.elements.reshape(-1).tolist())
+    return None if value.data is None else tuple(value.data.array().reshape(-1).tolist())
+
+
+def _frozen(attribute: Any) -> Hashable:
+    if isinstance(attribute, list | tuple) and len(attribute) <= SIZES:
+        return tuple(attribute)
+    if isinstance(attribute, int | float | str | None):
+        return type(attribute), attribute
+    raise TypeError(attribute)
