@@ -330,3 +330,38 @@ def test_gradient_of_leaves():
     values = next(v for v in plain.variables if v.name == name).data.array()
     assert found.sum() == 20 * len(trees)
     np.testing.assert_allclose(found @ values, tx.load(made).run({"x": x}, backend="numpy")["y"].sum(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_several_entries_of_a_leaf_for_one_target(aggregate, targets):
+    """The first counts where there is one target, as in onnxruntime; for several targets they are combined."""
+    node = onnx.helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=targets, aggregate_function=aggregate,
+        nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2], nodes_featureids=[0, 0, 0], nodes_values=[0.5, 0.0, 0.0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+        nodes_hitrates=[1.0] * 3, nodes_missing_value_tracks_true=[0] * 3, target_treeids=[0] * 4,
+        target_nodeids=[1, 2, 1, 1], target_ids=[0] * 4, target_weights=[14.0, 5.0, 10.0, 18.0],
+    )  # fmt: skip
+    info = onnx.helper.make_tensor_value_info
+    x, y = info("x", onnx.TensorProto.FLOAT, ["n", 1]), info("y", onnx.TensorProto.FLOAT, ["n", targets])
+    imports = [onnx.helper.make_opsetid("ai.onnx.ml", 3), onnx.helper.make_opsetid("", 17)]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=imports, ir_version=8)
+    feeds = {"x": np.float32([[0], [1]])}
+    found = [tx.load(model).run(feeds, backend=backend)["y"][:, 0].tolist() for backend in ("numpy", "onnxruntime")]
+    first = 14 if targets == 1 else {"SUM": 42, "AVERAGE": 42, "MIN": 10, "MAX": 18}[aggregate]
+    assert found == [[first, 5], [first, 5]]
+
+
+def test_targets_keep_to_the_limit_of_elements():
+    node = onnx.helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1 << 40, nodes_treeids=[0],
+        nodes_nodeids=[0], nodes_featureids=[0], nodes_values=[0.0], nodes_modes=["LEAF"], nodes_truenodeids=[0],
+        nodes_falsenodeids=[0], target_treeids=[0], target_nodeids=[0], target_ids=[0], target_weights=[1.0],
+    )  # fmt: skip
+    info = onnx.helper.make_tensor_value_info
+    x, y = info("x", onnx.TensorProto.FLOAT, ["n", 1]), info("y", onnx.TensorProto.FLOAT, None)
+    imports = [onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=imports, ir_version=8)
+    with pytest.raises(tx.LimitExceeded, match='"elements"'):
+        tx.load(model).run({"x": np.zeros((1, 1), np.float32)}, backend="numpy")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TypeMismatch, Value, constant
+from tenonnx.extend import DType, TypeMismatch, Value, constant, limits
 from tenonnx_onnx_ml.tree_walk import BLOCK, led, led_by_ops, record
 from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
@@ -108,6 +108,7 @@ def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, a
     """The ensemble of a TreeEnsembleClassifier or -Regressor: nodes have a tree and a number, leaves are nodes.
 
     The root of a tree is the node that is not the child of one; the first of several, and rather a branch than a leaf.
+    Entries of one leaf for the same of several columns are combined; where there is one column, the first one counts.
     """
     nodes = {name: _integers(attributes, f"nodes_{name}") for name in ("treeids", "nodeids", "featureids")}
     ways = {name: _integers(attributes, f"nodes_{name}") for name in ("truenodeids", "falsenodeids")}
@@ -143,7 +144,9 @@ def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, a
     _check_lengths(prefix, votes | {"weights": weights})
     found = places.find(votes["treeids"], votes["nodeids"])
     _check_known(f"{prefix}_nodeids", "a vote", votes["treeids"], votes["nodeids"], found)
-    at_leaf = modes[found] == LEAF
+    at_leaf = np.flatnonzero(modes[found] == LEAF)
+    if columns == 1:  # onnxruntime counts the first entry of a leaf, which what skl2onnx writes of decisions relies on
+        at_leaf = at_leaf[np.unique(found[at_leaf], return_index=True)[1]]
     base = numbers(attributes, "base_values")
     if base.size not in (0, 1, columns):
         raise TypeMismatch(
@@ -201,6 +204,7 @@ def _ensemble(
     if aggregate not in AGGREGATES:
         raise TypeMismatch("aggregate_function must be a known one", given=aggregate, available=", ".join(AGGREGATES))
     combine, neutral = _NEUTRAL.get(aggregate, (np.add, 0))
+    limits.check_elements([leaves, columns], "the votes of leaves")
     votes = np.full(leaves * columns, neutral, np.result_type(weights, np.float32))
     combine.at(votes, voting * columns + ids, weights.astype(votes.dtype))
     added = base.astype(votes.dtype) if base.size else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from tenonnx.extend import (
     DType,
     Index,
+    LimitExceeded,
     TensorType,
     TypeMismatch,
     UnsupportedOp,
@@ -19,6 +21,7 @@ from tenonnx.extend import (
     constant,
     dims,
     elements,
+    limits,
     op,
     primitive,
     symbolic,
@@ -313,6 +316,22 @@ def _(theta, size, **_):
 
 PIXEL_FORMATS = ("RGB", "BGR", "Grayscale")
 
+#: The formats that ONNX names, as Pillow does. It knows others, of which one starts a program.
+FILE_FORMATS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+
+#: What Pillow raises about files that are broken.
+UNDECODABLE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+
 
 @primitive("ImageDecoder", since=20)
 def image_decoder(encoded_stream, *, pixel_format="RGB"):
@@ -362,7 +381,11 @@ def _by_pillow(data: bytes) -> Array:
         do = 'pip install "tenonnx-standard[image]"'
         raise UnsupportedOp(f"{image_decoder.title} needs Pillow for files of this kind", do=do) from error
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FILE_FORMATS) as image:
+            limits.check_elements((image.height, image.width, 3), image_decoder.title)
             return np.asarray(image.convert("RGB"))
-    except (OSError, ValueError, SyntaxError):
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        what = f"{image_decoder.title}: Pillow must open an image of so many pixels"
+        raise LimitExceeded(what, given=str(error), do="PIL.Image.MAX_IMAGE_PIXELS is its limit") from error
+    except UNDECODABLE:
         return np.zeros((0, 0, 3), np.uint8)
