@@ -72,6 +72,12 @@ def gemm_fast_gelu(X, W, bias=None):
     return fast_gelu(ops.matmul(X, W), bias)
 
 
+@op("SparseToDenseMatMul", domain="com.microsoft")
+def sparse_to_dense_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
+    """TransposeMatMul of a sparse matrix, which is a dense tensor here."""
+    return _product(A, B, alpha, (transA, transB))
+
+
 def _numpy(made: Op) -> None:
     """Multiply views of the matrices, and scale in place."""
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.matrix import fused_matmul, fused_matmul_activation, gemm_fast_gelu, transpose_matmul
+from tenonnx_contrib_ms.matrix import (
+    fused_matmul,
+    fused_matmul_activation,
+    gemm_fast_gelu,
+    sparse_to_dense_matmul,
+    transpose_matmul,
+)
 from tenonnx_testing import call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -64,3 +71,10 @@ def _(draw):
     x = draw(tensors(FLOATS[:1], shape=(*batch, m, k), min_value=-1, max_value=1))
     w = draw(tensors(x.dtype, shape=(k, n), min_value=-1, max_value=1))
     return call(x, w, draw(st.none() | tensors(x.dtype, shape=(n,))))
+
+
+@cases(sparse_to_dense_matmul)
+def _(draw):
+    _, dtype, sides, turned = matrices(draw)
+    a, b = (draw(tensors(dtype, shape=shape, min_value=-2, max_value=2)) for shape in sides)
+    return call(np.where(a > 0, a, 0).astype(a.dtype), b, **turned)

@@ -93,8 +93,8 @@ def _items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
     title = Case(op, lambda draw: Call((), {})).title
     if schemas.history(op.domain, op.name):
         yield Item(f"{title}-signature", partial(_check_signature, op, registry))
-    if op.signature.reads_graph:
-        return  # no call can be drawn without the graph around it
+    if op.signature.reads_graph or (op.primitive and "numpy" not in op.rules):
+        return  # no call can be drawn without the graph around it, nor of what nobody can compute
     if not any(collected(op)):
         yield Item(f"{title}-cases", partial(_miss_cases, op))
     elif schemas.history(op.domain, op.name):

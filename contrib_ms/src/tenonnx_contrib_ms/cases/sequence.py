@@ -1,0 +1,53 @@
+"""Cases of a layer that attends, of warped time and of words."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx_contrib_ms.sequence import attn_lstm, dynamic_time_warping, word_conv_embedding
+from tenonnx_testing import call, cases, shapes, tensors
+
+DIFFERENTIABLE = ["X", "W", "R", "B", "initial_h", "initial_c", "P", "QW", "MW", "V", "M", "AW"]
+
+
+@cases(attn_lstm, gradient=DIFFERENTIABLE)
+def _(draw):
+    length, batch, width, hidden, size = draw(shapes(5, 5, 1, 2))
+    steps, depth = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    direction = draw(st.sampled_from(["forward", "reverse", "bidirectional"]))
+    count = 2 if direction == "bidirectional" else 1
+
+    def drawn(*shape, maybe=False):
+        found = draw(tensors(shape=shape, min_value=-1, max_value=1))
+        return draw(st.sampled_from([None, found])) if maybe else found
+
+    joined = drawn(count, depth + hidden, 2, maybe=True)
+    seen = depth if joined is None else 2
+    lengths = draw(st.none() | tensors("int32", shape=(batch,), min_value=1, max_value=length))
+    inputs = [drawn(length, batch, width), drawn(count, 4 * hidden, width + seen), drawn(count, 4 * hidden, hidden)]
+    inputs += [drawn(count, 8 * hidden, maybe=True), lengths]
+    inputs += [drawn(count, batch, hidden, maybe=True) for _ in range(2)]
+    inputs += [drawn(count, 3 * hidden, maybe=True), drawn(count, hidden, size), drawn(count, depth, size)]
+    inputs += [drawn(count, size), drawn(batch, steps, depth)]
+    inputs += [draw(st.none() | tensors("int32", shape=(batch,), min_value=1, max_value=steps)), joined]
+    return call(*inputs, direction=direction, hidden_size=hidden)
+
+
+@cases(dynamic_time_warping, gradient=False)
+def _(draw):
+    shape = draw(shapes(2, 2, 1, 5))
+    return call(draw(tensors(shape=draw(st.sampled_from([shape, (1, *shape)])), min_value=0)))
+
+
+@cases(word_conv_embedding, gradient=["W", "B", "C"])
+def _(draw):
+    """No empty words, for which onnxruntime writes nothing."""
+    count, length, results, width, size = draw(shapes(5, 5, 1, 3))
+    length += width - 1
+    words = draw(tensors("int32", shape=(count, length), min_value=1, max_value=5))
+    words[np.arange(length) >= np.array([[draw(st.integers(1, length))] for _ in range(count)])] = 0
+    w = draw(tensors(shape=(results, 1, width, size), min_value=-1, max_value=1))
+    attributes = draw(st.sampled_from([{}, {"embedding_size": results, "conv_window_size": width}]))
+    b, c = draw(tensors(shape=(results,))), draw(tensors(shape=(6, size), min_value=-1, max_value=1))
+    return call(words, w, b, c, **attributes)
