@@ -1,10 +1,10 @@
 """What a command is made of: options that all commands share, and how they print."""
 
 from tenonnx.cli import FAILED, INTERRUPTED, REFUSED
-from tenonnx.cli.arrays import read_archive
+from tenonnx.cli.arrays import read_archive, read_feeds
 from tenonnx.cli.convert import SUFFIXES
-from tenonnx.cli.options import json_option, load_model, model_argument, target_options, version_options
-from tenonnx.cli.output import complain, plural, say, say_json, working
+from tenonnx.cli.options import input_options, json_option, load_model, model_argument, target_options, version_options
+from tenonnx.cli.output import complain, plural, say, say_json, say_table, working
 from tenonnx.cli.tables import is_table, parse_column, read_columns, table_feeds
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "REFUSED",
     "SUFFIXES",
     "complain",
+    "input_options",
     "is_table",
     "json_option",
     "load_model",
@@ -21,8 +22,10 @@ __all__ = [
     "plural",
     "read_archive",
     "read_columns",
+    "read_feeds",
     "say",
     "say_json",
+    "say_table",
     "table_feeds",
     "target_options",
     "version_options",

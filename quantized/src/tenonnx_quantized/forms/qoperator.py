@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,15 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, Value, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, infer, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
-from tenonnx_quantized.convolution import qlinear_conv
+from tenonnx_quantized.convolution import conv_integer, qlinear_conv
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.formats import packed_array
 from tenonnx_quantized.forms.codes import CodesRewriter, Computed, dequantized, is_meaning, is_quantize
 from tenonnx_quantized.granularity import is_single, scalar
-from tenonnx_quantized.matrix import qlinear_matmul
+from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.products import qgemm
 from tenonnx_quantized.qlinear import QLINEAR
-from tenonnx_quantized.quantize import code_range
+from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, is_zero
 
 _EIGHT_BITS = (DType.int8, DType.uint8)
 
@@ -37,8 +37,11 @@ def to_qoperator(graph: Graph) -> Graph:
     used_once = {v for v, nodes in graph.uses().items() if len(nodes) == 1} - set(graph.outputs)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        if is_meaning(call.op, ops.matmul):
-            return rewriter.inside(_in_blocks, rewriter, *call.inputs)
+        if is_meaning(call.op, *_INTEGER):
+            found = rewriter.inside(_as_it_runs, call.op, call.inputs, call.attributes)
+            if found is None and is_meaning(call.op, ops.matmul):
+                found = rewriter.inside(_in_blocks, rewriter, *call.inputs)
+            return None if found is None else (found,)
         if call.node is None or not is_quantize(call.op) or call.node.inputs[0] not in used_once:
             return None
         found = rewriter.inside(_between_codes, call)
@@ -202,7 +205,34 @@ _RULES: tuple[tuple[Op, Callable[..., Value | None]], ...] = (
 )  # fmt: skip
 
 
-def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Sequence[Value | None] | None:
+_INTEGER = (ops.matmul, ops.conv, ops.gemm)
+
+
+def _as_it_runs(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Value | None:
+    """A product of what DynamicQuantizeLinear made and weights of eight bits, as a product of integers."""
+    first, weights = inputs[:2]
+    if is_meaning(op, ops.gemm) and (attributes["transA"] or attributes["alpha"] != 1 or attributes["beta"] != 1):
+        return None
+    place = {"Conv": 0, "MatMul": -1}.get(op.name, 0 if attributes.get("transB") else 1)
+    x, w = _coded(first), _coded(weights, axis=place)
+    if x is None or w is None or not is_meaning(getattr(x[0].producer, "op", None), dynamic_quantize_linear):
+        return None
+    codes, scale, zero = w
+    zero = None if is_zero(zero) else zero  # runtimes take one for each channel seldom
+    if is_meaning(op, ops.conv):
+        sums = conv_integer(x[0], codes, x[2], zero, **attributes)
+        behind = [1] * (codes.ndim - 2)
+        scale = ops.reshape(scale, [-1, *behind]) if scale.rank else scale
+        bias = None if inputs[2] is None else ops.reshape(inputs[2], [-1, *behind])
+    else:
+        codes = ops.transpose(codes, perm=[1, 0]) if attributes.get("transB") else codes
+        sums = matmul_integer(x[0], codes, x[2], zero)
+        bias = inputs[2] if len(inputs) > 2 else None
+    y = ops.cast(sums, to=DType.float32) * (x[1] * scale)
+    return y if bias is None else y + bias
+
+
+def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Value | None:
     """A product with constant weights of a few bits in blocks as MatMulNBits."""
     found = dequantized(B)
     if found is None or A.dtype not in (DType.float32, DType.float16):
@@ -236,4 +266,4 @@ def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Sequence[Value | 
     )
     zero = None if zero_point is None and offset else rewriter.place(f"{codes.name}/zero_point", shifts)
     made = rewriter.place(f"{codes.name}/packed", data), rewriter.place(f"{codes.name}/scale", scales)
-    return (matmul_nbits(A, *made, zero, **form),)
+    return matmul_nbits(A, *made, zero, **form)  # type: ignore[no-any-return]

@@ -1,0 +1,126 @@
+"""``tenonnx quantize``: a model of floats as one of codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx.extend.commands import (
+    complain,
+    input_options,
+    json_option,
+    load_model,
+    model_argument,
+    plural,
+    say,
+    say_json,
+    say_table,
+    working,
+)
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Graph
+    from tenonnx_quantized.tuning.quantize import Report
+
+#: Of so many tensors the errors are printed; --json has all.
+SHOWN = 10
+
+
+@click.command("quantize")
+@model_argument
+@click.option("-o", "--output", required=True, metavar="FILE", help="The .onnx file to write.")
+@click.option(
+    "--mode", type=click.Choice(["dynamic", "static", "weights"]), default="dynamic", show_default=True,
+    help="Ranges of activations found while it runs, found on --inputs, or only weights, in blocks.",
+)  # fmt: skip
+@click.option("--bits", type=click.Choice(["4", "8"]), help="Of weights: 4 by default in blocks, else 8.")
+@click.option("--block-size", type=int, default=32, show_default=True, help="Rows of weights that share a scale.")
+@click.option("--per-channel/--per-tensor", default=True, help="One scale for each channel of the weights, or one.")
+@click.option("--symmetric", is_flag=True, help="Zero points in the middle of the range.")
+@click.option(
+    "--calibration", type=click.Choice(["minmax", "percentile", "entropy", "mse"]), default="minmax",
+    show_default=True, help="How ranges are chosen.",
+)  # fmt: skip
+@click.option(
+    "--search", type=click.Choice(["rtn", "hqq"]), default="rtn", show_default=True,
+    help="Codes of blocks by rounding to the nearest, or by half-quadratic steps.",
+)  # fmt: skip
+@click.option("--ops", metavar="A,B", help="The types of nodes to quantise; all that can be by default.")
+@click.option("--leave-out", multiple=True, metavar="PATTERN", help="Nodes by name that stay floats. Repeatable.")
+@click.option("--budget", type=float, metavar="ERROR", help="Leave the worst nodes floats until outputs are as near.")
+@click.option(
+    "--form", type=click.Choice(["qdq", "qoperator"]), default="qdq", show_default=True, help="Of the result."
+)
+@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Rows of data at a time.")
+@input_options
+@json_option
+def command(
+    model: str,
+    output: str,
+    inputs: Sequence[str],
+    archive: str | None,
+    ops: str | None,
+    bits: str | None,
+    leave_out: Sequence[str],
+    batch: int,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Write a model whose weights, and activations, are codes of 8 or 4 bits.
+
+    Prints what that costs: the error of each tensor and of the outputs, relative to their size. What is written is read
+    back and computed before it takes the place of a file.
+    """
+    from pathlib import Path
+
+    import tenonnx as tx
+    from tenonnx.extend.commands import read_feeds
+    from tenonnx_quantized.tuning.quantize import quantize
+
+    graph = load_model(model)
+    batches = list(_batches(graph, read_feeds(graph, inputs, archive), batch))
+    if not batches and settings["mode"] != "static":
+        complain("note: errors are those on made-up inputs (--inputs gives data)")
+    settings |= {"bits": int(bits or (4 if settings["mode"] == "weights" else 8)), "leave_out": leave_out}
+    settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
+    with working(f"quantising {model}"):
+        made, report = quantize(graph, batches, **settings)
+
+    def verify(written: Graph) -> None:
+        feeds = batches[0] if batches else None
+        tx.verify(made, written, feeds=feeds, backends=["numpy"]).raise_if_failed()
+
+    tx.export(made, output, verify=verify)
+    sizes = Path(model).stat().st_size, Path(output).stat().st_size
+    if as_json:
+        say_json({"file": model, "output": output, "bytes": sizes, **report.to_json()})
+    else:
+        _say(output, report, sizes)
+
+
+def _batches(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
+    """The data in parts of so many rows, where the first dim of every input is free; else whole."""
+    if not feeds:
+        return
+    shapes = [value.tensor.shape for value in graph.inputs if value.name in feeds]
+    free = all(shape and not isinstance(shape[0], int) for shape in shapes)
+    rows = {contents.shape[0] for contents in feeds.values() if getattr(contents, "ndim", 0)}
+    if not free or len(rows) != 1:
+        yield dict(feeds)
+        return
+    for start in range(0, rows.pop(), size):
+        yield {name: contents[start : start + size] for name, contents in feeds.items()}
+
+
+def _say(output: str, report: Report, sizes: tuple[int, int]) -> None:
+    say(f"{output}: {plural(len(report.quantised), 'node')} quantised, {sizes[1]:,} bytes instead of {sizes[0]:,}")
+    if report.floats:
+        say(f"  left in floats: {', '.join(report.floats)}")
+    worst = sorted(report.tensors, key=lambda tensor: -tensor.error)[:SHOWN]
+    say_table([[t.name, t.kind, t.dtype, f"{t.error:.3%}"] for t in worst], ["tensor", "kind", "codes", "error"])
+    if len(report.tensors) > SHOWN:
+        say(f"  and {len(report.tensors) - SHOWN} more, of smaller errors")
+    for name, error in report.outputs.items():
+        say(f'  output "{name}" differs by {error:.3%}')

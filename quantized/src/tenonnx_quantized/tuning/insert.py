@@ -1,0 +1,102 @@
+"""The graph with QuantizeLinear and DequantizeLinear where a plan wants them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import ArrayConstant, DType, Graph, Node, Value
+from tenonnx.extend.transforms import interpreting, prune
+from tenonnx_quantized.forms.codes import CodesRewriter
+from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
+from tenonnx_quantized.tuning.calibrate import Parameters
+from tenonnx_quantized.tuning.weights import Codes
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Insertions:
+    """Activations to round by their parameters, weights of nodes with their codes, and inputs to round as it runs."""
+
+    activations: dict[Value, Parameters] = field(default_factory=dict)
+    weights: dict[Node, tuple[int, Codes]] = field(default_factory=dict)
+    dynamic_inputs: dict[Node, int] = field(default_factory=dict)
+
+
+def insert(graph: Graph, plan: Insertions) -> Graph:
+    """A copy of ``graph`` that rounds activations to codes and holds weights as codes, each before its readers."""
+    return prune(_Inserter(graph, plan).run())
+
+
+class _Inserter(CodesRewriter):
+    def __init__(self, source: Graph, plan: Insertions, **keywords: Any) -> None:
+        super().__init__(source, lambda rewriter, call: None, **keywords)
+        self.plan = plan
+        self._numbers: dict[Any, Value] = {}
+
+    def visit(self, node: Node) -> None:
+        for value in node.inputs:
+            if value is not None and value.producer is None and value in self.plan.activations:
+                self._round(value)
+        kept = {value: self.copy(value) for value in node.inputs if value is not None and value.graph is not None}
+        if node in self.plan.weights:
+            position, codes = self.plan.weights[node]
+            self._stand_in(node.inputs[position], self._weights(node.inputs[position], codes))
+        if node in self.plan.dynamic_inputs:
+            value = node.inputs[self.plan.dynamic_inputs[node]]
+            self._stand_in(value, self._as_it_runs(value))
+        super().visit(node)
+        self.mapping.update(kept)
+        for value in node.outputs:
+            if value is not None and value in self.plan.activations:
+                self._round(value)
+
+    def _stand_in(self, value: Value | None, other: Value) -> None:
+        assert value is not None
+        self.mapping[value] = other
+
+    def _round(self, value: Value) -> None:
+        """Let all that reads a value read what its codes stand for; an output of the graph keeps its name."""
+        parameters, raw = self.plan.activations[value], self.copy(value)
+        if raw is not self.mapping[value] or (value, "rounded") in self._numbers:
+            return
+        self.prefix = value.name
+        scale = self._constant(f"{value.name}/scale", parameters.scale, DType.float32)
+        zero_point = self._constant(f"{value.name}/zero_point", parameters.zero_point, parameters.dtype)
+        with interpreting(self):
+            numbers = dequantize_linear(quantize_linear(raw, scale, zero_point), scale, zero_point)
+        if value in self.source.outputs and value.producer is not None:
+            raw.name, numbers.name = self.name(f"{value.name}/float"), value.name
+        self._numbers[value, "rounded"] = numbers
+        self.mapping[value] = numbers
+
+    def _as_it_runs(self, value: Value | None) -> Value:
+        """What codes stand for whose range is found while the model runs."""
+        assert value is not None
+        if (value, "dynamic") not in self._numbers:
+            self.prefix = value.name
+            with interpreting(self):
+                codes, scale, zero_point = dynamic_quantize_linear(self.copy(value))
+                self._numbers[value, "dynamic"] = dequantize_linear(codes, scale, zero_point)
+        return self._numbers[value, "dynamic"]
+
+    def _weights(self, value: Value | None, codes: Codes) -> Value:
+        """What the codes of weights stand for; nodes that share weights share them still."""
+        assert value is not None
+        if (value, "weights") not in self._numbers:
+            self.prefix, dtype = value.name, codes.parameters.dtype
+            held = self._constant(f"{value.name}/codes", codes.codes, dtype)
+            scale = self._constant(f"{value.name}/scale", codes.parameters.scale, DType.float32)
+            zero_point = self._constant(f"{value.name}/zero_point", codes.parameters.zero_point, dtype)
+            where = {} if codes.axis is None else {"axis": codes.axis}
+            where |= {"block_size": codes.block_size} if codes.block_size else {}
+            with interpreting(self):
+                self._numbers[value, "weights"] = dequantize_linear(held, scale, zero_point, **where)
+        return self._numbers[value, "weights"]
+
+    def _constant(self, name: str, contents: Array, dtype: DType) -> Value:
+        data = ArrayConstant(np.ascontiguousarray(contents), dtype)
+        return Value(self.name(name), data.type, data=data, graph=self.graph)

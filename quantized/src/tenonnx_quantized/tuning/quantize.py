@@ -1,0 +1,319 @@
+"""``quantize``: a model of floats as one of codes, with a report of what that costs."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, static
+from tenonnx.extend.backends import compile_graph, generate_feeds
+from tenonnx.extend.transforms import infer, retarget
+from tenonnx_quantized.forms.codes import is_meaning
+from tenonnx_quantized.forms.qoperator import to_qoperator
+from tenonnx_quantized.tuning.calibrate import METHODS, Batch, Parameters, observe, parameters, values_of
+from tenonnx_quantized.tuning.insert import Insertions, insert
+from tenonnx_quantized.tuning.weights import SEARCHES, Codes, by_channel, encode, in_blocks
+
+MODES = ("dynamic", "static", "weights")
+FORMS = ("qdq", "qoperator")
+
+#: Ops with weights, and the position and the axis of channels of these.
+_WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), ops.gemm: (1, 1)}
+
+#: Ops whose activations a static quantisation rounds, too.
+_ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.concat, ops.sigmoid)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to quantise.
+
+    ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
+    or ``weights`` alone, in blocks of ``block_size`` rows with 4 or 8 ``bits``. ``calibration`` is a method of
+    ``calibrate.METHODS``, ``search`` how codes of blocks are found. ``ops`` are the types to quantise (None: all that
+    can be), ``leave_out`` patterns of the names of nodes that stay floats. ``budget`` is the greatest error of the
+    outputs, relative to their size, for which the worst nodes stay floats. ``form`` is that of the result.
+    """
+
+    mode: str = "static"
+    bits: int = 8
+    block_size: int = 32
+    per_channel: bool = True
+    symmetric: bool = False
+    calibration: str = "minmax"
+    search: str = "rtn"
+    ops: Sequence[str] | None = None
+    leave_out: Sequence[str] = ()
+    budget: float | None = None
+    form: str = "qdq"
+
+    def __post_init__(self) -> None:
+        choices = {
+            "mode": MODES, "form": FORMS, "calibration": tuple(METHODS), "search": SEARCHES,
+            "bits": (4, 8) if self.mode == "weights" else (8,),
+        }  # fmt: skip
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise InvalidCall(
+                    f"quantize: {name} must be a known one", given=f"{name}={getattr(self, name)!r}",
+                    available=", ".join(map(str, known)),
+                )  # fmt: skip
+        if self.block_size < 16 or self.block_size & (self.block_size - 1):
+            raise InvalidCall("quantize: block_size must be a power of two from 16 on", given=str(self.block_size))
+        if self.budget is not None and not self.budget >= 0:
+            raise InvalidCall("quantize: budget must not be negative", given=str(self.budget))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorError:
+    """How far what codes stand for lies from a tensor: its error relative to its size (root of mean squares)."""
+
+    name: str
+    kind: str
+    dtype: str
+    error: float
+
+
+@dataclass(slots=True)
+class Report:
+    """What was quantised, at what cost: the error of each tensor and of each output, and the nodes that stay floats."""
+
+    tensors: list[TensorError] = field(default_factory=list)
+    outputs: dict[str, float] = field(default_factory=dict)
+    quantised: list[str] = field(default_factory=list)
+    floats: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "error": t.error} for t in self.tensors]
+        return {"quantised": self.quantised, "floats": self.floats, "tensors": tensors, "outputs": self.outputs}
+
+
+def quantize(
+    graph: Graph, batches: Iterable[Batch] | None = None, *, backend: str = "auto", **settings: Any
+) -> tuple[Graph, Report]:
+    """``graph`` with codes for weights and activations, and a report; ``settings`` are those of ``Settings``.
+
+    ``batches`` are feeds, on which ranges are found and errors measured; modes other than ``static`` can do without.
+    The result is at version 13 of ai.onnx or newer, 21 with blocks, whatever the graph is at. Raises ``InvalidCall``
+    for settings that are not known, for a static quantisation without data and where nothing can be quantised.
+    """
+    try:
+        chosen = Settings(**settings)
+    except TypeError as error:
+        known = ", ".join(Settings.__dataclass_fields__)
+        raise InvalidCall(
+            "quantize takes the fields of Settings", given=", ".join(settings), available=known
+        ) from error
+    feeds = [dict(batch) for batch in batches or ()]
+    if not feeds and chosen.mode == "static":
+        raise InvalidCall("a static quantisation needs data", do="give batches, or use mode dynamic")
+    feeds = feeds or [generate_feeds(graph)]
+    infer(graph, strict=False)
+    nodes = _candidates(graph, chosen)
+    if not nodes:
+        raise InvalidCall(
+            "there is nothing to quantise", given=f"mode {chosen.mode}, ops {chosen.ops or 'all'}",
+            available=", ".join(op.name for op in (*_WEIGHTED, *_ACTIVATED)),
+        )  # fmt: skip
+    wanted = _outputs(graph, feeds, backend)
+    ranges = _ranges(graph, nodes, feeds, chosen, backend)
+    kept = list(nodes)
+    if chosen.budget is not None:
+        kept = _within_budget(graph, nodes, ranges, feeds, wanted, chosen, backend)
+    made, codes = _made(graph, kept, ranges, chosen)
+    tensors = [TensorError(n, "weight", str(c.parameters.dtype), _error(c.numbers(), x)) for n, (x, c) in codes.items()]
+    if chosen.mode == "static":
+        tensors += _activation_errors(graph, _parameters(graph, kept, ranges, chosen), feeds[0], backend)
+    report = Report(
+        tensors,
+        _errors(_outputs(made, feeds, backend), wanted),
+        [node.name or node.op_type for node in kept],
+        [node.name or node.op_type for node in nodes if node not in kept],
+    )
+    version = max(graph.opsets.get("ai.onnx", 13), 21 if chosen.mode == "weights" else 13)
+    made = retarget(made, version)
+    return (to_qoperator(made) if chosen.form == "qoperator" else made), report
+
+
+# ----- what is quantised ----------------------------------------------------------------------------------------------
+
+
+def _weighted(node: Node) -> tuple[int, int] | None:
+    """The position of the weights of a node and the axis of their channels."""
+    found = next((place for op, place in _WEIGHTED.items() if is_meaning(node.op, op)), None)
+    if found is None:
+        return None
+    position, axis = found
+    weights = node.inputs[position] if len(node.inputs) > position else None
+    if weights is None or not weights.is_constant or weights.dtype is not DType.float32 or weights.ndim < 2:
+        return None
+    if is_meaning(node.op, ops.gemm) and node.attributes.get("transB"):
+        axis = 0
+    return position, axis % weights.ndim
+
+
+def _candidates(graph: Graph, chosen: Settings) -> list[Node]:
+    """The nodes to quantise."""
+    found = []
+    for node in graph.nodes:
+        wanted = chosen.ops is None or node.op_type in chosen.ops
+        if not wanted or any(fnmatch.fnmatchcase(node.name or "", pattern) for pattern in chosen.leave_out):
+            continue
+        weighted = _weighted(node) is not None
+        if chosen.mode == "static":
+            other = is_meaning(node.op, *_ACTIVATED) and all(map(_is_activation, node.inputs[:1]))
+            chosen_node = weighted or other
+        elif chosen.mode == "weights":
+            weights = node.inputs[1] if weighted else None
+            chosen_node = weights is not None and not is_meaning(node.op, ops.conv) and weights.ndim == 2
+        else:
+            chosen_node = weighted
+        if chosen_node:
+            found.append(node)
+    return found
+
+
+def _is_activation(value: Value | None) -> bool:
+    return value is not None and not value.is_constant and value.type is not None and value.dtype is DType.float32
+
+
+def _activations(graph: Graph, nodes: Sequence[Node]) -> list[Value]:
+    """The values that a static quantisation rounds: what the nodes read and give, the latter behind a Relu or Clip."""
+    uses = graph.uses()
+    found: dict[Value, None] = {}
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None and _is_activation(value):
+                found[value] = None
+        result = node.outputs[0]
+        while result is not None and len(uses.get(result, ())) == 1 and is_meaning(uses[result][0].op, ops.relu):
+            result = uses[result][0].outputs[0]
+        if result is not None and _is_activation(result):
+            found[result] = None
+    for _, result in _handed_on(graph, found):
+        found[result] = None
+    hidden = {
+        n.inputs[0]
+        for n in graph.nodes
+        if is_meaning(n.op, ops.relu) and len(uses.get(n.inputs[0], ())) == 1  # type: ignore[arg-type]
+    }
+    return [value for value in found if value not in hidden]
+
+
+def _handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, Value]]:
+    """The values that ops only move elements of, or choose among, with what these give: it can keep their codes."""
+    for node in graph.nodes:
+        value, result = (*node.inputs, None)[0], node.outputs[0]
+        moves = getattr(node.op, "selects", False) and not is_meaning(node.op, ops.where, ops.concat)
+        if moves and value in found and value is not None and result is not None and _is_activation(result):
+            yield value, result
+
+
+def _ranges(
+    graph: Graph, nodes: Sequence[Node], feeds: Sequence[Batch], chosen: Settings, backend: str
+) -> dict[str, tuple[float, float]]:
+    if chosen.mode != "static":
+        return {}
+    names = [value.name for value in _activations(graph, nodes)]
+    return observe(graph, names, feeds, chosen.calibration, backend)
+
+
+def _made(
+    graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: Settings
+) -> tuple[Graph, dict[str, tuple[Any, Codes]]]:
+    """The graph with these nodes quantised, and the weights with their codes."""
+    weights: dict[str, tuple[Any, Codes]] = {}
+    plan = Insertions()
+    for node in nodes:
+        place = _weighted(node)
+        if place is None:
+            continue
+        position, axis = place
+        value = node.inputs[position]
+        assert value is not None
+        contents = static(value)
+        if chosen.mode == "weights":
+            options = {"symmetric": chosen.symmetric, "search": chosen.search}
+            codes = in_blocks(contents, chosen.bits, chosen.block_size, 1 - axis, **options)
+        else:
+            codes = by_channel(contents, DType.int8, axis if chosen.per_channel else None)
+        weights[value.name] = contents, codes
+        plan.weights[node] = position, codes
+    if chosen.mode == "static":
+        plan.activations = _parameters(graph, nodes, ranges, chosen)
+    elif chosen.mode == "dynamic":
+        plan.dynamic_inputs = dict.fromkeys(nodes, 0)
+    return insert(graph, plan), weights
+
+
+def _parameters(
+    graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: Settings
+) -> dict[Value, Parameters]:
+    """The parameters of each activation; what only moves elements hands its own on."""
+    dtype = DType.int8 if chosen.symmetric else DType.uint8
+    values = _activations(graph, nodes)
+    found = {value: parameters(*ranges[value.name], dtype, symmetric=chosen.symmetric) for value in values}
+    for value, result in _handed_on(graph, found):
+        if result in found:
+            found[result] = found[value]
+    return found
+
+
+# ----- what it costs --------------------------------------------------------------------------------------------------
+
+
+def _outputs(graph: Graph, feeds: Sequence[Batch], backend: str) -> dict[str, list[Any]]:
+    program = compile_graph(graph, backend)
+    found: dict[str, list[Any]] = {}
+    for batch in feeds:
+        for name, contents in program(batch).items():
+            found.setdefault(name, []).append(np.asarray(contents, np.float64).reshape(-1))
+    return found
+
+
+def _activation_errors(
+    graph: Graph, rounded: Mapping[Value, Parameters], batch: Batch, backend: str
+) -> Iterator[TensorError]:
+    found = values_of(graph, [value.name for value in rounded], backend)(batch) if rounded else {}
+    for value, made in rounded.items():
+        contents = found[value.name]
+        yield TensorError(
+            value.name, "activation", str(made.dtype), _error(encode(contents, made, None).numbers(), contents)
+        )
+
+
+def _error(found: Any, wanted: Any) -> float:
+    """The root of the mean square of the difference, relative to that of what is wanted."""
+    size = float(np.sqrt(np.mean(np.square(wanted, dtype=np.float64))))
+    lost = float(np.sqrt(np.mean(np.square(np.subtract(found, wanted, dtype=np.float64)))))
+    return lost / size if size else lost
+
+
+def _errors(found: Mapping[str, list[Any]], wanted: Mapping[str, list[Any]]) -> dict[str, float]:
+    return {name: _error(np.concatenate(found[name]), np.concatenate(parts)) for name, parts in wanted.items()}
+
+
+def _within_budget(
+    graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], feeds: Sequence[Batch],
+    wanted: Mapping[str, list[Any]], chosen: Settings, backend: str,
+) -> list[Node]:  # fmt: skip
+    """As many nodes as stay within the budget, those left out first whose own quantisation costs most."""
+
+    def cost(kept: Sequence[Node]) -> float:
+        made, _ = _made(graph, kept, ranges, chosen)
+        return max(_errors(_outputs(made, feeds, backend), wanted).values())
+
+    worst = sorted(nodes, key=lambda node: -cost([node]))
+    fewest, most = 0, len(nodes)  # of the nodes left out: binary search, as leaving more out costs less
+    while fewest < most:
+        middle = (fewest + most) // 2
+        if cost([node for node in nodes if node not in worst[:middle]]) <= chosen.budget:
+            most = middle
+        else:
+            fewest = middle + 1
+    return [node for node in nodes if node not in worst[:fewest]]

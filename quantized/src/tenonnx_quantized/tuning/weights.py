@@ -1,0 +1,116 @@
+"""Codes of weights: one range for a tensor, for each channel, or for each block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType
+from tenonnx_quantized.quantize import code_range
+from tenonnx_quantized.tuning.calibrate import Parameters, parameters
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Codes with their parameters, which lie along ``axis`` (None: one for all) or in blocks of so many along it."""
+
+    codes: Array
+    parameters: Parameters
+    axis: int | None
+    block_size: int = 0
+
+    def numbers(self) -> Array:
+        """What the codes stand for."""
+        scale, zero = (
+            self._spread(np.asarray(v, np.float32)) for v in (self.parameters.scale, self.parameters.zero_point)
+        )
+        return (self.codes.astype(np.float32) - zero) * scale  # type: ignore[no-any-return]
+
+    def _spread(self, parameter: Array) -> Array:
+        if self.axis is None:
+            return parameter
+        if self.block_size:
+            return parameter.take(np.arange(self.codes.shape[self.axis]) // self.block_size, self.axis)
+        return parameter.reshape([-1 if k == self.axis else 1 for k in range(self.codes.ndim)])
+
+
+def encode(x: Array, found: Parameters, axis: int | None) -> Codes:
+    """Numbers as codes, rounded half to even."""
+    codes = Codes(np.empty(x.shape, found.dtype.numpy), found, axis)
+    scale, zero = (codes._spread(np.asarray(v, np.float32)) for v in (found.scale, found.zero_point))
+    held = np.clip(np.rint(x / scale) + zero, *code_range(found.dtype))
+    return Codes(held.astype(found.dtype.numpy), found, axis)
+
+
+def by_channel(x: Array, dtype: DType, axis: int | None, *, symmetric: bool = True) -> Codes:
+    """Weights with one range for each position of ``axis``, or one for all of them (None)."""
+    others = None if axis is None else tuple(k for k in range(x.ndim) if k != axis)
+    return encode(x, parameters(x.min(others), x.max(others), dtype, symmetric=symmetric), axis)
+
+
+def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: bool, search: str) -> Codes:
+    """A matrix in blocks along ``axis``, rounded to the nearest or by a search (``hqq``)."""
+    dtype = {4: DType.uint4, 8: DType.uint8}[bits]
+    rows, columns = x.shape[axis], x.shape[1 - axis]
+    blocks = -(-rows // block_size)
+    padded = np.pad(x if axis == 0 else x.T, [(0, blocks * block_size - rows), (0, 0)], mode="edge")
+    parts = padded.reshape(blocks, block_size, columns)
+    found = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
+    if search == "hqq":
+        held = (np.arange(blocks * block_size) < rows).reshape(blocks, block_size, 1)
+        found = _half_quadratic(parts, held, found, symmetric=symmetric)
+    scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
+    codes = np.clip(np.rint(parts / scale) + zero, *code_range(dtype)).astype(dtype.numpy)
+    codes = codes.reshape(-1, columns)[:rows]
+    if axis == 0:
+        return Codes(codes, found, 0, block_size)
+    return Codes(codes.T, Parameters(found.scale.T, found.zero_point.T, dtype), 1, block_size)
+
+
+SEARCHES = ("rtn", "hqq")
+
+
+#: How much of a range the search tries.
+_PARTS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7)
+
+
+def _half_quadratic(parts: Array, held: Array, found: Parameters, *, symmetric: bool, rounds: int = 8) -> Parameters:
+    """For each block the part of its range, and the zero point, of the least square error of what is ``held``.
+
+    Zero points are found by half-quadratic steps (Badri and Shaji 2023), in which outliers count less than in a square,
+    and rounded.
+    """
+    low, high = parts.min(1), parts.max(1)
+    scale, zero, least = found.scale, found.zero_point, _square_error(parts, held, found)
+    for part in _PARTS:
+        tried = parameters(low * part, high * part, found.dtype, symmetric=symmetric)
+        for candidate in (tried,) if symmetric else (tried, _shifted(parts, tried, rounds)):
+            error = _square_error(parts, held, candidate)
+            better = error < least
+            scale, zero = np.where(better, candidate.scale, scale), np.where(better, candidate.zero_point, zero)
+            least = np.minimum(error, least)
+    return Parameters(scale, zero.astype(found.dtype.numpy), found.dtype)
+
+
+def _square_error(parts: Array, held: Array, found: Parameters) -> Array:
+    scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
+    codes = np.clip(np.rint(parts / scale) + zero, *code_range(found.dtype))
+    return np.square(held * ((codes - zero) * scale - parts)).sum(1)  # type: ignore[no-any-return]
+
+
+def _shifted(parts: Array, found: Parameters, rounds: int) -> Parameters:
+    """The parameters with zero points by half-quadratic steps."""
+    (least, greatest), scale = code_range(found.dtype), found.scale[:, None]
+    zero, weight = found.zero_point.astype(np.float32)[:, None], 10.0
+    for _ in range(rounds):
+        codes = np.clip(np.rint(parts / scale + zero), least, greatest)
+        lost = parts - (codes - zero) * scale
+        shrunk = np.sign(lost) * np.maximum(np.abs(lost) - 0.7 / weight * np.maximum(np.abs(lost), 1e-8) ** -0.3, 0)
+        zero = (codes - (parts - shrunk) / scale).mean(1, keepdims=True)
+        weight *= 1.01
+    rounded = np.clip(np.rint(zero[:, 0]), least, greatest)
+    return Parameters(found.scale, rounded.astype(found.dtype.numpy), found.dtype)
