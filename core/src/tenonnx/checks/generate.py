@@ -99,7 +99,7 @@ def _shape(value: Value, kind: TensorType, sizes: Mapping[str, int]) -> tuple[in
         problem = "" if all(size >= 0 for size in shape) else "a dim is negative"
     except ValueError as error:
         shape, problem = (), str(error)
-    if math.prod(shape) > LARGEST:
+    if math.prod(max(size, 1) for size in shape) > LARGEST:  # numpy counts like this, too
         problem = f"it would have {math.prod(shape):,} elements"
     if problem:
         given = ", ".join(f"{name}={size}" for name, size in sizes.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenonnx.errors import NotRepresentable
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import Dim, parse
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
@@ -68,6 +69,12 @@ def write_type(kind: Type | None, proto: onnx.TypeProto) -> None:
 
 def _write_dim(dim: Dim, proto: onnx.TensorShapeProto.Dimension) -> None:
     if isinstance(dim, int):
+        if dim >= 1 << 63:
+            raise NotRepresentable(
+                "a dim of a file must fit 64 bits",
+                given=f"about 2^{dim.bit_length()}",
+                do="leave the type out (tidy=False)",
+            )
         proto.dim_value = dim
     elif dim is not None:
         proto.dim_param = str(dim)

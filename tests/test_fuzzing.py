@@ -1,0 +1,75 @@
+"""The fuzzer of the repository: a short run, and every file in which a long one found a defect."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = ROOT / "tests" / "hostile"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of processor time and memory are Linux's")
+
+
+def fuzz(folder, *arguments):
+    found = folder / "summary.json"
+    command = [sys.executable, str(ROOT / "tools" / "fuzz.py"), "--jobs", "1", "--json", str(found), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert found.exists(), done.stderr
+    return json.loads(found.read_text("utf-8"))
+
+
+def test_mutants_end_as_errors_of_ours_in_time_and_within_memory(tmp_path):
+    summary = fuzz(tmp_path, "--seed", "0", "--count", "600")
+    assert summary["mutants"] == 600
+    assert summary["kinds"] == []
+    assert summary["steps"]["run"]["ok"] > 100  # the mutants are no mere junk
+    assert summary["steps"]["load"]["InvalidModel"] > 100
+
+
+def test_files_that_were_defects_are_none_any_more(tmp_path):
+    summary = fuzz(tmp_path, "--files", str(FILES))
+    assert summary["mutants"] == len(list(FILES.iterdir())) > 0
+    assert summary["kinds"] == []
+
+
+def test_a_mutant_is_a_function_of_seed_and_number(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    from fuzzing.handmade import handmade
+    from fuzzing.mutations import mutant
+
+    seeds = list(handmade().values())
+    assert [mutant(seeds, 1, n) for n in range(50)] == [mutant(seeds, 1, n) for n in range(50)]
+    assert mutant(seeds, 1, 0) != mutant(seeds, 2, 0)
+
+
+def test_what_must_not_happen_is_found(tmp_path):
+    program = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tools")!r})
+import os, subprocess, time
+from fuzzing import trial
+def attempt(path, seed=0):
+    way = path.read_bytes().decode()
+    if way == "crash": os.abort()
+    if way == "time":
+        while True: pass
+    if way == "audit": subprocess.run(["true"])
+    outcomes = {{}}
+    trial._step(outcomes, "load", lambda: 1 / 0)
+    return outcomes
+trial.attempt = attempt
+import fuzz
+fuzz.warm_up = lambda models: None
+sys.argv = ["fuzz.py", "--files", {str(tmp_path)!r}, "--seconds", "1", "--jobs", "1"]
+sys.exit(fuzz.main())
+"""
+    for name in ("audit", "crash", "error", "time"):
+        (tmp_path / f"{name}.onnx").write_text(name)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    kinds = " ".join(kind["what"] for kind in json.loads(done.stdout)["kinds"])
+    for expected in ("subprocess.Popen", "crash by SIGABRT", "ZeroDivisionError", "!process: time"):
+        assert expected in kinds
