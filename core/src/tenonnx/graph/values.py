@@ -239,7 +239,7 @@ class Node:
     ``origin`` is the reader's record of the node, from which an untouched node is written back verbatim.
     """
 
-    __slots__ = ("_attributes", "captures", "inputs", "name", "op", "origin", "outputs", "version")
+    __slots__ = ("_attributes", "_subgraphs", "captures", "inputs", "name", "op", "origin", "outputs", "version")
 
     def __init__(
         self,
@@ -257,6 +257,7 @@ class Node:
         self.version = version
         self.inputs = tuple(inputs)
         self._attributes = attributes
+        self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
         self.outputs = tuple(outputs)
         self.name = name
         self.captures = tuple(captures)
@@ -269,6 +270,7 @@ class Node:
     @attributes.setter
     def attributes(self, attributes: Mapping[str, Any]) -> None:
         self._attributes = attributes
+        self._subgraphs = None
         self.origin = None
 
     @property
@@ -285,14 +287,16 @@ class Node:
         return tuple(v for v in self.inputs if v is not None) + self.captures
 
     @property
-    def subgraphs(self) -> list[Graph]:
-        from tenonnx.graph.graph import Graph
+    def subgraphs(self) -> Sequence[Graph]:
+        if self._subgraphs is None:
+            from tenonnx.graph.graph import Graph
 
-        found = []
-        for value in self._attributes.values():
-            items = value if isinstance(value, list) else [value]
-            found += items if items and isinstance(items[0], Graph) else []
-        return found
+            found: list[Graph] = []
+            for attribute in self._attributes.values():
+                items = attribute if isinstance(attribute, list) else [attribute]
+                found += items if items and isinstance(items[0], Graph) else []
+            self._subgraphs = tuple(found)
+        return self._subgraphs
 
     @property
     def label(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,10 +15,12 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value, operator
-from tenonnx.op.binding import foreseeing
+from tenonnx.op.binding import bind, foreseeing
+from tenonnx.op.infer import Known, infer_call
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.advice import advice, newer_targets
+from tenonnx.transforms.alike import Watched, kind_of, watched, were_seen
 from tenonnx.transforms.forms import Form, Forms, body_nodes
 from tenonnx.transforms.overridable import sparing_defaults
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
@@ -96,6 +98,7 @@ class _Journey:
     functions: set[tuple[str, str, str]] = field(default_factory=set)
     lowering: list[tuple[Op, Sequence[Value | None], str]] = field(default_factory=list)
     casting: list[Op] = field(default_factory=list)
+    settled: dict[Hashable, Sequence[Known | None] | None] = field(default_factory=dict)
 
 
 class _Refused(Exception):
@@ -134,6 +137,35 @@ class _Retargeting(Rewriter):
         if change.action not in ("kept", "respelled", "refused"):
             change.count(self.nodes[start:])
         self.journey.changes.append(change)
+
+    def is_settled(self, node: Node) -> bool:
+        if self.outer is not None or (kind := kind_of(node)) is None:
+            return False
+        settled = self.journey.settled
+        known = settled[kind] if kind in settled else settled.setdefault(kind, self._settled(node))
+        if known is None:
+            return False
+        for value, found in zip(node.outputs, known, strict=False):
+            if value is not None and found is not None:
+                found.give(value)
+        return True
+
+    def _settled(self, node: Node) -> Sequence[Known | None] | None:
+        """What is known of the outputs of a node and all that are alike, if they stay as they are written."""
+        if not isinstance(node.op, Op):
+            return None
+        definitions().load(node.domain)
+        stand_in = Node(node.op, node.version, [watched(v) for v in node.inputs], node.attributes, node.outputs)
+        try:
+            inputs, attributes = bind(stand_in)
+            known = infer_call(node.op, inputs, attributes, len(node.outputs))
+            form = self.journey.forms.of(Call(node.op, inputs, attributes, len(node.outputs), stand_in, known))
+        except TenonnxError:
+            return None
+        outputs = [k is not None and isinstance(k.type, TensorType) and k.type.shape is not None for k in known]
+        passed_on = any(k is not None and isinstance(k.data, Watched) for k in known)
+        whole = len(known) >= len(node.outputs) and all(outputs[: len(node.outputs)])
+        return known if whole and form.as_written and not passed_on and not were_seen(stand_in) else None
 
     def replacement(self, node: Node, call: Call | None) -> _Results:
         if call is None:

@@ -110,6 +110,9 @@ class Rewriter(Builder):
         """Add what becomes of a node of the source."""
         self.node, self.prefix = node, node.label or node.op_type
         copied = self._translated(node)
+        if self.is_settled(copied):
+            self.keep(copied)
+            return
         call = self._call_of(node, copied) if isinstance(node.op, Op) else None
         start = len(self.nodes)
         results = self.replacement(copied, call)
@@ -117,6 +120,10 @@ class Rewriter(Builder):
             self.keep(copied)
         else:
             self._replace(node, results, start)
+
+    def is_settled(self, node: Node) -> bool:
+        """Whether a translated node is known to stay as it is, and its outputs have their types."""
+        return False
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
         """What stands for a node that is translated, but not yet added; None keeps it.
