@@ -2,6 +2,7 @@
 
 import textwrap
 
+import click
 import pytest
 
 from tenonnx.errors import PluginError, PluginWarning
@@ -65,10 +66,16 @@ def test_a_name_that_two_packages_give_is_that_of_the_owner_or_the_first(monkeyp
     assert set(discovery.refused("tenonnx.backends")) == {stranger, other}
 
 
-def test_names_that_commands_of_our_own_have_are_reserved():
+def test_names_of_our_own_commands_and_options_are_reserved():
+    from tenonnx.cli import convert, plan
     from tenonnx.cli.program import COMMANDS
 
     assert set(COMMANDS) == GROUPS["tenonnx.commands"].reserved
+    options = set()
+    for command in (convert.command, plan.command):
+        parameters = click.Command.get_params(command, click.Context(command))
+        options |= {o[2:] for p in parameters for o in (*p.opts, *p.secondary_opts) if o.startswith("--")}
+    assert options == GROUPS["tenonnx.transforms"].reserved
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Node, Operator, Value
 from tenonnx.op.op import Op
+from tenonnx.registry.discovery import cure
 from tenonnx.registry.registry import Registry
 
 
@@ -99,7 +100,7 @@ def _package(registry: Registry, node: Node) -> tuple[str, str]:
     if package is None:
         return "", "no package that we know provides it"
     failed = any(plugin.distribution == package for plugin in registry.failures)
-    return package, f"{package} failed to load, see tenonnx plugins" if failed else f"pip install {package}"
+    return package, f"{package} failed to load, see tenonnx plugins" if failed else cure([package])
 
 
 def _function(key: tuple[str, str, str], function: Operator) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def _refuse(registry: Registry, name: str, domain: str | None, known: set[str]) 
     import difflib
 
     from tenonnx.errors import InvalidCall
+    from tenonnx.registry.discovery import cure
     from tenonnx.transforms.target import INTERNAL_DOMAIN
 
     near = difflib.get_close_matches(name, known, 3) or [d for d in registry.domains() if d != INTERNAL_DOMAIN]
@@ -61,7 +62,7 @@ def _refuse(registry: Registry, name: str, domain: str | None, known: set[str]) 
     raise InvalidCall(
         f"no installed package provides {what}",
         available=", ".join(near) or "no package that defines ops is installed",
-        do=f"pip install {package}" if package and not known else "",
+        do=cure([package]) if package and not known else "",
     )
 
 

@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenonnx.cli import FAILED
 from tenonnx.cli.options import json_option
 from tenonnx.cli.output import complain, say, say_json, say_table
 
+if TYPE_CHECKING:
+    from tenonnx.errors import PluginError
+    from tenonnx.registry.discovery import Plugin
+
 
 @click.command("plugins")
+@click.option("--check", is_flag=True, help="Exit with 1 where a plugin or an op of one is left out.")
 @json_option
-def command(as_json: bool) -> None:
+def command(check: bool, as_json: bool) -> int:
     """List the installed plugins, and why one is not loaded.
 
-    TENONNX_PLUGINS restricts plugins to the packages that it names, separated by commas; if empty, to none.
+    TENONNX_PLUGINS restricts plugins to the packages that it names, separated by commas; if empty, to none. A name
+    behind a minus sign leaves that package out.
     """
-    from tenonnx.registry.discovery import GROUPS, left_out, plugins
+    import warnings
+
+    from tenonnx.registry.contents import in_words
+    from tenonnx.registry.discovery import GROUPS, left_out, plugins, refused, selection
     from tenonnx.registry.registry import default_registry
+    from tenonnx.transforms.runtimes import runtimes
 
     registry = default_registry()
-    registry.load_all()
-    rows: list[dict[str, Any]] = []
-    for group in GROUPS:
-        for plugin in plugins(group):
-            failure = registry.failures.get(plugin) if group == "tenonnx.ops" else _failure(plugin)
-            status = "loaded" if failure is None else "failed"
-            rows.append(_row(plugin, status, str(failure or "")))
-        rows += [_row(plugin, "left out", "TENONNX_PLUGINS does not name it") for plugin in left_out(group)]
+    with warnings.catch_warnings(action="ignore"):  # all of it is told below
+        registry.load_all()
+        rows = [_row(p, *_status(p, registry.failures.get(p))) for group in GROUPS for p in plugins(group)]
+        for group in GROUPS:
+            rows += [_row(plugin, "refused", str(error)) for plugin, error in refused(group).items()]
+            rows += [_row(plugin, "left out", "by TENONNX_PLUGINS") for plugin in left_out(group)]
+    rows.sort(key=lambda row: (list(GROUPS).index(row["group"]), row["name"], row["package"]))
+    problems = [row["reason"] for row in rows if row["status"] in ("failed", "refused")]
+    problems += in_words(registry.conflicts)
+    problems += [text for error in runtimes()[1] if (text := str(error)) not in problems]
+    problems += [f"TENONNX_PLUGINS names {name}, which is not installed" for name in selection().unknown]
     if as_json:
         say_json(rows)
-        return
-    if not rows:
+    elif not rows:
         say("no plugins are installed")
-        return
-    columns = ("group", "name", "package", "version", "status")
-    say_table([[row[column] for column in columns] for row in rows], columns)
-    for row in rows:
-        if row["status"] == "failed":
-            complain(row["reason"])
+    else:
+        columns = ("group", "name", "package", "version", "status")
+        say_table([[row[column] for column in columns] for row in rows], columns)
+    for problem in problems:
+        complain(problem)
+    return FAILED if check and problems else 0
 
 
-def _failure(plugin: Any) -> Exception | None:
+def _status(plugin: Plugin, failure: PluginError | None) -> tuple[str, str]:
+    """Whether a plugin can be loaded, and why not."""
     from tenonnx.errors import PluginError
 
-    try:
-        plugin.load()
-    except PluginError as error:
-        return error
-    return None
+    if failure is None and plugin.group != "tenonnx.ops":
+        try:
+            plugin.load()
+        except PluginError as error:
+            failure = error
+    return ("loaded", "") if failure is None else ("failed", str(failure))
 
 
-def _row(plugin: Any, status: str, reason: str) -> dict[str, Any]:
+def _row(plugin: Plugin, status: str, reason: str) -> dict[str, Any]:
     return {
         "group": plugin.group,
         "name": plugin.name,

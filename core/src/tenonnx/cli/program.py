@@ -33,7 +33,7 @@ class Program(click.Group):
 
     def _from_plugin(self, name: str) -> click.Command | None:
         from tenonnx.errors import PluginError
-        from tenonnx.registry.discovery import plugins
+        from tenonnx.registry.discovery import cure, plugins
         from tenonnx.registry.hints import provider
 
         found = [plugin for plugin in plugins(GROUP) if plugin.name == name]
@@ -41,15 +41,7 @@ class Program(click.Group):
             package = provider(GROUP, name)
             if package is None:
                 return None
-            raise PluginError(
-                f'the command "{name}" comes with a package that is not installed', do=f"pip install {package}"
-            )
-        if len(found) > 1:
-            raise PluginError(
-                f'the command "{name}" must come from one package',
-                given=", ".join(plugin.source for plugin in found),
-                do="uninstall one of them, or restrict TENONNX_PLUGINS",
-            )
+            raise PluginError(f'the command "{name}" comes with a package that is not there', do=cure([package]))
         loaded = found[0].load()
         if not isinstance(loaded, click.Command):
             loaded(self)

@@ -35,6 +35,29 @@ class Group:
     reserved: frozenset[str] = frozenset()
 
 
+#: The options of the commands that apply transforms, each by a flag of its name.
+OPTIONS = frozenset(
+    [
+        "atol",
+        "domains",
+        "external-data-threshold",
+        "help",
+        "input",
+        "input-shapes",
+        "inputs",
+        "json",
+        "no-verify",
+        "opset",
+        "output",
+        "overwrite",
+        "rtol",
+        "seed",
+        "target",
+        "tidy",
+        "verify",
+    ]
+)
+
 #: The entry-point groups: ops are named by the domain they serve, the others by what they provide.
 GROUPS: Mapping[str, Group] = {
     "tenonnx.ops": Group(),
@@ -55,7 +78,7 @@ GROUPS: Mapping[str, Group] = {
         frozenset({"inspect", "check", "run", "convert", "plan", "targets", "ops", "plugins"}),
     ),
     "tenonnx.targets": Group("a package that holds *.toml files", lambda value: hasattr(value, "__path__")),
-    "tenonnx.transforms": Group("a function from a graph to a graph", callable, True),
+    "tenonnx.transforms": Group("a function from a graph to a graph", callable, True, OPTIONS),
 }
 
 

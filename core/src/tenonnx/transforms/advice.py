@@ -9,6 +9,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node
 from tenonnx.op.op import Op
+from tenonnx.registry.discovery import cure
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.forms import body_nodes
 from tenonnx.transforms.target import Target
@@ -31,8 +32,8 @@ def advice(node: Node, target: Target, registry: Registry, first: int | None) ->
     missing = [n for n in body_nodes(op) if not isinstance(n.op, Op)] if isinstance(op, Op) else [node]
     packages = {registry.provider(n.domain, n.op_type) for n in missing}
     if missing:
-        known = " ".join(sorted(package for package in packages if package))
-        return f"pip install {known}" if known else "install or write a package that defines the op"
+        known = [package for package in packages if package]
+        return cure(known) if known else "install or write a package that defines the op"
     ways = [] if first is None else [f"go to version {first} of ai.onnx or newer"]
     if version is None and target.runtime is None:
         ways.append(f"allow domain {node.domain}")

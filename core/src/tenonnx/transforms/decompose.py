@@ -36,6 +36,8 @@ def decompose(graph: Graph, keep: Keep) -> Graph:
 
 def refuse_opaque(graph: Graph, purpose: str) -> None:
     """Raise ``UnsupportedOp`` listing every node whose op nobody provides, and the packages that would."""
+    from tenonnx.registry.contents import in_words
+    from tenonnx.registry.discovery import cure
     from tenonnx.registry.hints import provider
 
     missing: dict[tuple[str, str], list[Node]] = {}
@@ -52,11 +54,12 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
         more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
         lines.append(f"{domain}::{name}@{nodes[0].version}: {len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more})")
     installable = sorted(p for p in packages if " " not in p)
-    failures = graph.registry.failures.values() if graph.registry is not None else ()
+    registry = graph.registry
+    failures = [] if registry is None else [*registry.failures.values(), *in_words(registry.conflicts)]
     raise UnsupportedOp(
         f"the graph cannot be {purpose}: no installed package provides {len(missing)} of its ops",
         given="\n".join(lines),
         also=[str(failure) for failure in failures],
-        do=(f"pip install {' '.join(installable)}" if installable else "install a package that serves these domains")
+        do=(cure(installable) if installable else "install a package that serves these domains")
         + ", or add your own rule",
     )
