@@ -12,13 +12,15 @@ from tenonnx_training.losses import (
 )
 from tenonnx_training.metrics import F1, Perplexity, RocAuc, TopK
 from tenonnx_training.modes import evaluation_form
-from tenonnx_training.optimizers import SGD, Adagrad, Adam, AdamW, Momentum
+from tenonnx_training.optimizers import LAMB, SGD, Adagrad, Adam, AdamW, Lion, Momentum, RMSprop
+from tenonnx_training.recipe import Group
 from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
+from tenonnx_training.state import averaged
 from tenonnx_training.training_step import TrainingStep
 
 __all__ = [
-    "F1", "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "History",
-    "LinearDecay", "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "Perplexity", "RocAuc",
-    "SoftmaxCrossEntropy", "StepDecay", "TopK", "TrainingFailed", "TrainingStep", "evaluation_form", "fit",
-    "training_info",
+    "F1", "LAMB", "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "Group",
+    "History", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood",
+    "Perplexity", "RMSprop", "RocAuc", "SoftmaxCrossEntropy", "StepDecay", "TopK", "TrainingFailed", "TrainingStep",
+    "averaged", "evaluation_form", "fit", "training_info",
 ]  # fmt: skip

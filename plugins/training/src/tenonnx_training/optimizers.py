@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from tenonnx.extend import InvalidCall, Value
-from tenonnx_standard.math import pow_, sqrt
+from tenonnx_standard.logic import and_, greater, where
+from tenonnx_standard.math import pow_, sign, sqrt
+from tenonnx_standard.reduction import reduce_sum
 
 #: A learning rate, or the learning rate of each step, counted from 0.
 Rate = float | Callable[[int], float]
@@ -204,6 +206,66 @@ class AdamW(Adam):
         return self._moved(kept, gradient, slots, scalars)
 
 
-OPTIMIZERS: dict[str, type[SGD | Momentum | Adagrad | Adam | AdamW]] = {
-    kind.name: kind for kind in (SGD, Momentum, Adagrad, Adam, AdamW)
+@dataclass(frozen=True)
+class RMSprop(_Settings):
+    """Descent by rates that shrink with a decaying mean of squared gradients (Tieleman and Hinton 2012)."""
+
+    name: ClassVar[str] = "rmsprop"
+    slots: ClassVar[tuple[str, ...]] = ("square",)
+    learning_rate: Rate = 1e-2
+    alpha: float = 0.99
+    epsilon: float = 1e-8
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        gradient = self._decayed(gradient, parameter)
+        square = slots[0] * self.alpha + gradient * gradient * (1.0 - self.alpha)
+        return parameter - gradient / (sqrt(square) + self.epsilon) * scalars["rate"], square
+
+
+@dataclass(frozen=True)
+class Lion(_Settings):
+    """Steps of one size, along the sign of a mean of gradients (Chen et al. 2023); weight decay is its own step."""
+
+    name: ClassVar[str] = "lion"
+    slots: ClassVar[tuple[str, ...]] = ("m",)
+    learning_rate: Rate = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.99
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        rate = scalars["rate"]
+        kept = parameter * (1.0 - rate * self.weight_decay) if self.weight_decay else parameter
+        along = sign(slots[0] * self.beta1 + gradient * (1.0 - self.beta1))
+        return kept - along * rate, slots[0] * self.beta2 + gradient * (1.0 - self.beta2)
+
+
+@dataclass(frozen=True)
+class LAMB(Adam):
+    """Steps of Adam as long, for each parameter, as the parameter itself is (You et al. 2020)."""
+
+    name: ClassVar[str] = "lamb"
+    epsilon: float = 1e-6
+
+    def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
+        return {"rate": rate, "mean": 1.0 - pow_(self.beta1, step), "square": 1.0 - pow_(self.beta2, step)}
+
+    def update(
+        self, parameter: Value, gradient: Value, slots: Sequence[Value], scalars: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        mean = slots[0] * self.beta1 + gradient * (1.0 - self.beta1)
+        square = slots[1] * self.beta2 + gradient * gradient * (1.0 - self.beta2)
+        along = mean / scalars["mean"] / (sqrt(square / scalars["square"]) + self.epsilon)
+        along = self._decayed(along, parameter)
+        length, step = (sqrt(reduce_sum(v * v, keepdims=0)) for v in (parameter, along))
+        moves = and_(greater(length, 0.0), greater(step, 0.0))
+        trust = where(moves, length / where(moves, step, 1.0), 1.0)
+        return parameter - along * (scalars["rate"] * trust), mean, square
+
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    kind.name: kind for kind in (SGD, Momentum, Adagrad, Adam, AdamW, RMSprop, Lion, LAMB)
 }

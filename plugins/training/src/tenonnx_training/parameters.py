@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 
 from tenonnx.extend import Graph, InvalidCall, TensorType
+from tenonnx_training.recipe import Group
 from tenonnx_training.ties import aliases, users
 
 
@@ -36,6 +37,21 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
             available=available or "no floating-point variable",
         )
     return left
+
+
+def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
+    """The first of ``groups`` that each variable matches. Raises ``InvalidCall`` for a pattern that matches none."""
+    kinds = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType)}
+    names = names_of(graph, kinds) if groups else {}
+    found: dict[str, Group] = {}
+    for group in groups:
+        matched = [name for name in names if _matches(names[name], [group.pattern])]
+        if not matched:
+            raise InvalidCall(
+                f'the group "{group.pattern}" must match a variable', available=", ".join(list(names)[:50])
+            )
+        found = {**dict.fromkeys(matched, group), **found}
+    return found
 
 
 def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[list[str], list[str]]]:

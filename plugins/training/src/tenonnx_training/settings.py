@@ -12,11 +12,15 @@ from tenonnx.extend import InvalidCall
 from tenonnx.extend.formats import TrainingState
 from tenonnx_training.losses import LOSSES
 from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
+from tenonnx_training.recipe import Group
 from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
 
 #: What holds where nothing is given and there is no state.
 DEFAULTS: dict[str, Any] = {
     "optimizer": Adam(),
+    "groups": (),
+    "accumulate": 1,
+    "precision": "float32",
     "loss_scale": 1.0,
     "frozen_statistics": False,
     "seed": 0,
@@ -27,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
 #: What a file can describe: objects of these classes, by name and fields.
 KINDS: dict[str, Any] = {
     **OPTIMIZERS,
-    **{kind.__name__: kind for kind in (CosineDecay, LinearDecay, StepDecay)},
+    **{kind.__name__: kind for kind in (CosineDecay, LinearDecay, StepDecay, Group)},
     **{kind.__name__: kind for kind in LOSSES.values() if isinstance(kind, type)},
 }
 
@@ -38,6 +42,11 @@ TYPES: dict[str, Any] = {
     "output": str,
     "trainable": str | list,
     "clip_norm": int | float,
+    "clip_value": int | float,
+    "groups": list,
+    "accumulate": int,
+    "average": int | float,
+    "precision": str,
     "loss_scale": int | float,
     "frozen_statistics": bool,
     "seed": int,
@@ -93,6 +102,8 @@ def lost(text: Any) -> str:
 
 def revived(text: Any, what: str) -> Any:
     """The setting ``what`` that was ``described`` so."""
+    if what == "groups" and isinstance(text, list) and all(isinstance(item, Mapping) for item in text):
+        return [revived(item, "group") for item in text]
     words = not isinstance(text, list) or all(isinstance(item, str | int | float) for item in text)
     if not words or not isinstance(text, TYPES.get(what, object)):
         raise _meaningless(what, text)

@@ -9,9 +9,10 @@ import numpy as np
 
 from tenonnx.extend import ArrayConstant, Graph, InvalidCall
 from tenonnx.extend.formats import TrainingState
+from tenonnx.extend.transforms import copy_graph
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.step_graph import StepGraph
-from tenonnx_training.updates import COUNT
+from tenonnx_training.updates import COUNT, average_name
 
 Array = np.ndarray[Any, Any]
 
@@ -96,3 +97,16 @@ def _are_sums(sums: Any) -> bool:
     """Whether ``sums`` maps names to totals and weights."""
     pairs = sums.values() if isinstance(sums, dict) else [None]
     return all(isinstance(p, list) and len(p) == 2 and all(type(n) in (int, float) for n in p) for p in pairs)
+
+
+def averaged(graph: Graph) -> Graph:
+    """A copy of ``graph`` whose parameters are the moving averages that its training kept (``average=``)."""
+    tensors = {} if graph.training_state is None else graph.training_state.tensors
+    variables = {value.name: value.tensor.dtype for value in graph.variables}
+    found = {name: tensors[kept] for name in variables if (kept := average_name(name)) in tensors}
+    if not found:
+        raise InvalidCall("the training state must hold a moving average", do="train with average=0.999")
+    copy = copy_graph(graph)
+    copy.training_state = None
+    copy.assign({name: held.array().astype(variables[name].numpy, copy=False) for name, held in found.items()})
+    return copy

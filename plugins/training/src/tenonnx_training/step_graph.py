@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from typing import Any
 
 import tenonnx as tx
-from tenonnx.extend import Graph, InvalidCall, NotDifferentiable
+from tenonnx.extend import Graph, NotDifferentiable
 from tenonnx.extend.transforms import (
     Builder,
     copy_graph,
@@ -18,6 +17,7 @@ from tenonnx.extend.transforms import (
     opened,
     refuse_opaque,
 )
+from tenonnx_standard.casting import cast_like
 from tenonnx_training import ties
 from tenonnx_training.modes import (
     evaluation_form,
@@ -30,31 +30,9 @@ from tenonnx_training.noise import seeded
 from tenonnx_training.objective import Measured, Objective, add_objective, free_name
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.parameters import matching, numbers_note
-from tenonnx_training.updates import COUNT, SEED, Updates
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a step trains, beside its objective and optimizer.
-
-    ``trainable`` are patterns of variables, of any of their names or of the path of a node that uses them; one that
-    begins with ``!`` takes variables out. By default all of floating point are trained but those without axes, in which
-    exporters keep constants. A BatchNormalization updates its
-    running statistics if its scale or shift is trained, by default always, with ``frozen_statistics`` never; otherwise
-    it goes by them. ``clip_norm`` bounds the norm of all gradients together; ``loss_scale`` keeps small float16
-    gradients from vanishing.
-    """
-
-    trainable: str | Sequence[str] | None = None
-    clip_norm: float | None = None
-    loss_scale: float = 1.0
-    frozen_statistics: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("clip_norm", "loss_scale"):
-            number = getattr(self, name)
-            if number is not None and not (isinstance(number, Real) and 0 < number < math.inf):
-                raise InvalidCall(f"{name} must be a number above zero", given=repr(number))
+from tenonnx_training.precision import narrowed
+from tenonnx_training.recipe import Recipe
+from tenonnx_training.updates import COUNT, SCALE, SEED, Updates
 
 
 @dataclass
@@ -88,7 +66,7 @@ def step_graph(
     parameters = matching(graph, recipe.trainable, but={*not_for_gradients(plain), *without})
     trained = () if recipe.frozen_statistics else None if recipe.trainable is None else parameters
     form = training_form(_with_inputs(plain, [*parameters, *statistics_of(plain, trained)]), trained=trained)
-    ready = seeded(form.graph, SEED, COUNT)
+    ready = seeded(narrowed(form.graph, recipe.precision), SEED, COUNT)
     measured = add_objective(ready.graph, objective)
     notes = [*numbers_note(graph, parameters), *ties.note(graph, parameters), *form.notes, *measured.notes]
     notes += _idle_note(ready.graph, measured.loss, parameters)
@@ -138,9 +116,11 @@ def _with_gradients(
 ) -> Graph:
     """``graph`` with the gradients of the parameters, and all that is measured or kept alive as outputs."""
     of = measured.loss
-    if recipe.loss_scale != 1.0:
+    if recipe.scales or recipe.loss_scale != 1.0:
         with interpreting(Builder(graph, prefix="loss/scaled")):
-            of = graph.output(free_name(graph, "loss/scaled"), graph[of] * recipe.loss_scale).name
+            scale: Any = graph.input(SCALE, "float32", ()) if recipe.scales else recipe.loss_scale
+            scale = cast_like(scale, graph[of]) if recipe.scales else scale
+            of = graph.output(free_name(graph, "loss/scaled"), graph[of] * scale).name
     shown = {value.name for value in graph.outputs}
     values = {value.name: value for value in graph.values()}
     kept = dict.fromkeys([*measured.outputs, *statistics.values()])
@@ -162,9 +142,9 @@ def _updated(
     gradients = {name: values[f"{name}/grad"] for name in parameters}
     graph.outputs = [values[name] for name in measured.outputs]
     with interpreting(Builder(graph, prefix="update", fold=True)):
-        updates = Updates(graph, source, optimizer)
+        updates = Updates(graph, source, optimizer, recipe)
         for name, after in statistics.items():
             updates.replace(name, values[after])
-        updates.run(gradients, recipe.clip_norm, recipe.loss_scale)
+        updates.run(gradients)
         updates.fill()
     return updates

@@ -23,12 +23,13 @@ from tenonnx_training.metrics import Metric
 from tenonnx_training.modes import settle, tied_statistics
 from tenonnx_training.objective import Objective, wanted_labels
 from tenonnx_training.optimizers import Optimizer
+from tenonnx_training.recipe import Group, Recipe
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
 from tenonnx_training.state import not_finite, restore, write_back
-from tenonnx_training.step_graph import Recipe, evaluation_graph, step_graph
+from tenonnx_training.step_graph import evaluation_graph, step_graph
 from tenonnx_training.step_options import refuse_unknown
-from tenonnx_training.updates import COUNT, RATE, SEED, fill
+from tenonnx_training.updates import COUNT, RATE, SEED, average_name, fill
 
 #: The first opset in which a scatter can add, as the gradients of gathers do.
 _OLDEST = 16
@@ -58,7 +59,12 @@ class TrainingStep:
         labels: str = "labels",
         metrics: Sequence[str | Metric] = (),
         trainable: str | Sequence[str] | None = None,
+        groups: Sequence[Group] | None = None,
         clip_norm: float | None = None,
+        clip_value: float | None = None,
+        accumulate: int | None = None,
+        average: float | None = None,
+        precision: str | None = None,
         loss_scale: float | None = None,
         frozen_statistics: bool | None = None,
         seed: int | None = None,
@@ -74,7 +80,8 @@ class TrainingStep:
         separated = ties.untie(graph) if untie else ties.untie(graph, tied_statistics(graph))
         self._source, self._keep_training_form = graph, keep_training_form
         graph = copy_graph(graph).infer()
-        how = {"trainable": trainable, "clip_norm": clip_norm, "loss_scale": loss_scale}
+        how = {"trainable": trainable, "groups": groups, "clip_norm": clip_norm, "clip_value": clip_value}
+        how |= {"accumulate": accumulate, "average": average, "precision": precision, "loss_scale": loss_scale}
         how |= {"frozen_statistics": frozen_statistics}
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
         chosen, notes = settled(graph.training_state, given)
@@ -82,7 +89,8 @@ class TrainingStep:
             chosen["clip_norm"] = None
         self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics)
         self.optimizer = as_optimizer(chosen["optimizer"])
-        self._made = step_graph(graph, self._objective, self.optimizer, Recipe(**{name: chosen[name] for name in how}))
+        self.recipe = Recipe(**{name: chosen[name] for name in how})
+        self._made = step_graph(graph, self._objective, self.optimizer, self.recipe)
         self._made.notes += notes
         if separated and not untie:
             self._made.notes.append(
@@ -97,12 +105,17 @@ class TrainingStep:
         self.seed = int(chosen["seed"])
         self.steps = int(self.program.state[COUNT])
         rate = self.optimizer.learning_rate
-        if optimizer is None and callable(rate) and not rate_at(rate, self.steps):
+        if optimizer is None and callable(rate) and not rate_at(rate, self.updates):
             self._made.notes.append("the schedule of the learning rate has come to zero: give a learning rate")
         self._options = {"backend": backend, **options}
         self._evaluation: Any = None
         ours = {*self._made.state, RATE, SEED}
         self._checked = FeedCheck([value for value in self._made.graph.all_inputs if value.name not in ours])
+
+    @property
+    def updates(self) -> int:
+        """How many updates there were: one for as many batches as are accumulated. Schedules count them."""
+        return self.steps // self.recipe.accumulate
 
     @property
     def notes(self) -> list[str]:
@@ -124,7 +137,7 @@ class TrainingStep:
         """Train by one batch, for callers that gather what is measured."""
         fed = self._fed(batch)
         rate = self.optimizer.learning_rate if learning_rate is None else learning_rate
-        feeds = {**fed, RATE: np.float32(rate_at(rate, self.steps))}
+        feeds = {**fed, RATE: np.float32(rate_at(rate, self.updates))}
         if self._made.seeded:
             feeds[SEED] = np.int64(self.seed)
         results = self.program(feeds)
@@ -146,7 +159,11 @@ class TrainingStep:
         program, held, used = self._evaluation
         given = {SEED: np.int64(self.seed), COUNT: np.int64(self.steps), **fed}
         feeds = {name: array for name, array in given.items() if name in used}
-        return self._measured(program({**{name: self.program.state[name] for name in held}, **feeds}), fed)
+        state, source = self.program.state, {}
+        for name in held:
+            kept = average_name(name) if self.recipe.average and name in self._made.parameters else name
+            source[name] = state[kept].astype(state[name].dtype, copy=False) if kept != name else state[name]
+        return self._measured(program({**source, **feeds}), fed)
 
     def measuring(self, sums: Mapping[str, tuple[float, float]] | None = None) -> Measuring:
         """What gathers the measurements of this step, going on from ``sums``."""
@@ -174,7 +191,7 @@ class TrainingStep:
         graph = copy_graph(self._made.graph)
         graph.training_state = None  # it is among the defaults
         contents = {name: self.program.state[name] for name in self._made.state}
-        contents[RATE] = np.float32(rate_at(self.optimizer.learning_rate, self.steps))
+        contents[RATE] = np.float32(rate_at(self.optimizer.learning_rate, self.updates))
         contents[SEED] = np.int64(self.seed)
         fill(graph, {name: ArrayConstant(np.asarray(array)) for name, array in contents.items()})
         used = {value.name for node in graph.nodes for value in node.uses}

@@ -2,54 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import ArrayConstant, Constant, DType, Graph, TensorType, Value, constant
+import tenonnx_standard as ops
+from tenonnx.extend import ArrayConstant, Constant, DType, Graph, TensorType, Value, constant, subgraph
 from tenonnx_standard.casting import cast
-from tenonnx_standard.math import maximum, sqrt
+from tenonnx_standard.control_flow import if_
+from tenonnx_standard.logic import and_, equal, where
+from tenonnx_standard.math import maximum, minimum, sqrt
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_training.objective import free_name
 from tenonnx_training.optimizers import Optimizer
+from tenonnx_training.parameters import grouped
+from tenonnx_training.recipe import Group, Recipe
 
 #: Names of what a step graph has beside the inputs and variables of the model.
 RATE, COUNT, SEED = "learning_rate", "training__step", "training__seed"
+
+#: Further names of it: how many updates there were, by what the loss is scaled, and how many updates that was borne.
+UPDATES, SCALE, ROW = "training__updates", "training__scale", "training__row"
+
+#: The scale of the loss at first, and after how many updates that bore it there is a larger one.
+_FIRST_SCALE, _PATIENCE = 2.0**16, 2000
 
 
 class Updates:
     """Adds the update of every parameter to a graph that has the gradients.
 
-    ``state`` maps every input that training changes to the output that replaces it, ``slots`` are the optimizer's.
-    ``contents`` are what these inputs hold at first. They get them last, so that nothing is folded.
+    ``state`` maps every input that training changes to the output that replaces it, ``slots`` are those of it that are
+    neither parameters nor statistics. ``contents`` are what these inputs hold at first. They get them last, so that
+    nothing is folded.
     """
 
-    def __init__(self, graph: Graph, source: Graph, optimizer: Optimizer) -> None:
-        self.graph, self.optimizer = graph, optimizer
+    def __init__(self, graph: Graph, source: Graph, optimizer: Optimizer, recipe: Recipe) -> None:
+        self.graph, self.optimizer, self.recipe = graph, optimizer, recipe
         self.state: dict[str, str] = {}
         self.slots: list[str] = []
         self.contents = {v.name: v.data for v in source.variables}
         self.all_inputs = {v.name: v for v in graph.all_inputs}
+        self._groups = grouped(source, recipe.groups)
 
-    def run(self, gradients: Mapping[str, Value], clip_norm: float | None, loss_scale: float) -> None:
+    def run(self, gradients: Mapping[str, Value]) -> None:
         count = self._input(COUNT, TensorType(DType.int64, ()))
+        self._input(RATE, TensorType(DType.float32, ()))
         following = count + 1
         self.replace(COUNT, following)
-        rate = self._input(RATE, TensorType(DType.float32, ()))
-        double = self.optimizer.scalars(cast(rate, to=DType.float64), cast(following, to=DType.float64))
         wide = {name: _as(g, _stage(self.all_inputs[name].dtype)) for name, g in gradients.items()}
-        factor = _factor(list(wide.values()), clip_norm, loss_scale)
-        scalars: dict[DType, dict[str, Value]] = {}
-        for name, gradient in wide.items():
-            parameter, stage = self.all_inputs[name], gradient.dtype
-            if stage not in scalars:
-                scalars[stage] = {key: _as(value, stage) for key, value in double.items()}
+        finite = _finite(list(wide.values())) if self.recipe.scales else None
+        due = finite
+        if self.recipe.accumulate > 1:
+            wide = {name: self._gathered(name, gradient, finite) for name, gradient in wide.items()}
+            full = equal(following % self.recipe.accumulate, 0)
+            due = full if finite is None else and_(full, finite)
+        number = following
+        if due is not None:
+            number = self._extra(UPDATES, TensorType(DType.int64, ())) + 1
+        kept = {name: [self._slot(name, slot, g.dtype) for slot in self.optimizer.slots] for name, g in wide.items()}
+        averages = {name: self._average(name, g.dtype) for name, g in wide.items()} if self.recipe.average else {}
+
+        def moved() -> dict[str, Value]:
+            return self._moved(wide, kept, averages, number)
+
+        if due is None:
+            changed = moved()
+        else:
+            changed = self._where(due, lambda: {UPDATES: number, **self._emptied(wide), **moved()}, wide)
+        for name, value in changed.items():
+            self.replace(name, value)
+        if finite is not None:
+            self._scale(finite)
+
+    def _moved(
+        self,
+        gradients: Mapping[str, Value],
+        kept: Mapping[str, Sequence[Value]],
+        averages: Mapping[str, Value],
+        number: Value,
+    ) -> dict[str, Value]:
+        """Parameters, slots and averages as they are after update ``number``, by name."""
+        factor, found, shared = self._factor(list(gradients.values())), {}, _Shared(self.all_inputs[RATE], number)
+        for name, gradient in gradients.items():
+            parameter, stage, group = self.all_inputs[name], gradient.dtype, self._groups.get(name, Group(""))
             scaled = gradient if factor is None else gradient * _as(factor, stage)
-            slots = [self._slot(parameter, slot, stage) for slot in self.optimizer.slots]
-            moved, *others = self.optimizer.update(_as(parameter, stage), scaled, slots, scalars[stage])
-            self.replace(name, _as(moved, parameter.dtype))
-            for slot, value in zip(slots, others, strict=True):
-                self.replace(slot.name, value)
+            if self.recipe.clip_value is not None:
+                bound = constant(self.recipe.clip_value, stage)
+                scaled = minimum(maximum(scaled, -bound), bound)
+            optimizer = self.optimizer
+            if group.weight_decay is not None:
+                optimizer = replace(optimizer, weight_decay=group.weight_decay)  # type: ignore[type-var]
+            wide, scalars = _as(parameter, stage), shared.scalars(optimizer, group.rate, stage)
+            after, *others = optimizer.update(wide, scaled, kept[name], scalars)
+            found[name] = _as(after, parameter.dtype)
+            found.update({slot.name: value for slot, value in zip(kept[name], others, strict=True)})
+            if name in averages:
+                share = self.recipe.average or 0.0
+                found[averages[name].name] = averages[name] * share + after * (1.0 - share)
+        return found
+
+    def _where(self, due: Value, moved: Callable[[], dict[str, Value]], wide: Mapping[str, Value]) -> dict[str, Value]:
+        """What ``moved`` gives where an update is ``due``; otherwise all stays, and gradients are gathered."""
+        names: list[str] = []
+
+        def update() -> list[Value]:
+            changed = moved()
+            names.extend(changed)
+            return list(changed.values())
+
+        def rest() -> list[Value]:
+            gathered = {f"{name}__gathered": value for name, value in wide.items()}
+            return [gathered.get(name, self.all_inputs[name]) for name in names]
+
+        branches = {"then_branch": subgraph(update, name="update"), "else_branch": subgraph(rest, name="rest")}
+        found = if_(due, **branches)
+        return dict(zip(names, found, strict=True))
+
+    def _gathered(self, name: str, gradient: Value, finite: Value | None) -> Value:
+        """The mean gradient of a parameter so far, without one that is no number."""
+        held = self._extra(f"{name}__gathered", gradient.tensor.with_shape(self.all_inputs[name].tensor.shape))
+        more = held + gradient / float(self.recipe.accumulate)
+        return more if finite is None else where(finite, more, held)
+
+    def _emptied(self, wide: Mapping[str, Value]) -> dict[str, Value]:
+        gathered = wide if self.recipe.accumulate > 1 else ()
+        return {f"{name}__gathered": ops.zeros_like(wide[name]) for name in gathered}
+
+    def _average(self, name: str, dtype: DType) -> Value:
+        parameter = self.all_inputs[name]
+        value = self._extra(average_name(name), parameter.tensor.with_dtype(dtype))
+        data = self.contents[name]
+        assert data is not None
+        self.contents[value.name] = ArrayConstant(data.array().astype(dtype.numpy), dtype)
+        return value
+
+    def _scale(self, finite: Value) -> None:
+        """Twice the scale after so many updates in a row, half of it after one that gradients did not bear."""
+        scale = self.all_inputs[SCALE]
+        self.contents[SCALE] = ArrayConstant(np.asarray(_FIRST_SCALE, np.float32))
+        self.slots.append(SCALE)
+        row = where(finite, self._extra(ROW, TensorType(DType.int64, ())) + 1, 0)
+        grown = equal(row, _PATIENCE)
+        self.replace(SCALE, where(finite, where(grown, scale * 2.0, scale), maximum(scale * 0.5, 1.0)))
+        self.replace(ROW, where(grown, 0, row))
+
+    def _factor(self, gradients: Sequence[Value]) -> Value | None:
+        """What all gradients are multiplied by, None for 1: clipping by their common norm (Pascanu et al. 2013)."""
+        unscaled: Any = 1.0 / self.recipe.loss_scale
+        if self.recipe.scales:
+            unscaled = 1.0 / self.all_inputs[SCALE]
+        if self.recipe.clip_norm is None:
+            plain = not isinstance(unscaled, Value) and unscaled == 1.0
+            return None if plain else _number(unscaled)
+        squares = [cast(reduce_sum(g * g, keepdims=0), to=DType.float32) for g in gradients]
+        total = squares[0]
+        for square in squares[1:]:
+            total = total + square
+        bound = self.recipe.clip_norm
+        norm = sqrt(total) * unscaled
+        return bound / maximum(norm, constant(bound, "float32")) * unscaled  # type: ignore[no-any-return]
 
     def replace(self, name: str, value: Value) -> None:
         """Let ``value`` be the next contents of the input of that name."""
@@ -66,10 +179,33 @@ class Updates:
         self.contents[name] = ArrayConstant(np.full(kind.shape or (), first, kind.dtype.numpy), kind.dtype)
         return self.all_inputs[name]
 
-    def _slot(self, parameter: Value, slot: str, dtype: DType) -> Value:
-        name = slot_name(parameter.name, self.optimizer, slot)
+    def _extra(self, name: str, kind: TensorType) -> Value:
+        """An input of that name that begins with zeros and is kept in files."""
         self.slots.append(name)
-        return self._input(name, parameter.tensor.with_dtype(dtype), self.optimizer.initial(slot))
+        return self._input(name, kind)
+
+    def _slot(self, parameter: str, slot: str, dtype: DType) -> Value:
+        name = slot_name(parameter, self.optimizer, slot)
+        self.slots.append(name)
+        kind = self.all_inputs[parameter].tensor.with_dtype(dtype)
+        return self._input(name, kind, self.optimizer.initial(slot))
+
+
+class _Shared:
+    """The numbers that parameters share in an update: once for each optimizer, rate and element type."""
+
+    def __init__(self, rate: Value, number: Value) -> None:
+        self._rate, self._number = cast(rate, to=DType.float64), cast(number, to=DType.float64)
+        self._double: dict[Any, Mapping[str, Value]] = {}
+        self._cast: dict[Any, dict[str, Value]] = {}
+
+    def scalars(self, optimizer: Optimizer, factor: float, dtype: DType) -> Mapping[str, Value]:
+        if factor not in self._double:
+            rate = self._rate if factor == 1.0 else self._rate * factor
+            self._double[factor] = optimizer.scalars(rate, self._number)
+        if (factor, dtype) not in self._cast:
+            self._cast[factor, dtype] = {key: _as(value, dtype) for key, value in self._double[factor].items()}
+        return self._cast[factor, dtype]
 
 
 def fill(graph: Graph, contents: Mapping[str, Constant | None]) -> None:
@@ -86,6 +222,11 @@ def _stage(dtype: DType) -> DType:
     return DType.float32 if dtype.bits < 32 else dtype
 
 
+def average_name(parameter: str) -> str:
+    """What the moving average of a parameter is called in files."""
+    return f"{parameter}__average"
+
+
 def slot_name(parameter: str, optimizer: Optimizer, slot: str) -> str:
     """What a slot is called in files."""
     return f"{parameter}__{optimizer.name}_{slot}"
@@ -95,14 +236,13 @@ def _as(value: Value, dtype: DType) -> Value:
     return value if value.dtype is dtype else cast(value, to=dtype)
 
 
-def _factor(gradients: Sequence[Value], clip_norm: float | None, loss_scale: float) -> Value | None:
-    """What all gradients are multiplied by, None for 1: clipping by their common norm (Pascanu et al. 2013)."""
-    unscaled = None if loss_scale == 1.0 else constant(1.0 / loss_scale, "float32")
-    if clip_norm is None:
-        return unscaled
-    squares = [cast(reduce_sum(g * g, keepdims=0), to=DType.float32) for g in gradients]
-    total = squares[0]
-    for square in squares[1:]:
-        total = total + square
-    norm = sqrt(total) * (1.0 / loss_scale)
-    return clip_norm / maximum(norm, constant(clip_norm, "float32")) * (1.0 / loss_scale)  # type: ignore[no-any-return]
+def _number(number: Any) -> Value:
+    return number if isinstance(number, Value) else constant(number, "float32")
+
+
+def _finite(gradients: Sequence[Value]) -> Value:
+    """Whether all are numbers: nothing else times zero is zero."""
+    total = cast(reduce_sum(gradients[0] * 0.0, keepdims=0), to=DType.float32)
+    for gradient in gradients[1:]:
+        total = total + cast(reduce_sum(gradient * 0.0, keepdims=0), to=DType.float32)
+    return equal(total, 0.0)  # type: ignore[no-any-return]

@@ -52,13 +52,15 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
     help='The array or column of --data to learn; by default "labels", or the one beside the inputs.',
 )
 @click.option(
-    "--optimizer", metavar="NAME", help="sgd, momentum, adagrad, adam or adamw.  [default: adam, or that of --resume]"
+    "--optimizer",
+    metavar="NAME",
+    help="sgd, momentum, adagrad, adam, adamw, rmsprop, lion or lamb.  [default: adam, or that of --resume]",
 )
 @click.option(
     "--learning-rate",
     "--lr",
     type=click.FloatRange(min=0),
-    help="The learning rate.  [default: 0.001 of adam and adamw, 0.01 of the others]",
+    help="The learning rate.  [default: 0.001 of adam, adamw and lamb, 0.0001 of lion, 0.01 of the others]",
 )
 @click.option(
     "--schedule",

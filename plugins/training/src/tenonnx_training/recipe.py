@@ -1,0 +1,81 @@
+"""How a step trains, beside what it minimises and by which optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+from tenonnx.extend import InvalidCall
+
+#: What the operands of matrix products and convolutions may be cast to.
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that match ``pattern`` take ``rate`` times the learning rate, and a ``weight_decay`` of their own."""
+
+    pattern: str
+    rate: float = 1.0
+    weight_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, number in (("rate", self.rate), ("weight_decay", self.weight_decay)):
+            if number is not None and not _is_number(number, 0):
+                raise InvalidCall(f"Group: {name} must be a number from 0 on", given=repr(number))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a step trains, beside its objective and optimizer.
+
+    ``trainable`` are patterns of variables, of any of their names or of the path of a node that uses them; one that
+    begins with ``!`` takes variables out. By default all of floating point are trained but those without axes, in which
+    exporters keep constants. A BatchNormalization updates its running statistics if its scale or shift is trained, by
+    default always, with ``frozen_statistics`` never; otherwise it goes by them.
+
+    The first of ``groups`` whose pattern a parameter matches holds for it. ``clip_value`` bounds every element of the
+    gradients, ``clip_norm`` the norm of all together. Parameters follow the mean gradient of ``accumulate`` batches.
+    ``average`` is the share that an exponential moving average of the parameters keeps in each update.
+
+    ``precision`` is what matrix products and convolutions compute in; parameters stay as they are. With float16 the
+    loss is scaled by as much as gradients bear, and an update that they do not bear is left out. ``loss_scale`` is a
+    scale that stays.
+    """
+
+    trainable: str | Sequence[str] | None = None
+    groups: Sequence[Group] = ()
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    accumulate: int = 1
+    average: float | None = None
+    precision: str = "float32"
+    loss_scale: float = 1.0
+    frozen_statistics: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("clip_norm", "clip_value", "loss_scale", "accumulate"):
+            number = getattr(self, name)
+            if number is not None and not (_is_number(number, 0) and number > 0):
+                raise InvalidCall(f"{name} must be a number above zero", given=repr(number))
+        if not isinstance(self.accumulate, Integral):
+            raise InvalidCall("accumulate must be a number of batches", given=repr(self.accumulate))
+        if self.average is not None and not (_is_number(self.average, 0) and self.average < 1):
+            raise InvalidCall("average must be a share from 0 to below 1", given=repr(self.average), do="average=0.999")
+        if self.precision not in PRECISIONS:
+            raise InvalidCall("no such precision", given=repr(self.precision), available=", ".join(PRECISIONS))
+        if not all(isinstance(group, Group) for group in self.groups):
+            raise InvalidCall(
+                "groups must be a list of Group", given=repr(self.groups), do='groups=[tt.Group("head.*", rate=10.0)]'
+            )
+
+    @property
+    def scales(self) -> bool:
+        """Whether the loss is scaled by as much as gradients bear."""
+        return self.precision == "float16" and self.loss_scale == 1.0
+
+
+def _is_number(number: object, least: float) -> bool:
+    return isinstance(number, Real) and least <= float(number) < math.inf

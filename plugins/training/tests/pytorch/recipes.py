@@ -1,0 +1,70 @@
+"""What PyTorch makes of one model by many recipes: rates by pattern, clipping, averages, mixed precision and others.
+
+Run ``python recipes.py`` where PyTorch is installed; it reads ``mlp.npz``, whose batches and first weights it takes,
+and writes ``recipes.npz`` beside this file: the losses of every step, and averaged parameters.
+"""
+
+import copy
+
+import numpy as np
+import torch
+from make import FOLDER, mlp
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+
+def steps(model, optimizer, data, *, clip_value=None, autocast=None, accumulate=1, after=None):
+    losses = []
+    for k, (x, labels) in enumerate(zip(data["x"], data["labels"], strict=True)):
+        with torch.autocast("cpu", autocast or torch.bfloat16, enabled=autocast is not None):
+            scores = model(torch.from_numpy(x))
+        loss = nn.functional.cross_entropy(scores.float(), torch.from_numpy(labels))
+        (loss / accumulate).backward()
+        losses.append(loss.item())
+        if (k + 1) % accumulate == 0:
+            if clip_value is not None:
+                nn.utils.clip_grad_value_(model.parameters(), clip_value)
+            optimizer.step()
+            optimizer.zero_grad()
+            if after is not None:
+                after()
+    return np.array(losses)
+
+
+def main():
+    data = np.load(FOLDER / "mlp.npz")
+    torch.manual_seed(0)
+    start = mlp()
+    for parameter in start.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+
+    def fresh():
+        return copy.deepcopy(start)
+
+    found = {}
+    model = fresh()
+    groups = [
+        {"params": [model[4].weight, model[4].bias], "lr": 3e-2, "weight_decay": 0.0},
+        {"params": [p for k in (0, 2) for p in model[k].parameters()], "lr": 3e-3},
+    ]
+    found["groups"] = steps(model, torch.optim.AdamW(groups, lr=3e-3, weight_decay=0.1), data)
+    model = fresh()
+    found["clip_value"] = steps(model, torch.optim.SGD(model.parameters(), lr=0.5), data, clip_value=0.01)
+    model = fresh()
+    found["accumulate"] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, accumulate=4)
+    model = fresh()
+    found["rmsprop"] = steps(model, torch.optim.RMSprop(model.parameters(), lr=3e-3), data)
+    for name, kind in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+        model = fresh()
+        found[name] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, autocast=kind)
+    model = fresh()
+    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    averaged.update_parameters(model)  # the first one copies
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    found["average"] = steps(model, optimizer, data, after=lambda: averaged.update_parameters(model))
+    found |= {f"average/{name}": value.numpy() for name, value in averaged.module.state_dict().items()}
+    np.savez_compressed(FOLDER / "recipes.npz", **found)
+
+
+if __name__ == "__main__":
+    main()
