@@ -33,9 +33,11 @@ from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.extract import extract
 from tenonnx.transforms.fold import fold
+from tenonnx.transforms.fuse import fuse
 from tenonnx.transforms.grad import grad
 from tenonnx.transforms.prune import prune
 from tenonnx.transforms.retarget import retarget
+from tenonnx.transforms.simplify import simplify
 
 __all__ = [
     "DType",
@@ -71,11 +73,13 @@ __all__ = [
     "export",
     "extract",
     "fold",
+    "fuse",
     "grad",
     "infer",
     "limits",
     "load",
     "prune",
     "retarget",
+    "simplify",
     "verify",
 ]

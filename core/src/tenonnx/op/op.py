@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from tenonnx.errors import InvalidCall
@@ -183,8 +184,10 @@ class Op:
 
     # ----- rules --------------------------------------------------------------------------------------------------
 
-    def rule(self, consumer: str, function: Function) -> Function:
-        """Tell a consumer what it may know of this op beyond the body."""
+    def rule(self, consumer: str, function: Any = None) -> Any:
+        """Tell a consumer what it may know of this op beyond the body; without a function it is a decorator."""
+        if function is None:
+            return partial(self.rule, consumer)
         if consumer in self.rules:
             raise InvalidCall(f"{self.title} has a {consumer} rule already")
         self.rules[consumer] = function
@@ -192,7 +195,7 @@ class Op:
 
     def numpy(self, function: Function) -> Function:
         """The op on numpy arrays: input arrays (None where absent), then attributes; must agree with the body."""
-        return self.rule("numpy", function)
+        return self.rule("numpy", function)  # type: ignore[no-any-return]
 
     def vjp(self, function: Function) -> Function:
         """The vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to one gradient or None for each input.
@@ -200,7 +203,7 @@ class Op:
         ``g`` and ``y`` are the output's cotangent and value, tuples when the op has several outputs. With a
         ``residuals`` rule, ``y`` is what that keeps. Gradients of what subgraphs capture follow those of the inputs.
         """
-        return self.rule("vjp", function)
+        return self.rule("vjp", function)  # type: ignore[no-any-return]
 
     def residuals(self, function: Function) -> Function:
         """What the forward pass keeps for the ``vjp``: ``(demand, *inputs, **attributes)`` to outputs and kept.
@@ -208,18 +211,18 @@ class Op:
         Called before the way back begins; written in ops, it stands for the call. The outputs are at least those of the
         call, None to leave it as it is; what is kept is anything. ``demand`` is a ``Demand``.
         """
-        return self.rule("residuals", function)
+        return self.rule("residuals", function)  # type: ignore[no-any-return]
 
     def version_rule(self, function: Function) -> Function:
         """Why a file at a version cannot say a call, though the op is there: ``(version, *inputs, **attributes)``.
 
         The reason, or an empty string. Respellings say what they can more simply.
         """
-        return self.rule("version", function)
+        return self.rule("version", function)  # type: ignore[no-any-return]
 
     def type(self, function: Function) -> Function:
         """The types of the outputs from the input values and attributes."""
-        return self.rule("type", function)
+        return self.rule("type", function)  # type: ignore[no-any-return]
 
 
 def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:

@@ -76,9 +76,10 @@ class Requirement:
     ``names`` are the inputs, attributes and dims that it reads, of which ``dims`` are those that it names itself.
     ``implies`` narrows the shape of an input, by name, to what it must be if this is to hold. ``types_alone`` says that
     it looks at no more than types, attributes and small integers, so that calls that are alike need not ask again.
+    ``choices`` are all that some attributes may be.
     """
 
-    __slots__ = ("check", "dims", "implies", "names", "types_alone", "word")
+    __slots__ = ("check", "choices", "dims", "implies", "names", "types_alone", "word")
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Requirement:
         dims: Iterable[str] = (),
         implies: Callable[[Arguments, str, Shape | None], Shape | None] | None = None,
         types_alone: bool = False,
+        choices: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         self.word = word
         self.names = tuple(names)
@@ -95,6 +97,7 @@ class Requirement:
         self.dims = frozenset(dims)
         self.implies = implies
         self.types_alone = types_alone
+        self.choices = choices or {}
 
     def __repr__(self) -> str:
         return f"{self.word}({', '.join(self.names)})"
@@ -434,7 +437,7 @@ def one_of(**choices: Iterable[Any]) -> Requirement:
             if any(given is not None and given not in items for given in _listed(call[name])):
                 call.fail(f"{name} must be a known one", name, available=", ".join(map(repr, items)))
 
-    return Requirement("one_of", known, check, types_alone=True)
+    return Requirement("one_of", known, check, types_alone=True, choices=known)
 
 
 def holds(function: Callable[..., str | None]) -> Requirement:

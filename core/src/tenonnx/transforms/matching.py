@@ -1,0 +1,180 @@
+"""Whether a value of one graph is computed as a value of another: graphs in normal form, modulo order of operands."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.graph.values import Value
+from tenonnx.op.binding import bind
+from tenonnx.op.op import Op
+
+#: Constants that differ by less, relative to their size, are one: files hold them with the digits of float32 or fewer.
+CLOSE = 2e-5
+
+#: Ways that operands of one product or sum may be told apart; beyond that they are not looked at.
+MOST_OPERANDS = 12
+
+
+@dataclass(slots=True)
+class Match:
+    """What stands for each input of a pattern, and, of a loose match, what stood where other numbers were."""
+
+    values: dict[Value, Value] = field(default_factory=dict)
+    numbers: list[Any] = field(default_factory=list)
+
+    def bound(self, pattern: Value, value: Value) -> Match:
+        return Match({**self.values, pattern: value}, self.numbers)
+
+    def noting(self, *numbers: Any) -> Match:
+        return Match(self.values, [*self.numbers, *numbers])
+
+
+class Matcher:
+    """Finds ``pattern`` values, whose free inputs stand for any value, in another graph.
+
+    ``associative`` are the ops whose operands may come in any order and grouping. A ``loose`` matcher lets numbers and
+    attributes differ, and notes what it found in their place.
+    """
+
+    def __init__(self, associative: Mapping[Op, float], *, loose: bool = False) -> None:
+        self.associative = associative
+        self.loose = loose
+
+    def match(self, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
+        """Every way in which ``value`` is computed as ``pattern`` is."""
+        if pattern in free:
+            held = match.values.get(pattern)
+            if held is None:
+                yield match.bound(pattern, value)
+            elif held is value or _equal(held, value):
+                yield match
+            return
+        if pattern.data is not None or value.data is not None:
+            if pattern.data is None or value.data is None:
+                return
+            if _equal(pattern, value):
+                yield match
+            elif self.loose and _alike(pattern, value):
+                yield match.noting(value.data.array())
+            return
+        ours, theirs = pattern.producer, value.producer
+        if ours is None or theirs is None or ours.op is not theirs.op or not isinstance(ours.op, Op):
+            return
+        if ours.op in self.associative:
+            yield from self._operands(ours.op, pattern, value, match, free)
+            return
+        if _position(pattern) != _position(value):
+            return
+        (inputs, attributes), (others, given) = bind(ours), bind(theirs)
+        differing = [name for name, a in attributes.items() if a != given.get(name)]
+        if differing and not self.loose:
+            return
+        found = match.noting(*(given.get(name) for name in differing)) if differing else match
+        yield from self._in_order(inputs, others, found, free)
+
+    def _in_order(
+        self, patterns: Sequence[Value | None], values: Sequence[Value | None], match: Match, free: frozenset[Value]
+    ) -> Iterator[Match]:
+        if not patterns or not values:
+            if all(v is None for v in (*patterns, *values)):
+                yield match
+            return
+        first, other = patterns[0], values[0]
+        if first is None or other is None:
+            if first is other:
+                yield from self._in_order(patterns[1:], values[1:], match, free)
+            return
+        for found in self.match(first, other, match, free):
+            yield from self._in_order(patterns[1:], values[1:], found, free)
+
+    # ----- sums and products ------------------------------------------------------------------------------------------
+
+    def _operands(self, op: Op, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
+        wanted, number = next(self._groupings(op, pattern, None))
+        wanted.sort(key=lambda v: (v in free and v not in match.values, v in free))  # what is told apart best is first
+        for operands, other in self._groupings(op, value, len(wanted)):
+            found = match
+            if not np.isclose(number, other, rtol=CLOSE, atol=0):
+                if not self.loose:
+                    continue
+                found = match.noting(other, other / number if number else other)
+            yield from self._in_any_order(wanted, operands, found, free)
+
+    def _in_any_order(
+        self, patterns: Sequence[Value], values: Sequence[Value], match: Match, free: frozenset[Value]
+    ) -> Iterator[Match]:
+        if not patterns:
+            yield match
+            return
+        for place, value in enumerate(values):
+            if any(value is other for other in values[:place]):
+                continue
+            for found in self.match(patterns[0], value, match, free):
+                yield from self._in_any_order(patterns[1:], [*values[:place], *values[place + 1 :]], found, free)
+
+    def _groupings(self, op: Op, value: Value, count: int | None) -> Iterator[tuple[list[Value], float]]:
+        """The operands of a sum or product, and the number among them; ``count`` operands, or as many as there are."""
+        pending: list[tuple[list[Value], float]] = [self._split(op, [value], self.associative[op])]
+        tried = 0
+        while pending and tried < MOST_OPERANDS * MOST_OPERANDS:
+            operands, number = pending.pop()
+            tried += 1
+            nested = [k for k, v in enumerate(operands) if v.producer is not None and v.producer.op is op]
+            if len(operands) == count or (count is None and not nested):
+                yield operands, number
+            if len(operands) <= (count or MOST_OPERANDS):  # one that is opened may hold a number alone beside another
+                for place in nested[: 1 if count is None else None]:
+                    rest = [*operands[:place], *operands[place + 1 :]]
+                    opened, inner = self._split(op, [operands[place]], number)
+                    pending.append(([*rest, *opened], inner))
+
+    def _split(self, op: Op, values: Sequence[Value], number: float) -> tuple[list[Value], float]:
+        """The two operands of each value, a number among them taken together with ``number``."""
+        operands: list[Value] = []
+        for value in itertools.chain.from_iterable(v.producer.inputs for v in values if v.producer is not None):
+            scalar = None if value is None else _number(value)
+            if scalar is not None:
+                number = number * scalar if self.associative[op] == 1 else number + scalar
+            elif value is not None:
+                operands.append(value)
+        return operands, number
+
+
+def _number(value: Value) -> float | None:
+    """The number that a constant of one floating-point element holds."""
+    if value.data is None or value.data.nbytes > 16 or not value.data.type.dtype.is_float:
+        return None
+    array = value.data.array()
+    return float(array.reshape(-1)[0]) if array.size == 1 else None
+
+
+def _position(value: Value) -> int:
+    assert value.producer is not None
+    return next(k for k, v in enumerate(value.producer.outputs) if v is value)
+
+
+def _equal(a: Value, b: Value) -> bool:
+    """Whether two constants hold the same numbers; one element is the same whatever its rank."""
+    if a.data is None or b.data is None or a.data.type.dtype is not b.data.type.dtype:
+        return False
+    x, y = a.data.array(), b.data.array()
+    if x.shape != y.shape and not x.size == y.size == 1:
+        return False
+    if x is y:
+        return True
+    if not a.data.type.dtype.is_float:
+        return bool(np.array_equal(x.reshape(-1), y.reshape(-1)))
+    wide = x.astype(np.float64).reshape(-1), y.astype(np.float64).reshape(-1)
+    return bool(np.allclose(*wide, rtol=CLOSE, atol=0, equal_nan=True))
+
+
+def _alike(a: Value, b: Value) -> bool:
+    """Whether one small constant may stand where another does, if only the attributes were others."""
+    assert a.data is not None
+    assert b.data is not None
+    return a.data.type.dtype is b.data.type.dtype and max(a.data.nbytes, b.data.nbytes) <= 256

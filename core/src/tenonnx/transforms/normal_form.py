@@ -1,0 +1,73 @@
+"""A normal form, in which graphs that say one thing in different words say it alike.
+
+Families give the words: an op's rule ``normal`` says a call by other ops (a difference as a sum, a square as a
+product), or returns None. Older meanings are said by today's. What is computed twice from the same is one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Value
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+from tenonnx.transforms.rewrite import Call, Decision, Rewriter
+
+
+class Normalizer(Rewriter):
+    """Copies a graph into its normal form; ``mapping`` leads from the source's values to those of the copy."""
+
+    def __init__(self, source: Graph, decide: Decision | None = None, *, outer: Rewriter | None = None) -> None:
+        super().__init__(source, _normal if decide is None else decide, outer=outer)
+        self.seen: dict[Hashable, Sequence[Value | None]] = {}
+
+    def add(
+        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any
+    ) -> tuple[Value | None, ...]:
+        key = _key(op, inputs, attributes)
+        if key is None:
+            return super().add(op, inputs, attributes, known, **options)
+        if key not in self.seen:
+            self.seen[key] = super().add(op, inputs, attributes, known, **options)
+        return tuple(self.seen[key])
+
+
+def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+    assert isinstance(rewriter, Normalizer)
+    if any(isinstance(a, Graph) for a in call.attributes.values()) or not call.op.pure:
+        return None
+    rule = find_rule(call.op, "normal")
+    try:
+        if rule is not None:
+            said = rewriter.inside(rule, *call.inputs, **call.attributes)
+            if said is not None:
+                return said if isinstance(said, tuple) else (said,)
+        if call.op.before is not None and not call.op.primitive:
+            return rewriter.expand(call)
+    except TenonnxError:  # it stays as it is: a rank that must be known is not
+        return None
+    key = _key(call.op, call.inputs, call.attributes)
+    if call.node is None or key is None:
+        return None
+    if key not in rewriter.seen:
+        rewriter.seen[key] = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
+        return None
+    return rewriter.seen[key]
+
+
+def _key(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
+    """What tells a call from others; None for one that is like no other."""
+    given = list(inputs)
+    while given and given[-1] is None:
+        given.pop()
+    items = tuple(
+        (name, tuple(a) if isinstance(a, list) else a) for name, a in sorted(attributes.items()) if a is not None
+    )
+    try:
+        hash(items)
+    except TypeError:
+        return None
+    return None if any(isinstance(a, Graph) for _, a in items) or not op.pure else (op, tuple(given), items)

@@ -1,0 +1,62 @@
+"""Simplification: the same numbers by fewer nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.values import Value
+from tenonnx.op.rules import find_rule
+from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
+from tenonnx.transforms.fold import fold
+from tenonnx.transforms.prune import prune
+from tenonnx.transforms.rewrite import Call, Rewriter
+
+#: Rounds after which a graph that still gets smaller is left as it is.
+ROUNDS = 8
+
+
+def simplify(graph: Graph) -> Graph:
+    """Compute what is constant, merge equal nodes, and leave out what changes nothing or no output needs.
+
+    Families say which calls change nothing, and which two can be one, by the rule ``simplify`` of an op. Inputs,
+    outputs and their types stay.
+    """
+    for _ in range(ROUNDS):
+        before = sum(1 for _ in graph.walk())
+        graph = prune(merge_common_subexpressions(fold(Rewriter(graph, _simpler).run())))
+        if sum(1 for _ in graph.walk()) == before:
+            break
+    return graph
+
+
+def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+    rule = find_rule(call.op, "simplify")
+    if rule is None or call.node is None:
+        return None
+    try:
+        with rewriter.attempt():
+            found = rewriter.inside(rule, *call.inputs, **call.attributes)
+    except TenonnxError:  # what must be known is not
+        return None
+    if found is None:
+        return None
+    results = found if isinstance(found, tuple) else (found,)
+    kinds = [None if k is None else k.type for k in call.known]
+    same = all(r is None or _says_no_less(r.type, k) for r, k in zip(results, kinds, strict=False))
+    return results if same and len(results) >= len(call.node.outputs) else None
+
+
+def _says_no_less(found: Type | None, known: Type | None) -> bool:
+    """Whether a type is another, or tells more of its dims."""
+    if found == known or not isinstance(found, TensorType) or not isinstance(known, TensorType):
+        return found == known
+    if found.dtype is not known.dtype:
+        return False
+    if known.shape is None or found.shape is None:
+        return known.shape is None
+    return len(found.shape) == len(known.shape) and all(
+        b is None or a == b for a, b in zip(found.shape, known.shape, strict=True)
+    )

@@ -1,0 +1,206 @@
+"""Calls that change nothing, and two that can be one: the rules ``simplify``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Op, TensorType, Value, constant, static
+from tenonnx_standard.casting import cast
+from tenonnx_standard.joining import concat
+from tenonnx_standard.logic import where
+from tenonnx_standard.math import add, div, mul, pow_, sub
+from tenonnx_standard.padding import pad
+from tenonnx_standard.regularization import dropout
+from tenonnx_standard.shapes import expand, flatten, identity, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.shapes import shape as shape_of
+from tenonnx_standard.slicing import slice_
+
+
+def _known_shape(x: Value) -> tuple[Any, ...] | None:
+    """The shape where every dim is known, be it by name."""
+    shape = x.type.shape if isinstance(x.type, TensorType) else None
+    return None if shape is None or None in shape else shape
+
+
+def _same_shape(x: Value, y: Value) -> bool:
+    return _known_shape(x) is not None and _known_shape(x) == _known_shape(y)
+
+
+def _is_all(x: Value, number: float) -> bool:
+    held = static(x)
+    return held is not None and held.dtype.kind in "iuf" and held.size <= 1024 and bool((held == number).all())
+
+
+@identity.rule("simplify")
+def _(input: Value) -> Value:
+    return input
+
+
+# ----- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def _drops(op: Op, unit: float, *, either: bool) -> None:
+    """The second operand (or ``either``) changes nothing where all its elements are ``unit``."""
+
+    @op.rule("simplify")
+    def _(A: Value, B: Value) -> Value | None:
+        if _is_all(B, unit):
+            return A
+        return B if either and _is_all(A, unit) else None
+
+
+_drops(mul, 1, either=True)
+_drops(div, 1, either=False)
+_drops(pow_, 1, either=False)
+
+
+@sub.rule("simplify")
+def _(A: Value, B: Value) -> Value | None:
+    return A if _is_all(B, 0) and not np.signbit(_first(B)) else None
+
+
+@add.rule("simplify")
+def _(A: Value, B: Value) -> Value | None:
+    """Minus zero plus zero is zero, so that of floats only minus zero changes nothing; of integers zero."""
+    for x, other in ((A, B), (B, A)):
+        if _is_all(other, 0) and (not x.dtype.is_float or np.signbit(_first(other))):
+            return x
+    return None
+
+
+def _first(x: Value) -> Any:
+    held = static(x)
+    return 0 if held is None or not held.size else held.reshape(-1)[0]
+
+
+# ----- types and shapes -----------------------------------------------------------------------------------------------
+
+
+@cast.rule("simplify")
+def _(input: Value, *, to: int, **options: Any) -> Value | None:
+    """A cast to the type itself; and one that follows a cast to a wider type of the same kind."""
+    if input.dtype == to:
+        return input
+    before = input.producer
+    if before is None or before.op is not cast or before.inputs[0] is None:
+        return None
+    first = before.inputs[0]
+    wider = first.dtype.is_float and input.dtype.is_float and first.dtype.bits < input.dtype.bits
+    return cast(first, to=to, **options) if wider and first.dtype.bits >= 16 else None
+
+
+@reshape.rule("simplify")
+def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
+    wanted = static(shape)
+    held = shape.elements
+    known = _known_shape(data)
+    if known is not None and held is not None and held.ndim == 1 and tuple(held) == known:
+        return data
+    if wanted is not None and known is not None and _leaves(wanted.tolist(), known):
+        return data
+    before = data.producer
+    if wanted is None or (wanted == 0).any() or before is None or before.inputs[0] is None:
+        return None
+    shaping = before.op in (reshape, flatten, unsqueeze, squeeze)
+    return reshape(before.inputs[0], shape, allowzero=allowzero) if shaping else None
+
+
+def _leaves(wanted: Sequence[int], known: Sequence[Any]) -> bool:
+    """Whether a shape as Reshape reads it is the one that is there."""
+    if len(wanted) != len(known) or wanted.count(-1) > 1:
+        return False
+    return all(w in (0, -1) or w == k for w, k in zip(wanted, known, strict=True)) and (
+        -1 not in wanted or all(isinstance(k, int) and k > 0 for k, w in zip(known, wanted, strict=True) if w != -1)
+    )
+
+
+@expand.rule("simplify")
+def _(input: Value, shape: Value) -> Value | None:
+    held, known = static(shape), _known_shape(input)
+    if known is None:
+        return None
+    wanted = shape.elements if held is None else held
+    if wanted is None or wanted.ndim != 1 or len(wanted) > len(known):
+        return None
+    tail = known[len(known) - len(wanted) :]
+    return input if all(w == 1 or w == k for w, k in zip(wanted.tolist(), tail, strict=True)) else None
+
+
+@transpose.rule("simplify")
+def _(data: Value, *, perm: Sequence[int] | None) -> Value | None:
+    order = list(range(data.ndim))[::-1] if perm is None else list(perm)
+    before = data.producer
+    if before is not None and before.op is transpose and before.inputs[0] is not None:
+        first = before.attributes.get("perm") or list(range(data.ndim))[::-1]
+        return transpose(before.inputs[0], perm=[first[axis] for axis in order])
+    return data if order == sorted(order) else None
+
+
+def _undoes(op: Op, other: Op) -> None:
+    """``op`` behind ``other`` at the same axes gives what there was."""
+
+    @op.rule("simplify")
+    def _(data: Value, axes: Value | None) -> Value | None:
+        before = data.producer
+        if axes is None or before is None or before.op is not other or len(before.inputs) < 2:
+            return None
+        first, second = before.inputs
+        held, wanted = static(axes), None if second is None else static(second)
+        same = held is not None and wanted is not None and held.tolist() == wanted.tolist()
+        return first if same else None
+
+
+_undoes(squeeze, unsqueeze)
+
+
+# ----- parts ----------------------------------------------------------------------------------------------------------
+
+
+@concat.rule("simplify")
+def _(*inputs: Value, axis: int) -> Value | None:
+    kept = [x for x in inputs if x.tensor.shape is None or x.shape[axis % x.ndim] != 0]
+    if len(kept) == 1:
+        return kept[0]
+    return concat(*kept, axis=axis) if kept and len(kept) < len(inputs) else None
+
+
+@slice_.rule("simplify")
+def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
+    """One that begins at the first and ends behind the last element."""
+    begin, end, step = static(starts), static(ends), None if steps is None else static(steps)
+    if begin is None or end is None or (steps is not None and (step is None or (step != 1).any())):
+        return None
+    places = list(range(len(begin))) if axes is None else static(axes)
+    if places is None or data.rank is None or (begin != 0).any():
+        return None
+    last = np.iinfo(np.int32).max
+    sizes = [data.shape[int(place) % data.ndim] for place in places]
+    whole = all(e >= last or (isinstance(n, int) and e >= n) for e, n in zip(end.tolist(), sizes, strict=True))
+    return data if whole else None
+
+
+@pad.rule("simplify")
+def _(data: Value, pads: Value, *others: Value | None, **attributes: Any) -> Value | None:
+    return data if _is_all(pads, 0) else None
+
+
+@where.rule("simplify")
+def _(condition: Value, X: Value, Y: Value) -> Value | None:
+    held = static(condition)
+    if held is None or not held.size:
+        return None
+    if held.all():
+        return X
+    return None if held.any() else Y
+
+
+@dropout.rule("simplify")
+def _(data: Value, ratio: Value | None, training_mode: Value | None, **attributes: Any) -> Any:
+    """Without training nothing is left out."""
+    training = None if training_mode is None else static(training_mode)
+    if training_mode is not None and (training is None or training.any()):
+        return None
+    return data, expand(constant(np.array(True)), shape_of(data))

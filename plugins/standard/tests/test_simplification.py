@@ -1,0 +1,83 @@
+"""Simplification: what changes nothing goes, and what only seems to change nothing stays."""
+
+import numpy as np
+import pytest
+
+import tenonnx as tx
+import tenonnx_standard as ops
+
+
+def simplified(function, *shapes, dtype="float32", opset=21):
+    graph = tx.Graph(opsets={"ai.onnx": opset})
+    inputs = [graph.input(f"x{k}", dtype, shape) for k, shape in enumerate(shapes)]
+    graph.output("y", ops.relu(function(*inputs)) if dtype == "float32" else function(*inputs))
+    found = tx.simplify(graph)
+    tx.verify(graph, found).raise_if_failed()
+    return [node.op_type for node in found.nodes if node.op_type != "Relu"]
+
+
+ONE = np.float32(1)
+
+NOTHING = {
+    "identity": ops.identity,
+    "times one": lambda x: x * 1.0,
+    "one times": lambda x: ONE * x,
+    "by one": lambda x: x / 1.0,
+    "less nothing": lambda x: x - 0.0,
+    "to the first": lambda x: ops.pow_(x, 1.0),
+    "cast to its type": lambda x: ops.cast(x, to=1),
+    "cast up and back": lambda x: ops.cast(ops.cast(x, to=11), to=1),
+    "its own shape": lambda x: ops.reshape(x, ops.shape(x)),
+    "dims copied": lambda x: ops.reshape(x, [0, 0]),
+    "one open dim": lambda x: ops.reshape(x, [-1, 4]),
+    "expanded to less": lambda x: ops.expand(x, [1, 4]),
+    "transposed twice": lambda x: ops.transpose(ops.transpose(x)),
+    "in order": lambda x: ops.transpose(x, perm=[0, 1]),
+    "put and taken away": lambda x: ops.squeeze(ops.unsqueeze(x, [0]), [0]),
+    "alone": lambda x: ops.concat(x, axis=0),
+    "with nothing": lambda x: ops.concat(x, np.zeros((0, 4), np.float32), axis=0),
+    "from first to last": lambda x: ops.slice_(x, [0], [2**40], [0]),
+    "no pads": lambda x: ops.pad(x, [0, 0, 0, 0]),
+    "always this": lambda x: ops.where(np.array(True), x, x * 2.0),
+    "no training": lambda x: ops.dropout(x, 0.5),
+}
+
+
+@pytest.mark.parametrize("function", NOTHING.values(), ids=NOTHING)
+def test_what_changes_nothing_goes(function):
+    assert simplified(function, ("n", 4)) == []
+
+
+SOMETHING = {
+    "plus nothing": lambda x: x + 0.0,  # minus zero becomes zero
+    "times one of a higher rank": lambda x: x * np.ones((1, 1, 1), np.float32),
+    "cast down and back": lambda x: ops.cast(ops.cast(x, to=10), to=1),
+    "expanded to more": lambda x: ops.expand(x, [3, 1, 4]),
+    "without the first": lambda x: ops.slice_(x, [1], [2**40], [0]),
+    "backwards": lambda x: ops.slice_(x, [-1], [-(2**40)], [0], [-1]),
+    "transposed once": ops.transpose,
+}
+
+
+@pytest.mark.parametrize("function", SOMETHING.values(), ids=SOMETHING)
+def test_what_changes_something_stays(function):
+    assert len(simplified(function, ("n", 4))) >= 1
+
+
+def test_two_are_one():
+    assert simplified(lambda x: ops.transpose(ops.transpose(x, perm=[1, 0, 2]), perm=[0, 2, 1]), (2, 3, 4)) == [
+        "Transpose"
+    ]
+    assert simplified(lambda x: ops.reshape(ops.reshape(x, [2, 12]), [6, 4]), (2, 3, 4)) == ["Reshape"]
+
+
+def test_arithmetic_of_shapes_goes_with_what_it_decides():
+    def by_parts(x):
+        n, m = ops.shape(x)[0], ops.shape(x)[1]
+        return ops.reshape(x, ops.concat(ops.reshape(n, [1]), ops.reshape(m, [1]), axis=0))
+
+    assert simplified(by_parts, ("n", "m")) == []
+
+
+def test_integers_plus_zero():
+    assert simplified(lambda x: x + 0, ("n",), dtype="int64") == ["Identity"]  # an output has a name of its own
