@@ -61,8 +61,15 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None) -> Graph:
 def _candidates(graph: Graph, registry: Registry) -> Iterator[Op]:
     for domain, version in graph.opsets.items():
         for op in registry.ops(domain):
-            if op.holds_at(version) and not op.primitive and op.pure and op.specified:
+            if op.holds_at(version) and op.specified and _can_be_found(op):
                 yield op
+
+
+def _can_be_found(op: Op) -> bool:
+    """Whether the op has a body, which can be traced without knowing how it is called."""
+    signature = op.signature
+    known = not signature.variadic and REQUIRED not in signature.attributes.values() and not signature.reads_graph
+    return known and not op.primitive and op.pure
 
 
 def _found(wanted: str | Op, graph: Graph, registry: Registry) -> Op:
@@ -103,45 +110,43 @@ class Templates:
     def __init__(self, graph: Graph, ops: Sequence[Op]) -> None:
         self.ops = ops
         self.opsets, self.registry = graph.opsets, graph.registry
-        self._vocabularies: dict[Any, list[tuple[frozenset[Op], Op, tuple[bool, ...], dict[str, Any]]]] = {}
+        self._vocabularies: dict[Any, frozenset[Op] | None] = {}
         self._found: dict[Any, list[Template]] = {}
 
-    def of(self, root: Value, present: frozenset[Op]) -> Sequence[Template]:
+    def of(self, root: Value, present: frozenset[Op]) -> Iterator[Template]:
         """Those that end as ``root`` does, of ops that need no others than are ``present`` in the graph."""
         kind = root.type
         assert isinstance(kind, TensorType)
-        assert root.producer is not None
-        if kind.shape is None:
-            return ()
-        key = (kind, root.producer.op)
-        if key not in self._found:
-            general = kind.with_shape(tuple(symbol(f"size{axis}") for axis in range(len(kind.shape))))
-            variants = self._vocabularies.get(general)
-            if variants is None:
-                variants = self._vocabularies[general] = list(self._variants(general))
-            made = [
-                self.traced(op, attributes, [kind if there else None for there in given])
-                for vocabulary, op, given, attributes in variants
-                if vocabulary <= present
-            ]
-            self._found[key] = [t for t in made if t is not None and _ends_alike(t.output, root)]
-        return self._found[key]
-
-    def _variants(self, kind: TensorType) -> Iterator[tuple[frozenset[Op], Op, tuple[bool, ...], dict[str, Any]]]:
-        """Ways to call each op, with the ops that its body is then made of."""
+        if kind.shape is None or not kind.dtype.is_float:
+            return
         for op in self.ops:
-            inputs, defaults = op.signature.inputs, op.signature.attributes
-            if any(a is REQUIRED for a in defaults.values()) or any(p.variadic for p in inputs):
-                continue
-            optional = [p.name for p in inputs if p.optional]
-            counts = range(min(len(optional), MOST_OPTIONAL), -1, -1)
-            for chosen in itertools.chain.from_iterable(itertools.combinations(optional, count) for count in counts):
-                given = tuple(not p.optional or p.name in chosen for p in inputs)
-                for attributes in _choices(op, defaults):
-                    template = self.traced(op, attributes, [kind if there else None for there in given])
-                    if template is not None:
-                        nodes = needed_nodes(template.graph, [template.output])
-                        yield frozenset(n.op for n in nodes if isinstance(n.op, Op)), op, given, attributes
+            for place, attributes in enumerate(_choices(op)):
+                vocabulary = self._vocabulary(op, kind, place, attributes)
+                if vocabulary is not None and vocabulary <= present:
+                    for template in self._traced_for(op, kind, place, attributes):
+                        if _ends_alike(template.output, root):
+                            yield template
+
+    def _vocabulary(self, op: Op, kind: TensorType, place: int, attributes: Mapping[str, Any]) -> frozenset[Op] | None:
+        """The ops that the least that one can ask of ``op`` is made of; None where it has no such inputs."""
+        assert kind.shape is not None
+        key = (op, place, kind.dtype, len(kind.shape))
+        if key not in self._vocabularies:
+            general = kind.with_shape(tuple(symbol(f"size{axis}") for axis in range(len(kind.shape))))
+            required = [not p.optional for p in op.signature.inputs]
+            least = self.traced(op, attributes, _given(general, required))
+            least = least or self.traced(op, attributes, _given(general, [True] * len(required)))
+            nodes = [] if least is None else needed_nodes(least.graph, [least.output])
+            vocabulary = frozenset(node.op for node in nodes if isinstance(node.op, Op))
+            self._vocabularies[key] = vocabulary if nodes else None
+        return self._vocabularies[key]
+
+    def _traced_for(self, op: Op, kind: TensorType, place: int, attributes: Mapping[str, Any]) -> Sequence[Template]:
+        key = (op, place, kind)
+        if key not in self._found:
+            made = (self.traced(op, attributes, _given(kind, there)) for there in _presences(op))
+            self._found[key] = [template for template in made if template is not None]
+        return self._found[key]
 
     def traced(self, op: Op, attributes: Mapping[str, Any], kinds: Sequence[Type | None]) -> Template | None:
         """The body for inputs of these types, in normal form; None where they do not fit."""
@@ -168,8 +173,26 @@ def _ends_alike(a: Value, b: Value) -> bool:
     return a.producer is not None and b.producer is not None and a.producer.op is b.producer.op
 
 
-def _choices(op: Op, defaults: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _given(kind: Type, there: Sequence[bool]) -> list[Type | None]:
+    return [kind if given else None for given in there]
+
+
+def _presences(op: Op) -> Iterator[list[bool]]:
+    """Which inputs are given: all ways for a few optional ones, the first so many of more."""
+    inputs = op.signature.inputs
+    optional = [p.name for p in inputs if p.optional]
+    chosen: Iterable[Sequence[str]] = (optional[:count] for count in range(len(optional), -1, -1))
+    if len(optional) <= MOST_OPTIONAL:
+        chosen = itertools.chain.from_iterable(
+            itertools.combinations(optional, count) for count in range(len(optional), -1, -1)
+        )
+    for names in chosen:
+        yield [not p.optional or p.name in names for p in inputs]
+
+
+def _choices(op: Op) -> Iterator[dict[str, Any]]:
     """The defaults, and each of them with another of the words or, for a factor, with the number that drops it."""
+    defaults = op.signature.attributes
     yield dict(defaults)
     for name, value in defaults.items():
         if isinstance(value, float) and value not in (0.0, 1.0):
