@@ -90,6 +90,13 @@ def test_one_op_within_another():
     check(graph_of(lambda a, b, c: ops.relu(ops.matmul(a, b) + c), ("n", 8), (8, 4), (4,)), "Gemm", "Relu")
 
 
+def test_ops_of_another_domain_are_found_where_the_graph_has_it():
+    graph = graph_of(lambda x, skip, s, b: standardised(x + skip, s, b), SEQUENCES, SEQUENCES, (8,), (8,))
+    check(graph, "Add", "LayerNormalization")
+    graph.opsets = {**graph.opsets, "com.microsoft": 1}
+    check(graph, "SkipLayerNormalization")
+
+
 def test_only_what_is_asked_for():
     graph = graph_of(GELUS["half of it first"], ("n", 8))
     check(graph, *[node.op_type for node in graph.nodes], ops=["LayerNormalization"])

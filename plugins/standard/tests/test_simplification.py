@@ -39,7 +39,7 @@ NOTHING = {
     "from first to last": lambda x: ops.slice_(x, [0], [2**40], [0]),
     "no pads": lambda x: ops.pad(x, [0, 0, 0, 0]),
     "always this": lambda x: ops.where(np.array(True), x, x * 2.0),
-    "no training": lambda x: ops.dropout(x, 0.5),
+    "no training": lambda x: ops.dropout(x, 0.5, _outputs=2)[0],
 }
 
 

@@ -28,7 +28,7 @@ from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.matching import Match, Matcher
 from tenonnx.transforms.normal_form import Normalizer
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
 
 #: Passes over a graph: one op may be part of the body of another.
 PASSES = 4
@@ -50,6 +50,7 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None) -> Graph:
     registry = graph.root.registry or default_registry()
     wanted = list(_candidates(graph, registry)) if ops is None else [_found(op, graph, registry) for op in ops]
     templates = Templates(graph, wanted)
+    graph = _without_unread_outputs(copy_graph(graph))
     for _ in range(PASSES):
         fused = _Pass(graph, templates).run()
         if fused is None:
@@ -63,6 +64,16 @@ def _candidates(graph: Graph, registry: Registry) -> Iterator[Op]:
         for op in registry.ops(domain):
             if op.holds_at(version) and op.specified and _can_be_found(op):
                 yield op
+
+
+def _without_unread_outputs(graph: Graph) -> Graph:
+    """``graph``, its nodes without the last outputs that nobody reads."""
+    read = {v for node in graph.nodes for v in node.uses} | set(graph.outputs)
+    for node in graph.nodes:
+        if isinstance(node.op, Op) and not node.op.signature.counts_outputs:
+            while len(node.outputs) > 1 and node.outputs[-1] not in read:
+                node.outputs = node.outputs[:-1]
+    return graph
 
 
 def _can_be_found(op: Op) -> bool:
@@ -134,8 +145,8 @@ class Templates:
         if key not in self._vocabularies:
             general = kind.with_shape(tuple(symbol(f"size{axis}") for axis in range(len(kind.shape))))
             required = [not p.optional for p in op.signature.inputs]
-            least = self.traced(op, attributes, _given(general, required))
-            least = least or self.traced(op, attributes, _given(general, [True] * len(required)))
+            least = self.traced(op, attributes, _given(op, attributes, general, required))
+            least = least or self.traced(op, attributes, _given(op, attributes, general, [True] * len(required)))
             nodes = [] if least is None else needed_nodes(least.graph, [least.output])
             vocabulary = frozenset(node.op for node in nodes if isinstance(node.op, Op))
             self._vocabularies[key] = vocabulary if nodes else None
@@ -144,7 +155,7 @@ class Templates:
     def _traced_for(self, op: Op, kind: TensorType, place: int, attributes: Mapping[str, Any]) -> Sequence[Template]:
         key = (op, place, kind)
         if key not in self._found:
-            made = (self.traced(op, attributes, _given(kind, there)) for there in _presences(op))
+            made = (self.traced(op, attributes, _given(op, attributes, kind, there)) for there in _presences(op))
             self._found[key] = [template for template in made if template is not None]
         return self._found[key]
 
@@ -173,8 +184,16 @@ def _ends_alike(a: Value, b: Value) -> bool:
     return a.producer is not None and b.producer is not None and a.producer.op is b.producer.op
 
 
-def _given(kind: Type, there: Sequence[bool]) -> list[Type | None]:
-    return [kind if given else None for given in there]
+def _given(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Sequence[bool]) -> list[Type | None]:
+    """Types for the inputs that are given: that of the result, or the shape that must hold where the first has it."""
+    open_kinds = [kind, *[kind.with_shape(None)] * (len(there) - 1)]
+    values = [Value("", open_kinds[k]) if given else None for k, given in enumerate(there)]
+    try:
+        narrowed = op.requirements.narrowed(values, op.requirements.check(values, attributes))
+    except TenonnxError:
+        return [kind if given else None for given in there]
+    found = (None if v is None else v.tensor for v in narrowed)
+    return [None if each is None else kind if each.shape is None else each for each in found]
 
 
 def _presences(op: Op) -> Iterator[list[bool]]:
@@ -243,7 +262,7 @@ class _Pass:
 
         fused = Rewriter(self.graph, decide).run()
         drop_dead_nodes(fused)
-        return fused
+        return _without_unread_outputs(fused)
 
     def _best(self, value: Value, taken: set[Node]) -> tuple[Fused | None, list[Node]]:
         """The call that replaces most of what leads to a value."""
