@@ -148,3 +148,22 @@ def test_an_op_of_a_third_party_is_found_by_its_body():
     assert fused.nodes[0].attributes["width"] == pytest.approx(0.25)
     x = np.float32([0.5, -1])
     np.testing.assert_allclose(fused.run({"x0": x}, "numpy")["y"], graph.run({"x0": x}, "numpy")["y"], rtol=1e-6)
+
+
+def test_an_export_fuses_for_its_target(tmp_path):
+    graph = graph_of(lambda x, s, b: GELUS["half of it first"](standardised(x, s, b)), SEQUENCES, (8,), (8,), opset=13)
+    report = tx.export(graph, tmp_path / "fused.onnx", opset_version=20, fuse=True)
+    written = tx.load(tmp_path / "fused.onnx")
+    assert [node.op_type for node in written.nodes] == ["LayerNormalization", "Gelu"]
+    assert {str(change) for change in report.changes if change.action == "fused"} == {
+        f"{node.name} (ai.onnx::{node.op_type}@{node.version}): fused; its body stood here" for node in written.nodes
+    }
+    tx.verify(graph, written).raise_if_failed()
+
+
+def test_an_export_fuses_for_another_domain_that_is_asked_for(tmp_path):
+    graph = graph_of(lambda x, skip, s, b: standardised(x + skip, s, b), SEQUENCES, SEQUENCES, (8,), (8,), opset=13)
+    tx.export(graph, tmp_path / "fused.onnx", opset_version=17, fuse=True, domains=["ai.onnx", "com.microsoft"])
+    written = tx.load(tmp_path / "fused.onnx")
+    assert [node.op_type for node in written.nodes] == ["SkipLayerNormalization"]
+    tx.verify(graph, written).raise_if_failed()

@@ -55,6 +55,10 @@ SUFFIXES = (".onnx", ".safetensors")
     help="Put tensors of at least so many bytes in a data file beside the model.",
 )  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the output file even if it is read-only.")
+@click.option(
+    "--fuse", is_flag=True,
+    help="Put one node where the body of an op stands that the target has, such as LayerNormalization or Gelu.",
+)  # fmt: skip
 @click.option("--tidy", is_flag=True, help="Also sort nodes, declare every domain and write every type.")
 @json_option
 def command(
@@ -72,6 +76,7 @@ def command(
     rtol: float | None,
     external_data_threshold: int | None,
     overwrite: bool,
+    fuse: bool,
     tidy: bool,
     as_json: bool,
 ) -> None:
@@ -101,6 +106,7 @@ def command(
         domains=domains,
         target=target,
         external_data_threshold=external_data_threshold,
+        fuse=fuse,
         tidy=tidy,
         overwrite=overwrite,
         verify=None if wanted is False else verify,

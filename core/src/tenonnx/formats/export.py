@@ -12,6 +12,7 @@ from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
+from tenonnx.transforms.fuse import fuse
 from tenonnx.transforms.report import Change, Retargeted, all_kept
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.rewrite import copy_graph
@@ -31,6 +32,7 @@ class ExportConfig:
     ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a
     whitelist, None for all; ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least
     ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
+    ``fuse`` puts one node where the body of an op stands that the target has, one of the ``domains`` included.
     ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
     optimizer needs to go on, as initializers. ``overwrite`` replaces a read-only file, too. ``post_export_hooks`` run
     last, and then ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.
@@ -40,6 +42,7 @@ class ExportConfig:
     domains: Collection[str] | None = None
     target: str | None = None
     external_data_threshold: int | None = None
+    fuse: bool = False
     tidy: bool = False
     include_training_state: bool = False
     overwrite: bool = False
@@ -108,6 +111,8 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
 
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
     moved = _moved(graph, target, settings.domains)
+    if settings.fuse:
+        moved = _fused(moved, target, settings.domains or ())
     graph = copy_graph(moved.graph) if settings.tidy and moved.graph is graph else moved.graph
     if settings.tidy:
         infer(graph, strict=False)
@@ -140,11 +145,31 @@ def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], in
 
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
     planned = _moved(graph, target, settings.domains, refuse=False)
+    if settings.fuse and not planned.refused:
+        planned = _fused(planned, target, settings.domains or ())
     try:
         return target, planned.changes, ir_version(planned.graph, target.runtime)
     except NotRepresentable as error:
         refused = Change(graph.name, "graph", "refused", f"{error.what}: {error.given}", do=error.do)
         return target, [*planned.changes, refused], None
+
+
+def _fused(moved: Retargeted, target: Target, domains: Collection[str]) -> Retargeted:
+    """What was moved, with bodies of ops that the target has as one node."""
+    graph = copy_graph(moved.graph)
+    graph.opsets = {**{domain: target.opsets.get(domain, 1) for domain in domains}, **graph.opsets}
+    fused = fuse(graph)
+    used = {node.domain for node in fused.walk()}
+    fused.opsets = {d: v for d, v in fused.opsets.items() if d in used or d in moved.graph.opsets}
+    if target.runtime is not None:
+        fused = retarget_to(fused, target).graph
+    before = {node.label: node.op_type for node in moved.graph.nodes}
+    found = [node for node in fused.nodes if before.get(node.label) != node.op_type]
+    changes = [
+        Change(node.label, f"{node.domain}::{node.op_type}@{fused.opsets[node.domain]}", "fused", "its body stood here")
+        for node in found
+    ]
+    return Retargeted(fused, [*moved.changes, *changes])
 
 
 def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[str] | None) -> bool:

@@ -19,7 +19,8 @@ LISTED_REFUSALS = 50
 
 @dataclass(slots=True)
 class Change:
-    """What became of one node: ``action`` is kept, respelled, folded, lowered, expanded, cast, inlined or refused.
+    """What became of one node: ``action`` is kept, respelled, folded, lowered, expanded, cast, inlined or refused;
+    one that stands for several is fused.
 
     An input or output of the graph that the target cannot have is refused likewise, and an input whose default is
     needed is closed; ``op`` says what it is. ``node`` is
