@@ -129,7 +129,7 @@ def ngram_hash_mapping(
     """
     batch, length = dims(input_ids)
     reach = max_ngram_size - 1
-    fill = _fill(input_ids, eos_token_id, pad_id)
+    fill = fill_of(input_ids, eos_token_id, pad_id)
     before = ops.expand(fill, [batch, reach]) if past_ids is None else past_ids
     ids = ops.concat(before, input_ids, axis=1)
     segments = None
@@ -141,16 +141,16 @@ def ngram_hash_mapping(
 
     end = eos_token_id if reset_on_eos else None
     groups = None if segments is None else lambda steps: back(segments, steps)
-    shifted = _shifted(lambda steps: back(ids, steps), groups, reach, end, fill)
-    hashes = _hashes(shifted, multipliers, vocab_sizes, head_offsets, n_head_per_ngram)
+    shifted = shifted_ids(lambda steps: back(ids, steps), groups, reach, end, fill)
+    hashes = hashes_of(shifted, multipliers, vocab_sizes, head_offsets, n_head_per_ngram)
     return hashes, ids[:, length:]
 
 
-def _fill(ids: Value, eos: Value | None, pad_id: int) -> Value:
+def fill_of(ids: Value, eos: Value | None, pad_id: int) -> Value:
     return constant(pad_id, ids.dtype) if eos is None else ops.reshape(eos, [])
 
 
-def _shifted(ids: Any, segments: Any, reach: int, end: Value | None, fill: Value) -> list[Value]:
+def shifted_ids(ids: Any, segments: Any, reach: int, end: Value | None, fill: Value) -> list[Value]:
     """The tokens, and those one, two ... steps before them as far as these are of the same sequence and segment."""
     found, same = [ids(0)], None
     for steps in range(1, reach + 1):
@@ -165,7 +165,7 @@ def _shifted(ids: Any, segments: Any, reach: int, end: Value | None, fill: Value
     return found
 
 
-def _hashes(shifted: Sequence[Value], multipliers: Value, sizes: Value, offsets: Value | None, heads: int) -> Value:
+def hashes_of(shifted: Sequence[Value], multipliers: Value, sizes: Value, offsets: Value | None, heads: int) -> Value:
     """The hashes of runs of two, three ... tokens along a new last axis."""
     mixed = shifted[0] * multipliers[0]
     runs = []

@@ -1,87 +1,94 @@
-"""Cases of tokens without padding. onnxruntime has these for GPUs alone: see tests/test_attention_formulas.py."""
+"""Cases of ops on packed sequences."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.packed import (
-    gated_relative_position_bias,
-    packed_attention,
-    packed_multi_head_attention,
-    remove_padding,
-    restore_padding,
-)
-from tenonnx_testing import call, cases, tensors
+from tenonnx_contrib_ms.packed import gated_delta_net, varlen_causal_conv_with_state, varlen_ngram_hash_mapping
+from tenonnx_testing import call, cases, shapes, tensors
 
 
-def drawn(draw, *shape, dtype="float32"):
-    return draw(tensors(dtype, shape=shape, min_value=-1, max_value=1))
+def packed(draw):
+    """The number of sequences, of all elements, and where the sequences begin and end."""
+    lengths = [draw(st.integers(1, 4)) for _ in range(draw(st.integers(1, 3)))]
+    return len(lengths), sum(lengths), np.cumsum([0, *lengths]).astype(np.int32)
 
 
-def lengths_of(draw):
-    """The lengths of some sequences, the longest of them, and where their tokens are, then their padding."""
-    batch, length = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    counts = draw(tensors("int32", shape=(batch,), min_value=1, max_value=length))
-    kept = (np.arange(length) < counts[:, None]).reshape(-1)
-    places = np.arange(batch * length, dtype=np.int32)
-    offset = np.concatenate([places[kept], places[~kept]]).reshape(batch, length)
-    return counts, offset, np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-
-
-@cases(remove_padding, gradient=["input"])
-def _(draw):
-    counts, offset, _ = lengths_of(draw)
-    return call(drawn(draw, *offset.shape, 3, dtype=draw(st.sampled_from(["float32", "float16"]))), counts)
-
-
-@cases(restore_padding, gradient=["input"])
-def _(draw):
-    _, offset, sums = lengths_of(draw)
-    return call(drawn(draw, int(sums[-1]), 3, dtype=draw(st.sampled_from(["float32", "float16"]))), offset)
-
-
-def bias_of(draw, batch, heads, length):
+def captured(draw, batch):
+    """How many elements to capture in each sequence, and of how many at most."""
     if draw(st.booleans()):
-        return None
-    return drawn(draw, draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, heads])), length, length)
+        return None, {}
+    counts = draw(tensors("int32", shape=(batch,), min_value=0, max_value=3))
+    return counts, {"state_update_capacity": draw(st.integers(1, 3))}
 
 
-@cases(packed_attention, gradient=["input", "weights", "bias", "attention_bias"])
+@cases(varlen_ngram_hash_mapping, gradient=False)
 def _(draw):
-    _, offset, sums = lengths_of(draw)
-    heads, size, width = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    sizes = draw(st.sampled_from([None, [heads * size, heads * size, 2 * heads]]))
-    whole = sum(sizes) if sizes else 3 * heads * size
-    inputs = [drawn(draw, int(sums[-1]), width), drawn(draw, width, whole), drawn(draw, whole)]
-    more = bias_of(draw, offset.shape[0], heads, offset.shape[1])
-    scale = draw(st.sampled_from([{}, {"scale": 0.3}]))
-    return call(*inputs, offset, sums, more, num_heads=heads, qkv_hidden_sizes=sizes, **scale)
+    batch, total, bounds = packed(draw)
+    heads, size, dtype = draw(st.integers(1, 3)), draw(st.integers(2, 4)), draw(st.sampled_from(["int32", "int64"]))
+
+    def drawn(*shape, kind=dtype, low=0, high=5):
+        return draw(tensors(kind, shape=shape, min_value=low, max_value=high))
+
+    ids, multipliers = drawn(total), drawn(size, low=1, high=1000)
+    sizes = drawn((size - 1) * heads, low=2, high=100)
+    past = draw(st.sampled_from([None, drawn(batch, size - 1)]))
+    offsets = draw(st.sampled_from([None, drawn((size - 1) * heads)]))
+    end = draw(st.sampled_from([None, np.array(3, dtype)]))
+    segments = draw(st.sampled_from([None, drawn(total, kind="int32", high=2)]))
+    earlier = None
+    if segments is not None and past is not None:
+        earlier = draw(st.sampled_from([None, drawn(batch, size - 1, kind="int32", high=2)]))
+    counts, capacity = captured(draw, batch)
+    attributes = {"max_ngram_size": size, "n_head_per_ngram": heads, "pad_id": draw(st.integers(0, 2)), **capacity}
+    inputs = [ids, multipliers, sizes, bounds, past, offsets, end, segments, earlier, counts]
+    return call(*inputs, reset_on_eos=draw(st.integers(0, 1)), **attributes)
 
 
-@cases(packed_multi_head_attention, gradient=["query", "key", "value", "bias", "attention_bias"])
+@cases(varlen_causal_conv_with_state)
 def _(draw):
-    _, offset, sums = lengths_of(draw)
-    heads, size, tokens = draw(st.integers(1, 2)), draw(st.integers(1, 3)), int(sums[-1])
-    width = heads * size
-    if draw(st.booleans()):
-        inputs = [drawn(draw, tokens, heads, 3, size), None, None]
-        wide = width
-    else:
-        wide = heads * draw(st.integers(1, 3))
-        inputs = [drawn(draw, tokens, width), drawn(draw, tokens, width), drawn(draw, tokens, wide)]
-    bias = drawn(draw, 2 * width + wide) if draw(st.booleans()) else None
-    more = bias_of(draw, offset.shape[0], heads, offset.shape[1])
-    scale = draw(st.sampled_from([{}, {"scale": 0.3}]))
-    return call(*inputs, bias, offset, sums, more, num_heads=heads, **scale)
+    batch, total, bounds = packed(draw)
+    channels, size, dilation = draw(shapes(3, 3, 1, 3))
+    dtype, reach = draw(st.sampled_from(["float32", "float16"])), size * dilation
+
+    def drawn(*shape):
+        return draw(tensors(dtype, shape=shape, min_value=-2, max_value=2))
+
+    inputs = [drawn(total, channels), drawn(channels, 1, size + 1), bounds]
+    inputs += [draw(st.sampled_from([None, drawn(channels)])), drawn(batch, channels, reach)]
+    counts, capacity = captured(draw, batch)
+    attributes = {"activation": draw(st.sampled_from(["none", "silu", "swish"])), "dilation": dilation}
+    return call(*inputs, counts, **attributes, **capacity)
 
 
-@cases(gated_relative_position_bias)
+@cases(gated_delta_net, gradient=["query", "key", "value", "decay", "beta", "initial_state"])
 def _(draw):
-    _, offset, sums = lengths_of(draw)
-    heads, size, gates = draw(st.integers(1, 2)), draw(st.integers(1, 3)), 2 * draw(st.integers(1, 2))
-    batch, length = offset.shape
-    packed = draw(st.booleans())
-    query = drawn(draw, int(sums[-1]), heads * size) if packed else drawn(draw, batch, length, heads * size)
-    others = [(heads * size,), (1, heads, length, length), (size, gates), (gates,), (1, heads, 1, 1)]
-    return call(query, *(drawn(draw, *shape) for shape in others), offset if packed else None, num_heads=heads)
+    batch, total, bounds = packed(draw)
+    pairs, times, size, width = draw(shapes(4, 4, 1, 2))
+    heads = pairs * times
+    rule = draw(st.sampled_from(["linear", "gated", "delta", "gated_delta"]))
+    if even := draw(st.booleans()):
+        total, bounds = 2 * batch, None
+    leading = (batch, 2) if even and draw(st.booleans()) else (total,)
+
+    def drawn(*shape, low=-1.0, high=1.0):
+        return draw(tensors(shape=shape, min_value=low, max_value=high))
+
+    inputs = [drawn(*leading, pairs, size), drawn(*leading, pairs, size), drawn(*leading, heads, width)]
+    if len(leading) == 1 and draw(st.booleans()):
+        inputs = [np.concatenate([x.reshape(total, -1) for x in inputs], axis=1), None, None]
+    attributes = {
+        "update_rule": rule,
+        "qk_l2_norm": draw(st.integers(0, 1)),
+        "scale": draw(st.sampled_from([0.0, 0.5])),
+    }
+    inputs += [bounds, drawn(*leading, heads, high=0.0) if "gated" in rule else None]
+    inputs += [drawn(*leading, heads) if "delta" in rule else None, drawn(batch, heads, width, size), None, None]
+    attributes["beta_activation"] = draw(st.sampled_from(["none", "sigmoid"]))
+    if "gated" in rule and draw(st.booleans()):
+        attributes["gate_activation"] = "qwen"
+        inputs[-2:] = [drawn(heads), drawn(heads)]
+    counts, capacity = captured(draw, batch)
+    active = None if counts is None else draw(st.sampled_from([None, np.array([0], np.int32)]))
+    return call(*inputs, counts, active, **attributes, **capacity)
