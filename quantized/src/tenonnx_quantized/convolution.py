@@ -56,14 +56,18 @@ def _convolved_array(
     x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, attributes: Any
 ) -> Array:
     """``_convolved`` of arrays, as int32."""
-    shifts = tuple(z is not None and bool(z.any()) for z in (x_zero_point, w_zero_point))
-    stage = _stage(w, (DType.of(x.dtype), DType.of(w.dtype)), shifts).numpy  # type: ignore[arg-type]
-    image, kernel = x.astype(stage), w.astype(stage)
-    if shifts[0] and x_zero_point is not None:
-        image -= x_zero_point.reshape(()).astype(stage)
-    if shifts[1] and w_zero_point is not None:
-        kernel -= _by_channel_array(w_zero_point, w.ndim).astype(stage)
-    return conv.rules["numpy"](image, kernel, **attributes).astype(np.int64).astype(np.int32)
+    kernel = w.astype(np.float32)
+    if w_zero_point is not None and w_zero_point.any():
+        kernel -= _by_channel_array(w_zero_point, w.ndim).astype(np.float32)
+    least, greatest = code_range(DType.of(x.dtype))
+    shift = 0 if x_zero_point is None else int(x_zero_point.reshape(()))
+    largest = max(shift - least, greatest - shift) * np.abs(kernel).reshape(len(kernel), -1).sum(1).max(initial=0)
+    stage = np.float32 if largest <= _EXACT else np.float64
+    image = x.astype(stage)
+    if shift:
+        image -= stage(shift)
+    sums = conv.rules["numpy"](image, kernel.astype(stage, copy=False), **attributes)
+    return sums.astype(np.int64).astype(np.int32) if stage is np.float64 else sums.astype(np.int32)
 
 
 def _check(made: Op, x: Value, w: Value, pairs: Any, channels: Any, attributes: Any) -> TensorType:
