@@ -9,6 +9,9 @@ import onnxruntime
 import pytest
 
 import tenonnx as tx
+from tenonnx_quantized.blocks import matmul_nbits
+from tenonnx_quantized.elementwise import qlinear_add
+from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.matrix import exact_product, matmul_integer, qlinear_matmul
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from tenonnx_standard.reduction import reduce_sum
@@ -89,3 +92,103 @@ def test_parameters_of_a_product_do_not_enlarge_it(scale, zero_point):
     y = np.float32(scale), np.uint8(zero_point)
     with pytest.raises(tx.TypeMismatch, match="parameters of y"):
         qlinear_matmul(codes, one, zero, codes[:1], one, zero, *y)
+
+
+# ----- bad input ------------------------------------------------------------------------------------------------------
+
+U8, F32 = np.uint8, np.float32
+BLOCKS = {"K": 32, "N": 2, "block_size": 16}
+
+
+def holding(scale, build):
+    """A graph with a constant scale, as a file may hold it."""
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    with pytest.raises(tx.TypeMismatch) as failure:
+        graph.output("y", build(graph, graph.variable("scale", np.array(scale, F32))))
+    return str(failure.value)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
+def test_scales_are_positive_and_finite(scale):
+    found = holding(scale, lambda g, s: quantize_linear(g.input("x", "float32", (2,)), s))
+    assert "ai.onnx::QuantizeLinear" in found
+    assert '"y_scale" must be positive and finite' in found
+    one = np.array(1, F32), np.array(0, U8)
+    found = holding(scale, lambda g, s: qlinear_add(x := g.input("x", "uint8", (2,)), *one, x, *one, s, one[1]))
+    assert "com.microsoft::QLinearAdd" in found
+    assert '"C_scale" must be positive and finite' in found
+
+
+def test_numbers_of_codes_have_finite_scales():
+    found = holding(np.nan, lambda g, s: dequantize_linear(g.input("x", "uint8", (2,)), s))
+    assert '"x_scale" must be finite' in found
+
+
+def test_a_file_with_a_bad_scale_is_refused_by_its_node(tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    scale = graph.variable("scale", np.array(1, F32))
+    graph.output("y", quantize_linear(graph.input("x", "float32", (2,)), scale, np.array(0, U8)))
+    graph.assign({"scale": np.array(-1, F32)})
+    tx.export(graph, tmp_path / "bad.onnx")
+    with pytest.raises(tx.TypeMismatch, match='"y_scale" must be positive and finite'):
+        tx.load(tmp_path / "bad.onnx").run({"x": np.ones(2, np.float32)}, backend="numpy")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"B": np.zeros((2, 2, 9), U8)}, '"B" must hold 32 elements'),
+        ({"scales": np.ones((2, 3), F32)}, '"scales" must hold 4 elements'),
+        ({"zero_points": np.zeros((2, 3), U8)}, '"zero_points" must hold 2 elements'),
+        ({"block_size": 24}, "block_size must be a power of two"),
+        ({"block_size": 8}, "block_size must be at least 16"),
+        ({"bits": 9}, "bits must be a known one"),
+        ({"weight_prepacked": 1}, "layout of one device"),
+    ],
+)
+def test_packed_weights_that_do_not_fit(change, message):
+    given = {"B": np.zeros((2, 2, 8), U8), "scales": np.ones((2, 2), F32), "zero_points": None, **BLOCKS} | change
+    names = ("B", "scales", "zero_points")
+    inputs = [given.pop(name) for name in names]
+    with pytest.raises(tx.TypeMismatch, match=message):
+        matmul_nbits(np.ones((1, 32), np.float32), *inputs, **given)
+
+
+def test_zero_points_have_the_type_of_their_codes():
+    codes = np.ones((2, 3), U8)
+    with pytest.raises(tx.TypeMismatch, match='"B_zero_point" must have the element type of "B"'):
+        qlinear_add(codes, F32(1), U8(0), codes, F32(1), np.int8(0), F32(1), U8(0))
+
+
+# ----- gradients ------------------------------------------------------------------------------------------------------
+
+
+def test_a_frozen_model_of_four_bits_hands_gradients_on():
+    """What LoRA needs: the gradient of what is added beside frozen weights, and of what lies before them."""
+    random = np.random.default_rng(0)
+    packed, scales = random.integers(0, 256, (4, 2, 8)).astype(U8), random.uniform(0.1, 1, (4, 2)).astype(F32)
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    x, low = graph.input("x", "float32", (3, 32)), graph.variable("low", np.ones((32, 1), F32))
+    h = x @ low @ graph.variable("high", np.ones((1, 32), F32)) + x
+    y = matmul_nbits(h, graph.variable("B", packed), graph.variable("s", scales), K=32, N=4, block_size=16)
+    graph.output("y", reduce_sum(y, keepdims=0))
+    slope = tx.grad(graph, of="y", wrt=["x", "low"])
+    feeds = {"x": random.normal(size=(3, 32)).astype(F32)}
+    found = slope.run(feeds, backend="numpy")
+    codes = np.stack([packed & 15, packed >> 4], -1).reshape(4, 2, 16).astype(F32) - 8
+    to_h = np.broadcast_to((codes * scales[..., None]).reshape(4, 32).sum(0), (3, 32))
+    np.testing.assert_allclose(found["low/grad"][:, 0], feeds["x"].T @ to_h.sum(1), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(found["x/grad"], to_h + to_h.sum(1, keepdims=True), rtol=1e-4, atol=1e-3)
+
+
+def test_a_qoperator_model_has_a_gradient_in_qdq():
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    x = graph.input("x", "float32", (2, 3))
+    scale, zero = F32(0.1), U8(100)
+    codes = quantize_linear(x, scale, zero)
+    weights = graph.variable("w", np.int8([[1, -2], [3, 4], [-5, 6]]))
+    codes = qlinear_matmul(codes, scale, zero, weights, F32(0.5), np.int8(0), F32(1), U8(128))
+    graph.output("y", reduce_sum(dequantize_linear(codes, F32(1), U8(128)), keepdims=0))
+    slope = tx.grad(to_qdq(graph), of="y", wrt="x")
+    found = slope.run({"x": np.ones((2, 3), np.float32)}, backend="numpy")["x/grad"]
+    np.testing.assert_allclose(found, np.broadcast_to(np.float32([-0.5, 3.5, 0.5]), (2, 3)), rtol=1e-5)

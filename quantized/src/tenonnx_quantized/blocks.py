@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tenonnx.extend import (
     dims,
     dtypes,
     floats,
+    holds,
     one_of,
     op,
     same_dtype,
@@ -84,6 +86,22 @@ def matmul_nbits(
     return to(y if bias is None else y + to(bias, stage), A.dtype)
 
 
+def _fitting(B, scales, zero_points, K, N, bits, block_size):
+    """What packed codes and their parameters must be as many as."""
+    if block_size & (block_size - 1):
+        return "block_size must be a power of two"
+    blocks = N * -(-K // block_size)
+    packed = N * -(-(blocks // N) * bits // 8)
+    wanted = {"B": (B, blocks * block_size * bits // 8), "scales": (scales, blocks)}
+    if zero_points is not None:
+        wanted["zero_points"] = zero_points, packed if zero_points.dtype is DType.uint8 else blocks
+    for name, (value, count) in wanted.items():
+        shape = value.tensor.shape
+        if shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) != count:
+            return f'"{name}" must hold {count} elements, by N, K, bits and block_size'
+    return None
+
+
 def _block_words(B: str, scales: str) -> tuple[Requirement, ...]:
     """What must hold of packed codes and their scales."""
     return dtypes(**{B: "uint8"}), finite(scales), one_of(bits=(2, 3, 4, 5, 6, 7, 8)), at_least(block_size=16, K=1)
@@ -91,7 +109,7 @@ def _block_words(B: str, scales: str) -> tuple[Requirement, ...]:
 
 matmul_nbits.requires(
     shapes(A="... K", bias="N"), floats("A"), same_dtype("A", "scales", "bias"), dtypes(g_idx="int32"), at_least(N=1),
-    *_block_words("B", "scales"),
+    *_block_words("B", "scales"), holds(_fitting),
 )  # fmt: skip
 
 

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op, static
-from tenonnx_quantized.granularity import check_granularity, collected, is_single, scalar, spread, spread_array
+from tenonnx_quantized.granularity import (
+    check_granularity,
+    collected,
+    finite,
+    is_single,
+    positive,
+    scalar,
+    spread,
+    spread_array,
+)
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import and_, greater_or_equal, less_or_equal, where
 from tenonnx_standard.math import clip, maximum, minimum, round_
@@ -375,3 +384,9 @@ def _(x):
     scale = np.asarray(width / x.dtype.type(255) if width > 0 else 1, x.dtype)
     zero_point = np.asarray(np.clip(np.rint(-low / scale), 0, 255), np.uint8)
     return encode_array(np.asarray(x / scale), zero_point, DType.uint8), scale, zero_point
+
+
+for _meaning in quantize_linear.meanings:
+    _meaning.requires(positive("y_scale"))
+for _meaning in dequantize_linear.meanings:
+    _meaning.requires(finite("x_scale"))
