@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import tenonnx_standard as ops
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx.transforms import retarget as module
 
 

@@ -1,5 +1,6 @@
 """Models that ask for too much or make no sense of an op: they are refused as one of our errors, and at once."""
 
+import io
 import signal
 import subprocess
 import sys
@@ -191,3 +192,52 @@ def test_a_type_that_there_is_not_is_refused_where_it_is_declared():
     model.graph.output[0].type.tensor_type.elem_type = 999
     with pytest.raises(tx.InvalidModel, match='value "y" must have a type'):
         tx.load(model)
+
+
+# ----- functions ------------------------------------------------------------------------------------------------------
+
+
+def functions_that_call_the_next_twice(count, *, in_a_circle):
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
+    model = model_of([helper.make_node("F0", ["x"], ["y"], domain="local")], [info("x", dims=[2])])
+    model.opset_import.append(imports[1])
+    for k in range(count):
+        following = f"F{(k + 1) % count}"
+        nodes = [
+            helper.make_node(following, ["a"], ["t"], domain="local"),
+            helper.make_node(following, ["t"], ["b"], domain="local"),
+        ]
+        if k == count - 1 and not in_a_circle:
+            nodes = [helper.make_node("Relu", ["a"], ["b"])]
+        model.functions.append(helper.make_function("local", f"F{k}", ["a"], ["b"], nodes, imports))
+    return tx.load(model)
+
+
+EXPANDING = {
+    "narrow": lambda graph: tx.retarget(graph, 13, domains=["ai.onnx"]),
+    "compile": lambda graph: graph.compile("numpy"),
+    "compile for onnxruntime": lambda graph: graph.compile("onnxruntime"),
+    "grad": lambda graph: tx.grad(graph, of="y", wrt="x", seeds={"y": "g"}),
+    "export": lambda graph: tx.export(graph, io.BytesIO(), opset_version=13, domains=["ai.onnx"]),
+}
+
+
+@pytest.mark.parametrize("way", EXPANDING)
+def test_functions_that_call_the_next_twice_keep_to_the_limit_of_nodes(way):
+    with tx.limits.override(nodes=300), pytest.raises(tx.LimitExceeded, match='"nodes"'):
+        EXPANDING[way](functions_that_call_the_next_twice(30, in_a_circle=False))
+
+
+def test_the_types_of_functions_are_inferred_once_for_calls_that_are_alike():
+    graph = functions_that_call_the_next_twice(30, in_a_circle=False)
+    with tx.limits.override(nodes=300):
+        assert tx.infer(graph) == []
+    assert str(graph.outputs[0].type) == "float32[2]"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("way", [*EXPANDING, "infer"])
+def test_functions_that_call_themselves_are_told(way, count):
+    use = EXPANDING.get(way, tx.infer)
+    with pytest.raises(tx.LimitExceeded):
+        use(functions_that_call_the_next_twice(count, in_a_circle=True))

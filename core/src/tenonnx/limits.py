@@ -31,7 +31,7 @@ class Limits:
     #: Entries of one list of sizes, axes or parts, and so also dims and outputs.
     entries: int = 1 << 16
     #: Bodies and functions that one piece of work expands or infers.
-    nodes: int = 1 << 16
+    nodes: int = 1 << 14
     #: Subgraphs, bodies and functions inside each other.
     depth: int = 64
     #: Steps of the automaton that a regular expression becomes.

@@ -58,6 +58,7 @@ class Arrays:
     @staticmethod
     def count(low: Any, high: Any) -> Array:
         """The whole numbers from ``low`` on, below ``high``, as floats."""
+        limits.check_elements([high - low], "a resampled axis")
         return np.arange(low, high, dtype=np.float64)
 
     @staticmethod
