@@ -1,5 +1,6 @@
 """Trains graphs: forward, backward and update are one graph of plain ops, which any backend runs."""
 
+from tenonnx_training.evaluation import evaluate
 from tenonnx_training.fitting import History, TrainingFailed, fit
 from tenonnx_training.info import training_info
 from tenonnx_training.losses import (
@@ -16,11 +17,12 @@ from tenonnx_training.optimizers import LAMB, SGD, Adagrad, Adam, AdamW, Lion, M
 from tenonnx_training.recipe import Group
 from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
 from tenonnx_training.state import averaged
+from tenonnx_training.stopping import Patience
 from tenonnx_training.training_step import TrainingStep
 
 __all__ = [
     "F1", "LAMB", "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "Group",
     "History", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood",
-    "Perplexity", "RMSprop", "RocAuc", "SoftmaxCrossEntropy", "StepDecay", "TopK", "TrainingFailed", "TrainingStep",
-    "averaged", "evaluation_form", "fit", "training_info",
+    "Patience", "Perplexity", "RMSprop", "RocAuc", "SoftmaxCrossEntropy", "StepDecay", "TopK", "TrainingFailed",
+    "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit", "training_info",
 ]  # fmt: skip

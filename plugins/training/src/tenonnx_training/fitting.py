@@ -18,6 +18,7 @@ from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
 from tenonnx_training.step_options import refuse_unknown
+from tenonnx_training.stopping import Best, Patience
 from tenonnx_training.training_step import TrainingStep, check_graph
 
 #: Called after every epoch with what is known of it; what returns True ends the training.
@@ -57,6 +58,8 @@ def fit(
     metrics: Sequence[str | Metric] = (),
     validation: Data = None,
     callbacks: Sequence[Callback] = (),
+    patience: Patience | int | None = None,
+    sample_weights: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     seed: int | None = None,
     backend: str = "auto",
@@ -69,7 +72,10 @@ def fit(
     form; arrays are cut into shuffled batches of ``batch_size``. ``loss`` is a name, an object, a function of
     prediction and labels, or a scalar value of the graph. A graph that carries training state goes on from it, also in
     the middle of an epoch, and what is not given is as it was before; without state 32 samples are a batch, and they
-    are shuffled. After each epoch the graph is written to ``checkpoint``, a native file. Ctrl-C ends the training in
+    are shuffled. ``sample_weights`` names an array of the data with a weight for each sample, by which the loss is a
+    weighted mean. After each epoch the graph is written to ``checkpoint``, a native file; then each of ``callbacks`` is
+    called with what was measured, and what returns True ends the training. With ``patience``, so do epochs that bring
+    nothing, and the graph goes back to the best one. Ctrl-C ends the training in
     order. ``progress`` shows a line an epoch and a bar on stderr, by default on a terminal. Further ``options`` go to
     ``TrainingStep``.
 
@@ -86,9 +92,12 @@ def fit(
             given=f"epochs={epochs!r}, batch_size={cutting['batch_size']!r}",
         )
     objective: dict[str, Any] = {"output": output, "labels": labels, "metrics": metrics}
+    objective["sample_weights"] = sample_weights
+    best = None if patience is None else Best(patience if isinstance(patience, Patience) else Patience(patience))
     options = {**objective, "trainable": trainable, "seed": seed, "backend": backend, **options}
     step = TrainingStep(graph, loss, optimizer, **options)
     inputs = [value.name for value in graph.inputs if value.name != step.labels]
+    inputs += [] if sample_weights is None else [sample_weights]
     common = {**cutting, "seed": step.seed}
     run = _Run(
         step,
@@ -103,8 +112,10 @@ def fit(
         for _ in range(epochs):
             measured = run.epoch()
             wishes = [callback(measured) for callback in callbacks]
-            if any(wishes):
+            if any([*wishes, best is not None and best.tired(measured, graph)]):
                 break
+        if best is not None and best.restore(graph):
+            run.write()
     except KeyboardInterrupt:
         run.history.interrupted = True
         run.check()
@@ -172,9 +183,13 @@ class _Run:
     def save(self) -> None:
         """Bring graph and checkpoint up to date."""
         sums = {name: list(each) for name, each in self.gathered.sums.items()} if self.done else {}
-        graph = self.step.write_back(epoch=self.number, samples=self.done, sums=sums, **self.cutting)
+        self.step.write_back(epoch=self.number, samples=self.done, sums=sums, **self.cutting)
+        self.write()
+
+    def write(self) -> None:
+        """Write the graph to the checkpoint, if there is one."""
         if self.checkpoint is not None:
-            graph.save(self.checkpoint)
+            self.step.source.save(self.checkpoint)
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None

@@ -10,6 +10,7 @@ import numpy as np
 
 from tenonnx.extend import DType, InvalidCall, InvalidFeed, TensorType, Value, constant
 from tenonnx_standard.activation import relu
+from tenonnx_standard.casting import cast_like
 from tenonnx_standard.loss import negative_log_likelihood_loss, softmax_cross_entropy_loss
 from tenonnx_standard.math import absolute, exp, log
 from tenonnx_standard.reduction import reduce_mean, reduce_sum
@@ -52,9 +53,15 @@ class _OfClasses:
     def __post_init__(self) -> None:
         _check_reduction(self.reduction)
 
-    def _options(self, prediction: Value) -> dict[str, Any]:
-        weights = None if self.weights is None else constant(np.asarray(self.weights), prediction.dtype)
-        return {"weights": weights, "ignore_index": self.ignore_index, "reduction": self.reduction}
+    def __call__(self, prediction: Value, labels: Value) -> Value:
+        return self.reduced(prediction, labels, self.reduction)
+
+    def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
+        """The losses of all labels by that ``reduction``, which may be none."""
+        raise NotImplementedError
+
+    def _weights(self, prediction: Value) -> Value | None:
+        return None if self.weights is None else constant(np.asarray(self.weights), prediction.dtype)
 
     def labels_type(self, prediction: TensorType) -> TensorType:
         shape = prediction.shape
@@ -82,8 +89,9 @@ class SoftmaxCrossEntropy(_OfClasses):
 
     includes: ClassVar[str] = "Softmax"
 
-    def __call__(self, prediction: Value, labels: Value) -> Value:
-        loss, _ = softmax_cross_entropy_loss(prediction, labels, **self._options(prediction))
+    def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
+        options: Any = {"ignore_index": self.ignore_index, "reduction": reduction}
+        loss, _ = softmax_cross_entropy_loss(prediction, labels, self._weights(prediction), **options)
         return loss  # type: ignore[no-any-return]
 
 
@@ -97,10 +105,9 @@ class NegativeLogLikelihood(_OfClasses):
 
     includes: ClassVar[str] = ""
 
-    def __call__(self, prediction: Value, labels: Value) -> Value:
-        options = self._options(prediction)
-        options["weight"] = options.pop("weights")
-        return negative_log_likelihood_loss(prediction, labels, **options)  # type: ignore[no-any-return]
+    def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
+        options: Any = {"ignore_index": self.ignore_index, "reduction": reduction}
+        return negative_log_likelihood_loss(prediction, labels, self._weights(prediction), **options)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,21 @@ class FunctionLoss:
 
     def check(self, prediction: TensorType, labels: Array) -> None:
         """What the function takes is not known."""
+
+
+def weighted(loss: Loss, prediction: Value, labels: Value, weights: Value) -> Value:
+    """The mean of the losses of samples, the first axis of the prediction, by ``weights``."""
+    if isinstance(loss, _OfClasses):
+        each = loss.reduced(prediction, labels, "none")
+    elif isinstance(loss, _Elementwise):
+        each = loss.each(prediction, labels)
+    else:
+        raise InvalidCall(
+            "a loss of one's own weighs samples by itself", given="sample_weights", available=", ".join(LOSSES)
+        )
+    samples = reduce_mean(each, range(1, each.ndim), keepdims=0) if each.ndim > 1 else each
+    share = cast_like(weights, samples)
+    return reduce_sum(samples * share, keepdims=0) / reduce_sum(share, keepdims=0)  # type: ignore[no-any-return]
 
 
 LOSSES: dict[str, Callable[[], Loss]] = {

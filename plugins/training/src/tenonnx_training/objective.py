@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, InvalidCall, TenonnxError, TensorType, Value
+from tenonnx.extend import DType, Graph, InvalidCall, TenonnxError, TensorType, Value
 from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_standard.shapes import identity
-from tenonnx_training.losses import LOSSES, FunctionLoss, Loss
+from tenonnx_training.losses import LOSSES, FunctionLoss, Loss, weighted
 from tenonnx_training.measuring import ArrayMetric, Measurement, Scalar
 from tenonnx_training.metrics import METRICS, Metric
 
@@ -21,13 +21,15 @@ class Objective:
     """What is minimised: a ``loss`` of the value ``output`` and a graph input ``labels``, or a value of the file.
 
     ``output`` is by default the first graph output that holds floats; where a loss includes the activation that the
-    output ends in, it reads what goes into that.
+    output ends in, it reads what goes into that. ``sample_weights`` is a graph input with a weight for each sample, by
+    which the loss is a weighted mean.
     """
 
     loss: str | Loss | Callable[[Value, Value], Value]
     output: str | None = None
     labels: str = "labels"
     metrics: Sequence[str | Metric] = ()
+    sample_weights: str | None = None
 
 
 @dataclass
@@ -75,6 +77,8 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
         _check_scalar(values[objective.loss])
         if objective.metrics:
             raise InvalidCall("metrics compare a prediction with labels", given="a loss that the file computes")
+        if objective.sample_weights is not None:
+            raise InvalidCall("sample weights need a loss of samples", given="a loss that the file computes")
         return Measured([Scalar(objective.loss, objective.loss)])
     loss = as_loss(objective.loss, graph)
     prediction = _prediction(graph, objective.output)
@@ -86,7 +90,7 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
             f'the loss reads "{reads.name}", since it includes the {loss.includes} of "{prediction.name}"'
         )
     with interpreting(Builder(graph, prefix="loss")):
-        cost = graph.output(free_name(graph, "loss"), _cost(loss, reads, labels))
+        cost = graph.output(free_name(graph, "loss"), _cost(loss, reads, labels, _weights(graph, objective, reads)))
         made.scalars.append(Scalar(cost.name, cost.name))
         for metric in objective.metrics:
             _add_metric(graph, made, metric, prediction, labels)
@@ -95,9 +99,16 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
     return made
 
 
-def _cost(loss: Loss, prediction: Value, labels: Value) -> Value:
+def _weights(graph: Graph, objective: Objective, prediction: Value) -> Value | None:
+    if objective.sample_weights is None:
+        return None
+    shape = prediction.tensor.shape
+    return graph.input(objective.sample_weights, TensorType(DType.float32, None if shape is None else shape[:1]))
+
+
+def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -> Value:
     try:
-        cost = loss(prediction, labels)
+        cost = loss(prediction, labels) if weights is None else weighted(loss, prediction, labels, weights)
     except TenonnxError as error:
         error.do = wanted_labels(loss) or error.do
         raise

@@ -58,6 +58,7 @@ class TrainingStep:
         output: str | None = None,
         labels: str = "labels",
         metrics: Sequence[str | Metric] = (),
+        sample_weights: str | None = None,
         trainable: str | Sequence[str] | None = None,
         groups: Sequence[Group] | None = None,
         clip_norm: float | None = None,
@@ -87,7 +88,7 @@ class TrainingStep:
         chosen, notes = settled(graph.training_state, given)
         if chosen["clip_norm"] == math.inf:
             chosen["clip_norm"] = None
-        self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics)
+        self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics, sample_weights)
         self.optimizer = as_optimizer(chosen["optimizer"])
         self.recipe = Recipe(**{name: chosen[name] for name in how})
         self._made = step_graph(graph, self._objective, self.optimizer, self.recipe)
@@ -111,6 +112,11 @@ class TrainingStep:
         self._evaluation: Any = None
         ours = {*self._made.state, RATE, SEED}
         self._checked = FeedCheck([value for value in self._made.graph.all_inputs if value.name not in ours])
+
+    @property
+    def source(self) -> Graph:
+        """The graph that is trained, as it was written back last."""
+        return self._source
 
     @property
     def updates(self) -> int:

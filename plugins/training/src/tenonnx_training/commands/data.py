@@ -12,38 +12,47 @@ if TYPE_CHECKING:
 _OF_CLASSES = ("softmax_cross_entropy", "negative_log_likelihood")
 
 
-def read_data(graph: Graph, path: str, labels: str | None, loss: str | None) -> dict[str, Any]:
-    """The arrays of a .npz or .csv file that a model is trained or measured with: its inputs and the labels."""
+def read_data(
+    graph: Graph, path: str, labels: str | None, loss: str | None, weights: str | None = None
+) -> dict[str, Any]:
+    """The arrays of a .npz or .csv file that a model is trained or measured with: its inputs, labels and weights."""
     from tenonnx.extend.commands import is_table
 
-    return _from_table(graph, path, labels, loss) if is_table(path) else _from_archive(graph, path, labels, loss)
+    read = _from_table if is_table(path) else _from_archive
+    return read(graph, path, labels, loss, weights)
 
 
-def _from_archive(graph: Graph, path: str, labels: str | None, loss: str | None) -> dict[str, Any]:
+def _from_archive(graph: Graph, path: str, labels: str | None, loss: str | None, weights: str | None) -> dict[str, Any]:
     from tenonnx.extend import InvalidCall
     from tenonnx.extend.commands import read_archive
 
     arrays = read_archive(path)
-    inputs = [value.name for value in graph.inputs]
+    inputs = [*(value.name for value in graph.inputs), *([weights] if weights else [])]
     missing = [name for name in inputs if name not in arrays]
     if missing:
         raise InvalidCall(
-            f'{path} must hold every input of the model, and "{missing[0]}" is not there', available=", ".join(arrays)
+            f'{path} must hold every input of the model and the weights, and "{missing[0]}" is not there',
+            available=", ".join(arrays),
         )
     chosen = _labels([name for name in arrays if name not in inputs], path, labels, loss, ", ".join(arrays))
     return {name: arrays[name] for name in (*inputs, *chosen)}
 
 
-def _from_table(graph: Graph, path: str, labels: str | None, loss: str | None) -> dict[str, Any]:
-    from tenonnx.extend.commands import read_columns, table_feeds
+def _from_table(graph: Graph, path: str, labels: str | None, loss: str | None, weights: str | None) -> dict[str, Any]:
+    from tenonnx.extend import DType, InvalidCall, TensorType, Value
+    from tenonnx.extend.commands import parse_column, read_columns, table_feeds
 
     columns, inputs = read_columns(path), [value.name for value in graph.inputs]
-    others = [name for name in columns if name not in inputs]
+    if weights is not None and weights not in columns:
+        raise InvalidCall(f"--sample-weights must name a column of {path}", given=weights, available=", ".join(columns))
+    others = [name for name in columns if name not in inputs and name != weights]
     together = len(inputs) == 1 and inputs[0] not in columns  # one input of several features takes what is left
     among = [name for name in others if name == "labels"] if together and labels is None else others
     chosen = _labels(among, path, labels, loss, ", ".join(columns))
-    features = {name: fields for name, fields in columns.items() if name not in chosen}
+    features = {name: fields for name, fields in columns.items() if name not in (*chosen, weights)}
     feeds = table_feeds(graph, features, path)
+    if weights is not None:
+        feeds[weights] = parse_column(Value(weights, TensorType(DType.float32)), weights, columns[weights], path)
     return feeds | {name: _numbers(graph, name, columns[name], path, loss) for name in chosen}
 
 

@@ -75,6 +75,7 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
 @click.option(
     "--clip-norm", type=click.FloatRange(min=0, min_open=True), help="Bound the norm of all gradients together."
 )
+@click.option("--clip-value", type=click.FloatRange(min=0, min_open=True), help="Bound every element of the gradients.")
 @click.option(
     "--trainable",
     metavar="A,B",
@@ -102,6 +103,19 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
     multiple=True,
     metavar="NAME",
     help="accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.",
+)
+@click.option(
+    "--patience",
+    type=click.IntRange(min=1),
+    metavar="EPOCHS",
+    help="End after so many epochs whose (validation) loss is no better, and go back to the best one.",
+)
+@click.option("--sample-weights", metavar="NAME", help="A part of --data with a weight for each sample.")
+@click.option(
+    "--accumulate", type=click.IntRange(min=1), metavar="BATCHES", help="Follow the mean gradient of so many batches."
+)
+@click.option(
+    "--precision", metavar="TYPE", help="What products and convolutions compute in: float32, bfloat16 or float16."
 )
 @click.option("--checkpoint", metavar="FILE", help="A .safetensors file that is written after each epoch.")
 @click.option(
@@ -139,6 +153,7 @@ def command(
     schedule: tuple[str, int | None] | None,
     weight_decay: float | None,
     clip_norm: float | None,
+    clip_value: float | None,
     trainable: str | None,
     untie: bool,
     frozen_statistics: bool | None,
@@ -146,6 +161,10 @@ def command(
     batch_size: int | None,
     validation: str | None,
     metrics: Sequence[str],
+    patience: int | None,
+    sample_weights: str | None,
+    accumulate: int | None,
+    precision: str | None,
     checkpoint: str | None,
     resume: str | None,
     keep_training_form: bool,
@@ -171,7 +190,7 @@ def command(
     graph = load_model(model)
     if resume is not None:
         _take_state(graph, load_model(resume), resume)
-    arrays = read_data(graph, data, labels, loss)
+    arrays = read_data(graph, data, labels, loss, sample_weights)
     chosen = _optimizer(graph, optimizer, learning_rate, weight_decay)
     if schedule is not None:
         batches = -(-samples_of(arrays) // _batch_size(graph, batch_size))
@@ -183,6 +202,7 @@ def command(
         "metrics": metrics,
         "trainable": None if trainable is None else [name.strip() for name in trainable.split(",")],
         "clip_norm": clip_norm,
+        "clip_value": clip_value,
         "frozen_statistics": frozen_statistics,
         "seed": seed,
         "untie": untie,
@@ -197,7 +217,8 @@ def command(
         arrays,
         epochs=epochs,
         batch_size=batch_size,
-        validation=None if validation is None else read_data(graph, validation, labels, loss),
+        validation=None if validation is None else read_data(graph, validation, labels, loss, sample_weights),
+        patience=patience,
         checkpoint=checkpoint,
         progress=None if as_json else True,
         **options,

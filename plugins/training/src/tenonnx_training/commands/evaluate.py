@@ -1,0 +1,50 @@
+"""``tenonnx evaluate``: measure a model on a whole data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from tenonnx.extend.commands import json_option, load_model, model_argument, say, say_json
+
+
+@click.command("evaluate")
+@model_argument
+@click.option("--data", required=True, metavar="FILE", help="A .npz or .csv file: the inputs by name, and the labels.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.",
+)
+@click.option("--loss", metavar="NAME", help="A loss as tenonnx train takes it.")
+@click.option("--of", metavar="VALUE", help="The value that is measured; by default the first output of floats.")
+@click.option("--labels", metavar="NAME", help="The part of --data that holds the labels.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Samples in a batch.")
+@click.option("--backend", default="auto", show_default=True, metavar="NAME", help="auto, numpy, onnxruntime ...")
+@json_option
+def command(
+    model: str,
+    data: str,
+    metrics: Sequence[str],
+    loss: str | None,
+    of: str | None,
+    labels: str | None,
+    batch_size: int,
+    backend: str,
+    as_json: bool,
+) -> None:
+    """Measure a model, as it is used, on all of a data set."""
+    from tenonnx_training.commands.data import read_data
+    from tenonnx_training.evaluation import evaluate
+
+    graph = load_model(model)
+    arrays = read_data(graph, data, labels, loss)
+    found = evaluate(graph, arrays, metrics, loss=loss, output=of, batch_size=batch_size, backend=backend)
+    if as_json:
+        say_json({"file": model, "data": data, **found})
+        return
+    for name, value in found.items():
+        say(f"{name} {value:.6g}")

@@ -1,0 +1,67 @@
+"""Ending a training that does not get better, with the best that there was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.extend import Graph, InvalidCall
+
+#: What is better the larger it is, by a part of its name.
+_LARGER = ("accuracy", "top_", "f1", "roc_auc")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """End after so many ``epochs`` in which ``monitor`` did not get better by more than ``least``, and go back to the
+    best.
+
+    ``monitor`` is a name of what ``fit`` measures, by default ``validation_loss``, or ``loss`` without validation data.
+    ``larger`` tells whether larger is better; by default that is so for accuracy, top-k, F1 and ROC AUC.
+    """
+
+    epochs: int = 1
+    monitor: str | None = None
+    least: float = 0.0
+    larger: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.epochs, int) and self.epochs > 0):
+            raise InvalidCall("patience must be a number of epochs", given=repr(self.epochs))
+
+
+@dataclass
+class Best:
+    """The best epoch so far: what it measured, and the contents and training state of its graph."""
+
+    patience: Patience
+    score: float | None = None
+    waited: int = 0
+    _contents: Mapping[str, Any] = field(default_factory=dict)
+    _state: Any = None
+
+    def tired(self, measured: Mapping[str, float], graph: Graph) -> bool:
+        """Whether patience is at its end after an epoch that left ``graph`` as it is."""
+        name = self.patience.monitor or ("validation_loss" if "validation_loss" in measured else "loss")
+        if name not in measured:
+            raise InvalidCall(f'no "{name}" to watch is measured', available=", ".join(measured), do="monitor=...")
+        larger = self.patience.larger
+        if larger is None:
+            larger = any(word in name for word in _LARGER)
+        score = measured[name] if larger else -measured[name]
+        if self.score is None or score > self.score + self.patience.least:
+            self.score, self.waited = score, 0
+            self._contents = {value.name: value.data for value in graph.variables}
+            self._state = graph.training_state
+        else:
+            self.waited += 1
+        return self.waited >= self.patience.epochs
+
+    def restore(self, graph: Graph) -> bool:
+        """Give ``graph`` what it had after the best epoch; whether that was another than the last."""
+        if not self.waited:
+            return False
+        graph.assign({name: data.array() for name, data in self._contents.items() if data is not None})
+        graph.training_state = self._state
+        return True

@@ -1,0 +1,94 @@
+"""Whole data sets are measured; samples have weights; and training ends where it brings nothing."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+from trained_models import EXAMPLES, X, Y, contents, digits, linear
+
+import tenonnx as tx
+import tenonnx_training as tt
+from tenonnx.cli import main
+from tenonnx.errors import InvalidCall
+
+
+def test_a_model_is_measured_on_all_of_a_data_set():
+    graph, images, labels = digits()
+    found = tt.evaluate(graph, (images[:90], labels[:90]), ["accuracy", tt.F1()], loss="softmax_cross_entropy")
+    scores = graph.run({"images": images[:90]}, backend="numpy")
+    scores = next(iter(scores.values()))
+    assert found["accuracy"] == pytest.approx(np.mean(scores.argmax(1) == labels[:90]))
+    assert found["f1"] == pytest.approx(f1_score(labels[:90], scores.argmax(1), average="macro"))
+    alone = tt.evaluate(graph, [(images[:50], labels[:50]), (images[50:90], labels[50:90])], ["accuracy"])
+    assert alone == {"accuracy": pytest.approx(found["accuracy"])}
+    numbers = tt.evaluate(linear(), (X, Y), ["mean_absolute_error"], batch_size=3)
+    assert numbers == {"mean_absolute_error": pytest.approx(np.abs(X @ [[1], [2]] + 0.5 - Y).mean())}
+    with pytest.raises(InvalidCall, match="a loss or a metric"):
+        tt.evaluate(graph, (images, labels))
+
+
+def test_the_command_line_measures(tmp_path, capsys):
+    _, images, labels = digits()
+    np.savez(tmp_path / "data.npz", images=images[:64], labels=labels[:64])
+    arguments = [str(EXAMPLES / "digits_cnn" / "digits-cnn.onnx"), "--data", str(tmp_path / "data.npz")]
+    assert main(["evaluate", *arguments, "--metric", "accuracy", "--loss", "softmax_cross_entropy", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["loss"] > 0
+    assert main(["evaluate", *arguments, "--metric", "accuracy"]) == 0
+    assert capsys.readouterr().out == f"accuracy {found['accuracy']:.6g}\n"
+    assert main(["evaluate", *arguments]) == 2
+
+
+def test_samples_have_weights():
+    weights = np.float32([1, 0, 2, 1])
+    step = tt.TrainingStep(linear(), "mean_squared_error", tt.SGD(0.1), sample_weights="weights", backend="numpy")
+    each = ((X @ [[1], [2]] + 0.5 - Y) ** 2)[:, 0]
+    batch = {"x": X, "labels": Y, "weights": weights}
+    assert step(batch)["loss"] == pytest.approx(np.average(each, weights=weights), rel=1e-6)
+    doubled = tt.TrainingStep(linear(), "mean_squared_error", tt.SGD(0.1), backend="numpy")
+    rows = [0, 2, 2, 3]
+    doubled({"x": X[rows], "labels": Y[rows]})
+    for name, array in contents(step.write_back()).items():
+        np.testing.assert_allclose(array, contents(doubled.write_back())[name], rtol=1e-6)
+    graph, images, labels = digits()
+    data = {"images": images[:64], "labels": labels[:64], "importance": np.ones(64, np.float32)}
+    plain = tt.evaluate(graph, (images[:64], labels[:64]), loss="softmax_cross_entropy")["loss"]
+    options = {"loss": "softmax_cross_entropy", "optimizer": tt.SGD(0.0), "frozen_statistics": True, "batch_size": 64}
+    history = tt.fit(graph, data, sample_weights="importance", validation=data, **options)
+    assert history.epochs[0]["validation_loss"] == pytest.approx(plain, rel=1e-5)
+    with pytest.raises(InvalidCall, match="weighs samples by itself"):
+        tt.TrainingStep(linear(), lambda a, b: tt.MeanSquaredError()(a, b), sample_weights="weights")
+
+
+def test_patience_goes_back_to_the_best_epoch(tmp_path):
+    graph, path = linear(), tmp_path / "best.safetensors"
+    seen = []
+    optimizer = tt.SGD(lambda step: (0.05, 0.05, 0.5, 0.5, 0.5, 0.5)[step])
+    history = tt.fit(
+        graph, (X, Y), loss="mean_squared_error", optimizer=optimizer, epochs=6, batch_size=4, validation=(X, Y),
+        patience=2, checkpoint=path, callbacks=[lambda measured: seen.append(measured["epoch"])], backend="numpy",
+    )  # fmt: skip
+    assert seen == [1, 2, 3, 4]
+    losses = [epoch["validation_loss"] for epoch in history.epochs]
+    assert losses[1] == min(losses)
+    for held in (graph, tx.load(path)):
+        assert tt.evaluate(held, (X, Y), loss="mean_squared_error")["loss"] == pytest.approx(losses[1], rel=1e-5)
+    assert graph.training_state.settings["epoch"] == 2
+
+
+def test_patience_watches_what_there_is():
+    options = {"loss": "mean_squared_error", "epochs": 5, "optimizer": tt.SGD(0.0), "backend": "numpy"}
+    history = tt.fit(linear(), (X, Y), patience=tt.Patience(1, monitor="loss"), **options)
+    assert len(history.epochs) == 2
+    with pytest.raises(InvalidCall, match='no "f1" to watch'):
+        tt.fit(linear(), (X, Y), patience=tt.Patience(1, monitor="f1"), **options)
+    with pytest.raises(InvalidCall, match="number of epochs"):
+        tt.Patience(0)
+
+
+def test_a_callback_ends_the_training():
+    history = tt.fit(
+        linear(), (X, Y), loss="mean_squared_error", epochs=9, callbacks=[lambda found: found["epoch"] == 2]
+    )
+    assert len(history.epochs) == 2
