@@ -35,9 +35,9 @@ from tenonnx.graph.types import (
 from tenonnx.graph.values import ArrayConstant, Constant, Node, Value, operator
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
+from tenonnx.op.contents import Known
 from tenonnx.op.dtypes import load_dtypes
 from tenonnx.op.families import broadcast_types, elementwise, same_type
-from tenonnx.op.infer import Known
 from tenonnx.op.inline import inline
 from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.requirements import (

@@ -45,6 +45,8 @@ class DType(enum.IntEnum):
     float6e2m3 = 27
     float6e3m2 = 28
 
+    __hash__ = int.__hash__  # that of an enum looks up its name
+
     def __str__(self) -> str:
         return self.name
 

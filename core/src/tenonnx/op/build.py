@@ -13,8 +13,9 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, unique_name
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.call import constant_value, interpreting
-from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.call import constant_value, current, interpreting
+from tenonnx.op.contents import Known
+from tenonnx.op.infer import Abstract, infer_call
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import same_attribute
 
@@ -213,11 +214,11 @@ class Builder:
         return self._constants[value]
 
 
-class Scratch(Builder):
-    """Serves inference alone: its values belong to other graphs and have no names of their own."""
+class Scratch(Builder, Abstract):
+    """Builds subgraphs while types are inferred: values belong to other graphs and have no names of their own."""
 
-    def __init__(self, graph: Graph | None = None) -> None:
-        super().__init__(Graph("inference") if graph is None else graph, fold=True)
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph, fold=True)
 
     def name(self, wanted: str) -> str:
         return wanted
@@ -265,15 +266,13 @@ def subgraph(
     ``inputs`` are names and types of its inputs; what it uses from outside is captured, or a constant where it is
     concrete. The function returns one value or a sequence of them.
     """
-    from tenonnx.op.call import current
-
     outer = current()
     if isinstance(outer, Builder):
         graph = Graph(name, parent=outer.graph, opsets=outer.graph.opsets)
         inner = outer.nested(graph)
     else:
         graph = Graph(name)
-        inner = Builder(graph, fold=True)
+        inner = Scratch(graph) if isinstance(outer, Abstract) else Builder(graph, fold=True)
     for wanted, kind in inputs:
         value = Value(inner.name(wanted), kind, graph=graph)
         graph.all_inputs.append(value)

@@ -54,52 +54,6 @@ def current() -> Interpreter | None:
     return _ambient.get()
 
 
-def call(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Apply ``op``; the result is one value, or a tuple when it has several outputs."""
-    inputs, attributes = op.signature.arrange(op.title, args, kwargs)
-    interpreter = current()
-    if interpreter is None:
-        graph = next((v.graph for v in _flatten(inputs) if isinstance(v, Value) and v.graph is not None), None)
-        if graph is None:
-            return _call_on_arrays(op, inputs, attributes, kwargs.get("_outputs"))
-        from tenonnx.op.build import Builder
-
-        interpreter = Builder(graph)
-    with interpreting(interpreter):
-        values = as_inputs(op, inputs)
-        if any(isinstance(value, list | dict) for value in values):
-            raise TypeMismatch(f"{op.title}: a sequence or map is no constant of a graph", do="make it an input")
-        outputs = interpreter.call(op, values, attributes, kwargs.get("_outputs"))
-    return outputs[0] if len(outputs) == 1 else outputs
-
-
-def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None) -> Any:
-    """The outermost call on arrays: wrap, evaluate, unwrap."""
-    from tenonnx.op.evaluate import Evaluator
-    from tenonnx.op.infer import infer_call
-    from tenonnx.op.memo import types_alone
-
-    evaluator = Evaluator()
-    with interpreting(evaluator):
-        values = [_wrap(evaluator, v) for v in as_inputs(op, inputs)]
-        infer_call(op, types_alone(op, values), attributes, outputs)
-        results = evaluator.call(op, values, attributes, outputs)
-    arrays = tuple(None if r is None else evaluator.contents(r) for r in results)
-    return arrays[0] if len(arrays) == 1 else arrays
-
-
-def _wrap(evaluator: Any, value: Any) -> Any:
-    return value if value is None or isinstance(value, Value) else evaluator.wrap(value)
-
-
-def _flatten(inputs: Sequence[Any]) -> Iterator[Any]:
-    for item in inputs:
-        if isinstance(item, list | tuple):
-            yield from item
-        else:
-            yield item
-
-
 def as_inputs(op: Op, inputs: Sequence[Any]) -> list[Any]:
     """Python numbers, lists and arrays among the inputs as values of the right dtype; sequences and maps as they are.
 

@@ -13,7 +13,8 @@ from tenonnx.graph.symbolic import Dim, parse, symbols_of
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
-from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.contents import Known
+from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 

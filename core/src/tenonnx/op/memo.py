@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.graph.values import Constant, Value
 
 if TYPE_CHECKING:
-    from tenonnx.op.infer import Known
+    from tenonnx.op.contents import Known
     from tenonnx.op.op import Op
 
 #: Contents of more elements than this are hidden from bodies while types are inferred, so that calls are alike.
@@ -76,11 +76,9 @@ def call_key(
     """What types may depend on, once ``sizes_alone`` is left of the inputs; None where calls cannot be told apart."""
     try:
         given = tuple(None if value is None else (value.type, _contents(value)) for value in inputs)
-        key = op, given, tuple(_frozen(attribute) for attribute in attributes.values()), outputs
-        hash(key)
+        return op, given, tuple(map(_frozen, attributes.values())), outputs
     except TypeError:
         return None
-    return key
 
 
 def _contents(value: Value) -> Hashable:
@@ -90,8 +88,8 @@ def _contents(value: Value) -> Hashable:
 
 
 def _frozen(attribute: Any) -> Hashable:
+    if attribute is None or isinstance(attribute, int | float | str):
+        return attribute
     if isinstance(attribute, list | tuple) and len(attribute) <= SIZES:
-        return tuple(attribute)
-    if isinstance(attribute, int | float | str | None):
-        return type(attribute), attribute
+        return tuple(map(_frozen, attribute))
     raise TypeError(attribute)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 from tenonnx.errors import InvalidCall
 from tenonnx.op.requirements import Requirement, Requirements
@@ -28,6 +28,9 @@ class Op:
     nothing with them, so that any wider element type serves them. ``specified`` is False for ops that files use in a
     domain whose specification does not have them: an export to a target leaves none of them.
     """
+
+    #: What a call does: where the parts of this floor come together (``op/composition.py``), it is set.
+    apply: ClassVar[Callable[[Op, Sequence[Any], Mapping[str, Any]], Any]]
 
     def __init__(
         self,
@@ -108,9 +111,7 @@ class Op:
         return self.since <= version and (self.before is None or version < self.before)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from tenonnx.op.call import call
-
-        return call(self, args, kwargs)
+        return Op.apply(self, args, kwargs)
 
     def __repr__(self) -> str:
         until = "" if self.before is None else f" to {self.before - 1}"

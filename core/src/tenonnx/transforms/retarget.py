@@ -16,7 +16,8 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value, operator
 from tenonnx.op.binding import bind, foreseeing
-from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.contents import Known
+from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.advice import advice, newer_targets

@@ -15,8 +15,9 @@ from tenonnx.limits import expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.op.call import interpreting
+from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import declared_types, infer, infer_outputs, share_captured
-from tenonnx.op.infer import Known, infer_call
+from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import Registry

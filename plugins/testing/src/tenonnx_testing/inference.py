@@ -16,8 +16,9 @@ from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType,
 from tenonnx.graph.values import Value
 from tenonnx.op.binding import UNFORESEEN
 from tenonnx.op.call import constant_value
+from tenonnx.op.contents import Known
 from tenonnx.op.evaluate import type_of
-from tenonnx.op.infer import Known, infer_by_body, infer_call
+from tenonnx.op.infer import infer_by_body, infer_call
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx_testing.cases import Call, Case

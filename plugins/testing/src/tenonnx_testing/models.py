@@ -16,8 +16,8 @@ from tenonnx.graph.types import Type
 from tenonnx.graph.values import Value
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
+from tenonnx.op.contents import Known
 from tenonnx.op.evaluate import type_of
-from tenonnx.op.infer import Known
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.transforms.retarget import retarget

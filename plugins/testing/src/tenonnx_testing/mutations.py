@@ -18,10 +18,11 @@ from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Value
+from tenonnx.op import apply as call
 from tenonnx.op.build import Builder
-from tenonnx.op.call import call, interpreting
+from tenonnx.op.call import interpreting
+from tenonnx.op.contents import Known
 from tenonnx.op.evaluate import type_of
-from tenonnx.op.infer import Known
 from tenonnx.op.op import Op
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.oracles import newest_of_onnx

@@ -1,0 +1,61 @@
+"""What a call does: on values it is traced into their graph, on arrays it is judged by types and computed.
+
+Here the parts of this floor come together: interpreters below know of each other through the one that is at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tenonnx.errors import TypeMismatch
+from tenonnx.graph.values import Value
+from tenonnx.op.build import Builder
+from tenonnx.op.call import as_inputs, current, interpreting
+from tenonnx.op.evaluate import Evaluator
+from tenonnx.op.infer import infer_call
+from tenonnx.op.memo import types_alone
+from tenonnx.op.op import Op
+
+
+def apply(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Apply ``op``; the result is one value, or a tuple when it has several outputs."""
+    inputs, attributes = op.signature.arrange(op.title, args, kwargs)
+    interpreter = current()
+    if interpreter is None:
+        graph = next((v.graph for v in _flatten(inputs) if isinstance(v, Value) and v.graph is not None), None)
+        if graph is None:
+            return _call_on_arrays(op, inputs, attributes, kwargs.get("_outputs"))
+        interpreter = Builder(graph)
+    with interpreting(interpreter):
+        values = as_inputs(op, inputs)
+        if any(isinstance(value, list | dict) for value in values):
+            raise TypeMismatch(f"{op.title}: a sequence or map is no constant of a graph", do="make it an input")
+        outputs = interpreter.call(op, values, attributes, kwargs.get("_outputs"))
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None) -> Any:
+    """The outermost call on arrays: wrap, evaluate, unwrap."""
+    evaluator = Evaluator()
+    with interpreting(evaluator):
+        values = [_wrap(evaluator, v) for v in as_inputs(op, inputs)]
+        infer_call(op, types_alone(op, values), attributes, outputs)
+        results = evaluator.call(op, values, attributes, outputs)
+    arrays = tuple(None if r is None else evaluator.contents(r) for r in results)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _wrap(evaluator: Any, value: Any) -> Any:
+    return value if value is None or isinstance(value, Value) else evaluator.wrap(value)
+
+
+def _flatten(inputs: Sequence[Any]) -> Iterator[Any]:
+    for item in inputs:
+        if isinstance(item, list | tuple):
+            yield from item
+        else:
+            yield item
+
+
+Op.apply = apply

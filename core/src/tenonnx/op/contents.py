@@ -1,0 +1,157 @@
+"""What is known of the outputs of a call: types, and the contents that small static inputs give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import Expr
+from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.values import ArrayConstant, Constant, Value
+from tenonnx.op.binding import invoke, numpy_arguments
+from tenonnx.op.call import interpreting
+from tenonnx.op.evaluate import Evaluator
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+
+#: Contents of at most this many bytes are propagated through ops while types are inferred.
+PROPAGATED_BYTES = 8192
+
+
+@dataclass(slots=True)
+class Known:
+    """What inference knows of one output: its type, and the contents where they are static or of symbolic dims."""
+
+    type: Type | None
+    elements: Any = None
+    data: Constant | None = None
+
+    @property
+    def tensor(self) -> TensorType:
+        assert isinstance(self.type, TensorType)
+        return self.type
+
+    def give(self, value: Value) -> None:
+        value.type, value.elements, value.data = self.type, self.elements, self.data
+
+    def value(self, name: str) -> Value:
+        """A value of which that is known."""
+        made = Value(name, self.type)
+        self.give(made)
+        return made
+
+    def copy(self) -> Known:
+        return Known(self.type, self.elements, self.data)
+
+
+def know_contents(
+    op: Op,
+    inputs: Sequence[Value | None],
+    attributes: Mapping[str, Any],
+    outputs: int | None,
+    known: list[Known | None],
+) -> None:
+    """Add the contents that the outputs have for these inputs, where those are known and it costs little."""
+    if any(v is not None and v.data is None and v.elements is None for v in inputs):
+        return
+    if not _may_be_computed(op, inputs, attributes, known):
+        return
+    arrays = numpy_arguments(inputs)
+    if arrays is not None:
+        for entry, array in _arrays(known, _computed(op, arrays, attributes, outputs)):
+            entry.data = ArrayConstant(array, entry.tensor.dtype)
+            entry.type = entry.data.type
+    elif op.symbolic and all(k is None or _is_integer(k) for k in known):
+        for entry, array in _arrays(known, _computed_in_dims(op, inputs, attributes, outputs), object):
+            if all(isinstance(element, int) for element in array.reshape(-1)):
+                entry.data = ArrayConstant(array.astype(entry.tensor.dtype.numpy))
+            else:
+                entry.elements = array
+            entry.type = entry.tensor.with_shape(array.shape)
+
+
+def _may_be_computed(
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Sequence[Known | None]
+) -> bool:
+    """Whether a call draws nothing at random, is small, and gives something that is not known yet."""
+    return not (
+        (op.primitive and find_rule(op, "numpy") is None)
+        or not op.pure
+        or any(k is not None and k.data is not None for k in known)
+        or any(v is not None and v.data is not None and v.data.nbytes > PROPAGATED_BYTES for v in inputs)
+        or any(isinstance(a, Graph) or callable(a) for a in attributes.values())
+        or not _is_small(known)
+    )
+
+
+def _computed(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outputs: int | None) -> Sequence[Any]:
+    """What an op gives for arrays, by numpy rule or body; nothing where it cannot be computed."""
+    import numpy as np
+
+    rule = find_rule(op, "numpy")
+    try:
+        with np.errstate(all="ignore"):
+            if rule is not None:
+                return invoke(op, rule, arrays, attributes, outputs)
+            return _by_body(op, arrays, attributes, outputs)
+    except ArithmeticError:
+        return ()
+
+
+def _computed_in_dims(
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
+) -> Sequence[Any]:
+    """What the numpy rule gives for arrays of symbolic dims; nothing where it would need their values."""
+    if find_rule(op, "numpy") is None:
+        return ()
+    try:
+        return _computed(op, [None if v is None else _symbolic_array(v) for v in inputs], attributes, outputs)
+    except TypeError:
+        return ()
+
+
+def _arrays(known: Sequence[Known | None], results: Sequence[Any], dtype: Any = None) -> Iterator[tuple[Known, Any]]:
+    """What is known of each tensor among the outputs, with its contents."""
+    import numpy as np
+
+    for entry, result in zip(known, results, strict=False):
+        is_array = isinstance(result, np.ndarray | np.generic | int | Expr)
+        if is_array and entry is not None and isinstance(entry.type, TensorType):
+            yield entry, np.asarray(result, dtype=dtype)
+
+
+def _by_body(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outputs: int | None) -> tuple[Any, ...]:
+    evaluator = Evaluator()
+    with interpreting(evaluator):
+        found = evaluator.call(op, [None if a is None else evaluator.wrap(a) for a in arrays], attributes, outputs)
+    return tuple(None if value is None else evaluator.contents(value) for value in found)
+
+
+def _is_integer(known: Known) -> bool:
+    return isinstance(known.type, TensorType) and (known.type.dtype.is_integer or known.type.dtype.name == "bool")
+
+
+def _is_small(known: Sequence[Known | None]) -> bool:
+    for entry in known:
+        if entry is None:
+            continue
+        if not isinstance(entry.type, TensorType) or entry.type.shape is None:
+            return False
+        size = 1
+        for dim in entry.type.shape:
+            if not isinstance(dim, int):
+                return False
+            size *= dim
+        if size * 8 > PROPAGATED_BYTES:
+            return False
+    return True
+
+
+def _symbolic_array(value: Value) -> Any:
+    if value.elements is not None:
+        return value.elements
+    assert value.data is not None
+    array = value.data.array()
+    return array.astype(object) if array.dtype.kind in "iu" else array
