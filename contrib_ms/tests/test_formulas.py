@@ -218,7 +218,7 @@ FORMULAS = {
     matrix.gemm_fast_gelu: lambda x, w, bias=None: fast_gelu_of(x @ w + (0 if bias is None else bias)),
     normalization.group_norm: group_norm,
     normalization.skip_group_norm: skip_group_norm,
-    layouts.nhwc_conv: lambda x, w, b=None, **window: convolved(x, w, b, **window),
+    layouts.nhwc_conv: lambda x, w, b=None, **window: convolved(x, np.moveaxis(w, -1, 1), b, **window),
     layouts.nhwc_fused_conv: nhwc_fused_conv,
     math.complex_mul: lambda a, b: complex_product(a, b, False),
     math.complex_mul_conj: lambda a, b: complex_product(a, b, True),

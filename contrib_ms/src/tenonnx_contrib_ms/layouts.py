@@ -23,10 +23,13 @@ def nhwc_conv(
     auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
     pads: list[int] | None = None, strides: list[int] | None = None,
 ):  # fmt: skip
-    """Conv of ``X`` with the channels last; ``W`` is as Conv has it."""
+    """Conv with the channels last, in ``W``, too.
+
+    So onnxruntime's optimizer writes it and its kernel reads it, though the documentation has ``W`` as that of Conv.
+    """
     y = ops.conv(
-        channels_first(X), W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
-        pads=pads, strides=strides,
+        channels_first(X), channels_first(W), B, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
     )  # fmt: skip
     return channels_last_again(y)
 
@@ -38,11 +41,12 @@ def nhwc_fused_conv(
     dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):  # fmt: skip
-    """NhwcConv plus ``Z``, then the activation."""
-    y = nhwc_conv(
-        X, W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
-        strides=strides,
+    """Conv plus ``Z``, then the activation, with the channels last but in ``W``."""
+    y = ops.conv(
+        channels_first(X), W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        pads=pads, strides=strides,
     )  # fmt: skip
+    y = channels_last_again(y)
     return listed(nhwc_fused_conv, y if Z is None else y + Z, activation, activation_params)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tenonnx_contrib_ms.cases.fused import KINKED, SMOOTH, convolution
 from tenonnx_contrib_ms.layouts import nhwc_conv, nhwc_fused_conv, nhwc_max_pool
 from tenonnx_standard.cases.pooling import GAPS, pooling
@@ -11,7 +13,7 @@ from tenonnx_testing import call, cases, tensors
 @cases(nhwc_conv)
 def _(draw):
     (x, w, b, _), attributes = convolution(draw, [None], last=True)
-    return call(x, w, b, **attributes)
+    return call(x, np.moveaxis(w, 1, -1).copy(), b, **attributes)
 
 
 @cases(nhwc_fused_conv)

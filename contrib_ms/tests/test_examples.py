@@ -1,0 +1,97 @@
+"""The example models of com.microsoft: on numpy, in plain ai.onnx at several versions, and tuned."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import tenonnx as tx
+from tenonnx.formats.onnx.writer import to_model
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(model, feeds):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def samples(name):
+    with np.load(EXAMPLES / name / "samples.npz") as arrays:
+        return dict(arrays)
+
+
+def bert():
+    """The numbers are those of the model before it was fused."""
+    feeds = samples("bert")
+    expected = feeds.pop("last_hidden_state")
+    return EXAMPLES / "bert" / "bert.onnx", feeds, expected
+
+
+def experts():
+    path, feeds = EXAMPLES / "experts" / "experts.onnx", samples("experts")
+    return path, feeds, run(path, feeds)[0]
+
+
+def digits_nhwc():
+    """The numbers are those of the same network with the channels second, since no kernel runs this one here."""
+    feeds = {"images": np.random.default_rng(0).random((3, 1, 8, 8), np.float32)}
+    return EXAMPLES / "digits_nhwc" / "digits-nhwc.onnx", feeds, run(EXAMPLES / "digits_cnn/digits-cnn.onnx", feeds)[0]
+
+
+FUSED = {
+    bert: {"EmbedLayerNormalization", "Attention", "SkipLayerNormalization", "BiasGelu"},
+    experts: {"GroupQueryAttention", "SkipSimplifiedLayerNormalization", "MoE"},
+    digits_nhwc: {"NhwcConv"},
+}
+
+
+@pytest.mark.parametrize("example", FUSED)
+def test_numpy(example):
+    path, feeds, expected = example()
+    graph = tx.load(path)
+    assert {node.op_type for node in graph.nodes if node.domain == "com.microsoft"} == FUSED[example]
+    (found,) = graph.run(feeds, backend="numpy").values()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("opset_version", [13, 17, 21, 23])
+@pytest.mark.parametrize("example", FUSED)
+def test_plain(example, opset_version):
+    path, feeds, expected = example()
+    model = to_model(tx.retarget(tx.load(path), opset_version, domains=["ai.onnx"]))
+    onnx.checker.check_model(model, full_check=True)
+    (found,) = run(model.SerializeToString(), feeds)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("example", FUSED)
+def test_gradient(example):
+    """Of a weighted sum of the output by one weight, along one direction, against a finite difference."""
+    path, feeds, expected = example()
+    graph = tx.load(path)
+    output = graph.outputs[0].name
+    name = next(v.name for v in graph.variables if v.name in WEIGHTS)
+    random = np.random.default_rng(0)
+    seed = random.standard_normal(expected.shape).astype(np.float32)
+    slope = tx.grad(graph, of=output, wrt=name, seeds={output: "seed"})
+    found = slope.run({**feeds, "seed": seed}, backend="numpy")[f"{name}/grad"]
+    direction = random.standard_normal(found.shape).astype(np.float32)
+    ends = [(moved(path, name, step * direction).run(feeds, backend="numpy")[output] * seed).sum() for step in STEPS]
+    difference = (ends[1] - ends[0]) / (STEPS[1] - STEPS[0])
+    np.testing.assert_allclose((found * direction).sum(), difference, rtol=0.05)
+
+
+WEIGHTS = ("layer_0.inner.weight", "layer_0.outside", "classifier.weight")
+STEPS = (-1e-3, 1e-3)
+
+
+def moved(path, name, change):
+    """The model with something added to one weight."""
+    model = onnx.load(path)
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) + change, name))
+    return tx.load(model)
