@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
     "name",
     [
         "README.md",
+        "SECURITY.md",
         "docs/architecture.md",
         "docs/writing-a-plugin.md",
         "plugins/training/README.md",

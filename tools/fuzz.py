@@ -180,6 +180,8 @@ def summarise(found: Iterator[dict[str, Any]], make: Any, arguments: argparse.Na
         seconds += told["seconds"]
         if told["seconds"] > slowest:
             slowest, slow = told["seconds"], told["number"]
+        if told["seconds"] > arguments.seconds:
+            told["outcomes"]["process"] = "!process: time"
         for step, outcome in told["outcomes"].items():
             if outcome.startswith("!"):
                 if outcome not in findings or len(findings[outcome]) < 3:

@@ -15,6 +15,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     holds,
+    limits,
     primitive,
 )
 from tenonnx.extend.transforms import apply_rules
@@ -113,7 +114,7 @@ def _(X, *, cast_to, map_form, max_map):
     if keys and not 0 <= keys[0] <= keys[-1] < max_map:
         given = f"keys from {keys[0]} to {keys[-1]}"
         raise TypeMismatch(f"{cast_map.title}: the keys of a sparse map must be from 0 to {max_map - 1}", given=given)
-    row = np.full((1, max_map), _FILLING[cast_to], dtype)
+    row = np.full(limits.sized((1, max_map), cast_map.title), _FILLING[cast_to], dtype)
     row[0, keys] = values
     return row
 

@@ -190,6 +190,13 @@ class _Retargeting(Rewriter):
             self.journey.functions.add((node.domain, node.op_type, ""))
         super().keep(node)
 
+    def _output(self, value: Value) -> Value:
+        try:
+            return super()._output(value)
+        except _Refused as refused:  # the target has no Identity for it, which would give it a name of its own
+            what = f'graph output "{value.name}" must be a value of its own in the target'
+            raise NotRepresentable(what, given="; ".join(refused.reasons)) from refused
+
     def as_output(self, value: Value) -> Value:
         output = super().as_output(value)
         made = None if output is value else output.producer

@@ -16,6 +16,7 @@ from tenonnx.extend import (
     TypeMismatch,
     Value,
     elements,
+    limits,
     op,
     operator,
     primitive,
@@ -146,6 +147,7 @@ def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int
     wanted = num_outputs if lengths is None else outputs if lengths < 0 else lengths
     if wanted is None or wanted < 1 or outputs not in (None, wanted):
         raise TypeMismatch(f"{split.title}: every piece must be an output", given=f"{wanted} pieces, {outputs} outputs")
+    limits.check("entries", wanted, split.title)
     return wanted
 
 
@@ -229,6 +231,7 @@ def _cut(input: Value, lengths: Value | None, axis: int, outputs: int | None) ->
 
 @split.lower(to=split_exactly)
 def _(input, lengths, *, axis, num_outputs):
+    limits.check("entries", num_outputs or 0, split.title)
     if lengths is not None:
         count = length(lengths)
         return None if count is None else split_exactly(input, lengths, axis=axis, _outputs=count)
