@@ -9,6 +9,7 @@ from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.formats.onnx.tensors import array_to_proto
 from tenonnx.formats.onnx.writer import to_model
+from tenonnx.formats.safetensors import Tensor, read_tensors, write_tensors
 from tenonnx.graph.training import TrainingState
 
 __all__ = [
@@ -17,11 +18,14 @@ __all__ = [
     "Function",
     "PostExportHook",
     "Report",
+    "Tensor",
     "TrainingState",
     "array_to_proto",
     "check_output",
     "export",
     "prepare",
+    "read_tensors",
     "to_model",
     "write_stream",
+    "write_tensors",
 ]

@@ -3,6 +3,7 @@
 from tenonnx_training.evaluation import evaluate
 from tenonnx_training.fitting import History, TrainingFailed, fit
 from tenonnx_training.info import training_info
+from tenonnx_training.lora import load_adapters, lora, merged, save_adapters
 from tenonnx_training.losses import (
     BinaryCrossEntropy,
     FunctionLoss,
@@ -24,5 +25,6 @@ __all__ = [
     "F1", "LAMB", "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "Group",
     "History", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood",
     "Patience", "Perplexity", "RMSprop", "RocAuc", "SoftmaxCrossEntropy", "StepDecay", "TopK", "TrainingFailed",
-    "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit", "training_info",
+    "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit", "load_adapters", "lora", "merged",
+    "save_adapters", "training_info",
 ]  # fmt: skip

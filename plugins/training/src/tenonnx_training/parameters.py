@@ -22,14 +22,18 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
     given = [patterns] if isinstance(patterns, str) else patterns
     wanted, unwanted = [p for p in given or () if p[:1] != "!"], [p[1:] for p in given or () if p[:1] == "!"]
     for pattern, among in [*((p, floats) for p in wanted), *((p, kinds) for p in unwanted)]:
-        if not any(_matches(names[name], [pattern]) for name in among):
+        if not any(matches(names[name], [pattern]) for name in among):
             raise InvalidCall(
                 f'trainable "{pattern}" must match a variable that gradients can change, or a node that uses one',
                 available=available or "no such variable",
             )
     everything = not wanted and (given is None or bool(unwanted))
-    chosen = [n for n, kind in floats.items() if _matches(names[n], wanted) or (everything and kind.shape)]
-    left = [name for name in chosen if not _matches(names[name], unwanted)]
+    adapted = any(map(is_adapter, floats))  # adapters are there to be trained alone
+    by_default = (
+        [n for n, kind in floats.items() if kind.shape and (is_adapter(n) or not adapted)] if everything else []
+    )
+    chosen = [n for n in floats if matches(names[n], wanted) or n in by_default]
+    left = [name for name in chosen if not matches(names[name], unwanted)]
     if not left:
         raise InvalidCall(
             "there must be a variable to train",
@@ -45,13 +49,18 @@ def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
     names = names_of(graph, kinds) if groups else {}
     found: dict[str, Group] = {}
     for group in groups:
-        matched = [name for name in names if _matches(names[name], [group.pattern])]
+        matched = [name for name in names if matches(names[name], [group.pattern])]
         if not matched:
             raise InvalidCall(
                 f'the group "{group.pattern}" must match a variable', available=", ".join(list(names)[:50])
             )
         found = {**dict.fromkeys(matched, group), **found}
     return found
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a variable is one of a pair of low-rank adapters."""
+    return ".lora_A." in name or ".lora_B." in name
 
 
 def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[list[str], list[str]]]:
@@ -68,7 +77,7 @@ def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[l
     return found
 
 
-def _matches(names: tuple[list[str], list[str]], patterns: Sequence[str]) -> bool:
+def matches(names: tuple[list[str], list[str]], patterns: Sequence[str]) -> bool:
     """Whether one of ``patterns`` is a name, brackets and all, or a pattern of a name or path."""
     own, paths = names
     return any(name in patterns for name in own) or any(

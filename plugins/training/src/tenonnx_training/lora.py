@@ -1,0 +1,226 @@
+"""Low-rank adapters (Hu et al. 2021): beside a frozen weight a product of two thin ones, which alone are trained."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Graph, InvalidCall, Node, Value
+from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
+from tenonnx.extend.transforms import Builder, bind, copy_graph, interpreting
+from tenonnx_training.parameters import is_adapter, matches, names_of
+from tenonnx_training.ties import source_of
+
+Array = np.ndarray[Any, Any]
+
+#: What adapters can stand beside, and the position of the weight among the inputs.
+_KINDS = (ops.matmul, ops.gemm, ops.conv)
+
+#: What files of PEFT begin their names with.
+_PREFIX = "base_model.model."
+
+#: What the metadata of such a file of ours says beside.
+_SCALE = "tenonnx.lora.scale"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A node with a weight to adapt, and the ``module`` that its adapters are named after."""
+
+    node: Node
+    weight: Value
+    module: str
+    attributes: Mapping[str, Any]
+
+    def shapes(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the adapters as PEFT has them: A takes the inputs down to ``rank``, B takes these up to the outputs."""
+        shape = [dim for dim in self.weight.shape if isinstance(dim, int)]
+        if self.node.op is ops.conv:
+            return (rank, *shape[1:]), (shape[0], rank, *[1] * (len(shape) - 2))
+        inputs, outputs = reversed(shape) if self.attributes.get("transB") else shape
+        return (rank, inputs), (outputs, rank)
+
+    def product(self, down: Array, up: Array) -> Array:
+        """What the adapters add to the weight."""
+        whole: Array = np.einsum("or,ri...->oi...", up.reshape(up.shape[:2]), down)
+        if self.node.op is ops.conv:
+            return whole
+        return whole if self.attributes.get("transB") else whole.T
+
+    def apply(self, x: Value, down: Value, up: Value, scale: float) -> Value:
+        if self.node.op is ops.conv:
+            return ops.conv(ops.conv(x, down, **self.attributes), up) * scale  # type: ignore[no-any-return]
+        flipped = [ops.transpose(v, perm=[1, 0]) for v in (down, up)]
+        return x @ flipped[0] @ flipped[1] * (scale * float(self.attributes.get("alpha", 1.0)))
+
+
+def lora(
+    graph: Graph,
+    patterns: str | Sequence[str],
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
+    name: str = "default",
+    seed: int = 0,
+) -> Graph:
+    """A copy of ``graph`` with adapters beside the weights of MatMul, Gemm and Conv that match ``patterns``.
+
+    Patterns are those of ``trainable``. The product of a pair is multiplied by ``alpha / rank``, by default 1. It is
+    zero at first: A is drawn by ``seed``, B is zero. ``fit`` trains nothing else unless told otherwise. Several
+    adapters, by ``name``, may stand side by side. Raises ``InvalidCall`` where nothing matches.
+    """
+    if not (isinstance(rank, int) and rank > 0):
+        raise InvalidCall("the rank of adapters must be a whole number above zero", given=repr(rank))
+    random, contents = np.random.default_rng(seed), {}
+    for place in _places(graph, [patterns] if isinstance(patterns, str) else patterns):
+        down, up = place.shapes(rank)
+        bound = 1 / math.sqrt(math.prod(down[1:]))
+        contents[f"{place.module}.lora_A"] = random.uniform(-bound, bound, down).astype(np.float32)
+        contents[f"{place.module}.lora_B"] = np.zeros(up, np.float32)
+    return with_adapters(graph, contents, scale=1.0 if alpha is None else alpha / rank, name=name)
+
+
+def with_adapters(graph: Graph, contents: Mapping[str, Array], *, scale: float = 1.0, name: str = "default") -> Graph:
+    """A copy of ``graph`` with adapters of these ``contents``, by ``{module}.lora_A`` and ``{module}.lora_B``."""
+    copy = copy_graph(graph).infer()
+    modules = {key.rpartition(".lora_")[0] for key in contents}
+    found = {place.module: place for place in _places(copy, None)}
+    missing = sorted(modules - found.keys())
+    if missing:
+        raise InvalidCall(
+            "adapters must belong to the graph", given=", ".join(missing[:5]), available=", ".join(list(found)[:50])
+        )
+    for module in sorted(modules, key=list(found).index):
+        place = found[module]
+        pair = [copy.variable(f"{module}.lora_{k}.{name}.weight", contents[f"{module}.lora_{k}"]) for k in "AB"]
+        _insert(copy, place, pair[0], pair[1], scale)
+    copy.metadata[f"tenonnx.lora.{name}"] = str(scale)
+    return copy
+
+
+def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float) -> None:
+    """Let what reads the output of a node read it with what the adapters add."""
+    node, start = place.node, len(graph.nodes)
+    (output,) = (v for v in node.outputs if v is not None)
+    readers, shown = graph.uses().get(output, []), [k for k, v in enumerate(graph.outputs) if v is output]
+    with interpreting(Builder(graph, prefix=f"{place.module}/lora")):
+        x = node.inputs[0]
+        assert x is not None
+        whole = output + place.apply(x, down, up, scale)
+    added, position = graph.nodes[start:], graph.nodes.index(node) + 1
+    graph.nodes[start:] = []
+    graph.nodes[position:position] = added
+    for reader in readers:
+        reader.inputs = tuple(whole if v is output else v for v in reader.inputs)
+        reader.captures = tuple(whole if v is output else v for v in reader.captures)
+        reader.origin = None
+    for k in shown:
+        name = output.name
+        graph.rename(output, graph.unique_name(f"{name}/base") + "_")
+        graph.rename(whole, name)
+        graph.outputs[k] = whole
+        node.origin = None
+
+
+def adapters(graph: Graph, name: str = "default") -> dict[str, Array]:
+    """The contents of the adapters of that name, by ``{module}.lora_A`` and ``{module}.lora_B``."""
+    found = {}
+    for value in graph.variables:
+        if is_adapter(value.name) and value.name.endswith(f".{name}.weight") and value.data is not None:
+            found[value.name.removesuffix(f".{name}.weight")] = value.data.array()
+    if not found:
+        raise InvalidCall(f'the graph must have adapters called "{name}"', do="tt.lora(graph, patterns)")
+    return found
+
+
+def merged(graph: Graph, adapted: Graph, name: str = "default") -> Graph:
+    """A copy of ``graph`` whose weights have what the adapters of ``adapted`` add: the same file, other initializers.
+
+    Raises ``InvalidCall`` for an adapter beside a weight that is no variable of floats, such as a quantised one.
+    """
+    copy, held = copy_graph(graph).infer(), adapters(adapted, name)
+    scale = float(adapted.metadata[f"tenonnx.lora.{name}"])
+    changed: dict[str, Array] = {}
+    for place in _places(copy, None):
+        if f"{place.module}.lora_A" not in held:
+            continue
+        weight = source_of(place.weight)
+        if weight not in copy.variables or weight.data is None:
+            raise InvalidCall(
+                "adapters are merged into weights that are variables", given=repr(weight), do="keep them beside it"
+            )
+        added = place.product(held[f"{place.module}.lora_A"], held[f"{place.module}.lora_B"]) * scale
+        before = changed.get(weight.name, weight.data.array())
+        changed[weight.name] = (before + added).astype(before.dtype)
+    copy.assign(changed)
+    return copy
+
+
+def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "default") -> None:
+    """Write the adapters alone to a safetensors file, under the names that PEFT has for them."""
+    tensors = [
+        Tensor(f"{_PREFIX}{key}.weight", "F32", array.shape, array.nbytes, np.ascontiguousarray(array).tobytes)
+        for key, array in adapters(graph, name).items()
+    ]
+    write_tensors(path, tensors, {_SCALE: graph.metadata[f"tenonnx.lora.{name}"]}, overwrite=True)
+
+
+def load_adapters(
+    graph: Graph, path: str | os.PathLike[str], *, scale: float | None = None, name: str = "default"
+) -> Graph:
+    """A copy of ``graph`` with the adapters of a file; ``scale`` is by default what the file says, or 1."""
+    entries, told = read_tensors(path, mapped=False)
+    contents = {}
+    for key, entry in entries.items():
+        if entry.dtype != "F32":
+            raise InvalidCall("adapters must be float32", given=f"{key}: {entry.dtype}", do="convert the file")
+        array = np.frombuffer(entry.region.view(), np.float32).reshape(entry.shape)
+        contents[key.removeprefix(_PREFIX).removesuffix(".weight")] = array
+    factor = float(told.get(_SCALE, "1")) if scale is None else scale
+    return with_adapters(graph, contents, scale=factor, name=name)
+
+
+def _places(graph: Graph, patterns: Sequence[str] | None) -> Iterator[_Place]:
+    """The nodes that can be adapted and match ``patterns``, or all of them."""
+    if patterns is not None:
+        graph = copy_graph(graph).infer()
+    kinds = {v.name: v.tensor for v in graph.variables}
+    names, found = names_of(graph, kinds), False
+    for node in graph.nodes:
+        if node.op not in _KINDS or len(node.inputs) < 2 or node.inputs[1] is None:
+            continue
+        weight, (_, attributes) = node.inputs[1], bind(node)
+        held = source_of(weight)
+        made = () if held.producer is None else held.producer.uses
+        fixed = held.data is not None or (bool(made) and all(v.data is not None for v in made))
+        plain = not attributes.get("transA") and attributes.get("group", 1) == 1
+        rank = weight.rank if node.op is ops.conv else weight.rank == 2
+        if not (fixed and plain and rank) or not all(isinstance(dim, int) for dim in weight.shape):
+            continue
+        own, paths = names.get(held.name, ([held.name], []))
+        path = [node.name, node.name.strip("/").replace("/", ".")]
+        if patterns is not None and not matches((own, [*paths, *path]), patterns):
+            continue
+        found = True
+        options = {key: value for key, value in attributes.items() if node.op is ops.conv or key in ("alpha", "transB")}
+        yield _Place(node, weight, _module(own[0], node), options)
+    if patterns is not None and not found:
+        raise InvalidCall(
+            "a MatMul, Gemm or Conv with a fixed weight must match",
+            given=", ".join(patterns),
+            available=", ".join(list(names)[:50]),
+        )
+
+
+def _module(weight: str, node: Node) -> str:
+    """What PyTorch calls the layer: the name of its weight, or where an exporter made that up, the path of the node."""
+    if weight.endswith(".weight"):
+        return weight.removesuffix(".weight")
+    path = node.name.strip("/").rpartition("/")[0]
+    return path.replace("/", ".") if "/" in node.name and path else weight
