@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 import tenonnx as tx
+from tenonnx.cli import main
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.elementwise import qlinear_add
 from tenonnx_quantized.forms.qdq import to_qdq
@@ -124,14 +126,16 @@ def test_numbers_of_codes_have_finite_scales():
     assert '"x_scale" must be finite' in found
 
 
-def test_a_file_with_a_bad_scale_is_refused_by_its_node(tmp_path):
-    graph = tx.Graph(opsets={"ai.onnx": 21})
-    scale = graph.variable("scale", np.array(1, F32))
-    graph.output("y", quantize_linear(graph.input("x", "float32", (2,)), scale, np.array(0, U8)))
-    graph.assign({"scale": np.array(-1, F32)})
-    tx.export(graph, tmp_path / "bad.onnx")
-    with pytest.raises(tx.TypeMismatch, match='"y_scale" must be positive and finite'):
-        tx.load(tmp_path / "bad.onnx").run({"x": np.ones(2, np.float32)}, backend="numpy")
+def test_a_file_with_a_bad_scale_is_refused_by_its_node(tmp_path, capsys):
+    x, y = (onnx.helper.make_tensor_value_info(n, t, [2]) for n, t in (("x", 1), ("y", 2)))
+    node = onnx.helper.make_node("QuantizeLinear", ["x", "scale"], ["y"], name="round")
+    scale = onnx.numpy_helper.from_array(np.array(-1, F32), "scale")
+    body = onnx.helper.make_graph([node], "bad", [x], [y], [scale])
+    onnx.save(onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", 21)]), tmp_path / "bad.onnx")
+    with pytest.raises(tx.InvalidModel, match=r'"round" .*"y_scale" must be positive and finite'):
+        tx.load(tmp_path / "bad.onnx").infer()
+    assert main(["check", str(tmp_path / "bad.onnx")]) != 0
+    assert '"y_scale" must be positive and finite' in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(
