@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
         "docs/writing-a-plugin.md",
         "plugins/training/README.md",
         "onnx_ml/README.md",
+        "quantized/README.md",
     ],
 )
 def test_python_blocks_run(name, monkeypatch, tmp_path):

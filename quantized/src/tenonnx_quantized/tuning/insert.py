@@ -98,5 +98,5 @@ class _Inserter(CodesRewriter):
         return self._numbers[value, "weights"]
 
     def _constant(self, name: str, contents: Array, dtype: DType) -> Value:
-        data = ArrayConstant(np.ascontiguousarray(contents), dtype)
+        data = ArrayConstant(np.array(contents, order="C"), dtype)
         return Value(self.name(name), data.type, data=data, graph=self.graph)

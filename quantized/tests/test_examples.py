@@ -1,0 +1,77 @@
+"""The quantised example models: in every form, beside onnxruntime and beside their floats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import tenonnx as tx
+from tenonnx_quantized.forms.dequantize import to_floats
+from tenonnx_quantized.forms.qdq import to_qdq
+from tenonnx_quantized.forms.qoperator import to_qoperator
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FOLDER = EXAMPLES / "quantized"
+MODELS = {
+    "bert-dynamic": (FOLDER / "bert.npz", "bert", {"MatMulInteger", "DynamicQuantizeLinear"}),
+    "bert-static": (FOLDER / "bert.npz", "bert", {"QuantizeLinear", "DequantizeLinear", "MatMul"}),
+    "resnet-qdq": (FOLDER / "resnet.npz", "resnet", {"QuantizeLinear", "DequantizeLinear", "Conv"}),
+    "resnet-qoperator": (FOLDER / "resnet.npz", "resnet", {"QLinearConv", "QLinearAdd", "QLinearGlobalAveragePool"}),
+    "decoder-4bit": (EXAMPLES / "decoder" / "samples.npz", "../decoder/decoder", {"MatMulNBits"}),
+}
+
+
+@pytest.fixture(params=MODELS)
+def example(request):
+    samples, floats, kinds = MODELS[request.param]
+    path = FOLDER / f"{request.param}.onnx"
+    return path, dict(np.load(samples)), FOLDER / f"{floats}.onnx", kinds
+
+
+def by_onnxruntime(path, feeds, *outputs):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(outputs or None, feeds)[
+        0
+    ]
+
+
+def relative(found, wanted):
+    return float(np.sqrt(np.mean((found - wanted) ** 2) / np.mean(wanted**2)))
+
+
+def test_an_example_holds_what_it_says(example):
+    path, feeds, floats, kinds = example
+    graph = tx.load(path)
+    assert kinds <= set(Counter(node.op_type for node in graph.walk()))
+    name = graph.outputs[0].name
+    wanted = by_onnxruntime(path, feeds, name)
+    assert relative(graph.run(feeds, backend="numpy")[name], wanted) < 0.005
+    # 4 bits of random weights cost the decoder's logits a tenth of their size
+    assert relative(wanted, by_onnxruntime(floats, feeds, name)) < (0.15 if "4bit" in path.name else 0.06)
+    assert path.stat().st_size < floats.stat().st_size
+
+
+@pytest.mark.parametrize("form", [to_qdq, to_qoperator, to_floats])
+def test_examples_take_every_form(example, form, tmp_path):
+    path, feeds, *_ = example
+    graph = tx.load(path)
+    made, name = form(graph), graph.outputs[0].name
+    tx.export(made, tmp_path / "made.onnx")
+    difference = relative(by_onnxruntime(tmp_path / "made.onnx", feeds, name), by_onnxruntime(path, feeds, name))
+    assert difference < (0.06 if form is to_floats else 0.02)
+
+
+def test_the_decoder_predicts_as_before():
+    """Its perplexity on fixed text, the tokens of the samples, beside that of the floats."""
+    feeds = dict(np.load(EXAMPLES / "decoder" / "samples.npz"))
+    tokens, perplexity = feeds["input_ids"], {}
+    for name, path in {"floats": EXAMPLES / "decoder" / "decoder.onnx", "codes": FOLDER / "decoder-4bit.onnx"}.items():
+        logits = by_onnxruntime(path, feeds, "logits")[:, :-1]
+        logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        perplexity[name] = np.exp(-np.take_along_axis(logs, tokens[:, 1:, None], -1).mean())
+    assert perplexity["codes"] == pytest.approx(perplexity["floats"], rel=0.05)
