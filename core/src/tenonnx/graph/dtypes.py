@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import enum
 import functools
-import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,37 +12,57 @@ if TYPE_CHECKING:
 
 
 class DType(enum.IntEnum):
-    """One ONNX element type. As an int it is the ``TensorProto.DataType`` code, so it can be an attribute value."""
+    """One ONNX element type. As an int it is the ``TensorProto.DataType`` code, so it can be an attribute value.
+
+    Each is one row: its code, kind, the bits of an element in ONNX's packed form (0 for strings), its name in
+    ``ml_dtypes`` where numpy lacks it, and what it came with where it was not there from the start: the version of
+    ai.onnx whose ops first knew it, and the IR version that files need to hold it (onnx.in.proto, enum Version).
+    """
+
+    kind: str
+    bits: int
+    extended: str
+    first_opset: int
+    first_ir_version: int
+
+    def __new__(
+        cls, code: int, kind: str = "", bits: int = 0, extended: str = "", first_opset: int = 1, first_ir: int = 1
+    ) -> DType:
+        self = int.__new__(cls, code)
+        self._value_ = code
+        self.kind, self.bits, self.extended = kind, bits, extended
+        self.first_opset, self.first_ir_version = first_opset, first_ir
+        return self
 
     undefined = 0
-    float32 = 1
-    uint8 = 2
-    int8 = 3
-    uint16 = 4
-    int16 = 5
-    int32 = 6
-    int64 = 7
-    string = 8
-    bool = 9
-    float16 = 10
-    float64 = 11
-    uint32 = 12
-    uint64 = 13
-    complex64 = 14
-    complex128 = 15
-    bfloat16 = 16
-    float8e4m3fn = 17
-    float8e4m3fnuz = 18
-    float8e5m2 = 19
-    float8e5m2fnuz = 20
-    uint4 = 21
-    int4 = 22
-    float4e2m1 = 23
-    float8e8m0 = 24
-    uint2 = 25
-    int2 = 26
-    float6e2m3 = 27
-    float6e3m2 = 28
+    float32 = 1, "float", 32
+    uint8 = 2, "unsigned", 8
+    int8 = 3, "signed", 8
+    uint16 = 4, "unsigned", 16
+    int16 = 5, "signed", 16
+    int32 = 6, "signed", 32
+    int64 = 7, "signed", 64
+    string = 8, "string"
+    bool = 9, "bool", 8
+    float16 = 10, "float", 16
+    float64 = 11, "float", 64
+    uint32 = 12, "unsigned", 32
+    uint64 = 13, "unsigned", 64
+    complex64 = 14, "complex", 64
+    complex128 = 15, "complex", 128
+    bfloat16 = 16, "float", 16, "bfloat16", 13, 4
+    float8e4m3fn = 17, "float", 8, "float8_e4m3fn", 19, 9
+    float8e4m3fnuz = 18, "float", 8, "float8_e4m3fnuz", 19, 9
+    float8e5m2 = 19, "float", 8, "float8_e5m2", 19, 9
+    float8e5m2fnuz = 20, "float", 8, "float8_e5m2fnuz", 19, 9
+    uint4 = 21, "unsigned", 4, "uint4", 21, 10
+    int4 = 22, "signed", 4, "int4", 21, 10
+    float4e2m1 = 23, "float", 4, "float4_e2m1fn", 23, 11
+    float8e8m0 = 24, "float", 8, "float8_e8m0fnu", 24, 12
+    uint2 = 25, "unsigned", 2, "uint2", 25, 13
+    int2 = 26, "signed", 2, "int2", 25, 13
+    float6e2m3 = 27, "float", 6, "float6_e2m3fn", 28, 14
+    float6e3m2 = 28, "float", 6, "float6_e3m2fn", 28, 14
 
     __hash__ = int.__hash__  # that of an enum looks up its name
 
@@ -56,39 +75,24 @@ class DType(enum.IntEnum):
         return _numpy_dtype(self)
 
     @property
-    def bits(self) -> int:
-        """Bits of one element in ONNX's packed form; 0 for strings."""
-        return _BITS[self]
-
-    @property
     def is_float(self) -> builtins.bool:
-        return self in _FLOATS
+        return self.kind == "float"
 
     @property
     def is_integer(self) -> builtins.bool:
-        return self in _INTEGERS
+        return self.kind in ("signed", "unsigned")
 
     @property
     def is_signed(self) -> builtins.bool:
-        return self in _FLOATS or self in _SIGNED or self in _COMPLEX
+        return self.kind in ("signed", "float", "complex")
 
     @property
     def is_complex(self) -> builtins.bool:
-        return self in _COMPLEX
+        return self.kind == "complex"
 
     @property
     def is_numeric(self) -> builtins.bool:
-        return self in _FLOATS or self in _INTEGERS or self in _COMPLEX
-
-    @property
-    def first_opset(self) -> int:
-        """The version of ai.onnx whose ops first knew the type."""
-        return _FIRST[self][0] if self in _FIRST else 1
-
-    @property
-    def first_ir_version(self) -> int:
-        """The IR version that files need to hold the type."""
-        return _FIRST[self][1] if self in _FIRST else 1
+        return self.kind in ("signed", "unsigned", "float", "complex")
 
     @classmethod
     def of(cls, dtype: Any) -> DType:
@@ -105,46 +109,6 @@ class DType(enum.IntEnum):
         return _from_numpy(dtype)
 
 
-_FLOATS = frozenset(d for d in DType if d.name.startswith(("float", "bfloat")))
-_SIGNED = frozenset(d for d in DType if d.name.startswith("int"))
-_INTEGERS = _SIGNED | frozenset(d for d in DType if d.name.startswith("uint"))
-_COMPLEX = frozenset({DType.complex64, DType.complex128})
-_BITS = {d: int(re.search(r"\d+", d.name + " 0")[0]) for d in DType} | {DType.bool: 8}  # type: ignore[index]
-
-#: The opset and the IR version (onnx.in.proto, enum Version) that types came with that were not there from the start.
-_FIRST = {
-    DType.bfloat16: (13, 4),
-    DType.float8e4m3fn: (19, 9),
-    DType.float8e4m3fnuz: (19, 9),
-    DType.float8e5m2: (19, 9),
-    DType.float8e5m2fnuz: (19, 9),
-    DType.uint4: (21, 10),
-    DType.int4: (21, 10),
-    DType.float4e2m1: (23, 11),
-    DType.float8e8m0: (24, 12),
-    DType.uint2: (25, 13),
-    DType.int2: (25, 13),
-    DType.float6e2m3: (28, 14),
-    DType.float6e3m2: (28, 14),
-}
-
-_ML_DTYPES = {
-    DType.bfloat16: "bfloat16",
-    DType.float8e4m3fn: "float8_e4m3fn",
-    DType.float8e4m3fnuz: "float8_e4m3fnuz",
-    DType.float8e5m2: "float8_e5m2",
-    DType.float8e5m2fnuz: "float8_e5m2fnuz",
-    DType.float8e8m0: "float8_e8m0fnu",
-    DType.float4e2m1: "float4_e2m1fn",
-    DType.float6e2m3: "float6_e2m3fn",
-    DType.float6e3m2: "float6_e3m2fn",
-    DType.uint4: "uint4",
-    DType.int4: "int4",
-    DType.uint2: "uint2",
-    DType.int2: "int2",
-}
-
-
 @functools.cache
 def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
     import numpy as np
@@ -153,10 +117,10 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
         return np.dtype(object)
     if dtype is DType.undefined:
         raise ValueError("an undefined element type has no numpy dtype")
-    if dtype in _ML_DTYPES:
+    if dtype.extended:
         import ml_dtypes
 
-        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.extended))
         return extended
     plain: np.dtype[Any] = np.dtype(dtype.name)
     return plain
@@ -170,6 +134,6 @@ def _from_numpy(dtype: Any) -> DType:
     if given.kind in "OUST":
         return DType.string
     for candidate in DType:
-        if candidate.name == given.name or _ML_DTYPES.get(candidate) == given.name:
+        if given.name in (candidate.name, candidate.extended):
             return candidate
     raise ValueError(f"numpy dtype {given} has no ONNX element type")

@@ -152,7 +152,7 @@ class Iteration:
         before = [v.type for v in copy.all_inputs]
         before[self.lead : self.lead + len(kinds)] = kinds
         after = subgraph_types(self.title, copy, before)[self.conditions + place]
-        if not isinstance(after, TensorType) or _differ(after, kinds[place]):
+        if not isinstance(after, TensorType) or _changes(after, kinds[place]):
             raise NotDifferentiable(
                 f"{self.title}: a carried value must be a tensor that keeps its shape to have a gradient",
                 given=f'"{self.initial[place].name}", {kinds[place]} before the first iteration and {after} after it',
@@ -160,7 +160,7 @@ class Iteration:
             )
 
 
-def _differ(after: TensorType, before: Type | None) -> bool:
+def _changes(after: TensorType, before: Type | None) -> bool:
     """Whether two shapes are not the same, as far as they are known in the same terms."""
     if not isinstance(before, TensorType) or before.shape is None or after.shape is None:
         return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import TensorType, TypeMismatch, Value, constant, dims, limits, op, symbolic
+from tenonnx.extend import TensorType, TypeMismatch, Value, constant, differ, dims, limits, op, symbolic
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
@@ -48,7 +48,7 @@ def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) 
                 f"{title}: the size of the kernel must be known", given=_shown(W), do="write kernel_shape"
             )
         return known
-    if len(kernel_shape) != len(known) or any(map(_differ, known, kernel_shape)):
+    if len(kernel_shape) != len(known) or any(map(differ, known, kernel_shape)):
         raise TypeMismatch(
             f"{title}: kernel_shape must be the spatial shape of W",
             given=f"kernel_shape={list(kernel_shape)}, W {_shown(W)}",
@@ -63,19 +63,15 @@ def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any
         raise TypeMismatch(f"{title}: X and W must have one rank", given=given)
     if group < 1 or (isinstance(W.shape[0], int) and W.shape[0] % group):
         raise TypeMismatch(f"{title}: group must divide the first axis of W", given=given)
-    if _differ(X.shape[1], channels):
+    if differ(X.shape[1], channels):
         raise TypeMismatch(f"{title}: W must be made for the channels of X", given=given)
     known = B is not None and not (isinstance(B, Value) and B.rank is None)
-    if known and (B.ndim != 1 or _differ(B.shape[0], results)):
+    if known and (B.ndim != 1 or differ(B.shape[0], results)):
         raise TypeMismatch(f"{title}: B must hold one number for each of {results} channels", given=f"B {_shown(B)}")
 
 
 def _shown(tensor: Any) -> str:
     return repr(tensor) if isinstance(tensor, Value) else f"{tensor.dtype}{list(tensor.shape)}"
-
-
-def _differ(a: Any, b: Any) -> bool:
-    return isinstance(a, int) and isinstance(b, int) and a != b
 
 
 def _add_bias(y: Array, B: Array | None) -> Array:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tenonnx.extend import Dim, DType, InvalidCall, TypeMismatch, Value, constant, dims
+from tenonnx.extend import DType, InvalidCall, TypeMismatch, Value, constant, differ, dims
 from tenonnx.extend import op as define
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
@@ -252,8 +252,3 @@ def _check(
         raise TypeMismatch("Attention: nonpad_kv_seqlen must have one number for each entry of the batch", given=given)
     if min(windows) < -1:
         raise InvalidCall("Attention: a window size must be -1 or more", given=str(tuple(windows)))
-
-
-def differ(a: Dim, b: Dim) -> bool:
-    """Whether two dims are known, and not the same."""
-    return isinstance(a, int) and isinstance(b, int) and a != b

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, constant, dims, subgraph
+from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, constant, differ, dims, subgraph
 from tenonnx.extend import op as define
 from tenonnx_standard.activation import sigmoid
 from tenonnx_standard.casting import cast
@@ -16,7 +16,6 @@ from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import scan
 from tenonnx_standard.convolution import conv
-from tenonnx_standard.dot_product_attention import differ
 from tenonnx_standard.joining import concat
 from tenonnx_standard.math import exp, reciprocal, sqrt
 from tenonnx_standard.reduction import reduce_sum
