@@ -1,0 +1,77 @@
+"""Cases of generation by a small decoder."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, TensorType, constant, subgraph, symbolic
+from tenonnx_contrib_ms.attention import attention
+from tenonnx_contrib_ms.generation import beam_search, greedy_search
+from tenonnx_testing import call, cases, tensors
+
+VOCABULARY, WIDTH, HEADS = 9, 8, 2
+END, PADDING = 8, 5
+
+
+def decoder_of(draw):
+    """The decoder of GPT-2 in small: embeddings of tokens and positions, and one layer of attention."""
+    seed = draw(st.integers(0, 1000))
+    random = np.random.default_rng(seed)
+    sizes = {"tokens": (VOCABULARY, WIDTH), "places": (16, WIDTH), "weights": (WIDTH, 3 * WIDTH), "bias": (3 * WIDTH,)}
+    held = {name: random.normal(size=size).astype(np.float32) for name, size in sizes.items()}
+
+    def decode(input_ids, position_ids, attention_mask, past):
+        table = constant(held["tokens"])
+        x = ops.gather(table, input_ids) + ops.gather(constant(held["places"]), position_ids)
+        weights = constant(held["weights"]), constant(held["bias"])
+        seen, present = attention(x, *weights, attention_mask, past, num_heads=HEADS, unidirectional=1)
+        return ops.matmul(x + seen, ops.transpose(table, perm=[1, 0])), present
+
+    rows, length, before, total = (symbolic.parse(name) for name in ("rows", "length", "before", "total"))
+    tokens, mask = TensorType(DType.int32, (rows, length)), TensorType(DType.int32, (rows, total))
+    past = TensorType(DType.float32, (2, rows, HEADS, before, WIDTH // HEADS))
+    formals = [("input_ids", tokens), ("position_ids", tokens), ("attention_mask", mask), ("past_0", past)]
+    graph = subgraph(decode, formals, name="decoder")
+    for name, value in zip(("logits", "present_0"), graph.outputs, strict=True):
+        graph.rename(value, name)
+    return graph
+
+
+def search(draw):
+    """Inputs up to the masks, and attributes; what comes before the penalty of repetition is left to the caller."""
+    batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    ids = draw(tensors("int32", shape=(batch, length), min_value=0, max_value=VOCABULARY - 1))
+    most = np.array([length + draw(st.integers(1, 5))], np.int32)
+    least = np.array([draw(st.integers(1, 6))], np.int32)
+    penalty = np.array([draw(st.sampled_from([1.0, 1.3]))], np.float32)
+    masks = [None, None, None]
+    if draw(st.booleans()):
+        masks[0] = np.where(np.arange(VOCABULARY) % 4 == draw(st.integers(0, 2)), 0, 1).astype(np.int32)
+        masks[1] = np.where((np.arange(VOCABULARY) + np.arange(batch)[:, None]) % 3 == 0, 0, 1).astype(np.int32)
+        masks[2] = np.ones((batch, length), np.int32)
+    attributes = {"decoder": decoder_of(draw), "eos_token_id": END, "pad_token_id": PADDING}
+    attributes |= draw(st.sampled_from([{}, {"no_repeat_ngram_size": 2}]))
+    if draw(st.booleans()):
+        attributes["init_decoder"] = decoder_of(draw)
+    return ids, most, least, penalty, masks, attributes
+
+
+@cases(greedy_search, gradient=False)
+def _(draw):
+    """Without an end: when all sequences have one, onnxruntime leaves unset memory behind them."""
+    ids, most, _, penalty, masks, attributes = search(draw)
+    return call(ids, most, most, penalty, *masks, **attributes)
+
+
+@cases(beam_search, gradient=False)
+def _(draw):
+    ids, most, least, penalty, masks, attributes = search(draw)
+    beams = draw(st.integers(1, 3))
+    counts = np.array([beams], np.int32), np.array([draw(st.integers(1, beams))], np.int32)
+    factor = np.array([draw(st.sampled_from([1.0, 0.7]))], np.float32)
+    attributes["early_stopping"] = draw(st.integers(0, 1))
+    return call(
+        ids, most, least, *counts, factor, penalty, *masks, **attributes, _outputs=draw(st.sampled_from([1, 2]))
+    )

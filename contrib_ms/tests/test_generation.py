@@ -1,0 +1,88 @@
+"""Generation: what conformance cases keep off, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tenonnx as tx
+
+VOCABULARY, WIDTH, HEADS, END, PADDING = 9, 8, 2, 8, 5
+
+
+def decoder(seed, past=("past_0", "present_0")):
+    random = np.random.default_rng(seed)
+
+    def weight(name, *shape):
+        return numpy_helper.from_array((random.normal(size=shape) * 0.9).astype(np.float32), name)
+
+    held = [weight("tokens", VOCABULARY, WIDTH), weight("places", 16, WIDTH), weight("out", WIDTH, VOCABULARY)]
+    held += [weight("weights", WIDTH, 3 * WIDTH), weight("bias", 3 * WIDTH)]
+    nodes = [
+        helper.make_node("Gather", ["tokens", "input_ids"], ["t"]),
+        helper.make_node("Gather", ["places", "position_ids"], ["p"]),
+        helper.make_node("Add", ["t", "p"], ["x"]),
+        helper.make_node(
+            "Attention", ["x", "weights", "bias", "attention_mask", past[0]], ["a", past[1]],
+            domain="com.microsoft", num_heads=HEADS, unidirectional=1,
+        ),
+        helper.make_node("Add", ["x", "a"], ["y"]),
+        helper.make_node("MatMul", ["y", "out"], ["logits"]),
+    ]  # fmt: skip
+    tokens = [
+        helper.make_tensor_value_info(name, TensorProto.INT32, ["rows", length])
+        for name, length in (("input_ids", "length"), ("position_ids", "length"), ("attention_mask", "total"))
+    ]
+    size = WIDTH // HEADS
+    before = helper.make_tensor_value_info(past[0], TensorProto.FLOAT, [2, "rows", HEADS, "past", size])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", "length", VOCABULARY])
+    after = helper.make_tensor_value_info(past[1], TensorProto.FLOAT, [2, "rows", HEADS, "total", size])
+    return helper.make_graph(nodes, "decoder", [*tokens, before], [logits, after], held)
+
+
+def greedy(seed, **more):
+    attributes = {"decoder": decoder(seed), "eos_token_id": END, "pad_token_id": PADDING} | more
+    node = helper.make_node(
+        "GreedySearch", ["input_ids", "max_length"], ["sequences"], domain="com.microsoft", **attributes
+    )
+    given = [
+        helper.make_tensor_value_info("input_ids", TensorProto.INT32, ["batch", "length"]),
+        helper.make_tensor_value_info("max_length", TensorProto.INT32, [1]),
+    ]
+    found = helper.make_tensor_value_info("sequences", TensorProto.INT32, ["batch", "max_length"])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(helper.make_graph([node], "g", given, [found]), opset_imports=opsets, ir_version=8)
+
+
+FEEDS = {"input_ids": np.array([[3, 1, 2], [0, 4, 5]], np.int32), "max_length": np.array([10], np.int32)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_comes_behind_the_end_is_padding(seed):
+    """onnxruntime stops when all sequences have come to their end, and leaves unset memory behind."""
+    model = greedy(seed)
+    sequences = tx.load(model).run(FEEDS, backend="numpy")["sequences"]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, FEEDS)
+    running = [np.flatnonzero(row != PADDING).max() + 1 for row in sequences]
+    length = min(max(running) + 1, sequences.shape[1])
+    assert sequences[:, :length].tolist() == expected[:, :length].tolist()
+    assert all((row[n:] == PADDING).all() for row, n in zip(sequences, running, strict=True))
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_it_becomes_a_loop(opset):
+    moved = tx.retarget(tx.load(greedy(1)), opset, domains=["ai.onnx"])
+    assert {node.domain for node in moved.walk()} == {"ai.onnx"}
+    assert [node.op_type for node in moved.nodes].count("Loop") == 1
+
+
+def test_other_decoders_are_refused():
+    with pytest.raises(tx.TenonnxError, match="model_type must be 0"):
+        tx.load(greedy(0, model_type=1)).infer()
+    odd = decoder(0)
+    del odd.output[1]
+    with pytest.raises(tx.TenonnxError, match="give logits and as many present states"):
+        tx.load(greedy(0, decoder=odd)).infer()
