@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tenonnx as tx
+from tenonnx.formats.onnx.writer import to_model
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "gpt2"
 VOCABULARY, WIDTH, HEADS, END, PADDING = 9, 8, 2, 8, 5
 
 
@@ -86,3 +90,21 @@ def test_other_decoders_are_refused():
     del odd.output[1]
     with pytest.raises(tx.TenonnxError, match="give logits and as many present states"):
         tx.load(greedy(0, decoder=odd)).infer()
+
+
+@pytest.mark.parametrize("name", ["", "-beams"])
+@pytest.mark.parametrize("opset", [None, 13, 17, 21, 23])
+def test_gpt2(name, opset):
+    """The example: its decoder with a past, and beams of it."""
+    path = EXAMPLE / f"gpt2{name}.onnx"
+    with np.load(EXAMPLE / f"samples{name}.npz") as arrays:
+        feeds = dict(arrays)
+    expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
+    graph = tx.load(path)
+    if opset is None:
+        found = list(graph.run(feeds, backend="numpy").values())
+    else:
+        model = to_model(tx.retarget(graph, opset, domains=["ai.onnx"])).SerializeToString()
+        found = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
