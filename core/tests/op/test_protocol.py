@@ -268,3 +268,7 @@ def test_an_int_for_an_index_is_int64_and_beside_floats_a_float():
 
     assert repeated(np.float32([1]), 3).dtype == np.int64
     assert repeated.signature.inputs[2].index
+
+
+def test_an_op_has_the_signature_of_its_function():
+    assert str(inspect.signature(tiny.affine)) == "(x, b=None, *, scale=2.0, shift=0.0)"

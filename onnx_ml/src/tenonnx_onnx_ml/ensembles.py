@@ -190,7 +190,7 @@ def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
     columns = attributes["n_targets"]
     columns = int(targets.max(initial=0)) + 1 if columns is None else columns
     features = _features(nodes["featureids"])
-    branches = Branches(features, splits, modes, *ways, missing.astype(bool), roots, members)
+    branches = Branches(features, splits, modes, *ways, missing.astype(bool), roots, members)  # type: ignore[call-arg]
     aggregate = AGGREGATES[int(_within("aggregate_function", np.array([attributes["aggregate_function"]]), 4)[0])]
     targets = _within("leaf_targetids", targets, columns)
     return _ensemble(branches, len(targets), columns, aggregate, np.zeros(0), np.arange(len(targets)), targets, weights)

@@ -83,7 +83,7 @@ class Kernel:
 
 @remembered
 def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> Kernel:
-    return Kernel(name, *(params or (0.0, 0.0, 0.0)), floats(support_vectors).reshape(count, -1))
+    return Kernel(name, *(params or (0.0, 0.0, 0.0)), floats(support_vectors).reshape(count, -1))  # type: ignore[call-arg]
 
 
 def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | None:

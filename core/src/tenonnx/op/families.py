@@ -10,19 +10,17 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import Dim, broadcast
 from tenonnx.graph.types import Shape, TensorType
 from tenonnx.graph.values import Value
-from tenonnx.op.op import Op, primitive
+from tenonnx.op.op import Define, Op, P, primitive
 
 
-def elementwise(
-    name: str, *, result: DType | None = None, mixed: Iterable[str] = (), **keywords: Any
-) -> Callable[[Callable[..., Any]], Op]:
+def elementwise(name: str, *, result: DType | None = None, mixed: Iterable[str] = (), **keywords: Any) -> Define:
     """A primitive that works element by element on inputs broadcast together.
 
     The output has the dtype ``result``, else that of the inputs, which is one dtype but for the inputs ``mixed``.
     """
     exempt = frozenset(mixed)
 
-    def define(function: Callable[..., Any]) -> Op:
+    def define(function: Callable[P, Any]) -> Op[P]:
         made = primitive(name, broadcasts=True, **keywords)(function)
         made.type(lambda *inputs, **_: _elementwise_type(made, inputs, result, exempt))
         return made

@@ -5,17 +5,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tenonnx.errors import InvalidCall
 from tenonnx.op.requirements import Requirement, Requirements
 from tenonnx.op.signature import REQUIRED, Signature
 from tenonnx.op.spelling import Respelling
 
+if TYPE_CHECKING:
+    import typing_extensions
+
+    #: What a call takes: editors and type checkers know it from the function.
+    Parameters = typing_extensions.ParamSpec("Parameters", default=...)
+else:
+    Parameters = ParamSpec("Parameters")
+
+P = ParamSpec("P")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Op:
+class Op(Generic[Parameters]):
     """One meaning of an operator, for versions ``since <= version < before``.
 
     Calling it applies it: on values it adds a node to their graph, on arrays it computes. ``function`` is the body (a
@@ -34,7 +43,7 @@ class Op:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[Parameters, Any],
         name: str,
         *,
         domain: str = "ai.onnx",
@@ -110,7 +119,7 @@ class Op:
     def holds_at(self, version: int) -> bool:
         return self.since <= version and (self.before is None or version < self.before)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
         return Op.apply(self, args, kwargs)
 
     def __repr__(self) -> str:
@@ -120,7 +129,7 @@ class Op:
     # ----- versions -----------------------------------------------------------------------------------------------
 
     @overload
-    def until(self, version: int) -> Callable[[Callable[..., Any]], Op]: ...
+    def until(self, version: int) -> Define: ...
 
     @overload
     def until(
@@ -134,7 +143,7 @@ class Op:
         ignored: Iterable[str] = (),
         vectors: Iterable[str] = (),
         positive: Iterable[str] = (),
-    ) -> Op: ...
+    ) -> Op[Parameters]: ...
 
     def until(self, version: int, **spelling: Any) -> Any:
         """What held below ``version``.
@@ -149,7 +158,7 @@ class Op:
             self.respellings.append(_respelling(self, version, spelling))
             return self
 
-        def meaning(function: Callable[..., Any]) -> Op:
+        def meaning(function: Callable[P, Any]) -> Op[P]:
             old = Op(
                 function, self.name, domain=self.domain, since=self.since, before=version, pure=self.pure,
                 broadcasts=self.broadcasts, symbolic=self.symbolic, selects=self.selects,
@@ -175,7 +184,7 @@ class Op:
 
     # ----- what must hold -----------------------------------------------------------------------------------------
 
-    def requires(self, *requirements: Requirement) -> Op:
+    def requires(self, *requirements: Requirement) -> Op[Parameters]:
         """Declare what must hold of every call; the words are in ``tenonnx.op.requirements``.
 
         Raises ``InvalidCall`` where a requirement names what the op does not have. Older meanings declare their own.
@@ -239,6 +248,12 @@ def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
     return Respelling(version, **fields)
 
 
+class Define(Protocol):
+    """Makes an op of a function, and takes what the function takes."""
+
+    def __call__(self, function: Callable[P, Any], /) -> Op[P]: ...
+
+
 class Opaque:
     """An operator that no installed package gives a meaning to."""
 
@@ -251,25 +266,23 @@ class Opaque:
         return f"Opaque({self.domain}::{self.name})"
 
 
-def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **flags: Any) -> Callable[[Callable[..., Any]], Op]:
+def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **flags: Any) -> Define:
     """Define an operator by its body: a function over simpler operators.
 
     Positional parameters are the ONNX inputs (default None: optional; ``*name``: variadic), keyword-only parameters the
     ONNX attributes with their defaults. ``since`` is the first version, ``before`` the one that removed the op.
     """
 
-    def define(function: Callable[..., Any]) -> Op:
+    def define(function: Callable[P, Any]) -> Op[P]:
         return Op(function, name, domain=domain, since=since, **flags)
 
     return define
 
 
-def primitive(
-    name: str, *, type: Callable[..., Any] | None = None, **keywords: Any
-) -> Callable[[Callable[..., Any]], Op]:
+def primitive(name: str, *, type: Callable[..., Any] | None = None, **keywords: Any) -> Define:
     """Define an operator without a body: the function gives the signature alone, rules give the rest."""
 
-    def define(function: Callable[..., Any]) -> Op:
+    def define(function: Callable[P, Any]) -> Op[P]:
         made = op(name, primitive=True, **keywords)(function)
         if type is not None:
             made.type(type)

@@ -183,7 +183,7 @@ def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, traini
         parameters = [
             reshape(expand(per_channel(v, X) if v.ndim == 1 else v, positions), [-1]) for v in (scale, B, mean, var)
         ]
-        found = _normalised_batch(reshape(X, [0, -1]), *parameters, axes, epsilon, momentum, training=training)
+        found = _normalised_batch(reshape(X, [0, -1]), *parameters, axes, epsilon, momentum, training=training)  # type: ignore[call-arg]
         whole = (shape(X), *(shape(v) for v in (mean, var, mean, var)))
         if not training:
             return reshape(found, whole[0])

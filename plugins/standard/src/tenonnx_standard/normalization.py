@@ -242,7 +242,7 @@ def _(X, Scale, B, *, axis, epsilon, stash_type):
 @layer_normalization.residuals
 def _(demand, X, Scale, B, **attributes):
     """The mean and the inverse standard deviation, which are outputs that the call may leave out."""
-    outputs = layer_normalization(X, Scale, B, **attributes, _outputs=3)
+    outputs = layer_normalization(X, Scale, B, **attributes, _outputs=3)  # type: ignore[call-arg]
     return outputs, outputs[1:]
 
 

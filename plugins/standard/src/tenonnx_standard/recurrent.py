@@ -389,7 +389,7 @@ def _gated_step(kit, functions, recurrence, bias, peepholes, *, linear_before_re
 
     of_gates, of_candidate = kit.but_last(recurrence, 3)
 
-    def step(share, hidden):
+    def step(share, hidden):  # type: ignore[no-redef]
         gates, candidate = kit.but_last(share, 3)
         update, reset = kit.split(f(gates + hidden @ of_gates), 2)
         candidate = g(candidate + (reset * hidden) @ of_candidate)

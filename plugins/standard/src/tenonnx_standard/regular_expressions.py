@@ -144,7 +144,7 @@ class _Automaton:
         elif name == "BRANCH":
             self._branch(argument[1], flags)
         elif name in ("MAX_REPEAT", "MIN_REPEAT"):
-            self._repeat(*argument, name == "MAX_REPEAT", flags)
+            self._repeat(*argument, name == "MAX_REPEAT", flags)  # type: ignore[call-arg]
         elif name == "AT":
             self._add(_TEST, (len(self.steps) + 1,), _place(operator, argument, flags))
         else:

@@ -150,7 +150,7 @@ def _plans(
     if all((v is None) == (k is None) for v, k in zip((roi, scales, sizes), known, strict=True)) and all(
         isinstance(n, int) for n in lengths
     ):
-        fixed = axes_to_resample(X.shape, chosen, *known, policy)
+        fixed = axes_to_resample(X.shape, chosen, *known, policy)  # type: ignore[call-arg]
         return [_fixed_plan(a, axis, method, _wide(X.dtype)) for a, axis in fixed.items()]
     return _open_plans(X, chosen, roi, scales, sizes, method, policy)
 

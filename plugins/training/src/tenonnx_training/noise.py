@@ -110,7 +110,7 @@ class _Source:
 def _iterations(rewriter: Rewriter) -> Sequence[Value]:
     """The number of the iteration, for every loop around."""
     found = []
-    while rewriter.outer is not None:
+    while isinstance(rewriter.outer, Rewriter):
         node = rewriter.outer.node
         op = None if node is None else node.op
         if op in tuple(loop.meanings):
