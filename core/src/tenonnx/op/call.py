@@ -119,6 +119,15 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
     )
 
 
+def _int64(numbers: Sequence[Any]) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    try:
+        return np.asarray(numbers, dtype=np.int64)
+    except OverflowError as error:
+        raise TypeMismatch("integers of a graph must fit 64 bits", given=f"{numbers!r}"[:200]) from error
+
+
 def vector(items: Sequence[Any]) -> Value:
     """A one-dimensional tensor: of ints (int64), floats (float32), bools or strings; ints may be mixed with values."""
     import numpy as np
@@ -129,7 +138,7 @@ def vector(items: Sequence[Any]) -> Value:
     if any(isinstance(item, Value) for item in items):
         return operator("vector", list(items))  # type: ignore[no-any-return]
     if all(isinstance(item, int | np.integer) for item in items) and not any(isinstance(i, bool) for i in items):
-        return interpreter.constant(np.asarray(items, dtype=np.int64), DType.int64)
+        return interpreter.constant(_int64(items), DType.int64)
     if items and all(isinstance(item, str) for item in items):
         return interpreter.constant(np.asarray(items, dtype=object), DType.string)
     if items and all(isinstance(item, bool) for item in items):

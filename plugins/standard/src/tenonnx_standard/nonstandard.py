@@ -22,6 +22,7 @@ from tenonnx.extend import (
     dims,
     floats,
     holds,
+    limits,
     op,
     shapes,
     vector,
@@ -150,6 +151,7 @@ def _adaptive(x: Value, output_size: Any, neutral: float, reduce: Op) -> Value:
     """Window ``k`` of ``n`` on an axis reaches from ``k / n`` of its length, rounded down, to ``(k + 1) / n``, up."""
     rank = x.ndim - 2
     counts = [output_size] * rank if isinstance(output_size, int) else list(output_size)
+    limits.check_elements(counts, "a pool")
     for axis, count in enumerate(counts, 2):
         size = dims(x)[axis]
         begins, ends = (constant(np.arange(count)[:, None] + k, DType.int64) * size for k in (0, 1))
