@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx.extend import NotRepresentable, Op, UnknownType, primitive
+from tenonnx.extend import NotRepresentable, Op, UnknownType, UnsupportedOp, primitive
 
 
 @primitive("EPContext", domain="com.microsoft")
@@ -30,6 +30,10 @@ def _refuse(made: Op) -> None:
     @made.type
     def _(*inputs: Any, **attributes: Any) -> Any:
         raise UnknownType(f"{made.title}: {why}", do="convert the model that it was compiled from")
+
+    @made.numpy
+    def _(*inputs: Any, **attributes: Any) -> Any:
+        raise UnsupportedOp(f"{made.title}: {why}", do="run the file where it was compiled for")
 
     @made.lower()
     def _(*inputs: Any, **attributes: Any) -> Any:

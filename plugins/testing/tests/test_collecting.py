@@ -173,3 +173,10 @@ def test_cases_check_what_they_are_told():
     with pytest.raises(InvalidCall, match=r"gradient names \['Y'\]"):
         declare(made, gradient=["Y"])
     assert not _collected.get(made)
+
+
+def test_incomparable_ops_need_a_reason():
+    from tenonnx_testing import incomparable
+
+    with pytest.raises(InvalidCall, match="incomparable ops need a reason"):
+        incomparable(reason="")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.checks.tolerance import Tolerance
-from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, unwritten
+from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, incomparable, unwritten
 
 if TYPE_CHECKING:
     from tenonnx_testing.kit import check_case, conformance, known_gaps
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Call", "Case", "Gap", "Law", "Tolerance", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance",
-    "known_gaps", "shapes", "signature_problems", "tensors", "unwritten",
+    "incomparable", "known_gaps", "shapes", "signature_problems", "tensors", "unwritten",
 ]  # fmt: skip
 
 #: Imported on first use: every pytest run loads this package, for the sake of its plugin.

@@ -159,6 +159,21 @@ def unwritten(domain: str, names: Iterable[str], *, reason: str) -> None:
     _unwritten.update({(domain, name): reason for name in names})
 
 
+_incomparable: dict[Op, str] = {}
+
+
+def incomparable(*ops: Op, reason: str) -> None:
+    """Declare ops that have no cases because nothing can compute them, with the reason."""
+    if not reason:
+        raise InvalidCall("incomparable ops need a reason")
+    _incomparable.update(dict.fromkeys(ops, reason))
+
+
+def incomparable_ops() -> dict[Op, str]:
+    """The ops that are declared to have no cases, with the reasons."""
+    return dict(_incomparable)
+
+
 def unwritten_ops(domain: str) -> dict[str, str]:
     """The ops of a domain that are declared as not written yet, with the reasons."""
     return {name: reason for (owner, name), reason in _unwritten.items() if owner == domain}

@@ -1,0 +1,96 @@
+"""Facts of files with operators of com.microsoft."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tenonnx as tx
+from tenonnx.formats.onnx.writer import to_model
+
+MS = "com.microsoft"
+
+
+def model(nodes, opsets, *, dtype=TensorProto.FLOAT, functions=()):
+    infos = [helper.make_tensor_value_info(name, dtype, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "facts", infos[:1], infos[1:])
+    imports = [helper.make_opsetid(*opset) for opset in opsets]
+    return helper.make_model(graph, opset_imports=imports, ir_version=9, functions=list(functions))
+
+
+X = np.array([[-1.0, 0.5, 2.0], [0.0, 1.0, -3.0]], np.float32)
+
+
+def test_the_import_of_the_domain_may_be_missing():
+    """onnxruntime's tools leave it out; all of the domain is at version 1."""
+    made = model([helper.make_node("QuickGelu", ["x"], ["y"], domain=MS, alpha=1.0)], [("", 17)])
+    graph = tx.load(made)
+    (y,) = graph.run({"x": X}, backend="numpy").values()
+    np.testing.assert_allclose(y, X / (1 + np.exp(-X)), rtol=1e-5)
+    assert to_model(graph).SerializeToString() == made.SerializeToString()
+    assert {node.domain for node in tx.retarget(graph, 13, domains=["ai.onnx"]).nodes} == {"ai.onnx"}
+
+
+def test_a_function_of_the_file_wins():
+    body = [helper.make_node("Neg", ["X"], ["Y"])]
+    function = helper.make_function(MS, "QuickGelu", ["X"], ["Y"], body, [helper.make_opsetid("", 17)])
+    made = model([helper.make_node("QuickGelu", ["x"], ["y"], domain=MS)], [("", 17), (MS, 1)], functions=[function])
+    graph = tx.load(made)
+    (y,) = graph.run({"x": X}, backend="numpy").values()
+    np.testing.assert_array_equal(y, -X)
+    assert [node.op_type for node in tx.retarget(graph, 13, domains=["ai.onnx"]).nodes] == ["Neg"]
+
+
+def test_floats_of_two_widths():
+    """Streams in float16 whose weights are in float32."""
+    weights = helper.make_node("Constant", [], ["scale"], value=onnx.numpy_helper.from_array(np.float32([1, 2, 3])))
+    node = helper.make_node("BranchwiseRMSNorm", ["x", "scale"], ["y"], domain=MS, num_branches=1)
+    graph = tx.load(model([weights, node], [("", 17), (MS, 1)], dtype=TensorProto.FLOAT16))
+    x = X.astype(np.float16)
+    (y,) = graph.run({"x": x}, backend="numpy").values()
+    wide = x.astype(np.float32)
+    expected = wide / np.sqrt((wide * wide).mean(-1, keepdims=True) + 1e-5) * np.float32([1, 2, 3])
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y, expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "attributes"),
+    [("EPContext", {"ep_cache_context": "binary", "main_context": 1}), ("Snpe", {"DLC": "binary"})],
+)
+def test_binaries_are_kept_and_refused(op_type, attributes):
+    made = model([helper.make_node(op_type, ["x"], ["y"], domain=MS, **attributes)], [("", 17), (MS, 1)])
+    graph = tx.load(made)
+    assert to_model(graph).SerializeToString() == made.SerializeToString()
+    assert tx.retarget(graph, 17).nodes[0].op_type == op_type
+    why = "compiled for one device"
+    with pytest.raises(tx.TenonnxError, match=why):
+        graph.run({"x": X}, backend="numpy")
+    with pytest.raises(tx.NotRepresentable, match=why):
+        tx.retarget(graph, 17, domains=["ai.onnx"])
+
+
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "message"),
+    [
+        ("CDist", {"metric": "cosine"}, "metric must be"),
+        ("MoE", {"activation_type": "tanh"}, "activation_type must be"),
+        ("MoE", {"k": 0}, "k must be at least 1"),
+        ("GatedRMSNorm", {"activation": "relu"}, "activation must be"),
+        ("UnfoldTensor", {"size": 0}, "size must be at least 1"),
+        ("NGramHashMapping", {"max_ngram_size": 1, "n_head_per_ngram": 1, "pad_id": 0}, "max_ngram_size must be"),
+        ("Rfft", {"normalized": 1}, "normalized must be"),
+        ("IsAllFinite", {"isinf_only": 1, "isnan_only": 1}, "exclude each other"),
+        ("GatedDeltaNet", {"update_rule": "other"}, "update_rule must be"),
+        ("CausalConvWithState", {"ndim": 2}, "ndim must be"),
+    ],
+)
+def test_attributes_are_checked_at_import(op_type, attributes, message):
+    inputs = ["x"] * {"MoE": 5, "CDist": 2, "GatedRMSNorm": 3, "NGramHashMapping": 3, "CausalConvWithState": 2}.get(
+        op_type, 1
+    )
+    made = model([helper.make_node(op_type, inputs, ["y"], domain=MS, **attributes)], [("", 17), (MS, 1)])
+    if op_type == "MoE":
+        made.graph.node[0].input[3] = ""
+    with pytest.raises(tx.TenonnxError, match=message):
+        tx.load(made)
