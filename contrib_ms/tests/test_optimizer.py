@@ -88,6 +88,29 @@ def optimized(path, level, folder):
     return written
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "written"),
+    [
+        ("pytorch-transformer", "bert", {"SkipLayerNormalization"}),
+        ("pytorch-cnn", "unet", {"NhwcConv"}),
+        ("digits-cnn", "unet", {"NhwcConv"}),
+    ],
+)
+def test_models_of_the_transformer_optimizer(name, kind, written, tmp_path):
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    path, feeds = MODELS[name], feeds_of(MODELS[name])
+    expected = run(str(path), feeds)
+    optimize_model(str(path), kind, opt_level=0).save_model_to_file(str(tmp_path / "optimized.onnx"))
+    graph = tx.load(tmp_path / "optimized.onnx")
+    assert {node.op_type for node in graph.nodes if node.domain == "com.microsoft"} == written
+    assert_close(graph.run(feeds, backend="numpy").values(), expected)
+    for opset_version in (13, 23):
+        model = to_model(tx.retarget(graph, opset_version, domains=["ai.onnx"]))
+        onnx.checker.check_model(model, full_check=True)
+        assert_close(run(model, feeds), expected)
+
+
 # ----- blocks of channels ---------------------------------------------------------------------------------------------
 
 
