@@ -326,7 +326,7 @@ def _(X, rois, batch_indices, *, coordinate_transformation_mode, **attributes):
 def max_roi_pool(X, rois, *, pooled_shape: list[int], spatial_scale=1.0):
     """The greatest element in each bin of regions, which are rounded to pixels; 0 for empty bins (Girshick, 2015)."""
     for bins in pooled_shape:
-        limits.check("entries", bins, max_roi_pool.title)
+        limits.check("nodes", 16 * bins, max_roi_pool.title)  # each bin has nodes of its own
     regions = gather(X, cast(rois[:, 0], to=DType.int64), axis=0)
     for k, bins in enumerate(pooled_shape):
         first, beyond = _bins(rois[:, 1 + (1 - k)], rois[:, 3 + (1 - k)], dims(X)[2 + k], bins, spatial_scale)
