@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
         "SECURITY.md",
         "docs/architecture.md",
         "docs/writing-a-plugin.md",
+        "docs/rules-and-hooks.md",
         "plugins/training/README.md",
         "onnx_ml/README.md",
         "quantized/README.md",

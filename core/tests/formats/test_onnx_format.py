@@ -10,11 +10,13 @@ import textwrap
 import numpy as np
 import onnx
 import pytest
+import tiny
 from onnx import TensorProto, helper
 
 import tenonnx as tx
 from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
 from tenonnx.extend import primitive, same_type
+from tenonnx.formats.export import export
 from tenonnx.formats.onnx.reader import read
 from tenonnx.formats.onnx.writer import ir_version, to_model
 from tenonnx.graph.dtypes import DType
@@ -419,3 +421,42 @@ def test_a_function_draws_where_its_body_does():
     assert {name: op.pure for name, op in functions.items()} == {
         "Draws": False, "Calls": False, "Does": True, "Repeats": True,
     }  # fmt: skip
+
+
+def test_a_hook_may_return_a_model():
+    def renamed(model):
+        other = onnx.ModelProto()
+        other.CopyFrom(model)
+        other.producer_name = "hook"
+        return other
+
+    stream = io.BytesIO()
+    export(tiny_graph(), stream, post_export_hooks=[renamed])
+    assert onnx.load_from_string(stream.getvalue()).producer_name == "hook"
+
+
+@pytest.mark.parametrize(
+    ("left", "match"), [(7, "must return a ModelProto"), (None, "must leave a model that can be read")]
+)
+def test_what_a_hook_leaves_is_checked_before_the_file_is_replaced(tmp_path, left, match):
+    def hook(model):
+        del model.graph.node[:]
+        return left
+
+    (tmp_path / "model.onnx").write_bytes(b"before")
+    with pytest.raises(InvalidModel, match=match) as caught:
+        export(tiny_graph(), tmp_path / "model.onnx", post_export_hooks=[hook])
+    assert "hook" in str(caught.value)
+    assert (tmp_path / "model.onnx").read_bytes() == b"before"
+
+
+def test_hooks_on_a_native_file_are_refused(tmp_path):
+    with pytest.raises(InvalidCall, match="post_export_hooks run on an ONNX file"):
+        export(tiny_graph(), tmp_path / "model.safetensors", post_export_hooks=[print])
+
+
+def tiny_graph():
+    graph = Graph("g", opsets={"tiny": 5}, ir_version=8)
+    graph.registry = tiny.registry()
+    graph.output("y", tiny.exp(graph.input("x", "float32", (2,))))
+    return graph

@@ -7,7 +7,7 @@ import tiny
 from onnx import TensorProto, helper
 
 import tenonnx as tx
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.op.evaluate import evaluate_graph
 
 X = np.array([1.0, 2.0], np.float32)
@@ -31,7 +31,7 @@ def load(model, **keywords):
     return tx.load(model, registry=tiny.registry(), **keywords)
 
 
-@pytest.mark.parametrize(("key", "expected"), [("Double", 1), ("tiny::Double", 1), ("second", 2), ("unknown", 4)])
+@pytest.mark.parametrize(("key", "expected"), [("Double", 1), ("tiny::Double", 1), ("second", 2)])
 def test_rules_go_by_op_type_or_node_name(key, expected):
     graph = load(model_of(CHAIN), rules={key: lambda node, x: tiny.affine(x, scale=1.0)})
     np.testing.assert_array_equal(evaluate_graph(graph, [X])[0], expected * X)
@@ -49,10 +49,31 @@ def test_rules_give_unknown_ops_a_meaning():
     np.testing.assert_array_equal(evaluate_graph(graph, [X])[0], 3 * X)
 
 
-def test_a_rule_must_replace_every_output():
-    model = model_of([node("Pair", ["x"], ["a", "y"])])
-    with pytest.raises(InvalidCall, match="must return 2 values"):
-        load(model, rules={"Pair": lambda node, x: tiny.double(x)})
+@pytest.mark.parametrize("values", [1, 3])
+def test_a_rule_must_replace_every_output(values):
+    model = model_of([node("Pair", ["x"], ["a", "y"], name="two")])
+    with pytest.raises(InvalidCall, match=r'the rule "Pair" for node "two" .* must return 2 values') as caught:
+        load(model, rules={"Pair": lambda node, x: (tiny.double(x),) * values})
+    assert f"{values} values" in caught.value.given
+
+
+def test_a_rule_that_no_node_asks_for_is_named():
+    with pytest.raises(InvalidCall, match="the key of a rule") as caught:
+        load(model_of(CHAIN), rules={"Duoble": lambda node, x: x})
+    assert caught.value.given == "'Duoble'"
+    assert "Double" in caught.value.available
+
+
+def test_a_rule_must_return_values():
+    with pytest.raises(InvalidCall, match="must return values") as caught:
+        load(model_of(CHAIN), rules={"first": lambda node, x: np.ones(2)})
+    assert caught.value.given == "ndarray"
+
+
+def test_a_rule_must_keep_the_types():
+    with pytest.raises(TypeMismatch, match=r'the rule "tiny::Double" for node "first".*output "a"') as caught:
+        load(model_of(CHAIN), rules={"tiny::Double": lambda node, x: tiny.shape(x)})
+    assert (caught.value.given, caught.value.available) == ("int64[1]", "float32[2]")
 
 
 def local_function(*nodes, attributes=(), name="Local"):

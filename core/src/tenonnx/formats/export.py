@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tenonnx.errors import InvalidCall, NotRepresentable
+from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TenonnxError
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
@@ -21,8 +21,8 @@ from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
 if TYPE_CHECKING:
     import onnx
 
-#: Called with the finished message before it is written; it may change the message.
-PostExportHook = Callable[["onnx.ModelProto"], None]
+#: Called with the finished message before it is written; it may change the message, or return another.
+PostExportHook = Callable[["onnx.ModelProto"], "onnx.ModelProto | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,10 @@ def export(
         raise InvalidCall(
             "export takes the fields of ExportConfig", given=", ".join(fields), available=known
         ) from error
+    if settings.post_export_hooks and isinstance(path, str | os.PathLike) and _is_native(path):
+        raise InvalidCall(
+            "post_export_hooks run on an ONNX file", given=os.fspath(path), do="name it *.onnx; graph.save has no hooks"
+        )
     model, initializers, report = prepare(graph, settings)
     from tenonnx.formats.onnx.streaming import write_file, write_stream
 
@@ -101,6 +105,10 @@ def export(
     else:
         write_stream(path, model, initializers)
     return report
+
+
+def _is_native(path: str | os.PathLike[str]) -> bool:
+    return os.fspath(path).lower().endswith(".safetensors")
 
 
 def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any, Report]:
@@ -122,10 +130,26 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     if settings.include_training_state:
         initializers = add_training_state(graph, model, initializers)
     for hook in settings.post_export_hooks:
-        hook(model)
+        model = _hooked(hook, model, initializers, graph)
     if settings.verify is not None:
         settings.verify(read_parts(model, initializers, graph.registry))
     return model, initializers, Report(dict(graph.opsets), model.ir_version, moved.changes)
+
+
+def _hooked(hook: PostExportHook, model: onnx.ModelProto, initializers: Any, graph: Graph) -> onnx.ModelProto:
+    """The message that a hook leaves. Raises ``InvalidModel`` naming the hook where it can no longer be read."""
+    from tenonnx.formats.onnx.reader import read_parts
+
+    given = hook(model)
+    left = model if given is None else given
+    name = getattr(hook, "__qualname__", type(hook).__qualname__)
+    if not isinstance(left, type(model)):
+        raise InvalidModel(f"the hook {name} must return a ModelProto, or None", given=type(left).__name__)
+    try:
+        read_parts(left, initializers, graph.registry)
+    except TenonnxError as error:
+        raise InvalidModel(f"the hook {name} must leave a model that can be read", given=str(error)) from error
+    return left
 
 
 def _moved(graph: Graph, target: Target, domains: Collection[str] | None, *, refuse: bool = True) -> Retargeted:

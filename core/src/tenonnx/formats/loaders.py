@@ -46,7 +46,7 @@ def load(
     if rules:
         from tenonnx.transforms.user_rules import apply_rules
 
-        graph = apply_rules(graph, rules)
+        graph = apply_rules(graph, rules, strict=True)
     if strict:
         from tenonnx.transforms.decompose import refuse_opaque
 

@@ -41,6 +41,7 @@ OPTIONS = frozenset(
         "atol",
         "domains",
         "external-data-threshold",
+        "fuse",
         "help",
         "input",
         "input-shapes",

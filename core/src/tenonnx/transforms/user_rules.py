@@ -2,39 +2,80 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import unify_types
 from tenonnx.graph.values import Node, Value
+from tenonnx.op.graph_inference import infer
 from tenonnx.transforms.rewrite import Call, Rewriter
 
 
-def apply_rules(graph: Graph, rules: Mapping[str, Any]) -> Graph:
+def apply_rules(graph: Graph, rules: Mapping[str, Any], *, strict: bool = False) -> Graph:
     """``graph`` with nodes replaced by what the rule for their name or op type returns; None leaves a node.
 
     Keys are node names, ``"Op"`` or ``"domain::Op"``. A rule is called as ``rule(node, *inputs)`` while the graph is
-    built, and returns one value or a tuple of them.
+    built, and returns one value for each output of the node, or ``InvalidCall`` is raised. With ``strict``, so it is for
+    a key that no node has, and ``TypeMismatch`` for a value of another type than the output; for that, the values of
+    ``graph`` are given their types.
     """
-    return _RuleRewriter(graph, rules).run()
+    known = dict.fromkeys(key for node in graph.walk() for key in _keys(node))
+    for key in rules if strict else ():
+        if key not in known:
+            raise InvalidCall(
+                "the key of a rule must be the name of a node, or an op, of this graph",
+                given=repr(key),
+                available=", ".join(difflib.get_close_matches(str(key), known, 5, 0.4) or list(known)[:10]),
+            )
+    if strict:
+        infer(graph, strict=False)
+    return _RuleRewriter(graph, rules, strict).run()
+
+
+def _keys(node: Node) -> list[str]:
+    """What a rule for a node may be called, the first that has a rule being asked first."""
+    return [key for key in (node.name, f"{node.domain}::{node.op_type}", node.op_type) if key]
 
 
 class _RuleRewriter(Rewriter):
-    def __init__(self, source: Graph, rules: Mapping[str, Any], *, outer: Rewriter | None = None) -> None:
+    def __init__(self, source: Graph, rules: Mapping[str, Any], strict: bool, *, outer: Rewriter | None = None) -> None:
         super().__init__(source, lambda rewriter, call: None, outer=outer)
-        self.rules = rules
+        self.rules, self.strict = rules, strict
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
-        return _RuleRewriter(subgraph, self.rules, outer=self)
+        return _RuleRewriter(subgraph, self.rules, self.strict, outer=self)
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
-        for key in (node.name, f"{node.domain}::{node.op_type}", node.op_type):
-            rule = self.rules.get(key) if key else None
-            found = None if rule is None else self.inside(rule, node, *node.inputs)
+        for key in _keys(node):
+            found = None if key not in self.rules else self.inside(self.rules[key], node, *node.inputs)
             if found is not None:
                 results = found if isinstance(found, tuple) else (found,)
-                if len(results) < len([v for v in node.outputs if v is not None]):
-                    raise InvalidCall(f"the rule for {node.title} must return {len(node.outputs)} values")
+                _check(key, node, results, self.strict)
                 return results
         return None
+
+
+def _check(key: str, node: Node, results: tuple[Any, ...], strict: bool) -> None:
+    """Raise unless the results of a rule can stand for the outputs of a node."""
+    title = f'the rule "{key}" for {node.title}'
+    if not all(isinstance(result, Value) for result in results):
+        given = ", ".join(type(result).__name__ for result in results)
+        raise InvalidCall(f"{title} must return values, or None to go on", given=given, do="constant(array) is a value")
+    if len(results) != len(node.outputs):
+        raise InvalidCall(
+            f"{title} must return {len(node.outputs)} values, one for each output", given=f"{len(results)} values"
+        )
+    for output, result in zip(node.outputs, results, strict=True) if strict else ():
+        try:
+            unify_types(None if output is None else output.type, result.type)
+        except ValueError as error:
+            assert output is not None
+            raise TypeMismatch(
+                f'{title} must return for output "{output.name}" a value of its type',
+                given=str(result.type),
+                available=str(output.type),
+                do="cast or reshape what the rule returns",
+            ) from error
