@@ -45,15 +45,6 @@ def axes_within(op: Op, axes: Iterable[Any], rank: int) -> tuple[int, ...]:
     return found
 
 
-def float_type(op: Op, x: Value, integers: bool = False) -> TensorType:
-    """The type of ``x``. Raises ``TypeMismatch`` unless it holds floats, or ``integers`` where these may be."""
-    if not x.dtype.is_float and not (integers and x.dtype.is_integer):
-        kinds = "floats or integers" if integers else "floats"
-        name = op.signature.inputs[0].name
-        raise TypeMismatch(f'{op.title}: "{name}" must hold {kinds}', given=repr(x), do="cast it")
-    return x.tensor
-
-
 def numpy_rule(op: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give ``op`` a numpy rule; what numpy says of wrong shapes and indices becomes a ``TypeMismatch``."""
 

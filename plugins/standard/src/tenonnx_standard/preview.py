@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, TypeMismatch, Value, inline
+from tenonnx.extend import DType, Graph, TypeMismatch, Value, floats, inline, shapes
 from tenonnx.extend import op as define
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import check_shape
 from tenonnx_standard.dot_product_attention import float_dtype, grouped_product, grouped_scores
 from tenonnx_standard.linear_algebra import matmul
 
@@ -28,16 +27,15 @@ def flex_attention(
     Everything is (batch, heads, sequence, size); heads of ``Q`` may share those of ``K`` and ``V``. The functions see
     (batch, heads, queries, keys) in the dtype that the softmax is taken in.
     """
-    if any(x.ndim != 4 or not x.dtype.is_float for x in (Q, K, V)):
-        given = f"{Q!r}, {K!r}, {V!r}"
-        what = "Q, K and V must be floats, of (batch, heads, sequence, size)"
-        raise TypeMismatch(f"{flex_attention.title}: {what}", given=given)
-    check_shape(flex_attention, "K", K, [Q.shape[0], None, None, Q.shape[3]])
-    check_shape(flex_attention, "V", V, [*K.shape[:3], None])
     dtype = _precision(Q.dtype, softmax_precision)
     scores = _modified(cast(grouped_scores(Q, K, scale), to=dtype), score_mod, "score_mod")
     probabilities = _modified(softmax(scores), prob_mod, "prob_mod")
     return cast(grouped_product(probabilities, V), to=V.dtype)
+
+
+flex_attention.requires(
+    shapes(Q="batch _ _ size", K="batch groups keys size", V="batch groups keys _"), floats("Q", "K", "V")
+)
 
 
 def _precision(dtype: DType, softmax_precision: int | None) -> DType:

@@ -8,11 +8,23 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, InvalidCall, TensorType, TypeMismatch, Value, constant, differ, dims, subgraph
+from tenonnx.extend import (
+    Dim,
+    DType,
+    TensorType,
+    Value,
+    constant,
+    differ,
+    dims,
+    divides,
+    holds,
+    one_of,
+    shapes,
+    subgraph,
+)
 from tenonnx.extend import op as define
 from tenonnx_standard.activation import sigmoid
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import check_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.control_flow import scan
 from tenonnx_standard.convolution import conv
@@ -45,7 +57,6 @@ def linear_attention(
     The state decays by ``exp(decay)``, gets the outer product of key and value, and answers the query. Delta rules
     write the value less what the state gives for the key, times ``beta``. All of it is computed in float32.
     """
-    _check(query, key, value, decay, beta, kv_num_heads, q_num_heads, update_rule)
     batch, length, width = dims(query)
     state, steps = _steps(query, key, value, past_state, decay, beta, kv_num_heads, q_num_heads)
 
@@ -197,31 +208,24 @@ def _(
     return output, state.astype((query if past_state is None else past_state).dtype)
 
 
-def _check(
-    query: Value, key: Value, value: Value, decay: Value | None, beta: Value | None,
-    kv_num_heads: int, q_num_heads: int, rule: str,
-) -> None:  # fmt: skip
-    title = linear_attention.title
-    if rule not in ("linear", *DECAYING, "delta"):
-        available = "linear, gated, delta, gated_delta"
-        raise InvalidCall(f"{title}: update_rule is unknown", given=f"update_rule={rule!r}", available=available)
-    for name, given, wanted in (("decay", decay, rule in DECAYING), ("beta", beta, rule in CORRECTING)):
+def _gates_fit(update_rule: str, decay: Value | None, beta: Value | None) -> str | None:
+    for name, given, wanted in (("decay", decay, update_rule in DECAYING), ("beta", beta, update_rule in CORRECTING)):
         if (given is not None) != wanted:
-            raise InvalidCall(f'{title}: update_rule "{rule}" {"needs" if wanted else "does not take"} {name}')
-    if kv_num_heads < 1 or q_num_heads < 1 or q_num_heads % kv_num_heads:
-        raise InvalidCall(
-            f"{title}: q_num_heads must be a positive multiple of kv_num_heads",
-            given=f"q_num_heads={q_num_heads}, kv_num_heads={kv_num_heads}",
-        )
-    check_shape(linear_attention, "beta", beta, [*query.shape[:2], None])
-    for x, heads in ((query, q_num_heads), (key, kv_num_heads), (value, kv_num_heads), (decay, kv_num_heads)):
-        if x is None:
-            continue
-        if x.ndim != 3:
-            raise TypeMismatch(f"{title}: inputs must be (batch, sequence, heads * size)", given=repr(x))
-        width = x.shape[2]
-        if isinstance(width, int) and width % heads:
-            raise TypeMismatch(f"{title}: the last axis must be divisible by the {heads} heads", given=repr(x))
+            return f'update_rule "{update_rule}" {"needs" if wanted else "does not take"} {name}'
+    return None
+
+
+linear_attention.requires(
+    shapes(
+        query="batch length query_width", key="batch length key_width", value="batch length value_width",
+        past_state="batch kv_num_heads _ _", decay="batch length decay_width", beta="batch length _",
+    ),
+    one_of(update_rule=("linear", "gated", "delta", "gated_delta")),
+    holds(_gates_fit),
+    divides("kv_num_heads", "q_num_heads"),
+    divides("q_num_heads", "query_width"),
+    *(divides("kv_num_heads", width) for width in ("key_width", "value_width", "decay_width")),
+)  # fmt: skip
 
 
 # ----- CausalConvWithState --------------------------------------------------------------------------------------------
@@ -233,16 +237,8 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activat
 
     ``past_state`` is what came before the input (else zeros), and the second output what the next call takes as such.
     """
-    title = causal_conv_with_state.title
-    if activation not in ("none", "silu", "swish"):
-        available = "none, silu, swish"
-        raise InvalidCall(f"{title}: activation is unknown", given=f"activation={activation!r}", available=available)
-    if input.ndim != 3 or weight.ndim != 3:
-        given = f"{input!r}, {weight!r}"
-        raise TypeMismatch(f"{title}: input must be (batch, channels, length), weight (channels, 1, size)", given=given)
     batch, channels, length = dims(input)
     size = dims(weight)[2]
-    _check_channels(input, weight, past_state)
     before = past_state
     if before is None:
         before = expand(constant(0.0, input.dtype), [batch, channels, size - 1])
@@ -258,13 +254,16 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activat
     return y, padded[:, :, length:]
 
 
-def _check_channels(input: Value, weight: Value, past_state: Value | None) -> None:
-    channels, (kernels, depth, size) = input.shape[1], weight.shape
-    title, given = causal_conv_with_state.title, f"input {input!r}, weight {weight!r}, past_state {past_state!r}"
-    if differ(kernels, channels) or differ(depth, 1):
-        raise TypeMismatch(f"{title}: each channel must have its own kernel", given=given)
-    if past_state is not None and isinstance(size, int) and differ(past_state.shape[2], size - 1):
-        raise TypeMismatch(f"{title}: past_state must hold one position less than a kernel", given=given)
+def _state_fits(past: Dim, size: Dim) -> str | None:
+    short = isinstance(size, int) and differ(past, size - 1)
+    return "past_state must hold one position less than a kernel" if short else None
+
+
+causal_conv_with_state.requires(
+    shapes(input="batch channels length", weight="channels 1 size", past_state="_ _ past"),
+    one_of(activation=("none", "silu", "swish")),
+    holds(_state_fits),
+)
 
 
 def _convolved(padded: Value, weight: Value, length: Any, size: Any) -> Value:
