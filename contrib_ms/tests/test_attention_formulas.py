@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from tenonnx_contrib_ms import attention, decoder, multi_head, packed, position_bias, rotary, sparse
+from tenonnx_contrib_ms import attention, decoder, multi_head, packed, paged, position_bias, rotary, sparse
 
 RANDOM = np.random.default_rng(7)
 
@@ -244,3 +244,59 @@ def test_sparse_attention(length, dtype):
     close(y, binding.get_outputs()[0].numpy(), tolerance)
     close(key, values[3].numpy(), tolerance)
     close(value, values[4].numpy(), tolerance)
+
+
+@pytest.mark.parametrize("latent", [False, True])
+@pytest.mark.parametrize("bits", [32, 8])
+@pytest.mark.parametrize(
+    "attributes", [{}, {"local_window_size": 3}, {"softcap": 1.5}, {"is_causal": 0}, {"do_rotary": 1}, {"skip": True}]
+)
+def test_paged_attention(attributes, bits, latent):
+    """Three sequences, token by token."""
+    attributes = {"scale": 0.3, **attributes}
+    heads, groups, size, block = 4, 1 if latent else 2, 8, 4
+    past, new = np.array([3, 0, 6], np.int32), np.array([2, 4, 1])
+    table = np.array([[5, 1, 7], [0, 3, 9], [2, 8, 4]], np.int32)
+    q, k, v = some(7, heads * size), some(7, groups * size), some(7, groups * size)
+    held = [some(10, block, groups, size) for _ in range(2)]
+    unit = np.float32(1 if bits == 32 else 0.011)
+    if bits == 8:
+        held = [np.rint(x * 90).astype(np.int8) for x in held]
+    sequence = np.repeat(np.arange(3), new)
+    position = np.concatenate([p + np.arange(n) for p, n in zip(past, new, strict=True)])
+    slots = (table[sequence, position // block] * block + position % block).astype(np.int32)
+    if attributes.pop("skip", False):
+        slots[0] = -1
+    cos, sin = (some(20, size // 2), some(20, size // 2)) if "do_rotary" in attributes else (None, None)
+    scales = [None, None] if bits == 32 else [np.array([unit])] * 2
+    layout = {"kv_cache_layout": "LATENT", "v_head_size": 6} if latent else {}
+    sums = np.concatenate([[0], np.cumsum(new)]).astype(np.int32)
+    y, *_ = paged.paged_attention(
+        q, k, None if latent else v, held[0], None if latent else held[1], sums, past, table, cos, sin, slots, None,
+        None, None, scales[0], None if latent else scales[1], num_heads=heads, kv_num_heads=groups, **layout,
+        **attributes,
+    )  # fmt: skip
+
+    def turned(x, p):
+        if cos is None:
+            return x
+        a, b = x[..., : size // 2], x[..., size // 2 :]
+        return np.concatenate([a * cos[p] - b * sin[p], a * sin[p] + b * cos[p]], axis=-1)
+
+    keys, values = (x.reshape(-1, groups, size) * unit for x in held)
+    for token, slot in enumerate(slots):
+        if slot >= 0:
+            rows = turned(k[token].reshape(groups, size), position[token]), v[token].reshape(groups, size)
+            keys[slot], values[slot] = (np.rint(x / unit) * unit if bits == 8 else x for x in rows)
+    values = keys[:, :, :6] if latent else values
+    for token in range(7):
+        last = position[token] if attributes.get("is_causal", 1) else past[sequence[token]] + new[sequence[token]] - 1
+        first = max(position[token] - attributes.get("local_window_size", 99) + 1, 0)
+        seen = [table[sequence[token], j // block] * block + j % block for j in range(first, last + 1)]
+        for head in range(heads):
+            group = head * groups // heads
+            scores = keys[seen, group] @ turned(q[token].reshape(heads, size)[head], position[token]) * 0.3
+            cap = attributes.get("softcap")
+            scores = np.tanh(scores / cap) * cap if cap else scores
+            part = softmax(scores) @ values[seen, group]
+            close(y[token].reshape(heads, -1)[head], part, 1e-5 if bits == 32 else 5e-3)  # a step of what is rounded

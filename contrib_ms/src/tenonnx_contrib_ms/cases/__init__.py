@@ -3,7 +3,7 @@
 from tenonnx_testing import unwritten
 
 UNWRITTEN = """
-    DynamicSparseAttention PackedSparseAttentionIndexer PagedAttention Sampling SparseAttentionIndexer
+    DynamicSparseAttention PackedSparseAttentionIndexer Sampling SparseAttentionIndexer
     SparsePagedAttention WhisperBeamSearch
 """
 

@@ -1,0 +1,168 @@
+"""Attention of packed tokens whose keys and values lie in blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Value,
+    constant,
+    divides,
+    dtypes,
+    floats,
+    holds,
+    integers,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+    together,
+)
+from tenonnx_contrib_ms import caches
+from tenonnx_contrib_ms import scaled_dot_product as core
+from tenonnx_contrib_ms.grouped_query import turn
+from tenonnx_standard.checking import dim_of
+from tenonnx_standard.normalization import statistics_dtype
+
+
+@op("PagedAttention", domain="com.microsoft")
+def paged_attention(
+    query, key=None, value=None, key_cache=REQUIRED, value_cache=None, cumulative_sequence_length=REQUIRED,
+    past_seqlens=REQUIRED, block_table=REQUIRED, cos_cache=None, sin_cache=None, slot_mapping=None, head_sink=None,
+    q_norm_weight=None, k_norm_weight=None, k_scale=None, v_scale=None, attention_metadata=None, *,
+    do_rotary=0, is_causal=1, k_cache_dtype="", k_quant_type="NONE", kv_cache_layout="SEPARATE", kv_num_heads: int,
+    local_window_size=-1, num_heads: int, qk_norm_epsilon=1e-6, rotary_interleaved=0, rotary_offset=0, scale=0.0,
+    softcap=0.0, v_cache_dtype="", v_head_size=0, v_quant_type="NONE",
+):  # fmt: skip
+    """GroupQueryAttention of tokens one behind the other, with caches of (blocks, size of a block, heads, size).
+
+    ``block_table`` lists the blocks of each sequence. New keys and values go behind the past ones, or to the places in
+    ``slot_mapping``, of which those below 0 are left out. With the layout LATENT values are the first part of keys.
+    """
+    counts = [num_heads, kv_num_heads, kv_num_heads]
+    parts = [query, key, value]
+    if key is None:
+        parts = ops.split(ops.reshape(query, [0, sum(counts), -1]), counts, axis=1)
+    q, k, v = (None if x is None else ops.reshape(x, [0, n, -1]) for x, n in zip(parts, counts, strict=True))
+    past, sums = (ops.cast(x, to=DType.int64) for x in (past_seqlens, cumulative_sequence_length))
+    tokens = ops.range_(0, dim_of(query, 0), 1)
+    sequence = ops.reduce_sum(ops.cast(ops.unsqueeze(tokens, [1]) >= sums[1:], to=DType.int64), [1], keepdims=0)
+    row = tokens - ops.gather(sums, sequence)
+    position = ops.gather(past, sequence) + row
+    if q_norm_weight is not None:
+        stash = {"epsilon": qk_norm_epsilon, "stash_type": int(statistics_dtype(q))}
+        q, k = (ops.rms_normalization(x, w, **stash) for x, w in ((q, q_norm_weight), (k, k_norm_weight)))
+    if do_rotary:
+        tables = [ops.unsqueeze(ops.gather(x, position), [0]) for x in (cos_cache, sin_cache)]
+        q, k = (_turned(x, *tables, n, rotary_offset, rotary_interleaved) for x, n in zip((q, k), counts, strict=False))
+
+    size = dim_of(key_cache, 1)
+    table = ops.cast(block_table, to=DType.int64)
+    if slot_mapping is None:
+        slots = ops.gather_nd(table, _pairs(sequence, position / size)) * size + position % size
+    else:
+        slots = ops.cast(slot_mapping, to=DType.int64)
+    held = ops.range_(0, dim_of(table, 1) * size, 1)
+    places = ops.gather(table, held / size, axis=1) * size + held % size
+    written, seen = [], []
+    for cache, new, given in ((key_cache, k, k_scale), (value_cache, v, v_scale)):
+        if cache is not None:
+            by = None if given is None else ops.reshape(given, [-1, 1] if given.ndim == 1 else [kv_num_heads, -1])
+            now = _stored(cache, new, slots, by)
+            written.append(now)
+            there = ops.gather(ops.reshape(now, [-1, kv_num_heads, dim_of(cache, 3)]), places)
+            there = there if by is None else ops.cast(ops.cast(there, to=DType.float32) * by, to=q.dtype)
+            seen.append(ops.transpose(there, perm=[0, 2, 1, 3]))
+    keys = seen[0]
+    values = keys[:, :, :, : v_head_size or dim_of(keys, 3)] if value_cache is None else seen[1]
+
+    batch, longest = dim_of(past, 0), ops.reduce_max(sums[1:] - sums[:-1], [0], keepdims=0)
+    rows = ops.expand(constant(0.0, q.dtype), [batch, longest, num_heads, dim_of(q, 2)])
+    queries = ops.transpose(ops.scatter_nd(rows, _pairs(sequence, row), q), perm=[0, 2, 1, 3])
+    at = ops.reshape(past, [-1, 1, 1, 1]) + ops.reshape(ops.range_(0, longest, 1), [-1, 1])
+    ends = ops.reshape(past + sums[1:] - sums[:-1], [-1, 1, 1, 1])
+    visible = held <= at if is_causal else held < ends
+    if local_window_size > 0:
+        visible = visible & (held > at - local_window_size)
+    stage = DType.float32 if q.dtype.bits < 32 else q.dtype
+    queries, keys, values, sink = (
+        x if x is None or x.dtype is stage else ops.cast(x, to=stage) for x in (queries, keys, values, head_sink)
+    )
+    bias = core.hidden_bias(visible, stage)
+    y = core.scaled_dot_product_attention(queries, keys, values, bias, sink, scale=scale, softcap=softcap)
+    y = ops.gather_nd(core.join_heads(y), _pairs(sequence, row))
+    return y if y.dtype is query.dtype else ops.cast(y, to=query.dtype), *written, *([None] * (2 - len(written)))
+
+
+def _pairs(first: Value, second: Value) -> Value:
+    return ops.concat(ops.unsqueeze(first, [1]), ops.unsqueeze(second, [1]), axis=1)
+
+
+def _turned(x: Value, cos: Value, sin: Value, count: int, offset: int, interleaved: int) -> Value:
+    """(tokens, heads, size) turned from the channel ``offset`` on."""
+    whole = ops.unsqueeze(ops.transpose(x, perm=[1, 0, 2]), [0])
+    found = turn(whole[:, :, :, offset:] if offset else whole, cos, sin, count, interleaved)
+    if offset:
+        found = ops.concat(whole[:, :, :, :offset], found, axis=3)
+    return ops.transpose(ops.squeeze(found, [0]), perm=[1, 0, 2])
+
+
+def _stored(cache: Value, new: Value, slots: Value, scale: Value | None) -> Value:
+    """A cache with what is new at its slots; slots below 0 are one place behind the end, which is cut off."""
+    if scale is not None:
+        new = caches.quantised(new, scale, 8)
+    rows = ops.reshape(cache, [-1, dim_of(cache, 2), dim_of(cache, 3)])
+    count = dim_of(rows, 0)
+    longer = ops.concat(rows, ops.cast(ops.cast(rows[:1], to=DType.float32) * 0.0, to=cache.dtype), axis=0)
+    places = ops.where(ops.less(slots, 0), count, slots)
+    return ops.reshape(ops.scatter_nd(longer, ops.unsqueeze(places, [1]), new)[:count], ops.shape(cache))
+
+
+# ----- what must hold -------------------------------------------------------------------------------------------------
+
+
+def _hold_layout(kv_cache_layout: str, value: Any, value_cache: Any, kv_num_heads: int, key: Any) -> str | None:
+    if kv_cache_layout == "SEPARATE":
+        return "value_cache must be given where kv_cache_layout is SEPARATE" if value_cache is None else None
+    if value is not None or value_cache is not None or kv_num_heads != 1 or key is None:
+        return "kv_cache_layout LATENT needs key, one kv_num_heads, and neither value nor value_cache"
+    return None
+
+
+def _hold_cache(key_cache: Any, k_scale: Any, do_rotary: int, cos_cache: Any) -> str | None:
+    if do_rotary and cos_cache is None:
+        return "do_rotary needs cos_cache and sin_cache"
+    if key_cache.type is not None and (key_cache.dtype is DType.int8) != (k_scale is not None):
+        return "caches of int8 need k_scale and v_scale, and others have none"
+    return None
+
+
+_FLOATS = "query", "key", "value", "cos_cache", "sin_cache", "head_sink", "q_norm_weight", "k_norm_weight"
+_KINDS = "float16 float32 bfloat16 float64 int8"
+#: Of element types that are packed, two to a byte, nothing is known beyond their names.
+_NAMES = "", "float16", "bfloat16", "int8"
+
+paged_attention.requires(
+    shapes(
+        query="tokens hidden", key="tokens kv_hidden", value="tokens kv_hidden",
+        key_cache="blocks size kv_num_heads width", value_cache="blocks size kv_num_heads width",
+        cumulative_sequence_length="_", past_seqlens="batch", block_table="batch _", cos_cache="positions half",
+        sin_cache="positions half", slot_mapping="tokens", head_sink="num_heads", q_norm_weight="width",
+        k_norm_weight="width",
+    ),
+    floats(*_FLOATS, "k_scale", "v_scale"),
+    same_dtype(*_FLOATS),
+    same_dtype("key_cache", "value_cache"),
+    dtypes(key_cache=_KINDS, value_cache=_KINDS),
+    integers("cumulative_sequence_length", "past_seqlens", "block_table", "slot_mapping"),
+    together("cos_cache", "sin_cache"),
+    together("q_norm_weight", "k_norm_weight"),
+    divides("kv_num_heads", "num_heads"),
+    divides("num_heads", "hidden"),
+    one_of(kv_cache_layout=("SEPARATE", "LATENT"), k_cache_dtype=_NAMES, v_cache_dtype=_NAMES),
+    holds(_hold_layout),
+    holds(_hold_cache),
+)  # fmt: skip
