@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from tenonnx_contrib_ms import attention, decoder, multi_head, packed, paged, position_bias, rotary, sparse
+from tenonnx_contrib_ms import attention, decoder, multi_head, padding, paged, position_bias, rotary, sparse
 
 RANDOM = np.random.default_rng(7)
 
@@ -44,10 +44,10 @@ SUMS = np.array([0, 2, 6, 7], np.int32)
 
 def test_padding_comes_and_goes():
     x = some(3, 4, 2)
-    tokens, offset, sums, longest = packed.remove_padding(x, np.array(COUNTS, np.int32))
+    tokens, offset, sums, longest = padding.remove_padding(x, np.array(COUNTS, np.int32))
     assert [x.tolist() for x in (offset, sums, longest)] == [OFFSET.tolist(), SUMS.tolist(), [4]]
     close(tokens, np.concatenate([x[b, :n] for b, n in enumerate(COUNTS)]))
-    back = packed.restore_padding(tokens, offset)
+    back = padding.restore_padding(tokens, offset)
     close(back, np.where((np.arange(4) < np.array(COUNTS)[:, None])[..., None], x, 0))
 
 
@@ -59,24 +59,24 @@ def test_packed_attention(scale):
     spans = [slice(SUMS[b], SUMS[b + 1]) for b in range(3)]
     wanted = [one_by_one(q[s], k[s], v[s], more[0, :, : s.stop - s.start, : s.stop - s.start], scale) for s in spans]
     attributes = {"num_heads": 2, "scale": scale}
-    y = packed.packed_attention(x, weights, bias, OFFSET, SUMS, more, qkv_hidden_sizes=[8, 8, 4], **attributes)
+    y = padding.packed_attention(x, weights, bias, OFFSET, SUMS, more, qkv_hidden_sizes=[8, 8, 4], **attributes)
     close(y, np.concatenate(wanted))
     parts = [flat[:, :8] - bias[:8], flat[:, 8:16] - bias[8:16], flat[:, 16:] - bias[16:]]
-    close(packed.packed_multi_head_attention(*parts, bias, OFFSET, SUMS, more, **attributes), np.concatenate(wanted))
+    close(padding.packed_multi_head_attention(*parts, bias, OFFSET, SUMS, more, **attributes), np.concatenate(wanted))
 
 
 def test_packed_in_one():
     x = some(7, 2, 3, 4)
     spans = [slice(SUMS[b], SUMS[b + 1]) for b in range(3)]
     wanted = [one_by_one(*(x[s, :, k] for k in range(3)), np.zeros((2, 4, 1))) for s in spans]
-    y = packed.packed_multi_head_attention(x, None, None, None, OFFSET, SUMS, num_heads=2)
+    y = padding.packed_multi_head_attention(x, None, None, None, OFFSET, SUMS, num_heads=2)
     close(y, np.concatenate(wanted))
 
 
 def test_gated_position_bias():
     query, bias, positions = some(2, 3, 8), some(8), some(1, 2, 3, 3)
     weight, weight_bias, constant = some(4, 6), some(6), some(1, 2, 1, 1)
-    y = packed.gated_relative_position_bias(query, bias, positions, weight, weight_bias, constant, num_heads=2)
+    y = padding.gated_relative_position_bias(query, bias, positions, weight, weight_bias, constant, num_heads=2)
     for b, head, row in np.ndindex(2, 2, 3):
         gates = (query[b, row] + bias).reshape(2, 4)[head] @ weight + weight_bias
         update, reset = 1 / (1 + np.exp(-gates.reshape(2, 3).sum(1)))

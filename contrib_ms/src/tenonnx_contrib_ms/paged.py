@@ -56,8 +56,10 @@ def paged_attention(
         stash = {"epsilon": qk_norm_epsilon, "stash_type": int(statistics_dtype(q))}
         q, k = (ops.rms_normalization(x, w, **stash) for x, w in ((q, q_norm_weight), (k, k_norm_weight)))
     if do_rotary:
-        tables = [ops.unsqueeze(ops.gather(x, position), [0]) for x in (cos_cache, sin_cache)]
-        q, k = (_turned(x, *tables, n, rotary_offset, rotary_interleaved) for x, n in zip((q, k), counts, strict=False))
+        cos, sin = (ops.unsqueeze(ops.gather(x, position), [0]) for x in (cos_cache, sin_cache))
+        q, k = (
+            _turned(x, cos, sin, n, rotary_offset, rotary_interleaved) for x, n in zip((q, k), counts, strict=False)
+        )
 
     size = dim_of(key_cache, 1)
     table = ops.cast(block_table, to=DType.int64)
