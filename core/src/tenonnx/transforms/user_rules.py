@@ -18,9 +18,9 @@ def apply_rules(graph: Graph, rules: Mapping[str, Any], *, strict: bool = False)
     """``graph`` with nodes replaced by what the rule for their name or op type returns; None leaves a node.
 
     Keys are node names, ``"Op"`` or ``"domain::Op"``. A rule is called as ``rule(node, *inputs)`` while the graph is
-    built, and returns one value for each output of the node, or ``InvalidCall`` is raised. With ``strict``, so it is for
-    a key that no node has, and ``TypeMismatch`` for a value of another type than the output; for that, the values of
-    ``graph`` are given their types.
+    built, and returns one value for each output of the node. Raises ``InvalidCall`` for another number of them. With
+    ``strict``, which gives the values of ``graph`` their types, it raises ``InvalidCall`` for a key that no node has,
+    too, and ``TypeMismatch`` for a value of another type than the output.
     """
     known = dict.fromkeys(key for node in graph.walk() for key in _keys(node))
     for key in rules if strict else ():
