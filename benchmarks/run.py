@@ -6,12 +6,13 @@ import external_data
 import inference
 import operators
 import reading
+import retargeting
 import startup
 import trees
 
 
 def main() -> None:
-    for part in (reading, external_data, inference, operators, trees, startup):
+    for part in (reading, retargeting, external_data, inference, operators, trees, startup):
         part.main()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -69,15 +69,15 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defa
 
 
 def _retargeted(graph: Graph, target: Target) -> Retargeted:
-    journey = _Journey(Forms(target, graph.registry or default_registry(), graph))
-    moved = _Retargeting(graph, journey).run()
-    if any(c.action == "expanded" for c in journey.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
+    context = _Context(Forms(target, graph.registry or default_registry(), graph))
+    moved = _Retargeting(graph, context).run()
+    if any(c.action == "expanded" for c in context.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
         drop_dead_nodes(moved)  # a body may undo what the one before it did
     moved.opsets = dict(_used_opsets(moved, target, graph))
-    moved.functions = {key: f for key, f in graph.functions.items() if key in journey.functions}
+    moved.functions = {key: f for key, f in graph.functions.items() if key in context.functions}
     if moved.opsets != graph.opsets:
         moved.ir_version = None
-    return Retargeted(moved, journey.changes + interface_refusals(graph, target))
+    return Retargeted(moved, context.changes + interface_refusals(graph, target))
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
@@ -87,7 +87,7 @@ def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, in
 
 
 @dataclass(slots=True)
-class _Journey:
+class _Context:
     """What the rewriters of a graph and of its subgraphs have in common.
 
     ``lowering`` and ``casting`` are what is being lowered and cast at the moment, ``functions`` the local ones that
@@ -117,16 +117,16 @@ class _Tried(Exception):
 class _Retargeting(Rewriter):
     """The walk to a target. ``path`` is the way to a subgraph."""
 
-    def __init__(self, source: Graph, journey: _Journey, *, outer: Rewriter | None = None, path: str = "") -> None:
+    def __init__(self, source: Graph, context: _Context, *, outer: Rewriter | None = None, path: str = "") -> None:
         super().__init__(source, lambda rewriter, call: self._decide(call), outer=outer)
-        self.journey = journey
+        self.context = context
         self.path = path
         self.change = Change("", "", "")
         self.form: Form | None = None
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         label = "" if self.node is None else f"{self.node.label}/"
-        return _Retargeting(subgraph, self.journey, outer=self, path=f"{self.path}{label}{attribute}/")
+        return _Retargeting(subgraph, self.context, outer=self, path=f"{self.path}{label}{attribute}/")
 
     # ----- nodes of the source ------------------------------------------------------------------------------------
 
@@ -137,12 +137,12 @@ class _Retargeting(Rewriter):
         super().visit(node)
         if change.action not in ("kept", "respelled", "refused"):
             change.count(self.nodes[start:])
-        self.journey.changes.append(change)
+        self.context.changes.append(change)
 
     def is_settled(self, node: Node) -> bool:
         if self.outer is not None or (kind := kind_of(node)) is None:
             return False
-        settled = self.journey.settled
+        settled = self.context.settled
         known = settled[kind] if kind in settled else settled.setdefault(kind, self._settled(node))
         if known is None:
             return False
@@ -160,18 +160,16 @@ class _Retargeting(Rewriter):
         try:
             inputs, attributes = bind(stand_in)
             known = infer_call(node.op, inputs, attributes, len(node.outputs))
-            form = self.journey.forms.of(Call(node.op, inputs, attributes, len(node.outputs), stand_in, known))
+            form = self.context.forms.of(Call(node.op, inputs, attributes, len(node.outputs), stand_in, known))
         except TenonnxError:
             return None
-        outputs = [k is not None and isinstance(k.type, TensorType) and k.type.shape is not None for k in known]
-        passed_on = any(k is not None and isinstance(k.data, Watched) for k in known)
-        whole = len(known) >= len(node.outputs) and all(outputs[: len(node.outputs)])
-        return known if whole and form.as_written and not passed_on and not were_seen(stand_in) else None
+        whole = len(known) >= len(node.outputs) and all(map(_is_whole, known[: len(node.outputs)]))
+        return known if whole and form.as_written and not were_seen(stand_in) else None
 
     def replacement(self, node: Node, call: Call | None) -> _Results:
         if call is None:
-            if problem := self.journey.forms.opaque_problem(node):
-                self._refuse(node, [problem], lambda: not self.journey.forms.opaque_problem(node))
+            if problem := self.context.forms.opaque_problem(node):
+                self._refuse(node, [problem], lambda: not self.context.forms.opaque_problem(node))
             return None
         try:
             return super().replacement(node, call)
@@ -180,39 +178,41 @@ class _Retargeting(Rewriter):
             return None
 
     def keep(self, node: Node) -> None:
-        forms, form = self.journey.forms, self.form
+        forms, form = self.context.forms, self.form
         version = forms.target.version(node.domain)
         if form is not None:
             node.inputs, node.attributes = tuple(self.adopt(v) for v in form.inputs), form.attributes
         if version is not None and isinstance(node.op, Op):
             node.version = version
         if forms.is_local(node.op):
-            self.journey.functions.add((node.domain, node.op_type, ""))
+            self.context.functions.add((node.domain, node.op_type, ""))
         super().keep(node)
 
     def _output(self, value: Value) -> Value:
         try:
             return super()._output(value)
-        except _Refused as refused:  # the target has no Identity for it, which would give it a name of its own
-            what = f'graph output "{value.name}" must be a value of its own in the target'
-            raise NotRepresentable(what, given="; ".join(refused.reasons)) from refused
+        except _Refused as refused:
+            change = Change(value.name, "graph output", "")
+            change.refuse(refused.reasons, "keep the output apart from what it is equal to")
+            self.context.changes.append(change)
+            return self.copy(value)
 
     def as_output(self, value: Value) -> Value:
         output = super().as_output(value)
         made = None if output is value else output.producer
-        if made is not None and (version := self.journey.forms.target.version(made.domain)) is not None:
+        if made is not None and (version := self.context.forms.target.version(made.domain)) is not None:
             made.version = version
         return output
 
     def _refuse(self, node: Node, reasons: Sequence[str], has_form: Callable[[], bool]) -> None:
         """Report a node that has no form. ``has_form`` tells whether it would have one in the target of the moment."""
-        forms, first = self.journey.forms, None
+        forms, first = self.context.forms, None
         for newer in newer_targets(forms.graph, forms.target):
-            self.journey.forms = forms.towards(newer)
+            self.context.forms = forms.towards(newer)
             if has_form():
                 first = newer.version("ai.onnx")
                 break
-        self.journey.forms = forms
+        self.context.forms = forms
         self.change.refuse(reasons, advice(node, forms.target, forms.registry, first))
 
     # ----- calls --------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class _Retargeting(Rewriter):
         """What the call becomes: how it is called, why, and its form or results. Raises ``_Refused``."""
         reasons: list[str] = []
         try:
-            form = self.journey.forms.of(call)
+            form = self.context.forms.of(call)
         except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
             reasons.append(error.what)
         else:
@@ -253,9 +253,11 @@ class _Retargeting(Rewriter):
                 return "kept", "", form
             was = "" if call.node is None else f"from version {call.node.version} to {form.version}"
             return "respelled", was, form
-        for action, way in self._ways(call):
+        ways = list(self._ways(call))
+        for action, way in ways:
+            last = call.node is None and way is ways[-1][1]  # after it, the attempt around this one is over, too
             try:
-                with self.attempt():
+                with nullcontext() if last else self.attempt():
                     results = way()
             except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
                 reasons.append(error.what)
@@ -275,26 +277,25 @@ class _Retargeting(Rewriter):
             yield "lowered", functools.partial(self._lowered, call, lowering)
         if not op.primitive:
             yield "inlined" if body_nodes(op) else "expanded", functools.partial(self._expanded, call)
-        if definitions().operator("cast") is not None and op not in self.journey.casting:
-            for narrow, wide in self.journey.forms.wider(call):
+        if definitions().operator("cast") is not None and op not in self.context.casting:
+            for narrow, wide in self.context.forms.wider(call):
                 yield "cast", functools.partial(self._cast, call, narrow, wide)
 
     def _lowerings(self, call: Call) -> Iterator[Callable[..., Any]]:
-        lowering = self.journey.lowering
+        lowering = self.context.lowering
         if not call.op.lowerings or any(v is not None and v.type is None for v in call.inputs):
             return
         if _key(call) in lowering or sum(op is call.op for op, _, _ in lowering) >= MAXIMUM_NESTING:
             return  # an older op's body has led back here: it has no form in the target either
         for older, function in call.op.lowerings:
-            version = None if older is None else self.journey.forms.target.version(older.domain)
-            down = version is not None and (older is None or older.before is None or version < older.before)
-            if older is None or (down and version is not None and _leads_to(older, version)):
-                yield function  # what has become of an op since is what its body says
+            version = None if older is None else self.context.forms.target.version(older.domain)
+            if older is None or (version is not None and _leads_down(older, version)):
+                yield function
 
     def _lowered(self, call: Call, lowering: Callable[..., Any]) -> _Results:
         counted = {"_outputs": call.outputs} if _counts_outputs(lowering) else {}
         attributes = {name: self.inside(self.reopened, a, call) for name, a in call.attributes.items()}
-        with _held(self.journey.lowering, _key(call)), foreseeing(call.op.title, call.inputs, call.attributes):
+        with _held(self.context.lowering, _key(call)), foreseeing(call.op.title, call.inputs, call.attributes):
             result = self.inside(lowering, *call.inputs, **attributes, **counted)
         return result if result is None or isinstance(result, tuple) else (result,)
 
@@ -315,7 +316,7 @@ class _Retargeting(Rewriter):
 
     def _cast(self, call: Call, narrow: DType, wide: DType) -> _Results:
         """The op between casts to a wider element type that the target takes."""
-        with _held(self.journey.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
+        with _held(self.context.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
             return self.inside(self._cast_around, call, narrow, wide)  # type: ignore[no-any-return]
 
     def _cast_around(self, call: Call, narrow: DType, wide: DType) -> tuple[Value | None, ...]:
@@ -332,6 +333,21 @@ class _Retargeting(Rewriter):
             cast(v, kind.dtype) if v is not None and isinstance(kind, TensorType) and v.dtype is not kind.dtype else v
             for v, kind in zip(results, kinds, strict=False)
         )
+
+
+def _is_whole(known: Known | None) -> bool:
+    """Whether the rank is known, and the contents, if they are, do not come from an input."""
+    return (
+        known is not None
+        and isinstance(known.type, TensorType)
+        and known.type.shape is not None
+        and not isinstance(known.data, Watched)
+    )
+
+
+def _leads_down(older: Op, version: int) -> bool:
+    """Whether a lowering to ``older`` is of use: what has become of that op since is what its body says."""
+    return (older.before is None or version < older.before) and _leads_to(older, version)
 
 
 def _leads_to(op: Op, version: int) -> bool:
