@@ -15,6 +15,8 @@ from tenonnx.op.op import Op
 from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.user_rules import apply_rules
+from tenonnx_quantized.forms.qdq import to_qdq
+from tenonnx_quantized.forms.qoperator import to_qoperator
 
 LIGHT = [path for path in suite_files() if path.parent.name == "light"]
 SMALL = [*(path for path in suite_files() if path not in LIGHT), *(example(name) for name in SAMPLES)]
@@ -69,6 +71,10 @@ TRANSFORMS = {
     "decompose": lambda graph: tx.decompose(graph, keep_primitives),
     "fold": tx.fold,
     "prune": tx.prune,
+    "simplify": tx.simplify,
+    "fuse": tx.fuse,
+    "to qdq": to_qdq,
+    "to qoperator": to_qoperator,
     "merge": merge_common_subexpressions,
     "rules": lambda graph: apply_rules(graph, {"Relu": lambda node, x: (x + x) * 0.5}),
     "grad": differentiated,

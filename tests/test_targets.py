@@ -9,6 +9,7 @@ import pytest
 from models import SAMPLES, example, feeds
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx.cli import main
 from tenonnx.errors import NotRepresentable
 from tenonnx.transforms.retarget import retarget_to
@@ -16,9 +17,6 @@ from tenonnx.transforms.runtimes import runtimes
 from tenonnx.transforms.target import Target, target_for
 from tenonnx_onnx_ml.preprocessing import scaler
 from tenonnx_onnxruntime.kernels import newest, newest_ir
-from tenonnx_standard.logic import not_
-from tenonnx_standard.math import ceil, neg, reciprocal
-from tenonnx_standard.trigonometry import sin
 
 TARGETS, _ = runtimes()
 
@@ -63,7 +61,7 @@ def test_what_stands_in_the_way_is_said_with_a_cure(name, capfd):
     assert plan["possible"] is False
     assert plan["summary"]["actions"]["refused"] == len(refused)
     assert all(entry["reason"] and entry["do"] for entry in refused)
-    with pytest.raises(tx.NotRepresentable) as caught:
+    with pytest.raises(NotRepresentable) as caught:
         tx.retarget(tx.load(example(name)), target="tensorrt-10")
     for entry in refused:
         assert entry["node"] in caught.value.given
@@ -117,7 +115,7 @@ def test_a_holder_of_rewritten_nodes_keeps_its_own_action():
 
 def test_a_target_without_a_cast_refuses():
     graph = tx.Graph(opsets={"ai.onnx": 17})
-    graph.output("y", sin(graph.input("x", "float16", ("n",))))
+    graph.output("y", ops.sin(graph.input("x", "float16", ("n",))))
     target = Target({"ai.onnx": 17}, accepts=lambda op, *_: op.name == "Add")
     with pytest.raises(NotRepresentable, match="no form in the target"):
         retarget_to(graph, target)
@@ -126,11 +124,11 @@ def test_a_target_without_a_cast_refuses():
 @pytest.mark.parametrize(
     ("op", "contents", "expected"),
     [
-        (neg, np.float32([0.0, -0.0, 1.5, np.inf]), ["Mul"]),
-        (neg, np.int64([1, -5]), ["Mul"]),
-        (reciprocal, np.float32([0.5, -0.0, 3]), ["Div"]),
-        (ceil, np.float32([-0.5, 0.5, 2]), ["Mul", "Floor", "Mul"]),
-        (not_, np.array([True, False]), ["Equal"]),
+        (ops.neg, np.float32([0.0, -0.0, 1.5, np.inf]), ["Mul"]),
+        (ops.neg, np.int64([1, -5]), ["Mul"]),
+        (ops.reciprocal, np.float32([0.5, -0.0, 3]), ["Div"]),
+        (ops.ceil, np.float32([-0.5, 0.5, 2]), ["Mul", "Floor", "Mul"]),
+        (ops.not_, np.array([True, False]), ["Equal"]),
     ],
 )
 def test_an_op_off_the_list_is_said_by_others(op, contents, expected):
@@ -216,3 +214,16 @@ def test_a_graph_built_of_another_domain_runs_where_its_ops_are():
     graph.output("y", scaler(graph.input("x", "float32", (1, 2)), offset=[1.0, 2.0], scale=[2.0, 3.0]))
     program = graph.compile("onnxruntime", strict=True)
     np.testing.assert_array_equal(program({"x": np.float32([[1, 3]])})["y"], [[0, 3]])
+
+
+def test_an_output_that_no_op_of_the_target_can_copy_is_refused():
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = ops.relu(graph.input("x", "float32", (2, 3)))
+    graph.output("a", x)
+    graph.output("b", ops.dropout(x, _outputs=1))
+    target = Target({"ai.onnx": 17}, lambda op, *_: op.name == "Relu")
+    (refused,) = retarget_to(graph, target, refuse=False).refused
+    assert (refused.node, refused.op) == ("b", "graph output")
+    with pytest.raises(NotRepresentable, match="no form") as caught:
+        retarget_to(graph, target)
+    assert 'graph output "b": the target has no kernel of ai.onnx::Identity' in caught.value.given

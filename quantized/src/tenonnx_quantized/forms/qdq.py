@@ -9,7 +9,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Op, Value, static
-from tenonnx.extend.transforms import Call, Rewriter, infer, prune
+from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_quantized import contrib_quantize
 from tenonnx_quantized.attention import qattention
 from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
@@ -39,7 +39,8 @@ def _rule(op: Op) -> Callable[[Callable[..., Value | None]], Callable[..., Value
     """How an op is said in QDQ: the function takes the rewriter and then what the op takes; None keeps the call."""
 
     def register(function: Callable[..., Value | None]) -> Callable[..., Value | None]:
-        _RULES.update(dict.fromkeys(op.meanings, function))
+        takes = op.signature.attributes.keys()
+        _RULES.update((meaning, function) for meaning in op.meanings if meaning.signature.attributes.keys() == takes)
         return function
 
     return register
@@ -51,7 +52,6 @@ def to_qdq(graph: Graph) -> Graph:
     QLinear and integer ops of ai.onnx and com.microsoft are replaced, MatMulNBits by a product with weights of that
     many bits in blocks. Ops without such a form stay.
     """
-    infer(graph, strict=False)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         rule = _RULES.get(call.op)

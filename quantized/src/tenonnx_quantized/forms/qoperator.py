@@ -9,7 +9,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, Value, constant, static
-from tenonnx.extend.transforms import Call, Rewriter, bind, infer, prune, same_attribute
+from tenonnx.extend.transforms import Call, Rewriter, bind, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
@@ -33,7 +33,6 @@ def to_qoperator(graph: Graph) -> Graph:
     The ops are those of ai.onnx and com.microsoft. Ops that only move or choose elements work on the codes. What has no
     such op stays as it is.
     """
-    infer(graph, strict=False)
     used_once = {v for v, nodes in graph.uses().items() if len(nodes) == 1} - set(graph.outputs)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:

@@ -113,6 +113,7 @@ def quantize(
     if not feeds and chosen.mode == "static":
         raise InvalidCall("a static quantisation needs data", do="give batches, or use mode dynamic")
     feeds = feeds or [generate_feeds(graph)]
+    graph = graph.copy()
     infer(graph, strict=False)
     nodes = _candidates(graph, chosen)
     if not nodes:
