@@ -14,6 +14,7 @@ FOLDERS = {
     "tenonnx": "core",
     "tenonnx-standard": "plugins/standard",
     "tenonnx-onnxruntime": "plugins/onnxruntime",
+    "tenonnx-testing": "plugins/testing",
     "tenonnx-training": "plugins/training",
     "tenonnx-contrib-ms": "contrib_ms",
     "tenonnx-onnx-ml": "onnx_ml",
@@ -132,7 +133,7 @@ def test_an_op_without_its_package_is_named_until_the_package_is_there(environme
 
 
 def test_a_third_partys_package_is_found_by_itself(environment):
-    environment.install("tenonnx", "tenonnx-standard", "tenonnx-acme")
+    environment.install("tenonnx", "tenonnx-standard", "tenonnx-testing", "tenonnx-acme")
     listed = json.loads(environment.tenonnx("ops", "--domain", "com.acme", "--json"))
     assert [op["name"] for op in listed] == ["Squareplus"]
     run_tests(environment, ROOT / "examples/third_party_plugin/tests")

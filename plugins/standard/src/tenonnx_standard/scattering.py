@@ -17,6 +17,7 @@ from tenonnx.extend import (
     axis,
     constant,
     differ,
+    dims,
     holds,
     one_of,
     op,
@@ -159,6 +160,21 @@ def _(data, indices, updates, *, axis, reduction):
 @scatter_elements.lower()
 def _(data, indices, updates, *, axis, reduction):
     return None if reduction in _ARITHMETIC else _dense(data, indices, updates, axis, reduction)
+
+
+@scatter_elements.lower()
+def _(data, indices, updates, *, axis, reduction):
+    """By ScatterND, with all coordinates of every element: for runtimes that have that alone."""
+    axis %= data.ndim
+    sizes = dims(indices)
+    coordinates = []
+    for place, size in enumerate(sizes):
+        if place == axis:
+            along = ops.mod(ops.cast(indices, to=DType.int64), dims(data)[axis])
+        else:
+            along = ops.expand(ops.reshape(ops.range_(0, size, 1), [-1, *[1] * (data.ndim - place - 1)]), sizes)
+        coordinates.append(ops.unsqueeze(along, [-1]))
+    return ops.scatter_nd(data, ops.concat(*coordinates, axis=-1), updates, reduction=reduction)
 
 
 @op("Scatter", since=9, before=11, selects=True)

@@ -138,9 +138,9 @@ CHECKS: dict[str, Check] = {
         Check("law", laws.is_followed, applies=lambda case: case.law is not None),
         Check("export", exports.keeps_numbers, versions=exports.versions, stride=6),
         Check("own versions", exports.keeps_meaning, applies=exports.has_versions, versions=exports.own_versions),
-        Check("layout", edges.any_layout_serves, examples=4),
-        Check("special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=6),
-        Check("empty axes", edges.empty_axes_agree, examples=6, missing="no input has an axis"),
+        Check("layout", edges.any_layout_serves, examples=2),
+        Check("special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=4),
+        Check("empty axes", edges.empty_axes_agree, examples=4, missing="no input has an axis"),
         Check("bad input", mutations.refused_or_alike),
         Check("oracle", some_oracle, applies=lambda case: case.op.primitive and case.law is None),
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 #: Calls drawn for each check of each case.
-EXAMPLES = 12
+EXAMPLES = 6
 
 #: What the processes of a distributed run saw.
 _PARTS = pytest.StashKey[list[dict[str, Any]]]()

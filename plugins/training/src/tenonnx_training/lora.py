@@ -89,6 +89,7 @@ def lora(
 def with_adapters(graph: Graph, contents: Mapping[str, Array], *, scale: float = 1.0, name: str = "default") -> Graph:
     """A copy of ``graph`` with adapters of these ``contents``, by ``{module}.lora_A`` and ``{module}.lora_B``."""
     copy = copy_graph(graph).infer()
+    copy.training_state = None  # it is that of other parameters
     modules = {key.rpartition(".lora_")[0] for key in contents}
     found = {place.module: place for place in _places(copy, None)}
     missing = sorted(modules - found.keys())
