@@ -141,7 +141,7 @@ def test_a_third_partys_package_is_found_by_itself(environment):
 
 @pytest.mark.parametrize("name", ["tenonnx-onnx-ml", "tenonnx-quantized", "tenonnx-contrib-ms"])
 def test_each_family_stands_on_core_and_standard_alone(environment, name):
-    environment.install("tenonnx", "tenonnx-standard", name)
+    environment.install("tenonnx", "tenonnx-standard", "tenonnx-testing", name)
     run_tests(environment, ROOT / FOLDERS[name] / "tests" / "test_conformance.py")
 
 

@@ -31,7 +31,7 @@ def test_equal_nodes_are_one():
         np.testing.assert_array_equal(found[name], array)
 
 
-def test_attributes_and_outputs_tell_nodes_apart():
+def test_attributes_and_outputs_tell_nodes_apart(standard_operators):
     graph = tx.Graph("g")
     x = graph.input("x", "float32", (4, 3))
     graph.output("a", leaky_relu(x, alpha=0.1))

@@ -205,7 +205,7 @@ def test_a_missing_gradient_fails():
 def test_a_gradient_of_another_shape_fails():
     wrong = unary("Sin", 7, np.sin, lambda g, y, x: column(g))
     column = unary("Column", 1, lambda x: x[..., None], type_rule=lambda x: x.tensor.with_shape((*x.shape, 1)))
-    fails(case_of(wrong), "gradient", r"that of input 0 is float64\[")
+    fails(case_of(wrong), "gradient", "must be float64")
 
 
 def test_a_case_that_draws_kinks_is_told_from_a_wrong_gradient():

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_contrib_ms.sequence import attn_lstm, dynamic_time_warping, word_conv_embedding
-from tenonnx_testing import call, cases, shapes, tensors
+from tenonnx_testing import Gap, call, cases, shapes, tensors
 
 DIFFERENTIABLE = ["X", "W", "R", "B", "initial_h", "initial_c", "P", "QW", "MW", "V", "M", "AW"]
 
@@ -34,7 +34,9 @@ def _(draw):
     return call(*inputs, direction=direction, hidden_size=hidden)
 
 
-@cases(dynamic_time_warping, gradient=False)
+@cases(
+    dynamic_time_warping, gradient=False, gaps=[Gap("special values", "which path wins beside a NaN is not specified")]
+)
 def _(draw):
     shape = draw(shapes(2, 2, 1, 5))
     return call(draw(tensors(shape=draw(st.sampled_from([shape, (1, *shape)])), min_value=0)))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 #: Contents of more elements than this are hidden from bodies while types are inferred, so that calls are alike.
 SIZES = 64
 
+#: Likewise of floats.
+FACTORS = 8
+
 #: So many calls are remembered.
 CALLS = 4096
 
@@ -62,8 +65,11 @@ def types_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
 
 
 def _is_sizes(data: Constant, index: bool) -> bool:
-    dtype = data.type.dtype
-    return (index or not dtype.is_float) and data.nbytes * 8 <= SIZES * max(dtype.bits, 8)
+    """Whether a shape may depend on contents: a short list of floats may be factors, one for each axis."""
+    dtype, shape = data.type.dtype, data.type.shape or ()
+    if dtype.is_float and not index:
+        return len(shape) == 1 and data.nbytes * 8 <= FACTORS * dtype.bits
+    return data.nbytes * 8 <= SIZES * max(dtype.bits, 8)
 
 
 def _without_data(value: Value) -> Value:

@@ -69,7 +69,6 @@ def _(draw):
     det,
     gaps=[
         Gap("special values", "elimination of an infinity divides it by itself, and the rule takes another order"),
-        Gap("empty axes", "the determinant of no rows is 1 by the rule, and the body has no first element"),
     ],
 )
 def _(draw):
