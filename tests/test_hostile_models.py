@@ -224,7 +224,7 @@ EXPANDING = {
 
 @pytest.mark.parametrize("way", EXPANDING)
 def test_functions_that_call_the_next_twice_keep_to_the_limit_of_nodes(way):
-    with tx.limits.override(nodes=300), pytest.raises(tx.LimitExceeded, match='"(nodes|depth)"'):
+    with tx.limits.override(nodes=300), pytest.raises(tx.LimitExceeded, match=r'"(nodes|depth)"'):
         EXPANDING[way](functions_that_call_the_next_twice(30, in_a_circle=False))
 
 
