@@ -94,8 +94,7 @@ def _(draw):
     max_pool,
     gaps=[
         Gap("empty axes", "the body reshapes by lengths of which one is 0"),
-        GAPS[0],
-        GAPS[2],
+        *GAPS,
         Gap("reference", "it counts places in every image anew"),
     ],
 )
