@@ -37,10 +37,10 @@ NO_AXIS = Gap(
 )
 
 
-def one_way(op, dtypes=("float32", "float64"), *, gradient=True, **range_of_values):
+def one_way(op, dtypes=("float32", "float64"), *, gaps=(NO_AXIS,), gradient=True, **range_of_values):
     """Two inputs of which the second has the axes of the first from ``axis`` on, or one element."""
 
-    @cases(op, gaps=[NO_AXIS], gradient=gradient)
+    @cases(op, gaps=gaps, gradient=gradient)
     def _(draw):
         kind = draw(st.sampled_from(["same", "last", "axis", "one"]))
         # Axes of one length, so that those of B could be any of A's.
