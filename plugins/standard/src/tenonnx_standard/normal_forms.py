@@ -13,6 +13,7 @@ from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tenonnx_standard.shapes import identity, reshape, transpose
+from tenonnx_standard.simplification import transposed_once
 
 
 def _is_float(x: Value) -> bool:
@@ -82,15 +83,9 @@ def _(input: Value, *, to: int, **_: Any) -> Value | None:
 
 @transpose.rule("normal")
 def _(data: Value, *, perm: Sequence[int] | None) -> Value | None:
-    """Two after each other as one, and none where nothing moves."""
-    before = data.producer
-    order = list(range(data.ndim))[::-1] if perm is None else list(perm)
-    if before is not None and before.op is transpose and before.inputs[0] is not None:
-        first = before.attributes.get("perm") or list(range(data.ndim))[::-1]
-        return transpose(before.inputs[0], perm=[first[axis] for axis in order])
-    if order == sorted(order):
-        return data
-    return None if perm is not None else transpose(data, perm=order)
+    """As ``simplify`` has it, and the order always written."""
+    found = transposed_once(data, perm=perm)
+    return transpose(data, perm=list(range(data.ndim))[::-1]) if found is None and perm is None else found
 
 
 @reshape.rule("normal")

@@ -25,10 +25,6 @@ def _known_shape(x: Value) -> tuple[Any, ...] | None:
     return None if shape is None or None in shape else shape
 
 
-def _same_shape(x: Value, y: Value) -> bool:
-    return _known_shape(x) is not None and _known_shape(x) == _known_shape(y)
-
-
 def _is_all(x: Value, number: float) -> bool:
     held = static(x)
     return held is not None and held.dtype.kind in "iuf" and held.size <= 1024 and bool((held == number).all())
@@ -130,7 +126,8 @@ def _(input: Value, shape: Value) -> Value | None:
 
 
 @transpose.rule("simplify")
-def _(data: Value, *, perm: Sequence[int] | None) -> Value | None:
+def transposed_once(data: Value, *, perm: Sequence[int] | None) -> Value | None:
+    """Two after each other as one, and none where nothing moves."""
     order = list(range(data.ndim))[::-1] if perm is None else list(perm)
     before = data.producer
     if before is not None and before.op is transpose and before.inputs[0] is not None:

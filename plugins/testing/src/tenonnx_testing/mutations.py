@@ -200,12 +200,12 @@ def _at_array(change: Callable[[Random, np.ndarray[Any, Any]], np.ndarray[Any, A
             return None
         place = places[random.integers(len(places))]
         changed = change(random, drawn.inputs[place])
-        return None if changed is None else _with_input(drawn, place, changed)
+        return None if changed is None else with_input(drawn, place, changed)
 
     return mutate
 
 
-def _with_input(drawn: Call, place: int, contents: Any) -> Call:
+def with_input(drawn: Call, place: int, contents: Any) -> Call:
     return replace(drawn, inputs=(*drawn.inputs[:place], contents, *drawn.inputs[place + 1 :]))
 
 
@@ -244,7 +244,7 @@ def _other_position(random: Random, op: Op, drawn: Call) -> Call | None:
     changed = drawn.inputs[place].copy()
     flat = changed.reshape(-1)
     flat[random.integers(flat.size)] += (-9, -1, 1, 9)[random.integers(4)]
-    return _with_input(drawn, place, changed)
+    return with_input(drawn, place, changed)
 
 
 def _other_count(random: Random, op: Op, drawn: Call) -> Call | None:
@@ -257,7 +257,7 @@ def _other_count(random: Random, op: Op, drawn: Call) -> Call | None:
     place = int(random.integers(len(drawn.inputs)))
     if op.signature.input_at(place).variadic:
         return replace(drawn, inputs=drawn.inputs[:place])
-    return _with_input(drawn, place, None)
+    return with_input(drawn, place, None)
 
 
 def _other_attribute(random: Random, op: Op, drawn: Call) -> Call | None:
