@@ -76,6 +76,57 @@ def test_what_comes_behind_the_end_is_padding(seed):
     assert all((row[n:] == PADDING).all() for row, n in zip(sequences, running, strict=True))
 
 
+def searched(kind, feeds, outputs=("sequences",), **more):
+    """A file with one search, and what it gives in onnxruntime and here."""
+    attributes = {"decoder": decoder(2), "eos_token_id": END, "pad_token_id": PADDING} | more
+    node = helper.make_node(kind, list(feeds), outputs, domain="com.microsoft", **attributes)
+    feeds = {name: np.asarray(array) for name, array in feeds.items()}
+    types = {np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
+    given = [helper.make_tensor_value_info(name, types[x.dtype], x.shape) for name, x in feeds.items()]
+    found = [
+        helper.make_tensor_value_info(name, types[np.dtype(t)], None)
+        for name, t in zip(outputs, "if"[: len(outputs)], strict=True)
+    ]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", given, found), opset_imports=opsets, ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, feeds), list(tx.load(model).run(feeds, backend="numpy").values())
+
+
+def ints(*numbers):
+    return np.array(numbers, np.int32)
+
+
+BEAMS = {"min_length": ints(1), "num_beams": ints(1), "num_return_sequences": ints(1), "factor": np.ones(1, "f")}
+PENALTY = {"penalty": np.ones(1, "f")}
+
+
+@pytest.mark.parametrize("end", range(9))
+def test_whether_a_second_prompt_is_done_depends_on_the_first(end):
+    """onnxruntime reads the scores of the prompt before."""
+    feeds = {"input_ids": ints([7], [5], [3]), "max_length": ints(5)} | BEAMS
+    expected, found = searched("BeamSearch", feeds, eos_token_id=end)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_prompt_of_padding_begins_at_the_first_place():
+    feeds = {"input_ids": ints([5], [4], [2]), "max_length": ints(6), "min_length": ints(6)}
+    mask = {"mask": ints(*[1] * VOCABULARY), "first": np.ones((3, VOCABULARY), np.int32), "seen": ints([1], [1], [1])}
+    expected, found = searched("GreedySearch", feeds | PENALTY | mask)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_sequences_without_a_possible_token():
+    """Their score is -inf, and they are given back all the same."""
+    feeds = {"input_ids": ints([0, 7, 2], [1, 7, 3]), "max_length": ints(9)} | BEAMS
+    feeds |= {"num_beams": ints(3), "num_return_sequences": ints(3), "factor": np.float32([-0.5])}
+    masks = PENALTY | {"mask": ints(1, 0, 1, 0, 1, 1, 1, 0, 0)}
+    expected, found = searched("BeamSearch", feeds | masks, ("sequences", "scores"), no_repeat_ngram_size=1)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
+    assert np.isinf(found[1]).any()
+
+
 @pytest.mark.parametrize("opset", [13, 17, 21])
 def test_it_becomes_a_loop(opset):
     moved = tx.retarget(tx.load(greedy(1)), opset, domains=["ai.onnx"])

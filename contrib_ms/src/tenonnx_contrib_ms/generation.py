@@ -17,6 +17,7 @@ from tenonnx.extend import (
     Value,
     at_least,
     constant,
+    dims,
     dtypes,
     floats,
     holds,
@@ -33,6 +34,7 @@ from tenonnx_standard.checking import dim_of
 IDS, POSITIONS, MASK = range(3)
 
 LOWEST = float(np.finfo(np.float32).min)
+WORST = -1e300
 
 
 @op("GreedySearch", domain="com.microsoft")
@@ -107,7 +109,7 @@ def beam_search(
         rows = ops.reshape(ops.where(done, 0, origins + book.first_rows), [-1])
         sums, tokens = ops.where(done, 0.0, sums), ops.where(done, pad_token_id, tokens)
         token = ops.cast(ops.reshape(tokens, [-1, 1]), to=DType.int32)
-        feeds = [*feeds[: MASK + 1], *(ops.gather(x, rows, axis=1) for x in feeds[MASK + 1 :])]
+        feeds = [*feeds[: MASK + 1], *(ops.gather(x, rows, axis=1) for x in feeds[MASK + 1 : -1]), feeds[-1]]
         state = [*_with_token(feeds, token), ops.concat(ops.gather(sequences, rows), token, axis=1), sums, *kept]
         return [ops.not_(_all(kept[2])), *state, ops.reshape(scores, [batch, beams, width])]
 
@@ -125,7 +127,10 @@ def beam_search(
 @dataclass(frozen=True)
 class Hypotheses:
     """The best sequences that have come to their end, ``beams`` for each prompt: their tokens, scores, and whether no
-    better ones can come."""
+    better ones can come.
+
+    Scores are kept as float64, where the -inf of a sequence of masked tokens is ``WORST``, and -inf is no sequence.
+    """
 
     batch: Any
     beams: Any
@@ -142,13 +147,15 @@ class Hypotheses:
     def empty(self) -> list[Value]:
         length = ops.reshape(ops.cast(self.max_length, to=DType.int64), [])
         tokens = ops.expand(constant(self.pad, DType.int32), [self.batch, self.beams, length])
-        scores = ops.expand(constant(LOWEST, DType.float32), [self.batch, self.beams])
+        scores = ops.expand(constant(-np.inf, DType.float64), [self.batch, self.beams])
         return [tokens, scores, ops.expand(constant(False), [self.batch])]
 
     def _score(self, sums: Value, sequences: Value) -> Value:
         """The sum of logarithms of probabilities by the length."""
         length = ops.cast(ops.reshape(dim_of(sequences, 1), []), to=DType.float32)
-        return sums / ops.pow_(length, self.penalty)
+        return ops.maximum(
+            ops.cast(sums / ops.pow_(length, self.penalty), to=DType.float64), constant(WORST, DType.float64)
+        )
 
     def with_ends(
         self, kept: Sequence[Value], sequences: Value, sums: Value, beams: Value, chosen: Value
@@ -156,7 +163,7 @@ class Hypotheses:
         """With those of ``sequences`` that ``beams`` (batch, n) names and that are ``chosen``."""
         tokens, scores, done = kept
         chosen = ops.and_(chosen, ops.not_(ops.unsqueeze(done, [1])))
-        new = ops.where(chosen, self._score(sums, sequences), constant(LOWEST, DType.float32))
+        new = ops.where(chosen, self._score(sums, sequences), constant(-np.inf, DType.float64))
         filled = _filled(sequences, self.max_length, self.pad)
         tokens = ops.concat(tokens, ops.gather(filled, beams + self.first_rows), axis=1)
         return [*_largest(tokens, ops.concat(scores, new, axis=1), self.beams), done]
@@ -165,16 +172,26 @@ class Hypotheses:
         """``done`` where there are enough, of which none is worse than what can come."""
         tokens, scores, done = kept
         worst = ops.reduce_min(scores, [1], keepdims=0)
-        enough = ops.greater(worst, LOWEST)
+        enough = worst >= WORST
         if not self.early:
-            enough = ops.and_(enough, worst >= self._score(ops.reduce_max(sums, [1], keepdims=0), sequences))
+            enough = ops.and_(enough, worst >= self._score(self._best_to_come(sums), sequences))
         return [tokens, scores, ops.or_(done, enough)]
+
+    def _best_to_come(self, sums: Value) -> Value:
+        """The largest of (batch, 2 * beams) ``sums`` for each prompt.
+
+        The kernel reads them from ``beams`` times the number of the prompt on, thus behind the first prompt in part
+        those of the one before.
+        """
+        seen = self.first_rows + ops.range_(0, self.beams * 2, 1)
+        return ops.reduce_max(ops.gather(ops.reshape(sums, [-1]), seen), [1], keepdims=0)
 
     def best(self, kept: Sequence[Value], sequences: Value, sums: Value, count: Value) -> tuple[Value, Value]:
         """The best ones, among them the beams that did not come to an end."""
         every = ops.expand(ops.range_(0, self.beams, 1), [self.batch, self.beams])
         tokens, scores, _ = self.with_ends(kept, sequences, sums, every, ops.equal(every, every))
-        return _largest(tokens, scores, count)
+        tokens, scores = _largest(tokens, scores, count)
+        return tokens, ops.cast(ops.where(ops.equal(scores, WORST), -np.inf, scores), to=DType.float32)
 
 
 def _largest(tokens: Value, scores: Value, count: Value) -> tuple[Value, Value]:
@@ -251,8 +268,9 @@ def _repeated(
     formals += [(f"state_{k}", _of_any_length(value)) for k, value in enumerate(state)]
     found = list(ops.loop(count, going_on, *state, body=subgraph(body, formals, name="step")))
     stacked = found[len(state) :]
-    if before:
-        stacked = [ops.concat(a, b, axis=0) for a, b in zip(before, stacked, strict=True)]
+    if before:  # a loop that makes no step gives no sizes either
+        shaped = [ops.reshape(b, [dim_of(b, 0), *dims(a)[1:]]) for a, b in zip(before, stacked, strict=True)]
+        stacked = [ops.concat(a, b, axis=0) for a, b in zip(before, shaped, strict=True)]
     return [*found[: len(state)], *stacked]
 
 
@@ -265,7 +283,8 @@ def _of_any_length(value: Value) -> TensorType:
 def _first_state(
     decoder: Graph, input_ids: Value, attention_mask: Value | None, pad: int, beams: Any, max_length: Value
 ) -> list[Value]:
-    """What the decoder takes first: tokens, their positions, which leave out padding, and no past."""
+    """What the decoder takes first: tokens, their positions, which leave out padding, and no past; and how many tokens
+    but for padding there are."""
     known = ops.cast(ops.not_(ops.equal(input_ids, constant(pad, DType.int32))), to=DType.int32)
     positions = (ops.cumsum(known, 1) - 1) * known
     mask = known if attention_mask is None else attention_mask
@@ -274,7 +293,8 @@ def _first_state(
     for value in decoder.all_inputs[MASK + 1 :]:
         two, _, heads, _, size = value.shape
         past.append(ops.expand(constant(0.0, value.dtype), [two, rows, heads, 0, size]))
-    return [*(_each(x, beams) for x in (input_ids, positions, mask)), *past]
+    seen = ops.reduce_sum(known, [1])
+    return [*(_each(x, beams) for x in (input_ids, positions, mask)), *past, _each(seen, beams)]
 
 
 def _each(x: Value, beams: Any) -> Value:
@@ -287,15 +307,14 @@ def _each(x: Value, beams: Any) -> Value:
 
 def _decoded(decoder: Graph, feeds: Sequence[Value]) -> tuple[Value, list[Value]]:
     """The logits behind the last token, and the feeds with the present states in place of the past ones."""
-    logits, *present = inline(decoder, feeds, captures=list(decoder.pending or decoder.captures))
-    return logits[:, -1], [*feeds[: MASK + 1], *present]
+    logits, *present = inline(decoder, feeds[:-1], captures=list(decoder.pending or decoder.captures))
+    return logits[:, -1], [*feeds[: MASK + 1], *present, feeds[-1]]
 
 
 def _with_token(feeds: Sequence[Value], token: Value) -> list[Value]:
-    """What the decoder takes next."""
-    _, positions, mask, *past = feeds
-    following = ops.reduce_max(positions, [1]) + constant(1, DType.int32)
-    return [token, following, ops.concat(mask, mask[:, :1] * 0 + 1, axis=1), *past]
+    """What the decoder takes next: ``token``, at the place that is told by how many were seen."""
+    _, _, mask, *past, seen = feeds
+    return [token, seen, ops.concat(mask, mask[:, :1] * 0 + 1, axis=1), *past, seen + constant(1, DType.int32)]
 
 
 def _filled(sequences: Value, max_length: Value, pad: int) -> Value:
