@@ -86,7 +86,9 @@ def environment(tmp_path, wheels):
 
 
 def run_tests(environment, path):
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", str(path)]
+    """Run a suite there, with one call a check: what is judged is that it stands alone, not the ops once more."""
+    few = ["--tenonnx-examples", "1"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", *few, str(path)]
     environment.run(f"import pytest, sys; sys.exit(pytest.main({options!r}))")
 
 

@@ -12,8 +12,13 @@ PLACES = {
     "compile_graph": "tenonnx.backend.base",
     "copy_graph": "tenonnx.transforms.rewrite",
     "default_registry": "tenonnx.registry.registry",
+    "editing": "tenonnx.op.editing",
     "extract": "tenonnx.transforms.extract",
     "infer": "tenonnx.op.graph_inference",
+    "insert": "tenonnx.op.editing",
+    "insert_after": "tenonnx.op.editing",
+    "remove": "tenonnx.op.editing",
+    "replace": "tenonnx.op.editing",
     "save": "tenonnx.formats.native",
     "summary": "tenonnx.graph.summary",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ class Graph:
     ``opsets`` maps each domain to its version. ``functions`` holds the operators that this graph alone defines.
     ``pending`` maps, while a subgraph is built, outer values to their stand-ins.
     ``value_types`` are the types that a file declared for inner values; they count only where inference knows nothing.
+    ``is_edited`` tells, of the outermost graph, that an edit of several steps is under way.
     ``training_state`` is what an optimizer needs to go on; it is written where an export asks for it.
     """
 
@@ -57,6 +58,7 @@ class Graph:
         self.origin: Any = None
         self.registry: Any = parent.registry if parent is not None else None
         self.pending: dict[Value, Value] | None = None
+        self.is_edited = False
         self._names: dict[str, int] | None = None
 
     # ----- reading ------------------------------------------------------------------------------------------------
@@ -100,6 +102,13 @@ class Graph:
             yield node
             for subgraph in node.subgraphs:
                 yield from subgraph.walk()
+
+    def nested(self) -> Iterator[Graph]:
+        """This graph and those nested in it."""
+        yield self
+        for node in self.nodes:
+            for subgraph in node.subgraphs:
+                yield from subgraph.nested()
 
     @property
     def root(self) -> Graph:
@@ -197,15 +206,29 @@ class Graph:
                 found.setdefault(value, []).append(node)
         return found
 
-    def rename(self, value: Value, name: str) -> None:
-        """Give ``value`` another name, which must be new. The old one is free where nothing else has it."""
-        if name != value.name:
-            self._claim(name)
-            old, value.name = value.name, name
-            held: dict[str, int] = {}
-            self.root._collect_names(held)
-            if old not in held:
-                self.names().pop(old, None)
+    def find(self, value: Value | str) -> Value:
+        """A value of this graph, which may be given by name. Raises ``InvalidCall`` for another."""
+        if isinstance(value, str):
+            try:
+                return self[value]
+            except KeyError as error:
+                raise InvalidCall(str(error.args[0])) from error
+        if getattr(value, "graph", None) is not self:
+            raise InvalidCall(f'a value of graph "{self.name}" is needed here', given=repr(value))
+        return value
+
+    def rename(self, value: Value | str, name: str) -> None:
+        """Give ``value`` another name, which no other value has. The old one is free then."""
+        value = self.find(value)
+        if name == value.name:
+            return
+        if not name or any(name == other.name for graph in self.root.nested() for other in graph.values()):
+            given = "a value of that name exists" if name else "no text"
+            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given=given)
+        if value.name in self.value_types:
+            self.value_types = {name if n == value.name else n: kind for n, kind in self.value_types.items()}
+        value.name = name
+        self.root._names = None
 
     def assign(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Give variables other contents of the same type, and forget what was inferred from the old ones.
@@ -230,35 +253,31 @@ class Graph:
                 if value is not None:
                     value.data, value.elements = None, None
 
-    def replace(self, old: Value, new: Value) -> None:
-        """Let every node and graph output that reads ``old`` read ``new``. An output keeps its name."""
-        for node in self.nodes:
-            if any(v is old for v in node.uses):
-                node.inputs = tuple(new if v is old else v for v in node.inputs)
-                node.captures = tuple(new if v is old else v for v in node.captures)
-        for position, value in enumerate(self.outputs):
-            if value is old:
-                self.outputs[position] = new
-                if new.producer is not None and not any(new is v for v in self.all_inputs):
-                    old.name, new.name = self.unique_name(f"{old.name}/replaced"), old.name
+    def editing(self) -> AbstractContextManager[None]:
+        """A scope whose edits count together: at its end nodes are put in order and types are checked.
+
+        After an error, nothing has changed. Each of the edits below is such a scope of its own.
+        """
+        return above("editing")(self)  # type: ignore[no-any-return]
+
+    def replace(self, old: Value | str, new: Value | str) -> None:
+        """Let every node and output that reads ``old`` read ``new``, but for the nodes that ``new`` comes from.
+
+        An output keeps its name. Raises ``InvalidCall`` where a reader does not take the type of ``new``.
+        """
+        above("replace")(self, old, new)
+
+    def insert_after(self, value: Value | str, function: Callable[[Value], Any]) -> Value:
+        """Put ``function(value)`` behind ``value``: all that reads it reads the result, which is returned."""
+        return above("insert_after")(self, value, function)  # type: ignore[no-any-return]
 
     def insert(self, node: Node, *, before: Node | None = None) -> None:
-        """Add ``node`` ahead of ``before``, or at the end."""
-        self.append(node)
-        if before is not None:
-            self.nodes.pop()
-            self.nodes.insert(self.nodes.index(before), node)
+        """Add a node made by hand ahead of ``before``, or at the end. Raises ``InvalidCall`` for a cycle."""
+        above("insert")(self, node, before=before)
 
-    def remove(self, node: Node) -> None:
-        """Take out a node whose outputs nothing reads."""
-        outputs = {v for v in node.outputs if v is not None}
-        readers = [n for n in self.nodes if n is not node and outputs.intersection(n.uses)]
-        if readers or outputs.intersection(self.outputs):
-            reader = readers[0].title if readers else "the graph outputs"
-            raise InvalidCall(
-                f"{node.title} cannot be removed", given=f"{reader} read its output", do="replace it first"
-            )
-        self.nodes.remove(node)
+    def remove(self, nodes: Node | Sequence[Node]) -> None:
+        """Take out nodes that nothing else reads. Raises ``InvalidCall`` naming what does."""
+        above("remove")(self, nodes)
 
     def __repr__(self) -> str:
         opsets = ", ".join(f"{d} {v}" for d, v in self.opsets.items())

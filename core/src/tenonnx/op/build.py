@@ -15,6 +15,7 @@ from tenonnx.graph.types import Type
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, current, interpreting
 from tenonnx.op.contents import Known
+from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import Abstract, infer_call
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import same_attribute
@@ -235,7 +236,8 @@ class Scratch(Builder, Abstract):
 
 @contextmanager
 def building(graph: Graph, prefix: str = "") -> Iterator[None]:
-    """Let every op called inside add its node to ``graph``."""
+    """Let every op called inside add its node to ``graph``, whose values get their types where they have none yet."""
+    ensure_inferred(graph)
     with defined_by(graph.root.registry), interpreting(Builder(graph, prefix=prefix)):
         yield
 

@@ -13,6 +13,7 @@ from tenonnx.graph.values import Value
 from tenonnx.op.build import Builder
 from tenonnx.op.call import as_inputs, current, interpreting
 from tenonnx.op.evaluate import Evaluator
+from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import infer_call
 from tenonnx.op.memo import types_alone
 from tenonnx.op.op import Op
@@ -26,6 +27,8 @@ def apply(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         graph = next((v.graph for v in _flatten(inputs) if isinstance(v, Value) and v.graph is not None), None)
         if graph is None:
             return _call_on_arrays(op, inputs, attributes, kwargs.get("_outputs"))
+        if any(isinstance(v, Value) and v.type is None for v in _flatten(inputs)):
+            ensure_inferred(graph)
         interpreter = Builder(graph)
     with interpreting(interpreter):
         values = as_inputs(op, inputs)

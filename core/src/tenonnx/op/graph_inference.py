@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,27 +32,59 @@ def infer(
         _narrow_inputs(graph, input_shapes)
     problems: list[TenonnxError] = []
     for node in graph.nodes:
-        declared = declared_types(graph, node)
         try:
-            known = _infer_node(node, declared)
+            _infer_node(graph, node)
         except InvalidModel as error:
             if strict:
                 raise
             problems.append(error)
-            known = declared
-        for value, found in zip(node.outputs, known, strict=False):
-            if value is not None and found is not None:
-                found.give(value)
+            _give(node, declared_types(graph, node))
     return problems
 
 
-def _infer_node(node: Node, declared: Sequence[Known]) -> Sequence[Known | None]:
-    if not isinstance(node.op, Op):
-        return declared
-    inputs, attributes = bind(node)
-    for subgraph in node.subgraphs:
-        share_captured(node.captures, subgraph)
-    return infer_outputs(node, inputs, attributes, declared)
+@in_registry_of_graph
+def infer_after(graph: Graph, changed: Collection[Node]) -> None:
+    """Infer nodes that have changed anew, and then what reads something of which other things are known for that.
+
+    Nodes are in order. Raises ``InvalidModel`` for the first that does not take what it reads.
+    """
+    stale: set[Value] = set()
+    waiting = set(changed)
+    for node in graph.nodes if waiting else ():
+        if node not in waiting and stale.isdisjoint(node.uses):
+            continue
+        before = [None if v is None else (v.type, v.data, v.elements) for v in node.outputs]
+        for value in node.outputs:
+            if value is not None and isinstance(node.op, Op):
+                value.type = value.data = value.elements = None
+        _infer_node(graph, node)
+        for value, was in zip(node.outputs, before, strict=True):
+            if value is not None and was != (value.type, value.data, value.elements):
+                stale.add(value)
+
+
+def ensure_inferred(graph: Graph) -> None:
+    """Infer a graph in which the type of a computed value is not known, such as one that was loaded."""
+    if any(value is not None and value.type is None for node in graph.nodes for value in node.outputs):
+        infer(graph.root, strict=False)
+
+
+def _infer_node(graph: Graph, node: Node) -> None:
+    """Give the outputs of a node what is known of them."""
+    declared = declared_types(graph, node)
+    known: Sequence[Known | None] = declared
+    if isinstance(node.op, Op):
+        inputs, attributes = bind(node)
+        for subgraph in node.subgraphs:
+            share_captured(node.captures, subgraph)
+        known = infer_outputs(node, inputs, attributes, declared)
+    _give(node, known)
+
+
+def _give(node: Node, known: Sequence[Known | None]) -> None:
+    for value, found in zip(node.outputs, known, strict=False):
+        if value is not None and found is not None:
+            found.give(value)
 
 
 def share_captured(captures: Sequence[Value], subgraph: Graph) -> None:

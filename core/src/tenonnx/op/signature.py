@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Annotated, Any, Final, get_args
 
 from tenonnx.errors import InvalidCall
+from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
 
@@ -104,7 +105,7 @@ class Signature:
         names = [p.name for p in self.inputs if not p.variadic]
         for name, value in kwargs.items():
             if name in self.attributes:
-                attributes[name] = value
+                attributes[name] = _dtype(value) if self.kinds.get(name) == "int" else value
             elif name in names and names.index(name) >= len(args):
                 position = names.index(name)
                 inputs += [None] * (position + 1 - len(inputs))
@@ -152,6 +153,16 @@ class Signature:
         inputs = ", ".join(("*" if p.variadic else "") + p.name + ("?" if p.optional else "") for p in self.inputs)
         attributes = ", ".join(n if d is REQUIRED else f"{n}={d!r}" for n, d in self.attributes.items())
         return f"inputs ({inputs}); attributes ({attributes})"
+
+
+def _dtype(value: Any) -> Any:
+    """The element type that text or a numpy dtype names, which a file holds as a number; anything else as it is."""
+    if not isinstance(value, str | type) and not hasattr(value, "itemsize"):
+        return value
+    try:
+        return DType.of(value)
+    except (TypeError, ValueError):
+        return value
 
 
 def _marks_index(annotation: Any, names: Mapping[str, Any]) -> bool:

@@ -87,7 +87,7 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
         examples = -(-examples * check.examples // EXAMPLES)
     compared, gaps = run_check(case, check, examples)
     if any(seen.is_stale for seen in gaps.values()):
-        compared, gaps = run_check(case, check, examples * STUBBORN)
+        compared, gaps = run_check(case, check, max(examples, EXAMPLES) * STUBBORN)
     case.compared[name] = case.compared.get(name, 0) + compared
     for gap, seen in gaps.items():
         if seen.is_stale:
