@@ -157,6 +157,7 @@ def hints() -> str:
                 raise SystemExit(f"{op!r} comes from {source}, and owners.json gives it to {owner}")
     for group in ("tenonnx.commands", "tenonnx.backends"):
         found[group] = {plugin.name: plugin.distribution for plugin in plugins(group)}
+    found["tenonnx.frontends"] = {"torch": "tenonnx-torch"}  # not installed here, as it would pull PyTorch
     return json.dumps(found, indent=1) + "\n"
 
 

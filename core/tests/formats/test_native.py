@@ -38,7 +38,7 @@ def raw(name, array):
 
 
 def round_trip(model, tmp_path, base_dir=None):
-    graph = load(model, base_dir, registry=REGISTRY)
+    graph = load(model, base_dir=base_dir, registry=REGISTRY)
     native.write(graph, tmp_path / "m.safetensors")
     return graph, load(tmp_path / "m.safetensors", registry=REGISTRY)
 

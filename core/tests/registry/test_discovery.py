@@ -48,7 +48,7 @@ def test_a_selection_that_matches_nothing_is_named(monkeypatch):
         assert discovery.plugins("tenonnx.backends") == [SECOND]
 
 
-@pytest.mark.parametrize(("group", "name"), [("tenonnx.backends", "numpy"), ("tenonnx.formats", "onnx")])
+@pytest.mark.parametrize(("group", "name"), [("tenonnx.backends", "numpy"), ("tenonnx.frontends", "onnx")])
 def test_a_built_in_name_is_refused(monkeypatch, group, name):
     taken = Plugin(name, "module", group, "taker", "2.0")
     install(monkeypatch, taken)
@@ -83,7 +83,7 @@ def test_names_of_our_own_commands_and_options_are_reserved():
     [
         ("tenonnx.backends", "speed = 1", "a number speed and a function compile"),
         ("tenonnx.backends", "speed = 'fast'\ndef compile(graph): ...", "a number speed"),
-        ("tenonnx.formats", "read = 1", "a function read"),
+        ("tenonnx.frontends", "read = 1", "a function read"),
         ("tenonnx.transforms", "", "a function from a graph to a graph"),
         ("tenonnx.commands", "", "a click command"),
         ("tenonnx.targets", "", "a package that holds"),

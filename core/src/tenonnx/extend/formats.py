@@ -5,6 +5,7 @@ A reader builds a ``Graph``: with inputs, variables, and ops called on their val
 
 from tenonnx.formats.export import ExportConfig, PostExportHook, Report, export, prepare
 from tenonnx.formats.files import check_output
+from tenonnx.formats.loaders import Frontend
 from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.formats.onnx.tensors import array_to_proto
@@ -15,6 +16,7 @@ from tenonnx.graph.training import TrainingState
 __all__ = [
     "LARGEST_MESSAGE",
     "ExportConfig",
+    "Frontend",
     "Function",
     "PostExportHook",
     "Report",

@@ -1,16 +1,18 @@
-"""Loading: the format is chosen by what the source is."""
+"""Loading: what the source is decides who reads it."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.graph import Graph
-from tenonnx.registry.discovery import Plugin, plugins
+from tenonnx.registry.discovery import Plugin, cure, plugins
+from tenonnx.registry.hints import provider
 from tenonnx.registry.registry import Registry, default_registry
 
 if TYPE_CHECKING:
@@ -18,29 +20,44 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto
 
+#: Plugins of this entry-point group read what is no ONNX file. The name says what: the suffix of a file or folder
+#: without its dot, a file in a folder, or the Python package that an object's class, or a base of it, comes from.
+GROUP = "tenonnx.frontends"
+
 #: A rule of the user for one graph: the node and its inputs to what replaces its outputs, or None to go on.
 UserRule = Callable[..., Any]
 
 
+class Frontend(Protocol):
+    """What a plugin of the group ``tenonnx.frontends`` provides, as a module or an object."""
+
+    def read(self, source: Any, *examples: Any, registry: Registry | None, **options: Any) -> Graph:
+        """The graph of ``source``; examples and options are those that ``load`` was given."""
+        ...
+
+
 def load(
-    source: Source,
+    source: Source | Any,
+    *examples: Any,
     base_dir: str | os.PathLike[str] | None = None,
     strict: bool = False,
-    *,
     mapped: bool = True,
     rules: Mapping[str, UserRule] | None = None,
     registry: Registry | None = None,
+    **options: Any,
 ) -> Graph:
-    """Read a model: a path, bytes, a binary file or a ``ModelProto``.
+    """Read a model: a path, bytes, a binary file or a ``ModelProto``, or what an installed front end reads.
 
     ``base_dir`` is the folder of external data, for a path that of the file. ``strict`` refuses ops that no installed
     package provides. External data and native files are ``mapped`` into memory, or else read on first use: a program
     should prefer that where others may cut files short while they are in use, as touching what is gone of a mapped file
     ends the process (SIGBUS). ``rules`` beat all packages: keys are op types (``"Gelu"``, ``"com.microsoft::Gelu"``) or
     node names, values functions of the node and its inputs that return what replaces the outputs, or None to go on.
-    Raises ``InvalidModel`` for a broken file, ``UnsafePath`` for external data outside the folder, ``UnsupportedOp``.
+    ``examples`` are inputs from which a front end learns what the source computes, ``options`` its own.
+    Raises ``InvalidModel`` for a broken file, ``UnsafePath`` for external data outside the folder, ``UnsupportedOp``,
+    ``InvalidCall`` for a source that nobody reads, and for examples or options that its reader does not take.
     """
-    graph = _reader(source, mapped)(source, base_dir, registry)
+    graph = _read(source, examples, base_dir, mapped, registry, options)
     if graph.registry is None:
         graph.registry = registry or default_registry()
     if rules:
@@ -54,40 +71,86 @@ def load(
     return graph
 
 
-def _reader(source: Any, mapped: bool) -> Callable[..., Graph]:
-    if isinstance(source, str | os.PathLike):
-        suffix = Path(source).suffix.lower()
-        if suffix == ".safetensors":
-            from tenonnx.formats import native
+def _read(
+    source: Any,
+    examples: tuple[Any, ...],
+    base_dir: str | os.PathLike[str] | None,
+    mapped: bool,
+    registry: Registry | None,
+    options: dict[str, Any],
+) -> Graph:
+    names = _names(source)
+    if not _BUILT_IN.intersection(names):
+        plugin = next((plugin for name in names for plugin in plugins(GROUP) if plugin.name == name), None)
+        if plugin is not None:
+            given = options if base_dir is None else {**options, "base_dir": base_dir}
+            return _read_by(plugin, source, examples, registry, given)
+        if not isinstance(source, str | os.PathLike):
+            raise _unread(source, names)
+    if examples or options:
+        raise InvalidCall(
+            "a model file is read without examples, and with no further options",
+            given=", ".join([*(["examples"] if examples else []), *options]),
+            available="base_dir, strict, mapped, rules, registry",
+        )
+    if "safetensors" in names:
+        from tenonnx.formats import native
 
-            return partial(native.read, mapped=mapped)
-        for plugin in plugins("tenonnx.formats"):
-            if plugin.name == suffix.lstrip("."):
-                return _read_by(plugin)
-    elif (
-        not isinstance(source, bytes | bytearray | memoryview)
-        and not hasattr(source, "read")
-        and not hasattr(source, "graph")
-    ):
-        raise InvalidCall("a model must be a path, bytes, a binary file or a ModelProto", given=type(source).__name__)
+        return native.read(source, base_dir, registry, mapped=mapped)
     from tenonnx.formats.onnx import reader as onnx_reader
 
-    return partial(onnx_reader.read, mapped=mapped)
+    return onnx_reader.read(source, base_dir, registry, mapped=mapped)
 
 
-def _read_by(plugin: Plugin) -> Callable[..., Graph]:
-    """The reader of a plugin; what it fails with names the plugin and the file."""
-    reader: Callable[..., Graph] = plugin.load().read
+#: What is read without a plugin.
+_BUILT_IN = frozenset({"onnx", "safetensors"})
 
-    def read(source: Any, base_dir: Any, registry: Registry | None) -> Graph:
-        try:
-            return reader(source, base_dir, registry)
-        except TenonnxError:
-            raise
-        except Exception as error:
-            raise InvalidModel(
-                f'"{os.fspath(source)}" could not be read by plugin "{plugin.name}" of {plugin.source}',
-                given=f"{type(error).__name__}: {error}",
-            ) from error
 
-    return read
+def _names(source: Any) -> list[str]:
+    """What front ends of a source may be called, the nearest first."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        inside: list[str] = []
+        with contextlib.suppress(OSError):  # its reader says what is wrong with a path
+            inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+        return [path.suffix.lower().removeprefix("."), *inside]
+    if isinstance(source, bytes | bytearray | memoryview) or hasattr(source, "read"):
+        return ["onnx"]
+    packages = dict.fromkeys(kind.__module__.split(".")[0] for kind in type(source).__mro__)
+    return [name for name in packages if name != "onnx" or hasattr(source, "graph")]
+
+
+def _unread(source: Any, names: list[str]) -> InvalidCall:
+    """The error for an object that nobody reads, with the package that would."""
+    missing = [package for name in names if (package := provider(GROUP, name)) is not None]
+    return InvalidCall(
+        "a model must be a path, bytes, a binary file or a ModelProto, or what an installed front end reads",
+        given=f"{type(source).__module__}.{type(source).__qualname__}".removeprefix("builtins."),
+        available=", ".join(f"{plugin.name} by {plugin.source}" for plugin in plugins(GROUP)) or "no front end",
+        do=cure(missing) if missing else "",
+    )
+
+
+def _read_by(
+    plugin: Plugin, source: Any, examples: tuple[Any, ...], registry: Registry | None, options: dict[str, Any]
+) -> Graph:
+    """What the front end of a plugin gives; what it fails with names the plugin and the source."""
+    read: Callable[..., Graph] = plugin.load().read
+    name = f'"{os.fspath(source)}"' if isinstance(source, str | os.PathLike) else type(source).__qualname__
+    try:
+        inspect.signature(read).bind(source, *examples, registry=registry, **options)
+    except TypeError as error:
+        raise InvalidCall(
+            f"the front end of {plugin.source} must take these examples and options",
+            given=str(error),
+            available=f"read{inspect.signature(read)}",
+        ) from error
+    try:
+        return read(source, *examples, registry=registry, **options)
+    except TenonnxError:
+        raise
+    except Exception as error:
+        raise InvalidModel(
+            f'{name} could not be read by plugin "{plugin.name}" of {plugin.source}',
+            given=f"{type(error).__name__}: {error}",
+        ) from error

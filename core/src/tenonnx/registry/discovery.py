@@ -65,7 +65,7 @@ GROUPS: Mapping[str, Group] = {
     "tenonnx.backends": Group(
         "an object with a number speed and a function compile", _is_backend, True, frozenset({"auto", "numpy"})
     ),
-    "tenonnx.formats": Group(
+    "tenonnx.frontends": Group(
         "an object with a function read",
         lambda value: callable(getattr(value, "read", None)),
         True,

@@ -1,0 +1,96 @@
+"""What is no ONNX file is read by front ends, which are found by what the source is."""
+
+import sys
+import types
+
+import pytest
+
+from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.formats.loaders import load
+from tenonnx.graph.graph import Graph
+from tenonnx.registry import discovery
+from tenonnx.registry.discovery import Plugin
+from tenonnx.registry.registry import Registry
+
+REGISTRY = Registry()
+
+
+class Network:
+    """An object of a library of its own."""
+
+
+Network.__module__ = "nets.layers"
+
+
+class OwnNetwork(Network):
+    """A class of the user over one of the library."""
+
+
+def read(source, *examples, registry, scale=1, base_dir=None):
+    if scale == 0:
+        raise ZeroDivisionError("scale")
+    graph = Graph(f"{type(source).__name__} {len(examples)} {scale} {base_dir}")
+    graph.registry = registry
+    return graph
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch):
+    """A front end ``nets`` for objects of that library, and for files and folders of two kinds."""
+    monkeypatch.setitem(sys.modules, "nets_reader", types.SimpleNamespace(read=read))
+    names = ("nets", "net", "weights.bin")
+    made = [Plugin(name, "nets_reader", "tenonnx.frontends", "nets-dist", "2.0") for name in names]
+    monkeypatch.setattr(discovery, "_installed", lambda group: tuple(p for p in made if p.group == group))
+
+
+def test_an_object_is_read_by_the_front_end_of_its_library():
+    assert load(Network(), 1, 2, registry=REGISTRY, scale=3).name == "Network 2 3 None"
+    assert load(OwnNetwork(), registry=REGISTRY).registry is REGISTRY
+
+
+def test_a_file_is_read_by_its_suffix_and_a_folder_by_what_lies_in_it(tmp_path):
+    assert load(tmp_path / "m.NET", base_dir="there").name.endswith("0 1 there")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "weights.bin").touch()
+    assert load(str(tmp_path / "saved")).name == "str 0 1 None"
+
+
+def test_what_nobody_reads_is_refused_naming_who_is_there():
+    with pytest.raises(InvalidCall, match="what an installed front end reads") as caught:
+        load(3)
+    assert caught.value.given == "int"
+    assert "nets by nets-dist 2.0" in caught.value.available
+
+
+def test_the_package_that_would_read_an_object_is_named(monkeypatch):
+    monkeypatch.setattr("tenonnx.formats.loaders.provider", lambda group, name: {"lib": "tenonnx-lib"}.get(name))
+    with pytest.raises(InvalidCall) as caught:
+        load(type("Other", (), {"__module__": "lib.nn"})())
+    assert caught.value.given == "lib.nn.Other"
+    assert caught.value.do == "pip install tenonnx-lib"
+
+
+def test_a_front_end_says_which_options_it_takes():
+    with pytest.raises(InvalidCall, match=r"nets-dist 2\.0 must take these examples and options") as caught:
+        load(Network(), scael=2)
+    assert "scael" in caught.value.given
+    assert "scale=1" in caught.value.available
+
+
+def test_what_a_front_end_fails_with_names_it():
+    with pytest.raises(InvalidModel, match='Network could not be read by plugin "nets" of nets-dist') as caught:
+        load(Network(), scale=0)
+    assert caught.value.given == "ZeroDivisionError: scale"
+
+
+@pytest.mark.parametrize(("examples", "options", "given"), [((1,), {}, "examples"), ((), {"dims": {}}, "dims")])
+def test_a_model_file_takes_no_examples_and_no_options(tmp_path, examples, options, given):
+    with pytest.raises(InvalidCall, match="a model file is read without examples") as caught:
+        load(tmp_path / "m.onnx", *examples, **options)
+    assert caught.value.given == given
+
+
+def test_a_path_of_no_known_kind_is_read_as_onnx(tmp_path):
+    (tmp_path / "model").write_bytes(b"nonsense")
+    with pytest.raises(InvalidModel, match="must be an ONNX model"):
+        load(tmp_path / "model")
