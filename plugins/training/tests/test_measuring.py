@@ -118,6 +118,24 @@ def test_the_metrics_of_a_resumed_epoch_cover_the_epoch():
         tt.fit(graph, (X, Y), **options)
 
 
+def test_metrics_of_arrays_cover_a_resumed_epoch_too():
+    options = {"loss": "mean_squared_error", "optimizer": tt.SGD(0.1), "batch_size": 2, "metrics": [largest_error]}
+    whole = tt.fit(linear(), (X, Y), **options)
+    graph, _ = interrupted((X, Y), 1, **options)
+    assert len(graph.training_state.tensors["training__predictions"].array()) == 2
+    resumed = tt.fit(graph, (X, Y), **options)
+    assert resumed.epochs[0] == pytest.approx(whole.epochs[0])
+    assert "training__predictions" not in graph.training_state.tensors
+    assert not any("goes on" in note for note in resumed.notes)
+
+
+def test_metrics_that_a_resumed_epoch_cannot_have_are_noted():
+    options = {"loss": "mean_squared_error", "optimizer": tt.SGD(0.1), "batch_size": 2}
+    graph, _ = interrupted((X, Y), 1, **options)
+    notes = tt.fit(graph, (X, Y), metrics=["mean_absolute_error", largest_error], **options).notes
+    assert "epoch 1 goes on: its mean_absolute_error, largest_error will be of what was left of it" in notes
+
+
 # ----- what is told at once -------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ HEAD = [tt.Group("4.*", rate=10.0, weight_decay=0.0)]
 RECIPES = {
     "groups": (tt.AdamW(3e-3, weight_decay=0.1), {"groups": HEAD}, 1e-4),
     "clip_value": (tt.SGD(0.5), {"clip_value": 0.01}, 1e-4),
+    "clip_norm": (tt.SGD(0.5), {"clip_norm": 0.1}, 1e-4),
     "accumulate": (tt.Adam(1e-2), {"accumulate": 4}, 1e-4),
     "average": (tt.SGD(0.1), {"average": 0.9}, 1e-4),
     "rmsprop": (tt.RMSprop(3e-3), {}, 1e-4),

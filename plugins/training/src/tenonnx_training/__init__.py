@@ -1,7 +1,9 @@
 """Trains graphs: forward, backward and update are one graph of plain ops, which any backend runs."""
 
+from tenonnx_training.data import Samples
 from tenonnx_training.evaluation import evaluate
 from tenonnx_training.fitting import History, TrainingFailed, fit
+from tenonnx_training.images import ImageFolder
 from tenonnx_training.info import training_info
 from tenonnx_training.lora import load_adapters, lora, merged, save_adapters
 from tenonnx_training.losses import (
@@ -23,8 +25,8 @@ from tenonnx_training.training_step import TrainingStep
 
 __all__ = [
     "F1", "LAMB", "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "Group",
-    "History", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum", "NegativeLogLikelihood",
-    "Patience", "Perplexity", "RMSprop", "RocAuc", "SoftmaxCrossEntropy", "StepDecay", "TopK", "TrainingFailed",
-    "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit", "load_adapters", "lora", "merged",
-    "save_adapters", "training_info",
+    "History", "ImageFolder", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum",
+    "NegativeLogLikelihood", "Patience", "Perplexity", "RMSprop", "RocAuc", "Samples", "SoftmaxCrossEntropy",
+    "StepDecay", "TopK", "TrainingFailed", "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit",
+    "load_adapters", "lora", "merged", "save_adapters", "training_info",
 ]  # fmt: skip

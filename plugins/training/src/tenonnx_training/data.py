@@ -17,12 +17,32 @@ Batch = dict[str, Any]
 Array = np.ndarray[Any, Any]
 
 
+class Samples:
+    """Samples that are read when a batch wants them, for classes of one's own to begin with.
+
+    Indexed by an array of positions, they give an array; ``shape`` begins with how many there are.
+    """
+
+    shape: tuple[int, ...]
+
+    def __getitem__(self, chosen: Array) -> Array:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
 class Batches:
     """Batches of ``data``, anew for every epoch.
 
-    Arrays are cut into batches of ``batch_size`` samples along their first axis, in an order that ``seed`` and the
-    epoch decide if ``shuffle``; an iterable gives whole batches in its own order. ``inputs`` are the names that a model
-    takes; in a mapping the one other name is that of the labels, and what is called ``labels`` in a batch.
+    Arrays, or ``Samples``, are cut into batches of ``batch_size`` samples along their first axis, in an order that
+    ``seed`` and the epoch decide if ``shuffle``; an iterable gives whole batches in its own order. ``inputs`` are the
+    names that a model takes; in a mapping the one other name is that of the labels, and what is called ``labels`` in a
+    batch.
     """
 
     def __init__(
@@ -112,14 +132,14 @@ class Batches:
 
 def _holds_arrays(data: Data) -> bool:
     parts = data if isinstance(data, tuple) else ()
-    return isinstance(data, Mapping) or (bool(parts) and all(isinstance(part, np.ndarray) for part in parts))
+    return isinstance(data, Mapping) or (bool(parts) and all(isinstance(part, np.ndarray | Samples) for part in parts))
 
 
-def _as_arrays(data: Mapping[str, Any]) -> dict[str, Array]:
-    arrays = {}
+def _as_arrays(data: Mapping[str, Any]) -> dict[str, Array | Samples]:
+    arrays: dict[str, Array | Samples] = {}
     for name, rows in data.items():
         try:
-            arrays[name] = np.asarray(rows)
+            arrays[name] = rows if isinstance(rows, Samples) else np.asarray(rows)
         except ValueError as error:
             raise InvalidFeed(f'"{name}" must be an array, or rows of equal lengths', given=str(error)) from error
     return arrays
@@ -137,5 +157,6 @@ def _common_length(arrays: Mapping[str, Any]) -> int:
 
 def samples_of(batch: Mapping[str, Any]) -> int:
     """How many samples a batch has: the length of its first array."""
-    first = np.asarray(next(iter(batch.values())))
+    first = next(iter(batch.values()))
+    first = first if isinstance(first, Samples) else np.asarray(first)
     return len(first) if first.ndim else 1

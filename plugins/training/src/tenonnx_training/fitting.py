@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from tenonnx.extend import Graph, InvalidCall, TenonnxError
 from tenonnx_training.data import Batches, Data, samples_of
 from tenonnx_training.losses import Loss
@@ -17,6 +19,7 @@ from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
+from tenonnx_training.state import LABELS, PREDICTIONS
 from tenonnx_training.step_options import refuse_unknown
 from tenonnx_training.stopping import Best, Patience
 from tenonnx_training.training_step import TrainingStep, check_graph
@@ -107,7 +110,7 @@ def fit(
         Progress(progress),
     )
     run.cutting = cutting
-    run.history.notes = [*step.notes, *notes]
+    run.history.notes = [*step.notes, *notes, *run.notes()]
     try:
         for _ in range(epochs):
             measured = run.epoch()
@@ -140,9 +143,14 @@ class _Run:
         self.checkpoint, self.progress = checkpoint, progress
         self.number = int(step._settings.get("epoch", 0))
         self.done = int(step._settings.get("samples", 0))
-        self.gathered = step.measuring(step._settings.get("sums") if self.done else None)
+        self.gathered = step.measuring(going_on=self.done > 0)
         self.history = History()
         self.cutting: dict[str, Any] = {}
+
+    def notes(self) -> list[str]:
+        """What of an epoch that goes on cannot be measured any more."""
+        unknown = ", ".join(self.gathered.unknown) if self.done else ""
+        return [f"epoch {self.number + 1} goes on: its {unknown} will be of what was left of it"] if unknown else []
 
     def epoch(self) -> dict[str, float]:
         """Train one epoch, or what is left of one, measure it and save."""
@@ -182,8 +190,11 @@ class _Run:
 
     def save(self) -> None:
         """Bring graph and checkpoint up to date."""
-        sums = {name: list(each) for name, each in self.gathered.sums.items()} if self.done else {}
-        self.step.write_back(epoch=self.number, samples=self.done, sums=sums, **self.cutting)
+        gathered = self.gathered if self.done else self.step.measuring()
+        sums = {name: list(each) for name, each in gathered.sums.items()}
+        arrays = {PREDICTIONS: gathered.predictions, LABELS: gathered.labels}
+        measured = {name: np.concatenate(each) for name, each in arrays.items() if each}
+        self.step.write_back(measured=measured, epoch=self.number, samples=self.done, sums=sums, **self.cutting)
         self.write()
 
     def write(self) -> None:

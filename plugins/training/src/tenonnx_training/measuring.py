@@ -58,21 +58,27 @@ class Measurement:
 
 @dataclass
 class Measuring:
-    """Gathers measurements; ``sums`` are those of all so far."""
+    """Gathers measurements; ``sums``, ``predictions`` and ``labels`` are those of all so far."""
 
     scalars: Sequence[Scalar]
     metrics: Sequence[ArrayMetric] = ()
     sums: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _predictions: list[Array] = field(default_factory=list)
-    _labels: list[Array] = field(default_factory=list)
+    predictions: list[Array] = field(default_factory=list)
+    labels: list[Array] = field(default_factory=list)
 
     def add(self, measured: Measurement) -> None:
         for name, (total, weight) in measured.sums.items():
             before = self.sums.get(name, (0.0, 0.0))
             self.sums[name] = before[0] + total, before[1] + weight
         if measured.prediction is not None and measured.labels is not None:
-            self._predictions.append(measured.prediction)
-            self._labels.append(measured.labels)
+            self.predictions.append(measured.prediction)
+            self.labels.append(measured.labels)
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names of what has not been measured so far."""
+        scalars = [scalar.name for scalar in self.scalars if scalar.name not in self.sums]
+        return [*scalars, *(metric.name for metric in self.metrics if not self.predictions)]
 
     def means(self) -> dict[str, float]:
         """The numbers that graphs compute, over all samples so far."""
@@ -81,7 +87,7 @@ class Measuring:
 
     def values(self) -> dict[str, float]:
         """All numbers over all samples."""
-        if not self._predictions or not self.metrics:
+        if not self.predictions or not self.metrics:
             return self.means()
-        predictions, labels = np.concatenate(self._predictions), np.concatenate(self._labels)
+        predictions, labels = np.concatenate(self.predictions), np.concatenate(self.labels)
         return {**self.means(), **{metric.name: metric(predictions, labels) for metric in self.metrics}}

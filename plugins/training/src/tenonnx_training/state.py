@@ -16,13 +16,25 @@ from tenonnx_training.updates import COUNT, average_name
 
 Array = np.ndarray[Any, Any]
 
+#: Names of what a state holds that was left within an epoch: all that metrics of arrays read of it.
+PREDICTIONS, LABELS = "training__predictions", "training__labels"
+
 
 def write_back(
-    graph: Graph, made: StepGraph, optimizer: Optimizer, held: Mapping[str, Any], progress: Mapping[str, Any]
+    graph: Graph,
+    made: StepGraph,
+    optimizer: Optimizer,
+    held: Mapping[str, Any],
+    progress: Mapping[str, Any],
+    measured: Mapping[str, Array],
 ) -> None:
-    """Give ``graph`` the contents that a program holds: parameters, statistics, and the state to go on from."""
+    """Give ``graph`` the contents that a program holds: parameters, statistics, and the state to go on from.
+
+    That is ``progress``, and arrays that are ``measured``, too.
+    """
     assign_changed(graph, {name: np.asarray(held[name]) for name in (*made.parameters, *made.statistics)})
     tensors = {name: ArrayConstant(np.asarray(held[name])) for name in (*made.slots, COUNT)}
+    tensors |= {name: ArrayConstant(array) for name, array in measured.items()}
     settings = {"optimizer": {"name": optimizer.name, **optimizer.settings()}, **progress}
     graph.training_state = TrainingState(tensors, settings)
 

@@ -26,10 +26,12 @@ from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.recipe import Group, Recipe
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
-from tenonnx_training.state import not_finite, restore, write_back
+from tenonnx_training.state import LABELS, PREDICTIONS, not_finite, restore, write_back
 from tenonnx_training.step_graph import evaluation_graph, step_graph
 from tenonnx_training.step_options import refuse_unknown
 from tenonnx_training.updates import COUNT, RATE, SEED, average_name, fill
+
+Array = np.ndarray[Any, Any]
 
 #: The first opset in which a scatter can add, as the gradients of gathers do.
 _OLDEST = 16
@@ -171,9 +173,15 @@ class TrainingStep:
             source[name] = state[kept].astype(state[name].dtype, copy=False) if kept != name else state[name]
         return self._measured(program({**source, **feeds}), fed)
 
-    def measuring(self, sums: Mapping[str, tuple[float, float]] | None = None) -> Measuring:
-        """What gathers the measurements of this step, going on from ``sums``."""
-        return Measuring(self._made.measured.scalars, self._made.measured.metrics, dict(sums or {}))
+    def measuring(self, *, going_on: bool = False) -> Measuring:
+        """What gathers the measurements of this step, from those on that the state of its graph has if ``going_on``."""
+        found = Measuring(self._made.measured.scalars, self._made.measured.metrics)
+        if going_on and (state := self._source.training_state) is not None:
+            found.sums |= state.settings.get("sums", {})
+            if PREDICTIONS in state.tensors and LABELS in state.tensors:
+                found.predictions.append(state.tensors[PREDICTIONS].array())
+                found.labels.append(state.tensors[LABELS].array())
+        return found
 
     def _values(self, measurement: Measurement) -> dict[str, float]:
         gathered = self.measuring()
@@ -183,11 +191,11 @@ class TrainingStep:
     def _measured(self, results: Mapping[str, Any], fed: Mapping[str, Any]) -> Measurement:
         return self._made.measured.measurement(results, fed.get(str(self.labels)), samples_of(fed))
 
-    def write_back(self, **progress: Any) -> Graph:
+    def write_back(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Graph:
         """Give the graph the trained contents, the training state and the form in which it is used; returns it."""
         told = {name: described(value) for name, value in progress.items()}
         settings = {**self._described, "seed": self.seed, **told}
-        write_back(self._source, self._made, self.optimizer, self.program.state, settings)
+        write_back(self._source, self._made, self.optimizer, self.program.state, settings, measured or {})
         if not self._keep_training_form:
             settle(self._source)
         return self._source

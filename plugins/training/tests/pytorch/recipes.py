@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 
-def steps(model, optimizer, data, *, clip_value=None, autocast=None, accumulate=1, after=None):
+def steps(model, optimizer, data, *, clip_norm=None, clip_value=None, autocast=None, accumulate=1, after=None):
     losses = []
     for k, (x, labels) in enumerate(zip(data["x"], data["labels"], strict=True)):
         with torch.autocast("cpu", autocast or torch.bfloat16, enabled=autocast is not None):
@@ -22,6 +22,8 @@ def steps(model, optimizer, data, *, clip_value=None, autocast=None, accumulate=
         (loss / accumulate).backward()
         losses.append(loss.item())
         if (k + 1) % accumulate == 0:
+            if clip_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             if clip_value is not None:
                 nn.utils.clip_grad_value_(model.parameters(), clip_value)
             optimizer.step()
@@ -50,6 +52,8 @@ def main():
     found["groups"] = steps(model, torch.optim.AdamW(groups, lr=3e-3, weight_decay=0.1), data)
     model = fresh()
     found["clip_value"] = steps(model, torch.optim.SGD(model.parameters(), lr=0.5), data, clip_value=0.01)
+    model = fresh()
+    found["clip_norm"] = steps(model, torch.optim.SGD(model.parameters(), lr=0.5), data, clip_norm=0.1)
     model = fresh()
     found["accumulate"] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, accumulate=4)
     model = fresh()

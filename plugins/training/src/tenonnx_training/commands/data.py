@@ -1,9 +1,12 @@
-"""Data for training and evaluation from files: archives of numpy, and tables."""
+"""Data for training and evaluation from files: archives of numpy, tables, and folders of images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -12,14 +15,84 @@ if TYPE_CHECKING:
 _OF_CLASSES = ("softmax_cross_entropy", "negative_log_likelihood")
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _numbers_of(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[float, ...]:
+    """``0.5`` or ``0.485,0.456,0.406``."""
+    try:
+        return () if text is None else tuple(map(float, text.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 0.485,0.456,0.406", ctx, option) from error
+
+
+def data_options(command: Command) -> Command:
+    """Which data there is, and how images become what the model takes."""
+    kinds = (
+        click.option(
+            "--data",
+            required=True,
+            metavar="PATH",
+            help="A .npz or .csv file, the inputs by name and the labels; or a folder with a folder of images for each "
+            "class.",
+        ),
+        click.option(
+            "--image-size",
+            type=click.IntRange(min=1),
+            metavar="PIXELS",
+            help="Height and width of images where the model leaves them open; by default those of the first one.",
+        ),
+        click.option(
+            "--image-mean", metavar="A,B,C", callback=_numbers_of, help="What is taken off images, numbers from 0 to 1."
+        ),
+        click.option("--image-std", metavar="A,B,C", callback=_numbers_of, help="What images are then divided by."),
+    )
+    for option in reversed(kinds):
+        command = option(command)
+    return command
+
+
 def read_data(
-    graph: Graph, path: str, labels: str | None, loss: str | None, weights: str | None = None
+    graph: Graph,
+    path: str,
+    labels: str | None,
+    loss: str | None,
+    *,
+    weights: str | None = None,
+    of: str | None = None,
+    like: str | None = None,
+    **images: Any,
 ) -> dict[str, Any]:
-    """The arrays of a .npz or .csv file that a model is trained or measured with: its inputs, labels and weights."""
+    """The arrays of a file, or the images of a folder, that a model is trained or measured with.
+
+    These are its inputs, labels and weights. Classes are numbered as in the folder ``like``.
+    """
+    from tenonnx.extend import InvalidCall
     from tenonnx.extend.commands import is_table
 
+    if Path(path).is_dir():
+        if labels is not None or weights is not None:
+            raise InvalidCall(
+                "a folder of images holds no arrays", given=f"--labels {labels}" if labels else "--sample-weights"
+            )
+        return _from_folder(graph, path, of, like, images)
+    if any(images.values()) and like is None:
+        raise InvalidCall("--image-size, --image-mean and --image-std are for a folder of images", given=path)
     read = _from_table if is_table(path) else _from_archive
     return read(graph, path, labels, loss, weights)
+
+
+def _from_folder(graph: Graph, path: str, of: str | None, like: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    from tenonnx.extend.commands import complain, plural
+    from tenonnx_training.images import ImageFolder
+
+    classes = ImageFolder.of(like).classes if like is not None and Path(like).is_dir() else None
+    folder, size = ImageFolder.of(path, classes), given["image_size"]
+    feeds = folder.feeds(graph, output=of, size=size and (size, size), mean=given["image_mean"], std=given["image_std"])
+    names = [name if folder.numbered else f"{number} {name}" for number, name in enumerate(folder.classes[:11])]
+    shown = ", ".join([*names[:10], *(["..."] if len(names) > 10 else [])])
+    complain(f"{path}: {plural(len(folder.files), 'image')} of the classes {shown}")
+    return feeds
 
 
 def _from_archive(graph: Graph, path: str, labels: str | None, loss: str | None, weights: str | None) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from tenonnx.extend.commands import json_option, load_model, model_argument, say, say_json
+from tenonnx_training.commands.data import data_options, read_data
 
 
 @click.command("evaluate")
 @model_argument
-@click.option("--data", required=True, metavar="FILE", help="A .npz or .csv file: the inputs by name, and the labels.")
+@data_options
 @click.option(
     "--metric",
     "metrics",
@@ -35,13 +37,13 @@ def command(
     batch_size: int,
     backend: str,
     as_json: bool,
+    **images: Any,
 ) -> None:
     """Measure a model, as it is used, on all of a data set."""
-    from tenonnx_training.commands.data import read_data
     from tenonnx_training.evaluation import evaluate
 
     graph = load_model(model)
-    arrays = read_data(graph, data, labels, loss)
+    arrays = read_data(graph, data, labels, loss, of=of, **images)
     found = evaluate(graph, arrays, metrics, loss=loss, output=of, batch_size=batch_size, backend=backend)
     if as_json:
         say_json({"file": model, "data": data, **found})

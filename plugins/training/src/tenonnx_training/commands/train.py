@@ -18,10 +18,12 @@ from tenonnx.extend.commands import (
     say_json,
     version_options,
 )
+from tenonnx_training.commands.data import data_options, read_data
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
     from tenonnx_training.optimizers import Optimizer
+    from tenonnx_training.recipe import Group
 
 
 def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, int | None] | None:
@@ -35,9 +37,27 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
     return kind, number or None
 
 
+def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -> list[Group] | None:
+    """``head.*:rate=10,weight_decay=0`` as a group."""
+    from tenonnx_training.recipe import Group
+
+    found = []
+    for text in texts:
+        pattern, _, settings = text.rpartition(":")
+        parts = [part.partition("=") for part in settings.split(",")]
+        try:
+            numbers = {name.strip(): float(number) for name, _, number in parts}
+        except ValueError:
+            numbers = {}
+        if not pattern or not numbers or not numbers.keys() <= {"rate", "weight_decay"}:
+            raise click.BadParameter(f"{text!r} is no group such as head.*:rate=10,weight_decay=0", ctx, option)
+        found.append(Group(pattern, **numbers))
+    return found or None
+
+
 @click.command("train")
 @model_argument
-@click.option("--data", required=True, metavar="FILE", help="A .npz or .csv file: the inputs by name, and the labels.")
+@data_options
 @click.option("-o", "--output", metavar="FILE", help="The tuned model: .onnx, or .safetensors for our native format.")
 @click.option(
     "--loss",
@@ -82,6 +102,15 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
     help="Patterns of variables to train, or of nodes that use them; !pattern takes out.  [default: all with axes]",
 )
 @click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    callback=_groups,
+    metavar="PATTERN:rate=N,weight_decay=N",
+    help="Give the variables of a pattern N times the learning rate, or a weight decay of their own; repeatable, and "
+    "the first that matches holds.",
+)
+@click.option(
     "--untie", is_flag=True, help="Make variables separate that the exporter merged into one, as they were equal."
 )
 @click.option(
@@ -96,7 +125,7 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
 @click.option(
     "--batch-size", type=click.IntRange(min=1), help="Samples in a batch.  [default: 32, or that of --resume]"
 )
-@click.option("--validation", metavar="FILE", help="A file like --data, to measure by after each epoch.")
+@click.option("--validation", metavar="PATH", help="Data like --data, to measure by after each epoch.")
 @click.option(
     "--metric",
     "metrics",
@@ -113,6 +142,13 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
 @click.option("--sample-weights", metavar="NAME", help="A part of --data with a weight for each sample.")
 @click.option(
     "--accumulate", type=click.IntRange(min=1), metavar="BATCHES", help="Follow the mean gradient of so many batches."
+)
+@click.option(
+    "--average",
+    type=click.FloatRange(min=0, max=1, max_open=True),
+    metavar="SHARE",
+    help="Keep a moving average of the weights, of which this share stays in each update, such as 0.999. Validation "
+    "goes by it, and --output gets it.",
 )
 @click.option(
     "--precision", metavar="TYPE", help="What products and convolutions compute in: float32, bfloat16 or float16."
@@ -155,6 +191,7 @@ def command(
     clip_norm: float | None,
     clip_value: float | None,
     trainable: str | None,
+    groups: list[Group] | None,
     untie: bool,
     frozen_statistics: bool | None,
     epochs: int,
@@ -164,6 +201,7 @@ def command(
     patience: int | None,
     sample_weights: str | None,
     accumulate: int | None,
+    average: float | None,
     precision: str | None,
     checkpoint: str | None,
     resume: str | None,
@@ -175,13 +213,13 @@ def command(
     seed: int | None,
     backend: str,
     as_json: bool,
+    **images: Any,
 ) -> None:
     """Tune the weights of a model on data, and write it back with nothing else changed.
 
     Ctrl-C ends the training in order, with exit code 130: what was learned so far is written.
     """
     import tenonnx as tx
-    from tenonnx_training.commands.data import read_data
     from tenonnx_training.data import samples_of
     from tenonnx_training.fitting import fit
     from tenonnx_training.training_step import TrainingStep
@@ -190,7 +228,8 @@ def command(
     graph = load_model(model)
     if resume is not None:
         _take_state(graph, load_model(resume), resume)
-    arrays = read_data(graph, data, labels, loss, sample_weights)
+    how: dict[str, Any] = {"weights": sample_weights, "of": of, **images}
+    arrays = read_data(graph, data, labels, loss, **how)
     chosen = _optimizer(graph, optimizer, learning_rate, weight_decay)
     if schedule is not None:
         batches = -(-samples_of(arrays) // _batch_size(graph, batch_size))
@@ -201,8 +240,13 @@ def command(
         "output": of,
         "metrics": metrics,
         "trainable": None if trainable is None else [name.strip() for name in trainable.split(",")],
+        "groups": groups,
         "clip_norm": clip_norm,
         "clip_value": clip_value,
+        "accumulate": accumulate,
+        "average": average,
+        "precision": precision,
+        "sample_weights": sample_weights,
         "frozen_statistics": frozen_statistics,
         "seed": seed,
         "untie": untie,
@@ -217,7 +261,7 @@ def command(
         arrays,
         epochs=epochs,
         batch_size=batch_size,
-        validation=None if validation is None else read_data(graph, validation, labels, loss, sample_weights),
+        validation=None if validation is None else read_data(graph, validation, labels, loss, like=data, **how),
         patience=patience,
         checkpoint=checkpoint,
         progress=None if as_json else True,
@@ -227,7 +271,8 @@ def command(
         if output.lower().endswith(".safetensors"):
             graph.save(output)
         else:
-            tx.export(graph, output, include_training_state=include_training_state)
+            tuned = graph if include_training_state else _for_use(graph)
+            tx.export(tuned, output, include_training_state=include_training_state)
     written = {"output": output, "checkpoint": checkpoint, "step": emit_step}
     if as_json:
         say_json({"file": model, "epochs": history.epochs, "interrupted": history.interrupted, **written})
@@ -242,6 +287,14 @@ def command(
         how = f"--resume {held} goes on" if held else "with --checkpoint FILE it could be resumed"
         complain(f"interrupted after {plural(len(history.losses), 'step')}: {how}")
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _for_use(graph: Graph) -> Graph:
+    """``graph``, with the moving averages in place of the weights where its training kept them."""
+    from tenonnx_training.state import averaged
+
+    held = graph.training_state is not None and graph.training_state.settings.get("average")
+    return averaged(graph) if held else graph
 
 
 def _check_paths(output: str | None, checkpoint: str | None, emit_step: str | None) -> None:

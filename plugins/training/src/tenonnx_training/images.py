@@ -1,0 +1,196 @@
+"""Folders of images as data: a folder for each class, whose images are read as batches want them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Graph, InvalidCall, InvalidFeed, TensorType, Value
+from tenonnx_standard.image import image_decoder
+from tenonnx_training.data import Array, Samples
+
+#: What names of images end in.
+_SUFFIXES = (".bmp", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How an image becomes what a model takes.
+
+    It is scaled, by means of what a pixel covers, until it fills ``size`` (height, width) and its middle is cut out.
+    Floats are numbers from 0 to 1, less ``mean`` and divided by ``std``, one of each for a channel or for all; integers
+    stay as they are.
+    """
+
+    size: tuple[int, int]
+    dtype: DType
+    channels: int
+    last: bool
+    mean: Sequence[float] = ()
+    std: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            given = getattr(self, name)
+            if given and (len(given) not in (1, self.channels) or not self.dtype.is_float):
+                raise InvalidCall(
+                    f"the {name} of images must be one number, or one for each of {self.channels} channels of floats",
+                    given=f"{', '.join(map(str, given))} for {self.dtype}",
+                )
+        if 0 in self.std:
+            raise InvalidCall("the std of images must not be zero", given=", ".join(map(str, self.std)))
+
+    def read(self, path: Path) -> Array:
+        pixels = fitted(decoded(path, self.channels), self.size)
+        if self.dtype.is_float:
+            pixels = (pixels / 255 - np.asarray(self.mean or (0,))) / np.asarray(self.std or (1,))
+        else:
+            pixels = np.rint(pixels)
+        return (pixels if self.last else np.moveaxis(pixels, 2, 0)).astype(self.dtype.numpy)
+
+
+class Images(Samples):
+    """The images of ``files``, as ``pixels`` says."""
+
+    def __init__(self, files: Sequence[Path], pixels: Pixels) -> None:
+        self._files, self._pixels = files, pixels
+        sides, channels = pixels.size, pixels.channels
+        self.shape = (len(files), *((*sides, channels) if pixels.last else (channels, *sides)))
+
+    def __getitem__(self, chosen: Array) -> Array:
+        return np.stack([self._pixels.read(self._files[k]) for k in chosen])
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """The images below ``path``, and for each the number of its class: that of the folder it is in."""
+
+    path: Path
+    classes: tuple[str, ...]
+    files: tuple[Path, ...]
+    labels: Array
+
+    @classmethod
+    def of(cls, path: str | Path, classes: Sequence[str] | None = None) -> ImageFolder:
+        """The images of a folder that has a folder for each class.
+
+        Folders are numbered by name, as in ``classes`` where these are given, or are named by numbers themselves.
+        Raises ``InvalidCall`` for a folder without images, and for a class that is not among ``classes``.
+        """
+        path = Path(path)
+        found = sorted(each.name for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
+        numbered = all(name.isascii() and name.isdigit() for name in found)
+        names = tuple(classes or sorted(found, key=int if numbered else str))
+        wanted = f"{path} must hold a folder of images for each class"
+        if not found:
+            raise InvalidCall(wanted, given="no folder", do="put the images into folders named by their classes")
+        if strange := [name for name in found if not numbered and name not in names]:
+            raise InvalidCall(wanted, given=", ".join(strange), available=", ".join(names))
+        held = {name: [f for f in sorted((path / name).rglob("*")) if f.suffix.lower() in _SUFFIXES] for name in found}
+        numbers = {name: int(name) if numbered else names.index(name) for name in found}
+        labels = [number for name, number in numbers.items() for _ in held[name]]
+        if not labels:
+            raise InvalidCall(wanted, given="no image", available=", ".join(_SUFFIXES))
+        return cls(path, names, tuple(file for name in found for file in held[name]), np.array(labels, np.int64))
+
+    @property
+    def numbered(self) -> bool:
+        """Whether folders are named by the numbers of their classes."""
+        return all(name.isascii() and name.isdigit() for name in self.classes)
+
+    def feeds(
+        self,
+        graph: Graph,
+        *,
+        output: str | None = None,
+        labels: str = "labels",
+        size: tuple[int, int] | None = None,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+    ) -> dict[str, Any]:
+        """The images for the one input of ``graph``, read as batches want them, and the labels, by name.
+
+        Images get the sides that the model wants; where it leaves them open those of ``size``, or of the first image.
+        ``Pixels`` tells of the rest. Raises ``InvalidCall`` for a model without an input of images, and where the value
+        ``output`` tells apart another number of classes.
+        """
+        value, channels, last = _input(graph)
+        count = _classes(graph, output)
+        if count is not None and not (int(self.labels.max()) < count if self.numbered else len(self.classes) == count):
+            raise InvalidCall(
+                f"{self.path} must hold a folder for each of the {count} classes of the model",
+                given=", ".join(self.classes),
+                do="name the folders by the numbers of their classes, from 0",
+            )
+        sides: Sequence[Any] = value.shape[1:3] if last else value.shape[2:4]
+        if not all(isinstance(side, int) for side in sides):
+            first = size or decoded(self.files[0], channels).shape[:2]
+            sides = [side if isinstance(side, int) else other for side, other in zip(sides, first, strict=True)]
+        pixels = Pixels((sides[0], sides[1]), value.dtype, channels, last, tuple(mean), tuple(std))
+        return {value.name: Images(self.files, pixels), labels: self.labels}
+
+
+def _input(graph: Graph) -> tuple[Value, int, bool]:
+    """The input of images, how many channels it has, and whether they are its last axis."""
+    (value, *others) = graph.inputs or [None]
+    kind = None if value is None else value.type
+    shape = kind.shape if isinstance(kind, TensorType) else None
+    if value is not None and not others and shape is not None and len(shape) == 4:
+        for axis in (1, 3):
+            channels = shape[axis]
+            if isinstance(channels, int) and channels in (1, 3):
+                return value, channels, axis == 3
+    raise InvalidCall(
+        "a folder of images needs a model with one input of images, of 1 or 3 channels along axis 1 or 3",
+        given=", ".join(f"{each.name}: {each.type}" for each in graph.inputs) or "no input",
+        do="give arrays in a .npz file",
+    )
+
+
+def _classes(graph: Graph, output: str | None) -> int | None:
+    """How many classes a model tells apart, None where it does not say."""
+    kinds = {v.name: v.type for v in graph.values() if isinstance(v.type, TensorType)}
+    floats = [v.name for v in graph.outputs if v.name in kinds and kinds[v.name].dtype.is_float]
+    kind = kinds.get(output or (floats[0] if floats else ""))
+    shape = kind.shape if kind is not None else None
+    return shape[1] if shape is not None and len(shape) > 1 and isinstance(shape[1], int) else None
+
+
+def decoded(path: Path, channels: int) -> Array:
+    """The pixels (height, width, channels) of a file. Raises ``InvalidFeed`` where it is no image."""
+    try:
+        data = np.frombuffer(path.read_bytes(), np.uint8)
+    except OSError as error:
+        raise InvalidFeed(f'"{path}" must be a file that can be read', given=error.strerror or str(error)) from error
+    pixels: Array = image_decoder(data, pixel_format="RGB" if channels == 3 else "Grayscale")
+    if not pixels.size:
+        raise InvalidFeed(f'"{path}" must be an image', given=f"{len(data)} bytes", do="take it out of the folder")
+    return pixels
+
+
+def fitted(pixels: Array, size: tuple[int, int]) -> Array:
+    """``pixels`` (height, width, channels) scaled to fill ``size``, whose middle is cut out."""
+    sides = pixels.shape[:2]
+    factor = max(wanted / side for wanted, side in zip(size, sides, strict=True))
+    for axis, (side, wanted) in enumerate(zip(sides, size, strict=True)):
+        scaled = max(round(side * factor), wanted)
+        start = (scaled - wanted) // 2
+        if scaled != side:
+            weights = _weights(side, scaled)[start : start + wanted]
+            pixels = np.moveaxis(np.tensordot(weights, pixels, (1, axis)), 0, axis)
+        else:
+            pixels = np.take(pixels, range(start, start + wanted), axis)
+    return pixels
+
+
+def _weights(side: int, scaled: int) -> Array:
+    """What each of ``side`` pixels counts in each of ``scaled``: linear, or all that one covers if they are fewer."""
+    factor = side / scaled
+    centres = (np.arange(scaled) + 0.5) * factor - 0.5
+    distances = np.abs(centres[:, None] - np.arange(side)) / max(factor, 1.0)
+    weights: Array = np.maximum(1.0 - distances, 0.0).astype(np.float32)
+    return weights / weights.sum(axis=1, keepdims=True)
