@@ -40,6 +40,7 @@ from tenonnx.op.dtypes import load_dtypes
 from tenonnx.op.families import broadcast_types, elementwise, same_type
 from tenonnx.op.inline import inline
 from tenonnx.op.op import REQUIRED, Op, op, primitive
+from tenonnx.op.operand import Operand
 from tenonnx.op.requirements import (
     Arguments,
     Requirement,
@@ -88,6 +89,7 @@ __all__ = [
     "NotDifferentiable",
     "NotRepresentable",
     "Op",
+    "Operand",
     "OptionalType",
     "PluginError",
     "Registry",

@@ -29,7 +29,7 @@ class Op(Generic[Parameters]):
 
     Calling it applies it: on values it adds a node to their graph, on arrays it computes. ``function`` is the body (a
     primitive has none), ``requirements`` what must hold of a call, ``rules`` what consumers know about the op, keyed by
-    consumer (``numpy``, ``vjp``, ``type``).
+    consumer (``numpy``, ``prepare``, ``vjp``, ``type``).
 
     ``pure`` is False for ops that draw random numbers: they are never folded. ``symbolic`` tells that the numpy rule
     also works on object arrays of symbolic dims. ``broadcasts`` marks ops whose gradients are summed back to the shape
@@ -206,6 +206,14 @@ class Op(Generic[Parameters]):
     def numpy(self, function: Function) -> Function:
         """The op on numpy arrays: input arrays (None where absent), then attributes; must agree with the body."""
         return self.rule("numpy", function)  # type: ignore[no-any-return]
+
+    def prepare(self, function: Function) -> Function:
+        """A kernel for calls that are alike: ``(*inputs, **attributes)``, the inputs as ``Operand``, to a function.
+
+        That takes arrays of exactly these shapes and element types, and no attributes, and gives what the numpy rule
+        gives; several threads may call it at once. None where the numpy rule serves as well.
+        """
+        return self.rule("prepare", function)  # type: ignore[no-any-return]
 
     def vjp(self, function: Function) -> Function:
         """The vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to one gradient or None for each input.

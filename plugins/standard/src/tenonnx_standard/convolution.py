@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import TensorType, TypeMismatch, Value, constant, differ, dims, limits, op, symbolic
+from tenonnx.extend import Operand, TensorType, TypeMismatch, Value, constant, differ, dims, limits, op, symbolic
+from tenonnx_standard.convolving import columns, convolution
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
@@ -18,7 +19,6 @@ from tenonnx_standard.windows import (
     Array,
     Length,
     Windows,
-    columns,
     floored,
     not_negative,
     one_float_dtype,
@@ -26,14 +26,13 @@ from tenonnx_standard.windows import (
     spatial,
     tap,
     tap_slices,
-    taps_inside,
     through_float32,
     widened,
     windows,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 #: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
 FEW_CHANNELS = 8
@@ -142,74 +141,34 @@ def _(X, W, B=None, *, group, kernel_shape, **attributes):
 def _(X, W, B=None, *, group, kernel_shape, **attributes):
     check_channels(conv.title, X, W, B, group, W.shape[1] * group, W.shape[0])
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
-    x, w, b = widened(X, W, B)
-    return _add_bias(convolve(x, w, window, group), b).astype(X.dtype, copy=False)
+    return _convolving(X, W, window, group)(X, W, B)
 
 
-def convolve(x: Array, w: Array, window: Windows, group: int = 1) -> Array:
-    """Cross-correlation of arrays of one dtype, as matrix products over unfolded blocks."""
-    batch, _, *sizes = x.shape
-    outputs = window.outputs(sizes)
-    y = np.empty(limits.sized((batch, w.shape[0], *outputs), "a convolution"), x.dtype)
-    count = int(np.prod(outputs))
-    if not y.size:
-        return y
-    weights = w.reshape(group, w.shape[0] // group, -1)
-    target = y.reshape(batch, group, -1, count)
-    if set(window.kernel) == {1} and not any(map(any, window.padding(sizes))):
-        x = tap(x, window, (0,) * window.rank, outputs)
-        if batch == 1 or count > 1:
-            np.matmul(weights, x.reshape(batch, group, -1, count), out=target)
-            return y
-    if w.shape[1] == 1 and window.rank > 1:
-        _convolve_depthwise(x, w, window, y.reshape(batch, group, -1, *outputs))
-        return y
-    rest = count // outputs[0]
-    joined = batch > 1 and count < 64
-    for images, rows, block in columns(x, window, joined=joined):
-        part = target[images, ..., rows.start * rest : rows.stop * rest]
-        if joined:
-            product = np.matmul(weights, block.reshape(group, weights.shape[2], -1))
-            part[...] = product.reshape(group, -1, *part.shape[::3]).transpose(2, 0, 1, 3)
+@conv.prepare
+def _(X, W, B, *, group, kernel_shape, **attributes):
+    window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
+    return _convolving(X, W, window, group)
+
+
+def _convolving(X: Operand | Array, W: Operand | Array, window: Windows, group: int) -> Callable[..., Array]:
+    """The function of arrays like these that convolves them and adds a bias if there is one."""
+    narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
+    whole = limits.sized((X.shape[0], W.shape[0], *window.outputs(X.shape[2:])), "a convolution")
+    bias = (-1, *(1,) * window.rank)
+    empty = not (X.size and W.size and all(whole))
+    run = None if empty else convolution(X.shape, W.shape, wide, window, group)
+
+    def convolve(X: Array, W: Array, B: Array | None = None) -> Array:
+        if run is None:
+            y = np.zeros(whole, wide)
         else:
-            np.matmul(weights, block.reshape(block.shape[0], group, weights.shape[2], -1), out=part)
-    return y
+            y = np.empty(whole, wide)
+            run(X.astype(wide, copy=False), W.astype(wide, copy=False), y)
+        if B is not None:
+            y += B.reshape(bias)
+        return y if narrow is wide else y.astype(narrow)
 
-
-def _convolve_depthwise(x: Array, w: Array, window: Windows, y: Array) -> None:
-    """Cross-correlate each channel by itself into ``y``, which has the axes (batch, channel, kernel, *outputs).
-
-    Unfolded along all axes but the first; then each row of the kernel gives a share, and shifted they are summed up.
-    """
-    batch, channels, *sizes = x.shape
-    outputs = y.shape[3:]
-    begins, _ = window.padding(sizes)
-    rows, *inner = window.kernel
-    height = max(begins[0] + sizes[0], (outputs[0] - 1) * window.strides[0] + window.extents[0])
-    along = [taps_inside(n, window, k, begins[k], outputs[k]) for k, n in enumerate(sizes)][1:]
-    weights = w.reshape(channels, -1, int(np.prod(inner)))
-    per_channel = sum(weights.shape[1:]) * height * int(np.prod(outputs[1:]))
-    some = min(channels, max(1, BLOCK // per_channel))
-    lines = np.zeros((some, *inner, height, *outputs[1:]), x.dtype)
-    shares = np.empty((some, y.shape[2], rows, height, *outputs[1:]), x.dtype)
-    down = slice(begins[0], begins[0] + sizes[0])
-    for image, first in np.ndindex(batch, -(-channels // some)):
-        chosen = slice(first * some, (first + 1) * some)
-        part, result = x[image, chosen], y[image, chosen]
-        count = len(part)
-        for place in np.ndindex(*inner):
-            taps = [axis[k] for axis, k in zip(along, place, strict=True)]
-            target, source = [slice(low, high) for low, high, _ in taps], [read for _, _, read in taps]
-            lines[(slice(count), *place, down, *target)] = part[(..., *source)]
-        unfolded_lines = lines[:count].reshape(count, weights.shape[2], -1)
-        np.matmul(weights[chosen], unfolded_lines, out=shares[:count].reshape(count, weights.shape[1], -1))
-        for row in range(rows):
-            start = row * window.dilations[0]
-            below = slice(start, start + (outputs[0] - 1) * window.strides[0] + 1, window.strides[0])
-            if row:
-                result += shares[:count, :, row, below]
-            else:
-                result[...] = shares[:count, :, row, below]
+    return convolve
 
 
 @conv.vjp
@@ -287,7 +246,9 @@ def _(X, dY, *, kernel_shape, group, **attributes):
     rest = int(np.prod(outputs[1:]))
     g = g.reshape(batch, group, results // group, -1)
     total = np.zeros((group, results // group, x.shape[1] // group * int(np.prod(window.kernel))), x.dtype)
-    for images, rows, block in columns(x, window, joined=True):
+    if not total.size or not g.size:
+        return total.reshape(results, -1, *window.kernel).astype(X.dtype, copy=False)
+    for images, rows, block in columns(x.shape, x.dtype, window, joined=True)(x):
         part = g[images, ..., rows.start * rest : rows.stop * rest].transpose(1, 2, 0, 3).reshape(*total.shape[:2], -1)
         total += np.matmul(part, block.reshape(group, total.shape[2], -1).swapaxes(1, 2))
     return total.reshape(results, -1, *window.kernel).astype(X.dtype, copy=False)
@@ -408,7 +369,8 @@ def convolve_transposed(
     after = [m - n + b for m, n, b in zip(outputs, sizes, begins, strict=True)]
     if set(window.strides) == {1} and depth > 1 and min(*before, *after) >= 0 and batch * int(np.prod(sizes)) >= 256:
         turned = np.flip(w.reshape(group, depth, *w.shape[1:]).swapaxes(1, 2), tuple(range(3, 3 + window.rank)))
-        return convolve(x, turned.reshape(results, depth, *window.kernel), floored(window, [*before, *after]), group)
+        turned = turned.reshape(results, depth, *window.kernel)
+        return _convolving(x, turned, floored(window, [*before, *after]), group)(x, turned)
     lengths = [
         max((n - 1) * s + e, b + m)
         for n, s, e, b, m in zip(sizes, window.strides, window.extents, begins, outputs, strict=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, limits, symbolic
 from tenonnx_standard.casting import cast
@@ -308,57 +307,6 @@ def tap_slices(window: Windows, offset: Sequence[int], outputs: Sequence[int]) -
     """The positions that ``outputs`` windows read at one place of the kernel, along each axis of the padded input."""
     starts = [o * d for o, d in zip(offset, window.dilations, strict=True)]
     return [slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, outputs, window.strides, strict=True)]
-
-
-def columns(x: Array, window: Windows, *, joined: bool = False) -> Iterator[tuple[slice, slice, Array]]:
-    """Unfold ``x`` block by block: for some images and some rows of windows, what these windows read.
-
-    A block has the axes (image, channel, *kernel, *windows), or if ``joined`` (channel, *kernel, image, *windows); the
-    next one reuses its memory. Rows count along the first spatial axis, and fewer than all come from one image alone.
-    """
-    batch, channels, *sizes = x.shape
-    outputs = window.outputs(sizes)
-    if not batch or not all(outputs):
-        return
-    begins, ends = window.padding(sizes)
-    width = channels * int(np.prod(window.kernel))
-    per_row = max(1, width * int(np.prod(outputs[1:])))
-    images = min(batch, max(1, BLOCK // (per_row * outputs[0])))
-    blocks = -(-outputs[0] // min(outputs[0], max(1, BLOCK // per_row)))
-    rows = -(-outputs[0] // blocks)
-    inside = tuple(slice(b, b + n) for b, n in zip(begins, sizes, strict=True))
-    reach = [(n - 1) * s + e for n, s, e in zip(outputs, window.strides, window.extents, strict=True)]
-    lengths = [max(b + n + e, r) for b, n, e, r in zip(begins, sizes, ends, reach, strict=True)]
-    padded = lengths != list(sizes)
-    if padded:
-        limits.check_elements((images, channels, *lengths), "a padded input")
-        store = np.zeros((channels, images, *lengths) if joined else (images, channels, *lengths), x.dtype)
-        source = store.swapaxes(0, 1) if joined else store
-    buffer = np.empty(images * width * rows * int(np.prod(outputs[1:])), x.dtype)
-    for first in range(0, batch, images):
-        count = min(images, batch - first)
-        if padded:
-            source[(slice(0, count), slice(None), *inside)] = x[first : first + count]
-            image = source[:count]
-        else:
-            image = x[first : first + count]
-        view = unfolded(image, window, outputs)
-        if joined:
-            view = np.moveaxis(view, 0, 1 + window.rank)
-        for low in range(0, outputs[0], rows):
-            high = min(outputs[0], low + rows)
-            part = view[(..., slice(low, high), *(slice(None),) * (window.rank - 1))]
-            block = buffer[: part.size].reshape(part.shape)
-            np.copyto(block, part)
-            yield slice(first, first + count), slice(low, high), block
-
-
-def unfolded(x: Array, window: Windows, outputs: Sequence[int]) -> Array:
-    """A view of the padded ``x`` with axes (batch, channel, *kernel, *outputs)."""
-    steps = x.strides[2:]
-    inner = [d * step for d, step in zip(window.dilations, steps, strict=True)]
-    outer = [s * step for s, step in zip(window.strides, steps, strict=True)]
-    return as_strided(x, (*x.shape[:2], *window.kernel, *outputs), (*x.strides[:2], *inner, *outer), writeable=False)
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:

@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: The checks that a gap can name.
 CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
-    "versions", "own versions", "layout", "special values", "empty axes",
+    "versions", "own versions", "layout", "special values", "empty axes", "prepared",
 )  # fmt: skip
 
 

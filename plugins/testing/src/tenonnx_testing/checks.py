@@ -15,7 +15,7 @@ from tenonnx.graph.values import Value
 from tenonnx.op.binding import invoke
 from tenonnx.op.build import Builder
 from tenonnx.op.rules import find_rule
-from tenonnx_testing import edges, exports, gradients, inference, laws, mutations, oracles, schemas
+from tenonnx_testing import edges, exports, gradients, inference, laws, mutations, oracles, preparation, schemas
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
@@ -138,6 +138,9 @@ CHECKS: dict[str, Check] = {
         Check("law", laws.is_followed, applies=lambda case: case.law is not None),
         Check("export", exports.keeps_numbers, versions=exports.versions, stride=6),
         Check("own versions", exports.keeps_meaning, applies=exports.has_versions, versions=exports.own_versions),
+        Check(
+            "prepared", preparation.kernels_agree, applies=preparation.prepares, missing="the numpy rule serves as well"
+        ),
         Check("layout", edges.any_layout_serves, examples=2),
         Check("special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=4),
         Check("empty axes", edges.empty_axes_agree, examples=4, missing="no input has an axis"),

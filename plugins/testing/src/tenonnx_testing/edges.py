@@ -64,21 +64,22 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     if is_random(case.op, drawn):
         return False
     compared = False
-    for name, planted in _planted(case, drawn):
+    for name, there in planted(case, drawn):
         try:
-            by_rule, by_body = evaluate(case.op, planted), evaluate(case.op, planted, body_of=case.op)
+            by_rule, by_body = evaluate(case.op, there), evaluate(case.op, there, body_of=case.op)
         except TenonnxError:
             continue
         try:
-            expect(case, planted, f"its body where an input holds {name}", present(by_body), present(by_rule))
+            expect(case, there, f"its body where an input holds {name}", present(by_body), present(by_rule))
         except Failure as failure:
-            failure.add_note(f"planted: {one_line(case.op, planted)}")
+            failure.add_note(f"planted: {one_line(case.op, there)}")
             raise
         compared = True
     return compared
 
 
-def _planted(case: Case, drawn: Call) -> Iterator[tuple[str, Call]]:
+def planted(case: Case, drawn: Call) -> Iterator[tuple[str, Call]]:
+    """The call with a NaN, an infinity or a large number somewhere."""
     random = np.random.default_rng(zlib.crc32(one_line(case.op, drawn).encode()))
     places = [k for k, v in enumerate(drawn.inputs) if _holds_floats(v) and not is_index(case.op, k)]
     for name in ("NaN", "an infinity", "a large number") if places else ():

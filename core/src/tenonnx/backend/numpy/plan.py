@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from tenonnx import limits
+from tenonnx.backend.numpy.preparation import Observations, Signatures
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -25,70 +27,83 @@ Kernel = Callable[..., Any]
 #: Below this size a new buffer costs less than proving that an old one may be written.
 SMALLEST_REUSED = 1 << 14
 
-#: References to an array that only its slot held: the local name and the argument of getrefcount.
-_UNSHARED = 2
-
 
 class Step:
-    """One kernel call. ``reuse`` is the position of an input whose buffer may take the result, or -1."""
+    """One kernel call. ``reuse`` is the position of an input whose buffer may take the result, or -1.
 
-    __slots__ = ("dead", "inputs", "kernel", "node", "outputs", "reuse")
+    ``attributes`` are those of the call, None where subgraphs are among them.
+    """
 
-    def __init__(self, node: Node, kernel: Kernel, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
+    __slots__ = ("attributes", "dead", "get", "inputs", "kernel", "node", "outputs", "reuse")
+
+    def __init__(
+        self,
+        node: Node,
+        kernel: Kernel,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        attributes: dict[str, Any] | None,
+    ) -> None:
         self.node = node
         self.kernel = kernel
         self.inputs = inputs
         self.outputs = outputs
+        self.attributes = attributes
+        #: The arguments among the slots; of one input the argument itself.
+        self.get: Callable[[list[Any]], Any] = itemgetter(*inputs) if inputs else _nothing
         self.dead: tuple[int, ...] = ()
         self.reuse = -1
 
+    def with_kernel(self, kernel: Kernel) -> Step:
+        """The same step by another kernel, which writes into no buffer of its inputs."""
+        step = Step(self.node, kernel, self.inputs, self.outputs, self.attributes)
+        step.dead = self.dead
+        return step
+
+
+def _nothing(slots: list[Any]) -> tuple[Any, ...]:
+    return ()
+
 
 class Plan:
-    """Runs a graph whose ops all have numpy rules. Slot -1 is the absent input, and stays None."""
+    """Runs a graph whose ops all have numpy rules. Slot -1 is the absent input, and stays None.
+
+    Calls share nothing that is written but the kernels prepared for the shapes of feeds, which are complete when they
+    are shared.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.slots: dict[Value, int] = {}
         self.contents: list[Any] = []
         self.dtypes: list[DType | None] = []
-        self.all_inputs = [self._slot(value) for value in (*graph.all_inputs, *graph.captures)]
+        self.formals = (*graph.all_inputs, *graph.captures)
+        self.all_inputs = [self._slot(value) for value in self.formals]
         self.steps = [self._step(node) for node in graph.nodes if not self._is_static(node)]
         self.outputs = [self._slot(value) for value in graph.outputs]
         self._mark_dead()
         self.contents.append(None)
         self.constants = {id(c) for c in self.contents if isinstance(c, np.ndarray)}
+        self._signatures = Signatures()
 
     def run(self, feeds: Sequence[Any]) -> list[Any]:
         """The outputs for contents of the all_inputs and captures, in order."""
+        signature = tuple([getattr(feed, "shape", None) for feed in feeds])
+        schedule = self._signatures.find(signature)
+        if schedule is not None:
+            slots = schedule.contents.copy()
+            for slot, feed in zip(self.all_inputs, feeds, strict=True):
+                slots[slot] = feed
+            _execute(schedule.steps, slots)
+            return [slots[i] for i in self.outputs]
         slots = self.contents.copy()
         for slot, feed in zip(self.all_inputs, feeds, strict=True):
             slots[slot] = feed
-        end = limits.end()
-        if end is not None and time.monotonic() > end:
-            raise limits.out_of_time()
-        with np.errstate(all="ignore"):
-            for step in self.steps:
-                if end is not None and time.monotonic() > end:
-                    raise limits.out_of_time()
-                arguments = [slots[i] for i in step.inputs]
-                for slot in step.dead:
-                    slots[slot] = None
-                try:
-                    if step.reuse >= 0 and arguments[step.reuse].nbytes >= SMALLEST_REUSED:
-                        result = _call_reusing(step.kernel, arguments, step.reuse)
-                    else:
-                        result = step.kernel(*arguments)
-                except TenonnxError as error:
-                    error.what = f"{step.node.title}: {error.what}"
-                    raise
-                except UNFORESEEN as error:
-                    raise refused(step.node.title, arguments, step.node.attributes, error) from error
-                del arguments
-                if type(result) is tuple:
-                    for slot, each in zip(step.outputs, result, strict=False):
-                        slots[slot] = np.asarray(each) if isinstance(each, np.generic) else each
-                else:
-                    slots[step.outputs[0]] = np.asarray(result) if isinstance(result, np.generic) else result
-                slots[-1] = None
+        if self._signatures.seen_before(signature):
+            observations = Observations(self, feeds)
+            _execute(self.steps, slots, observations)
+            self._signatures.keep(signature, observations.schedule())
+        else:
+            _execute(self.steps, slots)
         return [slots[i] for i in self.outputs]
 
     # ----- planning -----------------------------------------------------------------------------------------------
@@ -123,7 +138,8 @@ class Plan:
         else:
             kernel = partial(rule, **attributes) if attributes else rule
         slots = tuple(self._slot(v) for v in (*inputs, *node.captures))
-        return Step(node, kernel, slots, tuple(self._slot(v) for v in node.outputs))
+        fixed = None if subgraphs else attributes
+        return Step(node, kernel, slots, tuple(self._slot(v) for v in node.outputs), fixed)
 
     def _mark_dead(self) -> None:
         kept = {*self.outputs, *self.all_inputs, -1}
@@ -168,18 +184,62 @@ class _Run:
         return tuple(self.plan.run([*feeds, *self.captured]))
 
 
-def _call_reusing(kernel: Kernel, arguments: list[Any], position: int) -> Any:
-    """Call a ufunc into the buffer of an argument that nobody else can see.
+def _execute(steps: Sequence[Step], slots: list[Any], observations: Observations | None = None) -> None:
+    end = limits.end()
+    if end is not None and time.monotonic() > end:
+        raise limits.out_of_time()
+    with np.errstate(all="ignore"):
+        for step in steps:
+            if end is not None and time.monotonic() > end:
+                raise limits.out_of_time()
+            try:
+                if step.reuse >= 0 and (buffer := _free_buffer(step, slots)) is not None:
+                    result = step.kernel(*step.get(slots), out=buffer)
+                elif len(step.inputs) == 1:
+                    result = step.kernel(step.get(slots))
+                else:
+                    result = step.kernel(*step.get(slots))
+            except TenonnxError as error:
+                error.what = f"{step.node.title}: {error.what}"
+                raise
+            except UNFORESEEN as error:
+                arguments = [slots[i] for i in step.inputs]
+                raise refused(step.node.title, arguments, step.node.attributes, error) from error
+            for slot in step.dead:
+                slots[slot] = None
+            if type(result) is np.ndarray:
+                slots[step.outputs[0]] = result
+            elif type(result) is tuple:
+                for slot, each in zip(step.outputs, result, strict=False):
+                    slots[slot] = np.asarray(each) if isinstance(each, np.generic) else each
+            else:
+                slots[step.outputs[0]] = np.asarray(result) if isinstance(result, np.generic) else result
+            slots[-1] = None
+            if observations is not None:
+                observations.note(step, slots)
 
-    A dead input is unshared when our own references are the only ones: a view of it would hold one more.
+
+def _free_buffer(step: Step, slots: list[Any]) -> Any:
+    """The buffer of an input that dies and that nobody else can see, where it can take the result; or None.
+
+    Such an input is unshared when the slot's reference is the only one: a view of it would hold one more.
     """
-    buffer = arguments[position]
-    others = arguments[:position] + arguments[position + 1 :]
-    arguments[position] = None
-    alone = sys.getrefcount(buffer) == _UNSHARED and buffer.base is None and buffer.flags.c_contiguous
-    fits = alone and all(_broadcasts_into(other, buffer) for other in others)
-    arguments[position] = buffer
-    return kernel(*arguments, out=buffer) if fits else kernel(*arguments)
+    position = step.inputs[step.reuse]
+    buffer = slots[position]
+    if buffer.nbytes < SMALLEST_REUSED or sys.getrefcount(buffer) != _UNSHARED or buffer.base is not None:
+        return None
+    others = (slots[slot] for slot in step.inputs if slot != position)
+    fits = buffer.flags.c_contiguous and all(_broadcasts_into(other, buffer) for other in others)
+    return buffer if fits else None
+
+
+def _references(slots: list[Any]) -> int:
+    """How many references an array has that is in one slot and in a local name."""
+    buffer = slots[0]
+    return sys.getrefcount(buffer)
+
+
+_UNSHARED = _references([np.empty(0)])
 
 
 def _broadcasts_into(array: Any, target: Any) -> bool:

@@ -1,0 +1,30 @@
+"""What a rule that prepares a call is told of its inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """An input of the calls that a kernel is prepared for.
+
+    ``contents`` are those of an input that is the same in all of these calls, else None.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    contents: np.ndarray[Any, Any] | None = None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)

@@ -1,0 +1,259 @@
+"""Convolutions of arrays whose sizes are known: what sizes alone tell is found out once, and kept by the function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import limits
+from tenonnx_standard.windows import BLOCK, Array, Windows, taps_inside
+
+#: A convolution: images, kernels and the array that takes the result, all of them contiguous.
+Convolution = Callable[[Array, Array, Array], Any]
+
+#: Images narrower than this are unfolded by whole lines, as short runs cost more to copy than what is left out later.
+NARROW = 32
+
+#: Up to so many bytes, an array of zeros is made at once; of a larger one only the borders are set to 0.
+SMALL = 1 << 15
+
+
+def convolution(shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int) -> Convolution:
+    """How images of ``shape`` are convolved with ``kernels``, both not empty, by the way that suits their sizes."""
+    batch, _, *sizes = shape
+    outputs = window.outputs(sizes)
+    count, results = math.prod(outputs), kernels[0] // group
+    limits.sized((batch, kernels[0], *outputs), "a convolution")
+    begins, ends = window.padding(sizes)
+    if set(window.kernel) == {1} and not any((*begins, *ends)) and (batch == 1 or count > 1):
+        return _pointwise(shape, kernels, window, group, outputs)
+    if kernels[1] == 1 and window.rank > 1:
+        return _depthwise(shape, kernels, dtype, window, outputs)
+    if batch > 1 and count < 64:
+        return _unfolded(shape, kernels, dtype, window, group, joined=True)
+    lines = set(window.strides) == {1} and outputs[-1] < NARROW and results >= 4 and window.rank > 1
+    if lines and math.prod(kernels[1:]) * math.prod(sizes) * group <= BLOCK:
+        return _by_lines(shape, kernels, dtype, window, group, outputs)
+    return _unfolded(shape, kernels, dtype, window, group, joined=False)
+
+
+def padded(shape: Sequence[int], dtype: Any, begins: Sequence[int], lengths: Sequence[int]) -> Callable[[Array], Array]:
+    """A function that puts images of ``shape`` among zeros, into contiguous arrays of the spatial sizes ``lengths``."""
+    sizes = shape[2:]
+    if list(sizes) == list(lengths):
+        return np.ascontiguousarray
+    whole = limits.sized((*shape[:2], *lengths), "a padded input")
+    inside = (..., *(slice(b, b + n) for b, n in zip(begins, sizes, strict=True)))
+    if math.prod(whole) * np.dtype(dtype).itemsize <= SMALL:
+
+        def fill(x: Array) -> Array:
+            store = np.zeros(whole, dtype)
+            store[inside] = x
+            return store
+
+        return fill
+    borders = []
+    for k, (b, n, length) in enumerate(zip(begins, sizes, lengths, strict=True)):
+        ahead = (slice(None),) * (2 + k)
+        borders += [(*ahead, part) for part in (slice(0, b), slice(b + n, length)) if part.start < part.stop]
+
+    def surround(x: Array) -> Array:
+        store = np.empty(whole, dtype)
+        for border in borders:
+            store[border] = 0
+        store[inside] = x
+        return store
+
+    return surround
+
+
+def steps_of(shape: Sequence[int], itemsize: int) -> list[int]:
+    """How many bytes lie between neighbours along each axis of a contiguous array."""
+    return [math.prod(shape[k + 1 :]) * itemsize for k in range(len(shape))]
+
+
+# ----- kernels of one place -------------------------------------------------------------------------------------------
+
+
+def _pointwise(
+    shape: Sequence[int], kernels: Sequence[int], window: Windows, group: int, outputs: Sequence[int]
+) -> Convolution:
+    batch, channels, *_ = shape
+    results, count = kernels[0], math.prod(outputs)
+    taken = (..., *(slice(None, None, s) for s in window.strides)) if set(window.strides) != {1} else None
+    if batch == group == 1:
+        weights, images, target = (results, channels), (channels, count), (results, count)
+    else:
+        weights = (group, results // group, channels // group)
+        images, target = (batch, group, channels // group, count), (batch, group, results // group, count)
+
+    def convolve(x: Array, w: Array, y: Array) -> None:
+        x = x if taken is None else x[taken]
+        np.matmul(w.reshape(weights), x.reshape(images), out=y.reshape(target))
+
+    return convolve
+
+
+# ----- one channel each -----------------------------------------------------------------------------------------------
+
+
+def _depthwise(
+    shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, outputs: Sequence[int]
+) -> Convolution:
+    """Each channel by itself: unfolded along all axes but the first, then each row of a kernel gives a share.
+
+    The shares are shifted and summed up.
+    """
+    batch, channels, *sizes = shape
+    per_channel = kernels[0] // channels
+    begins, _ = window.padding(sizes)
+    rows, *inner = window.kernel
+    height = max(begins[0] + sizes[0], (outputs[0] - 1) * window.strides[0] + window.extents[0])
+    along = [taps_inside(n, window, k, begins[k], outputs[k]) for k, n in enumerate(sizes)][1:]
+    width = math.prod(inner)
+    some = min(channels, max(1, BLOCK // ((width + per_channel * rows) * height * math.prod(outputs[1:]))))
+    down = slice(begins[0], begins[0] + sizes[0])
+    reads = []
+    for place in np.ndindex(*inner):
+        taps = [axis[k] for axis, k in zip(along, place, strict=True)]
+        target, source = [slice(low, high) for low, high, _ in taps], [read for _, _, read in taps]
+        reads.append(((slice(None), *place, down, *target), (..., *source)))
+    below = []
+    for row in range(rows):
+        start = row * window.dilations[0]
+        stop = start + (outputs[0] - 1) * window.strides[0] + 1
+        below.append((slice(None), slice(None), row, slice(start, stop, window.strides[0])))
+    blocks = [(image, slice(k, min(k + some, channels))) for image in range(batch) for k in range(0, channels, some)]
+
+    def convolve(x: Array, w: Array, y: Array) -> None:
+        weights = w.reshape(channels, per_channel * rows, width)
+        y = y.reshape(batch, channels, per_channel, *outputs)
+        for image, chosen in blocks:
+            count = chosen.stop - chosen.start
+            part, result = x[image, chosen], y[image, chosen]
+            lines = np.zeros((count, *inner, height, *outputs[1:]), dtype)
+            for target, source in reads:
+                lines[target] = part[source]
+            shares = np.matmul(weights[chosen], lines.reshape(count, width, -1))
+            shares = shares.reshape(count, per_channel, rows, height, *outputs[1:])
+            if rows == 1:
+                result[...] = shares[below[0]]
+                continue
+            np.add(shares[below[0]], shares[below[1]], out=result)
+            for rest in below[2:]:
+                result += shares[rest]
+
+    return convolve
+
+
+# ----- products over unfolded blocks ----------------------------------------------------------------------------------
+
+
+def _by_lines(
+    shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int, outputs: Sequence[int]
+) -> Convolution:
+    """Whole lines of the padded image are read for windows that move by one place; those across its end go unused."""
+    batch, channels, *_ = shape
+    begins, _ = window.padding(shape[2:])
+    lengths = [n - 1 + e for n, e in zip(outputs, window.extents, strict=True)]
+    surround = padded(shape, dtype, begins, lengths)
+    item = np.dtype(dtype).itemsize
+    steps = steps_of((channels, *lengths), item)
+    run = sum((n - 1) * step for n, step in zip(outputs, steps[1:], strict=True)) // item + 1
+    unfolded = (channels, *window.kernel, run)
+    strides = (steps[0], *(d * step for d, step in zip(window.dilations, steps[1:], strict=True)), item)
+    depth = math.prod(kernels[1:])
+    weights = (kernels[0], depth) if group == 1 else (group, kernels[0] // group, depth)
+    matrix = (depth, run) if group == 1 else (group, depth, run)
+    whole = (kernels[0], *outputs)
+    picked = (*steps_of((kernels[0], run), item)[:1], *steps[1:])
+
+    def convolve(x: Array, w: Array, y: Array) -> None:
+        store, flat = surround(x), w.reshape(weights)
+        columns = np.empty(unfolded, dtype)
+        for image in range(batch):
+            columns[...] = np.ndarray(unfolded, dtype, store, image * channels * steps[0], strides)
+            product = np.matmul(flat, columns.reshape(matrix))
+            y[image] = np.ndarray(whole, dtype, product, 0, picked)
+
+    return convolve
+
+
+def _unfolded(
+    shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int, *, joined: bool
+) -> Convolution:
+    batch = shape[0]
+    outputs = window.outputs(shape[2:])
+    rest, count = math.prod(outputs[1:]), math.prod(outputs)
+    depth = math.prod(kernels[1:])
+    unfold = columns(shape, dtype, window, joined=joined)
+    single = batch == group == 1
+
+    def convolve(x: Array, w: Array, y: Array) -> None:
+        if single:
+            weights, target = w.reshape(-1, depth), y.reshape(-1, count)
+            for _, rows, block in unfold(x):
+                np.matmul(weights, block.reshape(depth, -1), out=target[:, rows.start * rest : rows.stop * rest])
+            return
+        weights, target = w.reshape(group, -1, depth), y.reshape(batch, group, -1, count)
+        for images, rows, block in unfold(x):
+            part = target[images, ..., rows.start * rest : rows.stop * rest]
+            if joined:
+                product = np.matmul(weights, block.reshape(group, depth, -1))
+                part[...] = product.reshape(group, -1, *part.shape[::3]).transpose(2, 0, 1, 3)
+            else:
+                np.matmul(weights, block.reshape(len(block), group, depth, -1), out=part)
+
+    return convolve
+
+
+def columns(
+    shape: Sequence[int], dtype: Any, window: Windows, *, joined: bool = False
+) -> Callable[[Array], Iterator[tuple[slice, slice, Array]]]:
+    """A function that unfolds images block by block: for some of them and some rows of windows, what these read.
+
+    A block has the axes (image, channel, *kernel, *windows), or if ``joined`` (channel, *kernel, image, *windows); the
+    next one reuses its memory. Rows count along the first spatial axis, and fewer than all come from one image alone.
+    """
+    batch, channels, *sizes = shape
+    outputs = window.outputs(sizes)
+    begins, ends = window.padding(sizes)
+    width = channels * math.prod(window.kernel)
+    per_row = max(1, width * math.prod(outputs[1:]))
+    images = min(batch, max(1, BLOCK // (per_row * outputs[0])))
+    parts = -(-outputs[0] // min(outputs[0], max(1, BLOCK // per_row)))
+    rows = -(-outputs[0] // parts)
+    reach = [(n - 1) * s + e for n, s, e in zip(outputs, window.strides, window.extents, strict=True)]
+    lengths = [max(b + n + e, r) for b, n, e, r in zip(begins, sizes, ends, reach, strict=True)]
+    steps = steps_of((channels, *lengths), np.dtype(dtype).itemsize)
+    apart = channels * steps[0]
+    inner = [d * step for d, step in zip(window.dilations, steps[1:], strict=True)]
+    outer = [s * step for s, step in zip(window.strides, steps[1:], strict=True)]
+    blocks = []
+    for first in range(0, batch, images):
+        count = min(images, batch - first)
+        surround = padded((count, channels, *sizes), dtype, begins, lengths)
+        for low in range(0, outputs[0], rows):
+            high = min(outputs[0], low + rows)
+            view = [channels, *window.kernel, high - low, *outputs[1:]]
+            strides = [steps[0], *inner, *outer]
+            place = 1 + window.rank if joined else 0
+            view.insert(place, count)
+            strides.insert(place, apart)
+            taken = None if low else (slice(first, first + count), surround)
+            blocks.append((taken, slice(first, first + count), slice(low, high), view, low * outer[0], strides))
+    largest = images * width * rows * math.prod(outputs[1:])
+
+    def unfold(x: Array) -> Iterator[tuple[slice, slice, Array]]:
+        buffer = np.empty(largest, dtype)
+        for taken, chosen, low_to_high, view, offset, strides in blocks:
+            if taken is not None:
+                store = taken[1](x[taken[0]])
+            block = buffer[: math.prod(view)].reshape(view)
+            block[...] = np.ndarray(view, dtype, store, offset, strides)
+            yield chosen, low_to_high, block
+
+    return unfold

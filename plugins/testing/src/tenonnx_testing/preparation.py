@@ -1,0 +1,64 @@
+"""Kernels that are prepared for certain shapes, against the numpy rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tenonnx.op.operand import Operand
+from tenonnx.op.rules import find_rule
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.edges import LAYOUTS, planted
+from tenonnx_testing.run import Outputs, blaming, evaluate, expect, is_index, present, trimmed
+
+
+def prepares(case: Case) -> bool:
+    return find_rule(case.op, "prepare") is not None and find_rule(case.op, "numpy") is not None
+
+
+def kernels_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """A kernel gives what the numpy rule gives: whatever is known beforehand, and however the arrays lie in memory."""
+    every = range(len(drawn.inputs))
+    compared = False
+    for fixed in ([k for k in every if is_index(case.op, k)], list(every[1:]), []):
+        kernel = _kernel(case, drawn, fixed)
+        if kernel is None:
+            continue
+        compared = True
+        _compare(case, drawn, kernel, "its prepared kernel", expected)
+        for name, lay in LAYOUTS.items():
+            moved = [lay(v) if isinstance(v, np.ndarray) and k not in fixed else v for k, v in enumerate(drawn.inputs)]
+            laid = replace(drawn, inputs=tuple(moved))
+            _compare(case, laid, kernel, f"its prepared kernel on arrays with {name}", expected)
+        for name, there in planted(case, drawn):
+            if all(there.inputs[k] is drawn.inputs[k] for k in fixed):
+                what = f"its prepared kernel where an input holds {name}"
+                _compare(case, there, kernel, what, evaluate(case.op, there))
+    return compared
+
+
+def _kernel(case: Case, drawn: Call, fixed: list[int]) -> Any:
+    """The kernel for a call; None where the rule serves, as a plan does not ask about sequences and empty tensors."""
+    if any(v is not None and (not isinstance(v, np.ndarray) or not v.size) for v in drawn.inputs):
+        return None
+    operands = [
+        None if v is None else Operand(v.shape, v.dtype, v if k in fixed else None) for k, v in enumerate(drawn.inputs)
+    ]
+    counted = {"_outputs": drawn.outputs} if case.op.signature.counts_outputs else {}
+    rule = find_rule(case.op, "prepare")
+    assert rule is not None, "the check applies to ops that have one"
+    with blaming(f"the prepare rule of {case.op.title}"):
+        return rule(*operands, **drawn.attributes, **counted)
+
+
+def _compare(case: Case, drawn: Call, kernel: Any, what: str, expected: Outputs) -> None:
+    before = [v.copy() if isinstance(v, np.ndarray) else v for v in drawn.inputs]
+    with blaming(what), np.errstate(all="ignore"):
+        results = kernel(*drawn.inputs)
+    found = present(trimmed(results if isinstance(results, tuple) else (results,)))
+    wanted = present(expected)
+    expect(case, drawn, what, found[: len(wanted)], wanted)
+    again = [v for v in drawn.inputs if isinstance(v, np.ndarray)]
+    expect(case, drawn, f"{what}, which must not write into its inputs,", again, [v for v in before if v is not None])

@@ -1,0 +1,50 @@
+"""Programs of the numpy backend that prepare kernels for the shapes of their feeds."""
+
+import threading
+
+import numpy as np
+
+import tenonnx as tx
+import tenonnx_standard as ops
+
+
+def test_what_follows_from_shapes_is_kept_and_stays_unchanged():
+    graph = tx.Graph()
+    x = graph.input("x", "float32", ("n", "m"))
+    graph.output("sizes", ops.shape(x) * 2)
+    run = graph.compile("numpy")
+    for _ in range(4):
+        found = run({"x": np.ones((2, 3), np.float32)})["sizes"]
+        assert found.tolist() == [4, 6]
+        found[:] = 0
+    assert run({"x": np.ones((5, 3), np.float32)})["sizes"].tolist() == [10, 6]
+
+
+def test_alternating_shapes_from_four_threads_equal_one_thread():
+    random = np.random.default_rng(0)
+    graph = tx.Graph()
+    x = graph.input("x", "float32", ("batch", 3, "height", "width"))
+    y = ops.relu(ops.conv(x, graph.variable("w", random.standard_normal((4, 3, 3, 3), np.float32)), pads=[1, 1, 1, 1]))
+    y = ops.max_pool(y, kernel_shape=[2, 2], strides=[2, 2])
+    flat = ops.reshape(y, [0, 4, -1])
+    weights = ops.softmax(flat @ ops.transpose(flat, perm=[0, 2, 1]))
+    scale = graph.variable("scale", np.full(1, 2, np.float32))
+    graph.output("y", ops.reduce_mean(ops.layer_normalization(weights @ flat, scale)[0], [2]))
+    shapes = [(1, 8, 8), (2, 9, 7), (3, 6, 10), (1, 16, 4), (5, 5, 5)]
+    feeds = [{"x": random.standard_normal((b, 3, h, w), np.float32)} for b, h, w in shapes]
+    alone = graph.compile("numpy")
+    wanted = [alone(feed)["y"] for feed in feeds]
+    run, wrong = graph.compile("numpy"), []
+
+    def calls(start):
+        for k in range(start, start + 40):
+            found = run(feeds[k % 5])["y"]
+            if not np.allclose(found, wanted[k % 5], rtol=1e-5, atol=1e-6):
+                wrong.append((start, k))
+
+    threads = [threading.Thread(target=calls, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
