@@ -257,7 +257,7 @@ class FeedCheck:
 
     def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
         arrays = []
-        if len(feeds) == len(self._plain):
+        if isinstance(feeds, dict) and len(feeds) == len(self._plain):
             symbols: dict[str, int] = {}
             for name, dtype, dims in self._plain:
                 array = feeds.get(name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenonnx.cli.options import InputShapes, is_native, json_option, model_argument, shapes_option
+from tenonnx.cli.options import InputShapes, json_option, model_argument, shapes_option
 from tenonnx.cli.output import plural, say, say_json, working
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
 def _problems(graph: Graph, model: str, input_shapes: InputShapes) -> tuple[list[dict[str, str]], list[str]]:
     from tenonnx.checks.structure import structure_problems
     from tenonnx.cli.describe import describe
+    from tenonnx.formats.export import is_native
     from tenonnx.op.graph_inference import infer
 
     inferred = infer(graph, input_shapes, strict=False)

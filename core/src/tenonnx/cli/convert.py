@@ -11,7 +11,6 @@ from tenonnx.cli.options import (
     InputShapes,
     TransformingCommand,
     input_options,
-    is_native,
     json_option,
     load_model,
     model_argument,
@@ -126,13 +125,12 @@ def command(
 
 def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
     from tenonnx.formats import native
-    from tenonnx.formats.export import export, prepare
-    from tenonnx.formats.onnx.reader import read_parts
+    from tenonnx.formats.export import export, is_native, prepare
 
     if not is_native(output):
         return export(graph, output, config)
     model, initializers, report = prepare(graph, config)
-    native.write(read_parts(model, initializers, graph.registry), output, overwrite=config.overwrite)
+    native.write(model, initializers, output, overwrite=config.overwrite)
     return report
 
 

@@ -164,7 +164,3 @@ def load_model(path: str) -> Graph:
 
     with working(f"reading {path}"):
         return load(path)
-
-
-def is_native(path: str) -> bool:
-    return path.lower().endswith(".safetensors")

@@ -93,7 +93,7 @@ def export(
         raise InvalidCall(
             "export takes the fields of ExportConfig", given=", ".join(fields), available=known
         ) from error
-    if settings.post_export_hooks and isinstance(path, str | os.PathLike) and _is_native(path):
+    if settings.post_export_hooks and isinstance(path, str | os.PathLike) and is_native(path):
         raise InvalidCall(
             "post_export_hooks run on an ONNX file", given=os.fspath(path), do="name it *.onnx; graph.save has no hooks"
         )
@@ -107,8 +107,38 @@ def export(
     return report
 
 
-def _is_native(path: str | os.PathLike[str]) -> bool:
+def is_native(path: str | os.PathLike[str]) -> bool:
+    """Whether a file of this name is one of our own format."""
     return os.fspath(path).lower().endswith(".safetensors")
+
+
+@in_registry_of_graph
+def to_proto(graph: Graph, **fields: Any) -> onnx.ModelProto:
+    """What ``export`` with these fields of ``ExportConfig`` would write, as one message."""
+    from tenonnx.formats.onnx.tensors import to_proto as tensor_proto
+
+    model, initializers, _ = prepare(graph, replace(ExportConfig(), **fields))
+    model.graph.initializer.extend(tensor_proto(contents, name) for name, contents in initializers)
+    return model
+
+
+def pickled(graph: Graph) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
+    """What ``pickle`` keeps of a graph: its message, with its training state, and those of its initializers."""
+    from tenonnx.formats.onnx.tensors import to_proto as tensor_proto
+
+    model, initializers, _ = prepare(graph, ExportConfig(include_training_state=True))
+    tensors = [tensor_proto(contents, name).SerializeToString() for name, contents in initializers]
+    return _unpickled, (model.SerializeToString(), tensors)
+
+
+def _unpickled(message: bytes, tensors: Iterable[bytes]) -> Graph:
+    import onnx
+
+    from tenonnx.formats.onnx.reader import parse_model, read_parts
+    from tenonnx.formats.onnx.tensors import TensorContents
+
+    protos = map(onnx.TensorProto.FromString, tensors)
+    return read_parts(parse_model(message), [(proto.name, TensorContents(proto)) for proto in protos])
 
 
 def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any, Report]:

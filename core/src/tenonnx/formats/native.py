@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto
 
 from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.formats.export import ExportConfig, is_native, prepare
 from tenonnx.formats.onnx.reader import parse_model, read_parts
 from tenonnx.formats.onnx.streaming import packed_source
 from tenonnx.formats.onnx.tensors import (
@@ -26,8 +27,7 @@ from tenonnx.formats.onnx.tensors import (
     tensor_type,
     to_proto,
 )
-from tenonnx.formats.onnx.training import add_training_state
-from tenonnx.formats.onnx.writer import model_and_initializers
+from tenonnx.formats.onnx.writer import Initializers
 from tenonnx.formats.safetensors import ELEMENT_BYTES, Entry, Tensor, read_tensors, write_tensors
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -57,22 +57,27 @@ _TENSOR, _FIELD = "tensor", "field"
 
 
 def save(graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write ``graph`` to a file that is called as native files are."""
-    if not os.fspath(path).lower().endswith(".safetensors"):
+    """Write ``graph`` as a native file, at the opsets that it has, with its training state.
+
+    Raises ``InvalidCall`` for a path that is not called as native files are, ``NotRepresentable`` for a node that has
+    no form at these opsets; then nothing is written.
+    """
+    if not is_native(path):
         raise InvalidCall(
             "a native file is called *.safetensors", given=os.fspath(path), do="tenonnx.export(graph, path) writes ONNX"
         )
-    write(graph, path, overwrite=overwrite)
+    model, initializers, _ = prepare(graph, ExportConfig(include_training_state=True))
+    write(model, initializers, path, overwrite=overwrite)
 
 
-def write(graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write ``graph`` as a native file, whole or not at all; contents are copied from where they lie.
+def write(
+    model: ModelProto, initializers: Initializers, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> None:
+    """Write a message and its initializers as a native file, whole or not at all; contents are copied from their place.
 
     Raises ``NotRepresentable`` for a graph that is too large without its initializers, ``InvalidCall`` for a path that
     cannot be written.
     """
-    model, initializers = model_and_initializers(graph)
-    initializers = add_training_state(graph, model, initializers)
     tensors = []
     taken = {"__metadata__"}
     for name, contents in initializers:

@@ -10,6 +10,7 @@ from typing import Any
 PLACES = {
     "building": "tenonnx.op.build",
     "compile_graph": "tenonnx.backend.base",
+    "compose": "tenonnx.op.editing",
     "copy_graph": "tenonnx.transforms.rewrite",
     "default_registry": "tenonnx.registry.registry",
     "editing": "tenonnx.op.editing",
@@ -17,10 +18,15 @@ PLACES = {
     "infer": "tenonnx.op.graph_inference",
     "insert": "tenonnx.op.editing",
     "insert_after": "tenonnx.op.editing",
+    "pickled": "tenonnx.formats.export",
     "remove": "tenonnx.op.editing",
     "replace": "tenonnx.op.editing",
     "save": "tenonnx.formats.native",
     "summary": "tenonnx.graph.summary",
+    "to_dot": "tenonnx.graph.drawing",
+    "to_html": "tenonnx.graph.drawing",
+    "to_proto": "tenonnx.formats.export",
+    "to_svg": "tenonnx.graph.drawing",
 }
 
 

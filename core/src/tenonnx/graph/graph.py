@@ -17,6 +17,7 @@ from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx
 
     from tenonnx.graph.program import Program
 
@@ -286,6 +287,31 @@ class Graph:
         )
 
     # ----- what the floors above do with a graph ------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """The graph as a function: on values of another graph it is put into that one, on arrays it is computed.
+
+        Inputs are those that must be fed, in order or by name. One result, or a tuple where there are several outputs.
+        """
+        return above("compose")(self, inputs, named)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return above("pickled")(self)  # type: ignore[no-any-return]
+
+    def _repr_html_(self) -> str:
+        return above("to_html")(self)  # type: ignore[no-any-return]
+
+    def to_dot(self) -> str:
+        """The graph in the language of Graphviz."""
+        return above("to_dot")(self)  # type: ignore[no-any-return]
+
+    def to_svg(self) -> str:
+        """The graph as a drawing."""
+        return above("to_svg")(self)  # type: ignore[no-any-return]
+
+    def to_proto(self, **fields: Any) -> onnx.ModelProto:
+        """What ``tenonnx.export`` would write, as a message; ``fields`` are those of ``ExportConfig``."""
+        return above("to_proto")(self, **fields)  # type: ignore[no-any-return]
 
     def summary(self, *, nodes: int = 40) -> str:
         """Inputs, outputs, ops and the first ``nodes`` nodes, as text."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.order import ordered
+from tenonnx.graph.types import unify_types
 from tenonnx.graph.values import Node, Value, operator
 from tenonnx.op.build import building
+from tenonnx.op.call import constant, current
 from tenonnx.op.graph_inference import ensure_inferred, infer_after
+from tenonnx.op.inline import inline
 
 #: The parts of a graph that an edit may change.
 _LISTS = ("all_inputs", "captures", "variables", "nodes", "outputs")
@@ -182,3 +185,50 @@ def remove(graph: Graph, nodes: Node | Sequence[Node]) -> None:
         )
     with editing(graph):
         graph.nodes = [node for node in graph.nodes if node not in gone]
+
+
+# ----- a graph as a function ------------------------------------------------------------------------------------------
+
+
+def compose(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """``graph`` called: its nodes in the graph of the values given, or its outputs for arrays."""
+    wanted = [value.name for value in graph.inputs]
+    known = {value.name for value in graph.all_inputs}
+    given = {**dict(zip(wanted, inputs, strict=False)), **named}
+    strange = [name for name in named if name not in known or name in wanted[: len(inputs)]]
+    missing = [name for name in wanted if name not in given]
+    if strange or missing or len(inputs) > len(wanted):
+        raise InvalidCall(
+            f'graph "{graph.name}" takes each of its inputs once',
+            given=f"{len(inputs)} inputs in order, {', '.join(named) or 'none'} by name",
+            available=", ".join(f"{value.name}: {value.type}" for value in graph.all_inputs),
+        )
+    target = next((v.graph for v in given.values() if isinstance(v, Value) and v.graph is not None), None)
+    if target is None and current() is None:
+        results = list(graph.run(given).values())
+    elif target is graph:
+        raise InvalidCall("a graph is put into another one", given="its own values", do="take graph.copy()")
+    else:
+        with nullcontext() if current() is not None or target is None else _put_into(target, graph.name):
+            results = list(inline(graph, [_value_of(given.get(v.name), v) for v in graph.all_inputs]))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@contextmanager
+def _put_into(target: Graph, name: str) -> Iterator[None]:
+    with editing(target), building(target, name):
+        yield
+
+
+def _value_of(given: Any, formal: Value) -> Value | None:
+    """A value for an input, of the type that the input declares."""
+    if given is None:
+        return None
+    value = given if isinstance(given, Value) else constant(given)
+    try:
+        unify_types(formal.type, value.type)
+    except ValueError as error:
+        raise TypeMismatch(
+            f'input "{formal.name}" must be {formal.type}', given=f"{value.type}", do="cast or reshape it"
+        ) from error
+    return value
