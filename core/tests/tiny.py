@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx.extend import Index, Known, TensorType, constant, elements, elementwise, op, primitive, same_type
+from tenonnx.extend import (
+    Index,
+    Known,
+    Operators,
+    TensorType,
+    constant,
+    elements,
+    elementwise,
+    op,
+    primitive,
+    same_type,
+)
 from tenonnx.graph.dtypes import DType
 from tenonnx.registry.registry import Registry
 
@@ -148,14 +159,14 @@ OPS = (
     newest_primitive,
 )  # fmt: skip
 
-OPERATORS = {
-    "add": add,
-    "multiply": multiply,
-    "identity": identity,
-    "ones_like": ones_like,
-    "zeros_like": lambda x: multiply(x, 0.0),
-    "sum_to": lambda g, x: g if g.shape == x.shape else multiply(sum_(g, keep=0), ones_like(x)),
-}
+OPERATORS = Operators(
+    add=add,
+    multiply=multiply,
+    identity=identity,
+    ones_like=ones_like,
+    zeros_like=lambda x: multiply(x, 0.0),
+    sum_to=lambda g, x: g if g.shape == x.shape else multiply(sum_(g, keep=0), ones_like(x)),
+)
 
 
 def registry() -> Registry:

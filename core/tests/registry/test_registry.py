@@ -112,7 +112,7 @@ def test_a_hook_without_its_mark_is_reported(tmp_path, monkeypatch):
 # ----- one package for all that is registered at once -----------------------------------------------------------------
 
 HALF = """
-    from tenonnx.extend import hookimpl, op
+    from tenonnx.extend import Operators, hookimpl, op
 
     @op("First", domain="tiny")
     def first(x):
@@ -121,7 +121,7 @@ HALF = """
     @hookimpl
     def register_tables(registry):
         registry.add_dtypes("tiny", lambda: {"First": {"1": {"inputs": [{1}], "outputs": [None], "shared": [-1]}}})
-        registry.add_operators(lambda: {"add": first})
+        registry.add_operators(lambda: Operators(add=first))
 
     @hookimpl
     def register_ops(registry):
@@ -139,7 +139,7 @@ def test_a_plugin_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatc
     assert "tenonnx_test_half.py:17" in failure.do, "the line of the package that raised"
     first = sys.modules["tenonnx_test_half"].first
     assert registry.rule(first, "toy") is None
-    assert registry.operator("add") is None
+    assert registry.operators().add is not first
     assert registry.element_types(first) is None
 
 
@@ -155,7 +155,7 @@ def test_a_module_named_by_two_domains_registers_once(tmp_path, monkeypatch):
     one = plugin_from(tmp_path, monkeypatch, "tenonnx_test_two_domains", text)
     other = Plugin("tiny.more", one.value, one.group, one.distribution, one.version)
     registry = Registry([one, other])
-    registry.operator("add")
+    registry.operators()
     registry.load_all()
     registry.load_all()
     assert sys.modules["tenonnx_test_two_domains"].calls == [registry]
@@ -184,8 +184,9 @@ def test_rules_operators_and_tables_are_those_of_one_registry():
     mine.add_dtypes("tiny", lambda: {"Exp": {"1": {"inputs": [{1}], "outputs": [None], "shared": [-1]}}})
     assert mine.rule(tiny.exp, "toy") is max
     assert mine.element_types(tiny.exp)["inputs"] == [{1}]
-    assert mine.operator("multiply") is tiny.multiply
-    assert (yours.rule(tiny.exp, "toy"), yours.element_types(tiny.exp), yours.operator("multiply")) == (None,) * 3
+    assert mine.operators().multiply is tiny.multiply
+    assert yours.operators().multiply is not tiny.multiply
+    assert (yours.rule(tiny.exp, "toy"), yours.element_types(tiny.exp)) == (None, None)
     with defined_by(mine):
         assert find_rule(tiny.exp, "toy") is max
         with pytest.raises(TypeMismatch, match="takes no"):
@@ -193,6 +194,10 @@ def test_rules_operators_and_tables_are_those_of_one_registry():
     assert find_rule(tiny.exp, "toy") is None
     with pytest.raises(PluginError, match="a toy rule from another package already"):
         mine.add_rule(tiny.exp, "toy", min)
+    with pytest.raises(PluginError, match="Python's operators have a meaning already"):
+        mine.add_operators(lambda: tiny.OPERATORS)
+    with defined_by(yours), pytest.raises(TypeMismatch, match=r"operator 'add' needs a package"):
+        yours.operators().add(1, 2)
 
 
 def test_a_graph_is_read_by_the_rules_of_its_own_registry():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tenonnx import DType
 from tenonnx.checks.compare import compare
 from tenonnx.errors import InvalidCall
-from tenonnx.extend import TensorType, elementwise, floats, op, primitive
+from tenonnx.extend import Operators, TensorType, elementwise, floats, op, primitive
 from tenonnx.graph.definitions import defined_by
 from tenonnx.registry.registry import Registry
 from tenonnx_testing import (
@@ -68,7 +68,7 @@ ones_like = unary("OnesLike", 1, np.ones_like)
 @pytest.fixture(autouse=True)
 def operators():
     registry = Registry()
-    registry.add_operators(lambda: {"add": add, "multiply": mul, "identity": identity, "ones_like": ones_like})
+    registry.add_operators(lambda: Operators(add=add, multiply=mul, identity=identity, ones_like=ones_like))
     with defined_by(registry):
         yield
 

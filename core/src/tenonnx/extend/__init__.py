@@ -21,6 +21,7 @@ from tenonnx.errors import (
 )
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import Operators, operators
 from tenonnx.graph.symbolic import Dim, Expr, differ
 from tenonnx.graph.types import (
     MapType,
@@ -32,7 +33,7 @@ from tenonnx.graph.types import (
     Type,
     join_types,
 )
-from tenonnx.graph.values import ArrayConstant, Constant, Node, Value, operator
+from tenonnx.graph.values import ArrayConstant, Constant, Node, Value
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.contents import Known
@@ -90,6 +91,7 @@ __all__ = [
     "NotRepresentable",
     "Op",
     "Operand",
+    "Operators",
     "OptionalType",
     "PluginError",
     "Registry",
@@ -130,7 +132,7 @@ __all__ = [
     "load_dtypes",
     "one_of",
     "op",
-    "operator",
+    "operators",
     "primitive",
     "pullback",
     "same_dtype",

@@ -6,9 +6,12 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tenonnx.graph.above import above
+
+if TYPE_CHECKING:
+    from tenonnx.graph.operators import Operators
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -20,8 +23,8 @@ class Definitions(Protocol):
         """Import the packages that serve a domain."""
         ...
 
-    def operator(self, name: str) -> Callable[..., Any] | None:
-        """What one of Python's operators on values means, or None."""
+    def operators(self) -> Operators:
+        """What Python's operators on values mean, and what transforms ask for by name."""
         ...
 
     def rule(self, op: Any, consumer: str) -> Callable[..., Any] | None:

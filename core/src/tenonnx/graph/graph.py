@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.above import above
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import parse
 from tenonnx.graph.training import TrainingState
 from tenonnx.graph.types import TensorType, Type
@@ -174,9 +175,7 @@ class Graph:
         if getattr(value, "graph", None) is not self:
             raise InvalidCall(f'output "{name}" must be a value of graph "{self.name}"', given=repr(value))
         if value.producer is None or any(value is other for other in self.outputs):
-            from tenonnx.graph.values import operator
-
-            value = operator("identity", value)
+            value = operators().identity(value)
         if value.name != name:
             self.rename(value, name)
         self.outputs.append(value)

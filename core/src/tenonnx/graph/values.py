@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tenonnx.errors import TypeMismatch, UnknownType
-from tenonnx.graph.definitions import definitions
+from tenonnx.errors import UnknownType
+from tenonnx.graph.operators import operators
 from tenonnx.graph.types import Shape, TensorType, Type
 
 if TYPE_CHECKING:
@@ -61,17 +61,6 @@ class Operator(Protocol):
 
     @property
     def domain(self) -> str: ...
-
-
-def operator(name: str, *arguments: Any) -> Any:
-    """Apply what a family says one of Python's operators means."""
-    function = definitions().operator(name)
-    if function is None:
-        raise TypeMismatch(
-            f"the operator {name!r} needs a package that defines arithmetic on tensors",
-            do="pip install tenonnx-standard",
-        )
-    return function(*arguments)
 
 
 class Value:
@@ -161,73 +150,73 @@ class Value:
         )
 
     def __add__(self, other: Any) -> Value:
-        return operator("add", self, other)  # type: ignore[no-any-return]
+        return operators().add(self, other)
 
     def __radd__(self, other: Any) -> Value:
-        return operator("add", other, self)  # type: ignore[no-any-return]
+        return operators().add(other, self)
 
     def __sub__(self, other: Any) -> Value:
-        return operator("subtract", self, other)  # type: ignore[no-any-return]
+        return operators().subtract(self, other)
 
     def __rsub__(self, other: Any) -> Value:
-        return operator("subtract", other, self)  # type: ignore[no-any-return]
+        return operators().subtract(other, self)
 
     def __mul__(self, other: Any) -> Value:
-        return operator("multiply", self, other)  # type: ignore[no-any-return]
+        return operators().multiply(self, other)
 
     def __rmul__(self, other: Any) -> Value:
-        return operator("multiply", other, self)  # type: ignore[no-any-return]
+        return operators().multiply(other, self)
 
     def __truediv__(self, other: Any) -> Value:
-        return operator("divide", self, other)  # type: ignore[no-any-return]
+        return operators().divide(self, other)
 
     def __rtruediv__(self, other: Any) -> Value:
-        return operator("divide", other, self)  # type: ignore[no-any-return]
+        return operators().divide(other, self)
 
     def __floordiv__(self, other: Any) -> Value:
-        return operator("floor_divide", self, other)  # type: ignore[no-any-return]
+        return operators().floor_divide(self, other)
 
     def __rfloordiv__(self, other: Any) -> Value:
-        return operator("floor_divide", other, self)  # type: ignore[no-any-return]
+        return operators().floor_divide(other, self)
 
     def __mod__(self, other: Any) -> Value:
-        return operator("modulo", self, other)  # type: ignore[no-any-return]
+        return operators().modulo(self, other)
 
     def __rmod__(self, other: Any) -> Value:
-        return operator("modulo", other, self)  # type: ignore[no-any-return]
+        return operators().modulo(other, self)
 
     def __pow__(self, other: Any) -> Value:
-        return operator("power", self, other)  # type: ignore[no-any-return]
+        return operators().power(self, other)
 
     def __matmul__(self, other: Any) -> Value:
-        return operator("matmul", self, other)  # type: ignore[no-any-return]
+        return operators().matmul(self, other)
 
     def __neg__(self) -> Value:
-        return operator("negative", self)  # type: ignore[no-any-return]
+        return operators().negative(self)
 
     def __and__(self, other: Any) -> Value:
-        return operator("and", self, other)  # type: ignore[no-any-return]
+        return operators().and_(self, other)
 
     def __or__(self, other: Any) -> Value:
-        return operator("or", self, other)  # type: ignore[no-any-return]
+        return operators().or_(self, other)
 
     def __invert__(self) -> Value:
-        return operator("not", self)  # type: ignore[no-any-return]
+        return operators().not_(self)
 
     def __lt__(self, other: Any) -> Value:
-        return operator("less", self, other)  # type: ignore[no-any-return]
+        return operators().less(self, other)
 
     def __le__(self, other: Any) -> Value:
-        return operator("less_or_equal", self, other)  # type: ignore[no-any-return]
+        return operators().less_or_equal(self, other)
 
     def __gt__(self, other: Any) -> Value:
-        return operator("greater", self, other)  # type: ignore[no-any-return]
+        return operators().greater(self, other)
 
     def __ge__(self, other: Any) -> Value:
-        return operator("greater_or_equal", self, other)  # type: ignore[no-any-return]
+        return operators().greater_or_equal(self, other)
 
     def __getitem__(self, key: Any) -> Value:
-        return operator("getitem", self, key)  # type: ignore[no-any-return]
+        return operators().getitem(self, key)
 
 
 class Node:

@@ -11,6 +11,7 @@ from tenonnx.errors import TypeMismatch
 from tenonnx.graph.definitions import defined_by
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, unique_name
+from tenonnx.graph.operators import operators
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, current, interpreting
@@ -183,12 +184,10 @@ class Builder:
 
     def as_output(self, value: Value) -> Value:
         """``value`` as a node's own output, as every output of a subgraph has to be."""
-        from tenonnx.graph.values import operator
-
         taken = any(value is other for other in self.graph.outputs)
         if value.producer is None or value.graph is not self.graph or taken:
             with interpreting(Builder(self.graph, prefix=self.prefix, outer=self)):
-                return operator("identity", value)  # type: ignore[no-any-return]
+                return operators().identity(value)
         return value
 
     # ----- constants ----------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import ArrayConstant, Value, operator
+from tenonnx.graph.values import ArrayConstant, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +137,7 @@ def vector(items: Sequence[Any]) -> Value:
     if interpreter is None:
         raise InvalidCall("vector() must be called while a graph is built")
     if any(isinstance(item, Value) for item in items):
-        return operator("vector", list(items))  # type: ignore[no-any-return]
+        return operators().vector(list(items))
     if all(isinstance(item, int | np.integer) for item in items) and not any(isinstance(i, bool) for i in items):
         return interpreter.constant(_int64(items), DType.int64)
     if items and all(isinstance(item, str) for item in items):
@@ -165,7 +166,7 @@ def static(value: Value | None) -> np.ndarray[Any, Any] | None:
 
 def dims(value: Value) -> list[Any]:
     """The dims of a tensor of known rank: ints where known, scalar int64 values where not."""
-    return [dim if isinstance(dim, int) else operator("dimension", value, axis) for axis, dim in enumerate(value.shape)]
+    return [dim if isinstance(dim, int) else operators().dimension(value, axis) for axis, dim in enumerate(value.shape)]
 
 
 def elements(value: Value) -> list[Any] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tenonnx.errors import PluginError
+from tenonnx.graph.operators import Operators
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.hints import provider
@@ -54,7 +55,7 @@ class Contents:
     sources: dict[Op, Plugin | None] = field(default_factory=dict)
     rules: dict[tuple[Op, str], Rule] = field(default_factory=dict)
     dtypes: tuple[tuple[Plugin | None, str, Loader], ...] = ()
-    operators: tuple[tuple[Plugin | None, Loader], ...] = ()
+    operators: tuple[Plugin | None, Callable[[], Operators]] | None = None
     conflicts: tuple[Conflict, ...] = ()
 
     def copy(self) -> Contents:
@@ -65,7 +66,7 @@ class Contents:
         return replace(
             self,
             dtypes=tuple(entry for entry in self.dtypes if entry[0] != plugin),
-            operators=tuple(entry for entry in self.operators if entry[0] != plugin),
+            operators=None if self.operators is None or self.operators[0] == plugin else self.operators,
         )
 
     def add(self, op: Op, plugin: Plugin | None) -> list[Conflict]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import PluginError, PluginWarning
 from tenonnx.graph.definitions import defined_by
+from tenonnx.graph.operators import Operators
 from tenonnx.op.dtypes import newest_types
 from tenonnx.op.op import Op, Opaque
 from tenonnx.registry.contents import Change, Conflict, Contents, Loader, Rule, in_words, source_of
@@ -52,7 +53,7 @@ class Registry:
 
     def _forget(self) -> None:
         """Forget what was made of the contents."""
-        self._operators: dict[str, Rule] | None = None
+        self._operators: Operators | None = None
         self._tables: dict[str, dict[str, Any]] = {}
         self._newest: dict[Op, Any] = {}
 
@@ -127,11 +128,16 @@ class Registry:
 
         self._change(change)
 
-    def add_operators(self, load: Loader) -> None:
-        """Say where the meanings of Python's operators on values are; ``load`` is called when one is needed."""
+    def add_operators(self, load: Callable[[], Operators]) -> None:
+        """Say where the table is of what Python's operators on values mean; ``load`` is called when it is needed.
+
+        Raises ``PluginError`` where the registry has such a table already.
+        """
 
         def change(contents: Contents, plugin: Plugin | None) -> None:
-            contents.operators += ((plugin, load),)
+            if contents.operators is not None:
+                raise PluginError("Python's operators have a meaning already, from another package")
+            contents.operators = plugin, load
 
         self._change(change)
 
@@ -273,17 +279,15 @@ class Registry:
         """The rule that a package gave to an op of another, or None."""
         return self._contents.rules.get((op, consumer))
 
-    def operator(self, name: str) -> Rule | None:
-        """What one of Python's operators on values means, or None where no package says."""
+    def operators(self) -> Operators:
+        """What Python's operators on values mean; what no package says raises where it is used."""
         found = self._operators
         if found is None:
             with self._lock:
                 self._serving("ai.onnx")
-                found = {}
-                for _, load in self._contents.operators:
-                    found |= load()
-                self._operators = found
-        return found.get(name)
+                held = self._contents.operators
+                self._operators = found = Operators() if held is None else held[1]()
+        return found
 
     def source(self, op: Op) -> str:
         """The distribution and version that an op comes from."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.errors import InvalidCall, TenonnxError
-from tenonnx.graph.definitions import definitions
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import symbol
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value
@@ -231,9 +231,9 @@ class _Pass:
         self.sources: dict[Value, Value] = {}
         for value in graph.values():
             self.sources.setdefault(self.normal.mapping.get(value, value), value)
-        self.associative = {
-            op: unit for op, unit in ((_op_of("add"), 0.0), (_op_of("multiply"), 1.0)) if op is not None
-        }
+        known = operators()
+        units = (known.add, 0.0), (known.multiply, 1.0)
+        self.associative = {op: unit for op, unit in units if isinstance(op, Op)}
         self.present = frozenset(node.op for node in self.normal.graph.nodes if isinstance(node.op, Op))
 
     def run(self) -> Graph | None:
@@ -312,11 +312,6 @@ class _Pass:
         pairs = {p: v for p, v in zip(proof.inputs, normal, strict=True) if p is not None and v is not None}
         strict = Matcher(self.associative)
         return any(strict.match(proof.output, root, Match(pairs), frozenset(pairs)))
-
-
-def _op_of(word: str) -> Op | None:
-    found = definitions().operator(word)
-    return found if isinstance(found, Op) else None
 
 
 def _assignments(template: Template, numbers: Sequence[Any], root: Value) -> Iterator[dict[str, Any]]:

@@ -8,8 +8,9 @@ from typing import Any
 from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value, operator
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import foreseeing, invoke
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
@@ -60,7 +61,7 @@ def grad(
         found = [sweep.gradient(values[name]) for name in names]
     with interpreting(Builder(ready)):
         for name, gradient in zip(names, found, strict=True):
-            output = operator("identity", gradient)
+            output = operators().identity(gradient)
             output.name = ready.unique_name(f"{name}/grad")
             ready.outputs.append(output)
     for name in names:
@@ -134,7 +135,7 @@ class _Sweep:
 
     def seed(self, value: Value, cotangent: Value | None) -> None:
         self.builder.prefix = f"{value.name}/seed"
-        self._accumulate(value, operator("ones_like", value) if cotangent is None else cotangent)
+        self._accumulate(value, operators().ones_like(value) if cotangent is None else cotangent)
 
     def run(self, wrt: Sequence[Value]) -> None:
         """Carry the cotangents back to ``wrt``. Raises ``NotDifferentiable`` with all the nodes that cannot."""
@@ -172,7 +173,7 @@ class _Sweep:
         if found is not None:
             return found
         self.builder.prefix = f"{value.name}/zero"
-        return operator("zeros_like", value)  # type: ignore[no-any-return]
+        return operators().zeros_like(value)
 
     def _carry(self, application: Application, wanted: set[Value]) -> None:
         op, node = application.op, application.node
@@ -212,11 +213,11 @@ class _Sweep:
                 do="cast it, or sum what was broadcast, in the gradient rule of the op",
             )
         same = kind.shape is not None and kind.shape == wanted.shape and None not in kind.shape
-        return gradient if same or not broadcasts else operator("sum_to", gradient, value)  # type: ignore[no-any-return]
+        return gradient if same or not broadcasts else operators().sum_to(gradient, value)
 
     def _accumulate(self, value: Value, gradient: Value) -> None:
         held = self.cotangents.get(value)
-        self.cotangents[value] = gradient if held is None else operator("add", held, gradient)
+        self.cotangents[value] = gradient if held is None else operators().add(held, gradient)
 
 
 def _may_be_gradient(found: TensorType, wanted: TensorType, broadcasts: bool) -> bool:

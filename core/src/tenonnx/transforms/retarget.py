@@ -13,8 +13,9 @@ from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMi
 from tenonnx.graph.definitions import definitions, in_registry_of_graph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value, operator
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing
 from tenonnx.op.contents import Known
 from tenonnx.op.infer import infer_call
@@ -277,7 +278,7 @@ class _Retargeting(Rewriter):
             yield "lowered", functools.partial(self._lowered, call, lowering)
         if not op.primitive:
             yield "inlined" if body_nodes(op) else "expanded", functools.partial(self._expanded, call)
-        if definitions().operator("cast") is not None and op not in self.context.casting:
+        if op not in self.context.casting:
             for narrow, wide in self.context.forms.wider(call):
                 yield "cast", functools.partial(self._cast, call, narrow, wide)
 
@@ -320,9 +321,7 @@ class _Retargeting(Rewriter):
             return self.inside(self._cast_around, call, narrow, wide)  # type: ignore[no-any-return]
 
     def _cast_around(self, call: Call, narrow: DType, wide: DType) -> tuple[Value | None, ...]:
-        def cast(value: Value | None, dtype: DType) -> Value | None:
-            return operator("cast", value, dtype)  # type: ignore[no-any-return]
-
+        cast = operators().cast
         inputs = [
             cast(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
             for v in call.inputs

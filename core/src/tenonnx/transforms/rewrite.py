@@ -9,8 +9,9 @@ from typing import Any
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.definitions import defined_by, definitions
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Node, Value, operator
+from tenonnx.graph.values import Node, Value
 from tenonnx.limits import expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures
@@ -211,7 +212,7 @@ class Rewriter(Builder):
             return Value(value.name, found.type, data=found.data, graph=self.graph)
         if taken or renamed:
             self.prefix = found.name
-            copy: Value = operator("identity", found)
+            copy: Value = operators().identity(found)
             copy.name = value.name
             return copy
         return found

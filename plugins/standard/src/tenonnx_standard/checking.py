@@ -21,7 +21,7 @@ from tenonnx.extend import (
     constant,
     elements,
     limits,
-    operator,
+    operators,
 )
 
 Array = np.ndarray[Any, Any]
@@ -112,7 +112,7 @@ def counted(limit: int, what: str) -> Value:
 def dim_of(value: Value, axis: int) -> Any:
     """The length of one axis: an int where known, a scalar int64 value where not."""
     size = value.shape[axis]
-    return size if isinstance(size, int) else operator("dimension", value, axis)
+    return size if isinstance(size, int) else operators().dimension(value, axis)
 
 
 def dims_of(value: Value, axes: Iterable[int]) -> list[Any]:

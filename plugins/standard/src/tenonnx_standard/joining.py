@@ -18,7 +18,6 @@ from tenonnx.extend import (
     elements,
     limits,
     op,
-    operator,
     primitive,
     symbolic,
     vector,
@@ -209,7 +208,7 @@ def _(x, lengths, *, axis, num_outputs, _outputs):
 @split.vjp
 def _(g, y, input, lengths, *, axis, num_outputs, _outputs):
     pieces = zip(g, y, strict=True) if isinstance(g, tuple) else [(g, y)]
-    return concat(*(operator("zeros_like", piece) if each is None else each for each, piece in pieces), axis=axis), None
+    return concat(*(ops.zeros_like(piece) if each is None else each for each, piece in pieces), axis=axis), None
 
 
 @split.until(18)

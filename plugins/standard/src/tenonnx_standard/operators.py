@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TypeMismatch, Value, constant, static
-from tenonnx_standard.casting import cast, cast_like
+from tenonnx.extend import DType, Operators, TypeMismatch, Value, constant, static
+from tenonnx_standard.casting import cast
 from tenonnx_standard.composites import ones_like, sum_to, zeros_like
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
@@ -147,30 +147,29 @@ def vector(items: Sequence[Any]) -> Value:
     return parts[0] if len(parts) == 1 else concat(*parts, axis=0)
 
 
-OPERATORS = {
-    "add": add,
-    "subtract": sub,
-    "multiply": mul,
-    "divide": div,
-    "floor_divide": floor_divide,
-    "modulo": modulo,
-    "power": pow_,
-    "matmul": matmul,
-    "negative": neg,
-    "and": conjunction,
-    "or": disjunction,
-    "not": negation,
-    "less": less,
-    "less_or_equal": less_or_equal,
-    "greater": greater,
-    "greater_or_equal": greater_or_equal,
-    "identity": identity,
-    "getitem": getitem,
-    "dimension": dimension,
-    "vector": vector,
-    "sum_to": sum_to,
-    "zeros_like": zeros_like,
-    "ones_like": ones_like,
-    "cast": lambda value, dtype: cast(value, to=dtype),
-    "cast_like": cast_like,
-}
+OPERATORS = Operators(
+    add=add,
+    subtract=sub,
+    multiply=mul,
+    divide=div,
+    floor_divide=floor_divide,
+    modulo=modulo,
+    power=pow_,
+    matmul=matmul,
+    negative=neg,
+    and_=conjunction,
+    or_=disjunction,
+    not_=negation,
+    less=less,
+    less_or_equal=less_or_equal,
+    greater=greater,
+    greater_or_equal=greater_or_equal,
+    identity=identity,
+    getitem=getitem,
+    dimension=dimension,
+    vector=vector,
+    sum_to=sum_to,
+    zeros_like=zeros_like,
+    ones_like=ones_like,
+    cast=lambda value, dtype: cast(value, to=dtype),
+)

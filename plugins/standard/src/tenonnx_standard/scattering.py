@@ -21,7 +21,6 @@ from tenonnx.extend import (
     holds,
     one_of,
     op,
-    operator,
     primitive,
     shapes,
     symbolic,
@@ -119,13 +118,13 @@ def _(x, indices, updates, *, axis, reduction):
 def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, write: Any, read: Any) -> Any:
     """Gradients of ``data`` and ``updates``, by functions that write at the indices and read there."""
     if reduction == "none":
-        return write(g, operator("zeros_like", updates), "none"), None, read(g)
+        return write(g, ops.zeros_like(updates), "none"), None, read(g)
     if reduction == "add":
         return g, None, read(g)
     if reduction == "mul":
         none = ops.equal(updates, 0.0)
         others = ops.where(none, read(g * data), read(g * y) / ops.where(none, 1.0, updates))
-        return g * write(operator("ones_like", data), updates, "mul"), None, others
+        return g * write(ops.ones_like(data), updates, "mul"), None, others
     kept, won = ops.cast_like(ops.equal(data, y), g), ops.cast_like(ops.equal(updates, read(y)), g)
     share = g / write(kept, won, "add")
     return share * kept, None, read(share) * won

@@ -19,7 +19,6 @@ from tenonnx.extend import (
     elements,
     limits,
     op,
-    operator,
     primitive,
     static,
     symbolic,
@@ -160,7 +159,7 @@ def _(g, y, X, K, *, axis, largest, sorted):
     if g[0] is None:
         return None, None
     places = top_k(X, K, axis=axis, largest=largest, sorted=sorted)[1] if y[1] is None else y[1]
-    return ops.scatter_elements(operator("zeros_like", X), places, g[0], axis=axis), None
+    return ops.scatter_elements(ops.zeros_like(X), places, g[0], axis=axis), None
 
 
 @top_k.lower()

@@ -25,7 +25,6 @@ from tenonnx.extend import (
     elements,
     holds,
     op,
-    operator,
     primitive,
     shapes,
     static,
@@ -186,7 +185,7 @@ def _first(size: Any, start: Any) -> Any:
 def _scattered_slice(g: Value, data: Value, *arguments: Value | None) -> Value:
     """``g`` at the positions that a slice of ``data`` took, and 0 elsewhere."""
     places = slice_(ops.reshape_like(ops.range_(0, ops.size(data), 1), data), *arguments)
-    zeros = ops.reshape(operator("zeros_like", data), [-1])
+    zeros = ops.reshape(ops.zeros_like(data), [-1])
     return ops.reshape(ops.scatter_elements(zeros, ops.reshape(places, [-1]), ops.reshape(g, [-1])), ops.shape(data))
 
 
@@ -266,7 +265,7 @@ def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
         return ops.pad(ops.unsqueeze(g, [axis]), around)
     places = ops.unsqueeze(ops.as_int64(indices), [-1])
     if axis == 0:
-        return ops.scatter_nd(operator("zeros_like", data), places, g, reduction="add")
+        return ops.scatter_nd(ops.zeros_like(data), places, g, reduction="add")
     moved = [*range(axis, axis + count), *range(axis), *range(axis + count, g.ndim)]
     sizes = dims(data)
     zeros = ops.expand(constant(0, data.dtype), [sizes[axis], *sizes[:axis], *sizes[axis + 1 :]])
@@ -336,7 +335,7 @@ def wrapped(indices: Array, size: int) -> Array:
 
 @gather_elements.vjp
 def _(g, y, data, indices, *, axis):
-    return ops.scatter_elements(operator("zeros_like", data), indices, g, axis=axis, reduction="add"), None
+    return ops.scatter_elements(ops.zeros_like(data), indices, g, axis=axis, reduction="add"), None
 
 
 @op("GatherND", since=11, symbolic=True, selects=True)
@@ -404,10 +403,10 @@ def _(x, indices, *, batch_dims):
 @gather_nd.vjp
 def _(g, y, data, indices, *, batch_dims):
     if batch_dims == 0:
-        return ops.scatter_nd(operator("zeros_like", data), indices, g, reduction="add"), None
+        return ops.scatter_nd(ops.zeros_like(data), indices, g, reduction="add"), None
     depth = tuple_length(gather_nd, data, indices, batch_dims)
     flat, count = flat_tuples(data, indices, depth, batch_dims)
-    zeros = ops.as_shape(operator("zeros_like", data), [count, *dims_of(data, range(batch_dims + depth, data.ndim))])
+    zeros = ops.as_shape(ops.zeros_like(data), [count, *dims_of(data, range(batch_dims + depth, data.ndim))])
     return ops.reshape_like(ops.scatter_nd(zeros, ops.unsqueeze(flat, [-1]), g, reduction="add"), data), None
 
 
