@@ -22,19 +22,19 @@ from tenonnx.registry.registry import Registry
 DOMAIN = "tiny"
 
 
-@elementwise("Add", domain=DOMAIN, symbolic=True)
+@elementwise("Add", domain=DOMAIN)
 def add(a, b): ...
 
 
-add.numpy(np.add)
+add.symbolic(add.numpy(np.add))
 add.vjp(lambda g, y, a, b: (g, g))
 
 
-@elementwise("Mul", domain=DOMAIN, symbolic=True)
+@elementwise("Mul", domain=DOMAIN)
 def multiply(a, b): ...
 
 
-multiply.numpy(np.multiply)
+multiply.symbolic(multiply.numpy(np.multiply))
 multiply.vjp(lambda g, y, a, b: (multiply(g, b), multiply(g, a)))
 
 

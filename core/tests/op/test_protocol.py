@@ -179,6 +179,12 @@ def test_an_input_has_no_default_but_none():
     assert "keyword-only" in caught.value.do
 
 
+def test_a_keyword_that_is_no_rule_is_refused():
+    with pytest.raises(InvalidCall, match=r"tiny::Thing: a rule is a function") as caught:
+        op("Thing", domain="tiny", pur=False)(lambda x: x)
+    assert "pur=False" in str(caught.value)
+
+
 def test_a_body_returns_values():
     @op("Silent", domain="tiny")
     def silent(x):

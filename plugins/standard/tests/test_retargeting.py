@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from tenonnx.errors import NotRepresentable
-from tenonnx.extend import DType, TensorType, subgraph
+from tenonnx.extend import DType, TensorType, selects, subgraph
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
 from tenonnx.op.build import Builder
@@ -26,6 +26,7 @@ from tenonnx_standard.math import maximum, minimum, mod, pow_
 from tenonnx_standard.pooling import average_pool, max_pool
 from tenonnx_standard.recurrent import rnn
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_prod, reduce_sum
+from tenonnx_standard.scattering import scatter_elements
 from tenonnx_standard.shapes import reshape, squeeze, unsqueeze
 from tenonnx_standard.signal import dft
 from tenonnx_standard.slicing import slice_
@@ -254,3 +255,15 @@ def test_a_negative_axis_needs_the_rank():
     with pytest.raises(NotRepresentable) as caught:
         retarget(graph, 9)
     assert "cannot be negative at version 9" in str(caught.value)
+
+
+# ----- a wider element type -------------------------------------------------------------------------------------------
+
+
+def test_a_sum_is_not_that_of_a_wider_element_type():
+    """The codes of uint8 may be moved, chosen and compared as floats, but a sum of them wraps around."""
+    assert selects(concat, [], {})
+    assert all(selects(meaning, [], {}) for meaning in concat.meanings)
+    assert selects(scatter_elements, [], {"reduction": "max"})
+    assert not selects(scatter_elements, [], {"reduction": "add"})
+    assert not selects(reduce_sum, [], {})

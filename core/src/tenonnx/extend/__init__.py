@@ -58,7 +58,7 @@ from tenonnx.op.requirements import (
     shapes,
     together,
 )
-from tenonnx.op.rules import add_rule, find_rule
+from tenonnx.op.rules import add_rule, always, find_rule, selects
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
 from tenonnx.registry.hookspecs import hookimpl
@@ -107,6 +107,7 @@ __all__ = [
     "UnsupportedOp",
     "Value",
     "add_rule",
+    "always",
     "at_least",
     "axis",
     "between",
@@ -137,6 +138,7 @@ __all__ = [
     "pullback",
     "same_dtype",
     "same_type",
+    "selects",
     "shapes",
     "static",
     "subgraph",

@@ -63,7 +63,7 @@ def know_contents(
         for entry, array in _arrays(known, _computed(op, arrays, attributes, outputs)):
             entry.data = ArrayConstant(array, entry.tensor.dtype)
             entry.type = entry.data.type
-    elif op.symbolic and all(k is None or _is_integer(k) for k in known):
+    elif all(k is None or _is_integer(k) for k in known):
         for entry, array in _arrays(known, _computed_in_dims(op, inputs, attributes, outputs), object):
             if all(isinstance(element, int) for element in array.reshape(-1)):
                 entry.data = ArrayConstant(array.astype(entry.tensor.dtype.numpy))
@@ -103,12 +103,13 @@ def _computed(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outp
 def _computed_in_dims(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> Sequence[Any]:
-    """What the numpy rule gives for arrays of symbolic dims; nothing where it would need their values."""
-    if find_rule(op, "numpy") is None:
+    """What the symbolic rule gives for arrays of symbolic dims; nothing where it would need their values."""
+    rule = find_rule(op, "symbolic")
+    if rule is None:
         return ()
     try:
-        return _computed(op, [None if v is None else _symbolic_array(v) for v in inputs], attributes, outputs)
-    except TypeError:
+        return invoke(op, rule, [None if v is None else _symbolic_array(v) for v in inputs], attributes, outputs)
+    except (ArithmeticError, TypeError):
         return ()
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.order import ordered
 from tenonnx.graph.types import unify_types
-from tenonnx.graph.values import Node, Value, operator
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.build import building
 from tenonnx.op.call import constant, current
 from tenonnx.op.graph_inference import ensure_inferred, infer_after
@@ -129,7 +130,7 @@ def _replace_outputs(graph: Graph, old: Value, new: Value) -> None:
         if value is old:
             if new.producer is None or any(new is output for output in graph.outputs):
                 with building(graph, old.name):
-                    new = operator("identity", new)
+                    new = operators().identity(new)
             graph.outputs[position] = new
             old.name, new.name = graph.unique_name(f"{old.name}/replaced"), old.name
 

@@ -31,11 +31,10 @@ class Op(Generic[Parameters]):
     primitive has none), ``requirements`` what must hold of a call, ``rules`` what consumers know about the op, keyed by
     consumer (``numpy``, ``prepare``, ``vjp``, ``type``).
 
-    ``pure`` is False for ops that draw random numbers: they are never folded. ``symbolic`` tells that the numpy rule
-    also works on object arrays of symbolic dims. ``broadcasts`` marks ops whose gradients are summed back to the shape
-    of each input by whoever applies the VJP. ``selects`` marks ops that move, choose or compare elements and compute
-    nothing with them, so that any wider element type serves them. ``specified`` is False for ops that files use in a
-    domain whose specification does not have them: an export to a target leaves none of them.
+    ``pure`` is False for ops that draw random numbers: they are never folded. ``broadcasts`` marks ops whose gradients
+    are summed back to the shape of each input by whoever applies the VJP. ``specified`` is False for ops that files use
+    in a domain whose specification does not have them: an export to a target leaves none of them. Further keywords are
+    rules.
     """
 
     #: What a call does: where the parts of this floor come together (``op/composition.py``), it is set.
@@ -51,11 +50,10 @@ class Op(Generic[Parameters]):
         before: int | None = None,
         primitive: bool = False,
         pure: bool = True,
-        symbolic: bool = False,
         broadcasts: bool = False,
-        selects: bool = False,
         specified: bool = True,
         signature: Signature | None = None,
+        **rules: Callable[..., Any],
     ) -> None:
         self.function = function
         self.name = name
@@ -64,9 +62,7 @@ class Op(Generic[Parameters]):
         self.before = before
         self.primitive = primitive
         self.pure = pure
-        self.symbolic = symbolic
         self.broadcasts = broadcasts
-        self.selects = selects
         self.specified = specified
         declared = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
         if signature is None and declared.__code__.co_flags & inspect.CO_VARKEYWORDS:
@@ -77,10 +73,13 @@ class Op(Generic[Parameters]):
                 given=f"{function.__name__}{inspect.signature(function)}",
                 do="let attributes be keyword-only: put * before them",
             )
+        unknown = [name for name, rule in rules.items() if not callable(rule)]
+        if unknown:
+            raise InvalidCall(f"{domain}::{name}: a rule is a function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
         self._signature = signature
         self.respellings: list[Respelling] = []
         self.requirements = Requirements(self)
-        self.rules: dict[str, Callable[..., Any]] = {}
+        self.rules = rules
         self.lowerings: list[tuple[Op | None, Callable[..., Any]]] = []
         self.older: Op | None = None
         self.__name__ = function.__name__
@@ -161,8 +160,9 @@ class Op(Generic[Parameters]):
         def meaning(function: Callable[P, Any]) -> Op[P]:
             old = Op(
                 function, self.name, domain=self.domain, since=self.since, before=version, pure=self.pure,
-                broadcasts=self.broadcasts, symbolic=self.symbolic, selects=self.selects,
+                broadcasts=self.broadcasts,
             )  # fmt: skip
+            old.rules |= {name: self.rules[name] for name in ("selects",) if name in self.rules}
             self.since = version
             self.older = old
             return old
@@ -214,6 +214,13 @@ class Op(Generic[Parameters]):
         gives; several threads may call it at once. None where the numpy rule serves as well.
         """
         return self.rule("prepare", function)  # type: ignore[no-any-return]
+
+    def symbolic(self, function: Function) -> Function:
+        """The op on object arrays of ints, symbolic dims and None for what is not known, as ``numpy`` has it on arrays.
+
+        Often that very function serves, which is then decorated twice. A ``TypeError`` says that it cannot tell.
+        """
+        return self.rule("symbolic", function)  # type: ignore[no-any-return]
 
     def vjp(self, function: Function) -> Function:
         """The vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to one gradient or None for each input.
@@ -274,29 +281,23 @@ class Opaque:
         return f"Opaque({self.domain}::{self.name})"
 
 
-def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **flags: Any) -> Define:
+def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **keywords: Any) -> Define:
     """Define an operator by its body: a function over simpler operators.
 
     Positional parameters are the ONNX inputs (default None: optional; ``*name``: variadic), keyword-only parameters the
-    ONNX attributes with their defaults. ``since`` is the first version, ``before`` the one that removed the op.
+    ONNX attributes with their defaults. ``since`` is the first version, ``before`` the one that removed the op. Further
+    keywords are those of ``Op``, and rules: ``selects=always``.
     """
 
     def define(function: Callable[P, Any]) -> Op[P]:
-        return Op(function, name, domain=domain, since=since, **flags)
+        return Op(function, name, domain=domain, since=since, **keywords)
 
     return define
 
 
-def primitive(name: str, *, type: Callable[..., Any] | None = None, **keywords: Any) -> Define:
+def primitive(name: str, **keywords: Any) -> Define:
     """Define an operator without a body: the function gives the signature alone, rules give the rest."""
-
-    def define(function: Callable[P, Any]) -> Op[P]:
-        made = op(name, primitive=True, **keywords)(function)
-        if type is not None:
-            made.type(type)
-        return made
-
-    return define
+    return op(name, primitive=True, **keywords)
 
 
 __all__ = ["REQUIRED", "Op", "Opaque", "op", "primitive"]

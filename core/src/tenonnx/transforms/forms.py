@@ -16,7 +16,7 @@ from tenonnx.graph.values import Node, Operator, Value
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.dtypes import type_code
 from tenonnx.op.op import Op
-from tenonnx.op.rules import find_rule
+from tenonnx.op.rules import find_rule, selects
 from tenonnx.op.signature import Input
 from tenonnx.op.spelling import form_at, spell_attributes
 from tenonnx.registry.registry import Registry
@@ -158,9 +158,10 @@ class Forms:
             inputs, _ = _written_inputs(call, version)
         except NotRepresentable:
             return
+        any_kind = selects(op, call.inputs, call.attributes)
         for narrow in dict.fromkeys(v.dtype for v in inputs if v is not None and isinstance(v.type, TensorType)):
             for wide in WIDER.get(narrow, ()):
-                if (narrow.is_float == wide.is_float or op.selects) and self._takes(op, version, inputs, narrow, wide):
+                if (narrow.is_float == wide.is_float or any_kind) and self._takes(op, version, inputs, narrow, wide):
                     yield narrow, wide
 
     def _takes(self, op: Op, version: int, inputs: Sequence[Value | None], narrow: DType, wide: DType) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Value, broadcasts_to, one_of, op
+from tenonnx.extend import DType, Op, Value, always, broadcasts_to, one_of, op
 from tenonnx_standard.casting import cast
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import greater, where
@@ -60,7 +60,7 @@ def _below(x: Array) -> Array:
 # ----- rectifiers -----------------------------------------------------------------------------------------------------
 
 
-@op("Relu", selects=True)
+@op("Relu", selects=always)
 def relu(X):
     """``X`` with its negative elements replaced by 0."""
     return maximum(X, 0)

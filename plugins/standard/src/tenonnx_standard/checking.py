@@ -63,6 +63,12 @@ def numpy_rule(op: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
+def of_dims(function: Callable[..., Any], count: int = 2) -> Callable[..., Array]:
+    """The symbolic rule of an elementwise op, by what a function of that many dims gives."""
+    each = np.frompyfunc(function, count, 1)
+    return lambda *arrays: np.asarray(each(*arrays), dtype=object)
+
+
 def numbers(array: Array) -> list[Any]:
     """The contents of a small integer array as a flat list; of symbolic ones, too."""
     return array.reshape(-1).tolist()  # type: ignore[no-any-return]

@@ -18,6 +18,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    always,
     dtypes,
     elements,
     limits,
@@ -189,8 +190,6 @@ def _count(start: Array, limit: Array, delta: Array) -> int:
 @numpy_rule(range_)
 def _(start, limit, delta, *, stash_type):
     start, limit, delta = start.reshape(()), limit.reshape(()), delta.reshape(())
-    if start.dtype == object:
-        raise TypeError("the length is symbolic")
     count, dtype = _count(start, limit, delta), start.dtype
     limits.check_elements([count], range_.title)
     if dtype.kind in "iu":
@@ -229,7 +228,7 @@ def _(x, *, dtype, k):
 eye_like.vjp(lambda g, y, x, **_: None)
 
 
-@op("Trilu", since=14, selects=True)
+@op("Trilu", since=14, selects=always)
 def trilu(input, k: Index = None, *, upper=1):
     """The upper or lower triangle of matrices, 0 elsewhere; it begins or ends at the ``k``-th diagonal."""
     rows, columns = _places(input)

@@ -18,7 +18,7 @@ from tenonnx_standard.shapes import reshape, unsqueeze
 Array = np.ndarray[Any, Any]
 
 
-@op("CumSum", since=11, symbolic=True)
+@op("CumSum", since=11)
 def cumsum(x, axis: Index, *, exclusive=0, reverse=0):
     """The sum of each element and all before it along ``axis``.
 
@@ -27,7 +27,7 @@ def cumsum(x, axis: Index, *, exclusive=0, reverse=0):
     return _running(cumsum, x, axis, exclusive, reverse, reduce_sum, 0)
 
 
-@op("CumProd", since=26, symbolic=True)
+@op("CumProd", since=26)
 def cumprod(x, axis: Index, *, exclusive=0, reverse=0):
     """The product of each element and all before it along ``axis``.
 
@@ -96,8 +96,8 @@ def _accumulate(ufunc: np.ufunc) -> Callable[..., Array]:
 
 cumsum.type(_type(cumsum))
 cumprod.type(_type(cumprod))
-numpy_rule(cumsum)(_accumulate(np.add))
-numpy_rule(cumprod)(_accumulate(np.multiply))
+cumsum.symbolic(numpy_rule(cumsum)(_accumulate(np.add)))
+cumprod.symbolic(numpy_rule(cumprod)(_accumulate(np.multiply)))
 
 
 @cumsum.vjp

@@ -13,6 +13,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    always,
     at_least,
     constant,
     dims,
@@ -322,7 +323,7 @@ def _(X, rois, batch_indices, *, coordinate_transformation_mode, **attributes):
 # ----- MaxRoiPool -----------------------------------------------------------------------------------------------------
 
 
-@op("MaxRoiPool", selects=True)
+@op("MaxRoiPool", selects=always)
 def max_roi_pool(X, rois, *, pooled_shape: list[int], spatial_scale=1.0):
     """The greatest element in each bin of regions, which are rounded to pixels; 0 for empty bins (Girshick, 2015)."""
     for bins in pooled_shape:

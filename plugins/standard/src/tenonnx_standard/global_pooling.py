@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx.extend import Value, op, shapes
+from tenonnx.extend import Value, always, op, shapes
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, pow_, sign, sqrt
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_sum
@@ -47,7 +47,7 @@ def _(X):
     return _as_images(images.sum(-1) / x.dtype.type(images.shape[-1]), X)
 
 
-@op("GlobalMaxPool", since=1, selects=True)
+@op("GlobalMaxPool", since=1, selects=always)
 def global_max_pool(X):
     """The greatest element of each image of each channel."""
     return reduce_max(X, _image_axes(X), keepdims=1)

@@ -15,6 +15,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    always,
     elements,
     limits,
     op,
@@ -41,7 +42,7 @@ from tenonnx_standard.checking import (
 LARGEST_LIST = 1024
 
 
-@primitive("Concat", symbolic=True, selects=True)
+@primitive("Concat", selects=always)
 def concat(*inputs, axis: int):
     """The inputs, one after the other along ``axis``."""
 
@@ -91,6 +92,7 @@ def _partly_known(inputs: tuple[Value, ...], kind: TensorType) -> Any:
     return known_contents(items, (len(items),))
 
 
+@concat.symbolic
 @numpy_rule(concat)
 def _(*arrays, axis):
     if any(a.dtype != arrays[0].dtype for a in arrays) and not any(a.dtype == object for a in arrays):
@@ -122,7 +124,7 @@ def concat_by_default(*inputs, axis: int | None = None):
 # ----- splitting ------------------------------------------------------------------------------------------------------
 
 
-@op("Split", selects=True, symbolic=True)
+@op("Split", selects=always)
 def split(input, split: Index = None, *, axis=0, num_outputs: int | None = None, _outputs=None):
     """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones but for a shorter last."""
     pieces, start = [], 0
@@ -194,6 +196,7 @@ def _(input, lengths, *, axis, num_outputs, _outputs):
     return tuple(kind.with_shape((*kind.shape[:axis], each, *kind.shape[axis + 1 :])) for each in sizes)
 
 
+@split.symbolic
 @numpy_rule(split)
 def _(x, lengths, *, axis, num_outputs, _outputs):
     axis = axis_within(split, axis, x.ndim)

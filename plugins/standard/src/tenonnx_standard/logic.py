@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, one_of, op
+from tenonnx.extend import Dim, DType, TypeMismatch, Value, always, broadcast_types, constant, elementwise, one_of, op
 from tenonnx.extend.symbolic import known_lower_bound, subtract
 from tenonnx_standard.broadcasting import one_way
 from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import of_dims
 
 Array = np.ndarray[Any, Any]
 
 
 # ----- comparison -----------------------------------------------------------------------------------------------------
-
-
-def _comparison(ufunc: np.ufunc, decide: Callable[[Dim, Dim], bool | None]) -> Callable[..., Array]:
-    """The numpy rule of a comparison; on symbolic dims it says None where they do not decide."""
-
-    def rule(A: Array, B: Array) -> Array:
-        if A.dtype == object and not (A.size and isinstance(A.flat[0], str)):
-            return np.asarray(np.frompyfunc(decide, 2, 1)(A, B), dtype=object)
-        return ufunc(A, B)
-
-    return rule
 
 
 def _is_less(a: Dim, b: Dim) -> bool | None:
@@ -55,38 +44,44 @@ def _opposite(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
 
 
-@elementwise("Equal", result=DType.bool, selects=True, symbolic=True)
+@elementwise("Equal", result=DType.bool, selects=always)
 def equal(A, B):
     """Whether elements are equal; NaN equals nothing."""
 
 
-@elementwise("Less", result=DType.bool, selects=True, symbolic=True)
+@elementwise("Less", result=DType.bool, selects=always)
 def less(A, B):
     """Whether A < B."""
 
 
-@elementwise("Greater", result=DType.bool, selects=True, symbolic=True)
+@elementwise("Greater", result=DType.bool, selects=always)
 def greater(A, B):
     """Whether A > B."""
 
 
-@op("LessOrEqual", since=12, broadcasts=True, selects=True, symbolic=True)
+@op("LessOrEqual", since=12, broadcasts=True, selects=always)
 def less_or_equal(A, B):
     """Whether A <= B."""
     return or_(less(A, B), equal(A, B)) if A.dtype.is_float else not_(greater(A, B))
 
 
-@op("GreaterOrEqual", since=12, broadcasts=True, selects=True, symbolic=True)
+@op("GreaterOrEqual", since=12, broadcasts=True, selects=always)
 def greater_or_equal(A, B):
     """Whether A >= B."""
     return or_(greater(A, B), equal(A, B)) if A.dtype.is_float else not_(less(A, B))
 
 
-equal.numpy(_comparison(np.equal, _is_equal))
-less.numpy(_comparison(np.less, _is_less))
-greater.numpy(_comparison(np.greater, lambda a, b: _is_less(b, a)))
-less_or_equal.numpy(_comparison(np.less_equal, lambda a, b: _opposite(_is_less(b, a))))
-greater_or_equal.numpy(_comparison(np.greater_equal, lambda a, b: _opposite(_is_less(a, b))))
+equal.numpy(np.equal)
+less.numpy(np.less)
+greater.numpy(np.greater)
+less_or_equal.numpy(np.less_equal)
+greater_or_equal.numpy(np.greater_equal)
+
+equal.symbolic(of_dims(_is_equal))
+less.symbolic(of_dims(_is_less))
+greater.symbolic(of_dims(lambda a, b: _is_less(b, a)))
+less_or_equal.symbolic(of_dims(lambda a, b: _opposite(_is_less(b, a))))
+greater_or_equal.symbolic(of_dims(lambda a, b: _opposite(_is_less(a, b))))
 
 for _test in (equal, less, greater, less_or_equal, greater_or_equal):
     _test.vjp(lambda g, y, A, B: (None, None))
@@ -151,15 +146,13 @@ or_one_way = one_way(or_, swapped=lambda: or_)
 xor_one_way = one_way(xor, swapped=lambda: xor)
 
 
-@elementwise("Where", since=9, mixed=("condition",), selects=True, symbolic=True)
+@elementwise("Where", since=9, mixed=("condition",), selects=always)
 def where(condition, X, Y):
     """X where ``condition`` holds, Y elsewhere."""
 
 
 @where.numpy
 def _(condition: Array, X: Array, Y: Array) -> Array:
-    if condition.dtype == object:
-        return np.asarray(np.frompyfunc(_chosen, 3, 1)(condition, X, Y), dtype=object)
     if condition.size < _LARGE or X.dtype == object or X.dtype.itemsize > 8:
         return np.where(condition, X, Y)
     return _masked(condition, X, Y)
@@ -183,6 +176,9 @@ def _chosen(condition: bool | None, x: Dim, y: Dim) -> Dim:
     if condition is None:
         return x if x is not None and x == y else None
     return x if condition else y
+
+
+where.symbolic(of_dims(_chosen, 3))
 
 
 @where.vjp

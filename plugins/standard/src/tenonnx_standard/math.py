@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, TypeMismatch, Value, constant, elementwise, op, shapes, static, symbolic
+from tenonnx.extend import DType, TypeMismatch, Value, always, constant, elementwise, op, shapes, static, symbolic
 from tenonnx_standard.broadcasting import one_shape, one_way
 from tenonnx_standard.casting import cast
+from tenonnx_standard.checking import of_dims
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import and_, equal, greater, less, not_, or_, where
 
@@ -22,44 +23,45 @@ Array = np.ndarray[Any, Any]
 # ----- arithmetic -----------------------------------------------------------------------------------------------------
 
 
-@elementwise("Add", symbolic=True)
+@elementwise("Add")
 def add(A, B):
     """A + B."""
 
 
-add.numpy(np.add)
+add.symbolic(add.numpy(np.add))
 add.vjp(lambda g, y, A, B: (g, g))
 
 
-@elementwise("Sub", symbolic=True)
+@elementwise("Sub")
 def sub(A, B):
     """A - B."""
 
 
-sub.numpy(np.subtract)
+sub.symbolic(sub.numpy(np.subtract))
 sub.vjp(lambda g, y, A, B: (g, neg(g)))
 
 
-@elementwise("Mul", symbolic=True)
+@elementwise("Mul")
 def mul(A, B):
     """A * B."""
 
 
-mul.numpy(np.multiply)
+mul.symbolic(mul.numpy(np.multiply))
 mul.vjp(lambda g, y, A, B: (g * B, g * A))
 
 
-@elementwise("Div", symbolic=True)
+@elementwise("Div")
 def div(A, B):
     """A / B; of integers the quotient rounded towards zero."""
+
+
+div.symbolic(of_dims(symbolic.truncate_div))
 
 
 @div.numpy
 def _(A: Array, B: Array) -> Array:
     kind = A.dtype.kind
     with np.errstate(all="ignore"):
-        if kind == "O":
-            return np.asarray(np.frompyfunc(symbolic.truncate_div, 2, 1)(A, B), dtype=object)
         if kind == "u":
             return np.floor_divide(A, B)
         if kind != "i":
@@ -80,12 +82,12 @@ def _(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
     return g / B, neg(g * (y / B))
 
 
-@elementwise("Neg", symbolic=True)
+@elementwise("Neg")
 def neg(X):
     """-X."""
 
 
-neg.numpy(np.negative)
+neg.symbolic(neg.numpy(np.negative))
 neg.vjp(lambda g, y, X: neg(g))
 neg.lower()(lambda X: mul(X, -1))  # signs of zeros too, which 0 - X would lose
 
@@ -239,11 +241,12 @@ def _(g: Value, y: Value, X: Value, Y: Value) -> tuple[Value, Value | None]:
     return base, cast(g * y * log(where(greater(X, 0), X, 1)), to=Y.dtype)
 
 
-@elementwise("Mod", since=10, symbolic=True)
+@elementwise("Mod", since=10)
 def mod(A, B, *, fmod=0):
     """The remainder of A / B: with the sign of B, or with ``fmod`` that of A."""
 
 
+@mod.symbolic
 @mod.numpy
 def _(A: Array, B: Array, *, fmod: int = 0) -> Array:
     with np.errstate(all="ignore"):
@@ -300,27 +303,29 @@ def _fold(function: Any, arrays: Sequence[Array]) -> Array:
     return result  # type: ignore[no-any-return]
 
 
-@elementwise("Max", selects=True, symbolic=True)
+@elementwise("Max", selects=always)
 def maximum(*data_0):
     """The greatest of the inputs, element by element; NaN where one is NaN."""
 
 
+maximum.symbolic(lambda *data_0: functools.reduce(of_dims(symbolic.maximum), data_0))
+
+
 @maximum.numpy
 def _(*data_0: Array) -> Array:
-    if any(x.dtype == object for x in data_0):
-        return np.asarray(functools.reduce(np.frompyfunc(symbolic.maximum, 2, 1), data_0), dtype=object)
     return _fold(np.maximum, data_0)
 
 
-@elementwise("Min", selects=True, symbolic=True)
+@elementwise("Min", selects=always)
 def minimum(*data_0):
     """The least of the inputs, element by element; NaN where one is NaN."""
 
 
+minimum.symbolic(lambda *data_0: functools.reduce(of_dims(symbolic.minimum), data_0))
+
+
 @minimum.numpy
 def _(*data_0: Array) -> Array:
-    if any(x.dtype == object for x in data_0):
-        return np.asarray(functools.reduce(np.frompyfunc(symbolic.minimum, 2, 1), data_0), dtype=object)
     return _fold(np.minimum, data_0)
 
 
@@ -380,7 +385,7 @@ sum_of_one_shape = one_shape(sum_)
 mean_of_one_shape = one_shape(mean)
 
 
-@op("Clip", selects=True, broadcasts=True)
+@op("Clip", selects=always, broadcasts=True)
 def clip(input, min=None, max=None):
     """``input`` held between ``min`` and ``max``; ``max`` wins where they cross."""
     bounded = input if min is None else maximum(input, _as_scalar(min))

@@ -16,6 +16,7 @@ from tenonnx.extend import (
     Op,
     TypeMismatch,
     Value,
+    always,
     at_least,
     constant,
     differ,
@@ -82,7 +83,7 @@ image_scaler.requires(
 )
 
 
-@op("Crop", specified=False, selects=True)
+@op("Crop", specified=False, selects=always)
 def crop(input, *, border, scale=None):
     """Images without a ``border`` (left, top, right, bottom).
 
@@ -105,7 +106,7 @@ crop.requires(
 )
 
 
-@op("DynamicSlice", specified=False, selects=True)
+@op("DynamicSlice", specified=False, selects=always)
 def dynamic_slice(data, starts: Index, ends: Index, axes: Index = None):
     """Slice before it could take steps."""
     return slice_(data, starts, ends, axes)
@@ -175,7 +176,7 @@ for _pool in (adaptive_average_pool, adaptive_max_pool):
     _pool.requires(shapes(X="batch channels _ ..."), floats("X"), at_least(output_size=1), holds(_sizes_fit))
 
 
-@op("Im2Col", specified=False, selects=True)
+@op("Im2Col", specified=False, selects=always)
 def im2col(X, *, dilations=None, kernel_shape, pads=None, strides=None):
     """The windows of ``X`` as columns: (batch, channels times places of the kernel, windows); Col2Im sums them up."""
     window = windows(im2col.title, kernel_shape, strides=strides, dilations=dilations, pads=pads)

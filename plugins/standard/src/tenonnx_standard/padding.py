@@ -16,6 +16,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    always,
     constant,
     dims,
     elements,
@@ -36,7 +37,7 @@ def check_mode(op: Op, mode: str, modes: Sequence[str] = MODES) -> None:
         raise TypeMismatch(f"{op.title}: unknown mode", given=repr(mode), available=", ".join(modes))
 
 
-@op("Pad", selects=True, symbolic=True)
+@op("Pad", selects=always)
 def pad(data, pads: Index, constant_value=None, axes: Index = None, *, mode="constant"):
     """``data`` with elements added at both ends of its axes, or removed where a number is negative.
 
@@ -51,6 +52,7 @@ def _(data, pads, constant_value, axes, *, mode):
     return padded_type(pad, data, pads, constant_value, axes, mode)
 
 
+@pad.symbolic
 @numpy_rule(pad)
 def _(x, pads, constant_value, axes, *, mode):
     listed = None if axes is None else numbers(positions(axes))
@@ -260,7 +262,7 @@ def _places(places: Array, size: int, mode: str) -> Array:
 # ----- to a given size ------------------------------------------------------------------------------------------------
 
 
-@op("CenterCropPad", since=18, selects=True)
+@op("CenterCropPad", since=18, selects=always)
 def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
     """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
     rank, known = input_data.ndim, elements(shape)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, always, constant, dims, op
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import transposed_to
 from tenonnx_standard.global_pooling import global_lp_pool_float, power, root
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # ----- MaxPool --------------------------------------------------------------------------------------------------------
 
 
-@op("MaxPool", since=1, selects=True)
+@op("MaxPool", since=1, selects=always)
 def max_pool(
     X, *, auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int],
     pads: list[int] | None = None, storage_order=0, strides: list[int] | None = None,

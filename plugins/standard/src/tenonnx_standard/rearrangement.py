@@ -11,6 +11,7 @@ from tenonnx.extend import (
     Dim,
     Index,
     Value,
+    always,
     at_least,
     differ,
     dims,
@@ -57,14 +58,14 @@ def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
     return x.reshape(split).transpose(order).reshape(joined)
 
 
-@op("DepthToSpace", selects=True)
+@op("DepthToSpace", selects=always)
 def depth_to_space(input, *, blocksize: int, mode="DCR"):
     """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order within the depth."""
     split, order, joined = _to_space(dims(input), blocksize, mode)
     return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
 
-@op("SpaceToDepth", selects=True)
+@op("SpaceToDepth", selects=always)
 def space_to_depth(input, *, blocksize: int, mode="DCR"):
     """Blocks of images laid out in depth: the inverse of DepthToSpace."""
     split, order, joined = _to_depth(dims(input), blocksize, mode)
@@ -103,7 +104,7 @@ def _(g, y, input, *, blocksize, mode):
 # ----- along an axis --------------------------------------------------------------------------------------------------
 
 
-@op("ReverseSequence", since=10, selects=True)
+@op("ReverseSequence", since=10, selects=always)
 def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
     """The first ``sequence_lens[i]`` elements of sample ``i`` in reverse order, the others where they were."""
     batch, time, *rest = dims(transpose(input, perm=_batch_first(input.ndim, batch_axis)))

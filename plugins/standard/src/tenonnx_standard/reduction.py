@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, elements, op, primitive, symbolic
+from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, always, elements, op, primitive, symbolic
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where
@@ -163,30 +163,41 @@ def extremum(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(ufunc.reduce(x, axis=axes, keepdims=True))
 
 
-def _numpy(op: Op) -> Callable[[Callable[[Array, tuple[int, ...]], Array]], None]:
+def _numpy(op: Op) -> Callable[[Callable[[Array, tuple[int, ...]], Array]], Callable[..., Array]]:
     """Give ``op`` a numpy rule from a function of data and axes that keeps the reduced dims."""
+    return lambda kept: op.numpy(_over_axes(op, kept))
 
-    def register(kept: Callable[[Array, tuple[int, ...]], Array]) -> None:
-        @np.errstate(all="ignore")
-        def rule(data: Array, axes: Array | None, *, keepdims: int, noop_with_empty_axes: int) -> Array:
-            given = None if axes is None else [int(axis) for axis in axes.reshape(-1)]
-            reduced = _chosen(op, given, data.ndim, noop_with_empty_axes)
-            result = np.asarray(kept(data, reduced))
-            if result.dtype != data.dtype:
-                result = result.astype(data.dtype)
-            if keepdims:
-                return result
-            return result.reshape([d for k, d in enumerate(data.shape) if k not in reduced])
 
-        op.numpy(rule)
+def _over_axes(op: Op, kept: Callable[[Array, tuple[int, ...]], Array]) -> Callable[..., Array]:
+    @np.errstate(all="ignore")
+    def rule(data: Array, axes: Array | None, *, keepdims: int, noop_with_empty_axes: int) -> Array:
+        given = None if axes is None else [int(axis) for axis in axes.reshape(-1)]
+        reduced = _chosen(op, given, data.ndim, noop_with_empty_axes)
+        result = np.asarray(kept(data, reduced))
+        if result.dtype != data.dtype:
+            result = result.astype(data.dtype)
+        if keepdims:
+            return result
+        return result.reshape([d for k, d in enumerate(data.shape) if k not in reduced])
 
-    return register
+    return rule
+
+
+def _symbolic(op: Op, ufunc: np.ufunc) -> None:
+    """Give ``op`` a symbolic rule from a function of two dims."""
+
+    def kept(x: Array, axes: tuple[int, ...]) -> Array:
+        for axis in axes:
+            x = np.asarray(ufunc.reduce(x, axis=axis, keepdims=True))
+        return x
+
+    op.symbolic(_over_axes(op, kept))
 
 
 # ----- sums, means, products, extrema ---------------------------------------------------------------------------------
 
 
-@_reduction("ReduceSum", moved=13, symbolic=True)
+@_reduction("ReduceSum", moved=13)
 def reduce_sum(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The sum over ``axes``; 0 of an empty set."""
 
@@ -240,7 +251,7 @@ def over_count(x: Value, count: Value) -> Value:
     return x * _as_given(reciprocal(cast(count, to=wide)), x)
 
 
-@_reduction("ReduceProd", symbolic=True)
+@_reduction("ReduceProd")
 def reduce_prod(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The product over ``axes``; 1 of an empty set."""
 
@@ -267,25 +278,21 @@ def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     return _restored(g, axes, keepdims) * where(zero, at_zero, elsewhere), None
 
 
-@_reduction("ReduceMax", booleans=True, symbolic=True, selects=True)
+@_reduction("ReduceMax", booleans=True, selects=always)
 def reduce_max(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The maximum over ``axes``; of an empty set the least value of the dtype, minus infinity for floats."""
 
 
-@_reduction("ReduceMin", booleans=True, symbolic=True, selects=True)
+@_reduction("ReduceMin", booleans=True, selects=always)
 def reduce_min(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The minimum over ``axes``; of an empty set the greatest value of the dtype, infinity for floats."""
 
 
-def _extremum(ufunc: np.ufunc, sign: int, of_dims: Callable[[Any, Any], Any]) -> Callable[..., Array]:
+def _extremum(ufunc: np.ufunc, sign: int) -> Callable[..., Array]:
     """The numpy rule of the maximum (``sign`` 1) or minimum (-1)."""
 
     def kept(x: Array, axes: tuple[int, ...]) -> Array:
         if not axes:
-            return x
-        if x.dtype == object:
-            for axis in axes:
-                x = np.asarray(np.frompyfunc(of_dims, 2, 1).reduce(x, axis=axis, keepdims=True))
             return x
         if not math.prod(x.shape[axis] for axis in axes):
             return np.full([1 if k in axes else d for k, d in enumerate(x.shape)], worst(x.dtype, sign), x.dtype)
@@ -304,8 +311,13 @@ def worst(dtype: np.dtype[Any], sign: int) -> Any:
     return -np.inf if sign > 0 else np.inf
 
 
-_numpy(reduce_max)(_extremum(np.maximum, 1, symbolic.maximum))
-_numpy(reduce_min)(_extremum(np.minimum, -1, symbolic.minimum))
+_numpy(reduce_max)(_extremum(np.maximum, 1))
+_numpy(reduce_min)(_extremum(np.minimum, -1))
+
+_symbolic(reduce_sum, np.add)
+_symbolic(reduce_prod, np.multiply)
+_symbolic(reduce_max, np.frompyfunc(symbolic.maximum, 2, 1))
+_symbolic(reduce_min, np.frompyfunc(symbolic.minimum, 2, 1))
 
 
 def _extremum_gradient(g, y, data, axes, *, keepdims, noop_with_empty_axes):

@@ -14,6 +14,7 @@ from tenonnx.extend import (
     Op,
     TypeMismatch,
     Value,
+    always,
     axis,
     constant,
     differ,
@@ -77,7 +78,12 @@ def _combined(y: Array, flat: Array, updates: Array, reduction: str) -> Array:
 # ----- by element -----------------------------------------------------------------------------------------------------
 
 
-@primitive("ScatterElements", since=11, symbolic=True, selects=True)
+def _has_no_sum(*_: Value | None, reduction: str = "none", **__: Any) -> bool:
+    """Sums and products are not those of a wider element type, where they overflow."""
+    return reduction not in ("add", "mul")
+
+
+@primitive("ScatterElements", since=11, selects=_has_no_sum)
 def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none"):
     """``data`` with each of ``updates`` written, or combined by ``reduction``, at its own place.
 
@@ -100,6 +106,7 @@ def _(data, indices, updates, *, axis, reduction):
     return kind if kind.shape is not None or not ranks else kind.with_shape((None,) * ranks.pop())
 
 
+@scatter_elements.symbolic
 @numpy_rule(scatter_elements)
 def _(x, indices, updates, *, axis, reduction):
     _check_reduction(scatter_elements, reduction)
@@ -176,7 +183,7 @@ def _(data, indices, updates, *, axis, reduction):
     return ops.scatter_nd(data, ops.concat(*coordinates, axis=-1), updates, reduction=reduction)
 
 
-@op("Scatter", since=9, before=11, selects=True)
+@op("Scatter", since=9, before=11, selects=always)
 def scatter(data, indices: Index, updates, *, axis=0):
     """``data`` with each of ``updates`` written at its own place, but for ``axis``: there at its index."""
     return scatter_elements(data, indices, updates, axis=axis)
@@ -231,7 +238,7 @@ def _neutral(reduction: str, dtype: DType) -> Any:
 # ----- by tuple -------------------------------------------------------------------------------------------------------
 
 
-@op("ScatterND", since=11, symbolic=True, selects=True)
+@op("ScatterND", since=11, selects=_has_no_sum)
 def scatter_nd(data, indices: Index, updates, *, reduction="none"):
     """``data`` with each of ``updates`` written, or combined by ``reduction``, at the index tuple that belongs to it.
 
@@ -269,6 +276,7 @@ def _(data, indices, updates, *, reduction):
     return data.tensor
 
 
+@scatter_nd.symbolic
 @numpy_rule(scatter_nd)
 def _(x, indices, updates, *, reduction):
     _check_reduction(scatter_nd, reduction)
@@ -329,7 +337,7 @@ def _(data, indices, updates, *, reduction):
 # ----- caches ---------------------------------------------------------------------------------------------------------
 
 
-@op("TensorScatter", since=24, selects=True)
+@op("TensorScatter", since=24, selects=always)
 def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="linear"):
     """``past_cache`` with ``update`` written along ``axis`` from a position for each sample of the batch on.
 

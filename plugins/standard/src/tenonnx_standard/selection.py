@@ -15,6 +15,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    always,
     constant,
     elements,
     limits,
@@ -29,12 +30,12 @@ from tenonnx_standard.slicing import from_front, put_back
 # ----- extreme positions ----------------------------------------------------------------------------------------------
 
 
-@primitive("ArgMax", selects=True)
+@primitive("ArgMax", selects=always)
 def argmax(data, *, axis=0, keepdims=1, select_last_index=0):
     """The position of the greatest element along ``axis``, the first or the last of equal ones."""
 
 
-@primitive("ArgMin", selects=True)
+@primitive("ArgMin", selects=always)
 def argmin(data, *, axis=0, keepdims=1, select_last_index=0):
     """The position of the least element along ``axis``, the first or the last of equal ones."""
 
@@ -77,7 +78,7 @@ _position(argmin, "argmin")
 # ----- the greatest ---------------------------------------------------------------------------------------------------
 
 
-@primitive("TopK", selects=True)
+@primitive("TopK", selects=always)
 def top_k(X, K: Index, *, axis=-1, largest=1, sorted=1):
     """The ``K`` greatest or least elements along ``axis`` in order, and their positions.
 
@@ -178,7 +179,7 @@ def _(X, K, *, axis, largest, sorted):
 # ----- different elements ---------------------------------------------------------------------------------------------
 
 
-@primitive("Unique", since=11, selects=True)
+@primitive("Unique", since=11, selects=always)
 def unique(X, *, axis: int | None = None, sorted=1):
     """The different elements of ``X``, or its different slices along ``axis``, in ascending order or as they come.
 

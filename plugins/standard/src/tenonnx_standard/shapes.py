@@ -19,6 +19,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    always,
     constant,
     dims,
     elements,
@@ -43,7 +44,7 @@ from tenonnx_standard.padding import pad as pad
 # ----- the whole tensor -----------------------------------------------------------------------------------------------
 
 
-@primitive("Identity", selects=True)
+@primitive("Identity", selects=always)
 def identity(input):
     """``input`` itself: a tensor, a sequence or an optional."""
 
@@ -106,7 +107,7 @@ size.vjp(lambda g, y, data: None)
 # ----- reshaping ------------------------------------------------------------------------------------------------------
 
 
-@primitive("Reshape", symbolic=True, selects=True)
+@primitive("Reshape", selects=always)
 def reshape(data, shape: Index, *, allowzero=0):
     """The elements of ``data`` in another shape, where -1 stands for what is left.
 
@@ -165,6 +166,7 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
     return found
 
 
+@reshape.symbolic
 @numpy_rule(reshape)
 def _(x, shape, *, allowzero):
     wanted = numbers(shape)
@@ -191,7 +193,7 @@ def _(data, shape, *, allowzero):
     return reshape(data, shape)
 
 
-@op("Flatten", selects=True)
+@op("Flatten", selects=always)
 def flatten(input, *, axis=1):
     """``input`` as a matrix: the axes before ``axis`` by the rest."""
     before, after = (_product(part) for part in _parted(dims(input), axis))
@@ -235,7 +237,7 @@ def _(x, *, axis):
 flatten.vjp(lambda g, y, x, *, axis: ops.reshape_like(g, x))
 
 
-@primitive("Squeeze", symbolic=True, selects=True)
+@primitive("Squeeze", selects=always)
 def squeeze(data, axes: Index = None):
     """``data`` without the axes listed, which have length 1; without all such axes if none are listed."""
 
@@ -264,6 +266,7 @@ def _(data, axes):
     return kind.with_shape(tuple(d for k, d in enumerate(kind.shape) if k not in dropped))
 
 
+@squeeze.symbolic
 @numpy_rule(squeeze)
 def _(x, axes):
     return x.squeeze() if axes is None else x.squeeze(axis=tuple(numbers(axes)))
@@ -294,7 +297,7 @@ def _counted(made: Op, axes: Value, rank: int | None) -> list[int] | None:
     return sorted(axes_within(made, known, rank))
 
 
-@primitive("Unsqueeze", symbolic=True, selects=True)
+@primitive("Unsqueeze", selects=always)
 def unsqueeze(data, axes: Index):
     """``data`` with axes of length 1 inserted so that they stand at the places listed in the result."""
 
@@ -316,6 +319,7 @@ def _(data, axes):
     return kind.with_shape(tuple(1 if k in added else next(rest) for k in range(rank)))
 
 
+@unsqueeze.symbolic
 @numpy_rule(unsqueeze)
 def _(x, axes):
     rank = x.ndim + axes.size
@@ -341,7 +345,7 @@ def _(data, axes):
 # ----- order of axes --------------------------------------------------------------------------------------------------
 
 
-@primitive("Transpose", symbolic=True, selects=True)
+@primitive("Transpose", selects=always)
 def transpose(data, *, perm: list[int] | None = None):
     """``data`` with its axes in the order ``perm``, reversed by default."""
 
@@ -360,6 +364,7 @@ def _(data, *, perm):
     return kind.with_shape(tuple(kind.shape[axis] for axis in perm))
 
 
+@transpose.symbolic
 @numpy_rule(transpose)
 def _(x, *, perm):
     return x.transpose(perm)
@@ -373,7 +378,7 @@ def _(g, y, data, *, perm):
 # ----- repeating ------------------------------------------------------------------------------------------------------
 
 
-@primitive("Expand", since=8, symbolic=True, selects=True, broadcasts=True)
+@primitive("Expand", since=8, selects=always, broadcasts=True)
 def expand(input, shape: Index):
     """``input`` broadcast together with a tensor of that shape."""
 
@@ -389,6 +394,7 @@ def _(input, shape):
         raise TypeMismatch(f"{expand.title}: {error}", given=f"shape {wanted} for {input!r}") from error
 
 
+@expand.symbolic
 @numpy_rule(expand)
 def _(x, shape):
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(numbers(positions(shape)))))
@@ -416,7 +422,7 @@ def _(input, shape):
     return tile(unsqueeze(input, list(range(missing))) if missing else input, repeats)
 
 
-@op("Tile", selects=True, symbolic=True)
+@op("Tile", selects=always)
 def tile(input, repeats: Index):
     """``input`` repeated along every axis as often as ``repeats`` says."""
     sizes, known = dims(input), elements(repeats)
@@ -437,6 +443,7 @@ def _(input, repeats):
     return kind.with_shape(tuple(map(symbolic.multiply, kind.shape, known or [None] * len(kind.shape))))
 
 
+@tile.symbolic
 @numpy_rule(tile)
 def _(x, repeats):
     counts = numbers(positions(repeats))

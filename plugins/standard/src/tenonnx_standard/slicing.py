@@ -19,6 +19,7 @@ from tenonnx.extend import (
     TypeMismatch,
     UnknownType,
     Value,
+    always,
     axis,
     constant,
     dims,
@@ -51,7 +52,7 @@ _FAR = np.iinfo(np.int32).max
 # ----- slices ---------------------------------------------------------------------------------------------------------
 
 
-@primitive("Slice", symbolic=True, selects=True)
+@primitive("Slice", selects=always)
 def slice_(data, starts: Index, ends: Index, axes: Index = None, steps: Index = None):
     """The elements of ``data`` from ``starts`` to before ``ends`` along ``axes`` (all by default), every ``steps``-th.
 
@@ -143,6 +144,7 @@ def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
     return min(max(start, 0), size - 1), min(max(end, -1), size - 1), step
 
 
+@slice_.symbolic
 @numpy_rule(slice_)
 def _(x, starts, ends, axes, steps):
     places = range(starts.size) if axes is None else axes_within(slice_, numbers(positions(axes)), x.ndim)
@@ -212,7 +214,7 @@ def _(data, starts, ends, axes, steps):
 # ----- indices --------------------------------------------------------------------------------------------------------
 
 
-@primitive("Gather", symbolic=True, selects=True)
+@primitive("Gather", selects=always)
 def gather(data, indices: Index, *, axis=0):
     """The slices of ``data`` along ``axis`` at ``indices``, whose shape takes the place of the axis."""
 
@@ -240,6 +242,7 @@ def _check_range(op: Any, indices: Value, size: Dim) -> None:
         raise TypeMismatch(f"{op.title}: indices must lie in [{-size}, {size - 1}]", given=given)
 
 
+@gather.symbolic
 @numpy_rule(gather)
 def _(x, indices, *, axis):
     axis = axis_within(gather, axis, x.ndim)
@@ -273,7 +276,7 @@ def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
     return ops.transpose(summed, perm=[*range(1, axis + 1), 0, *range(axis + 1, rank)])
 
 
-@op("GatherElements", since=11, symbolic=True, selects=True)
+@op("GatherElements", since=11, selects=always)
 def gather_elements(data, indices: Index, *, axis=0):
     """For every entry of ``indices`` the element of ``data`` at its own place, but along ``axis`` at the entry."""
     return gather(ops.reshape(data, [-1]), flat_positions(data, indices, axis_within(gather_elements, axis, data.ndim)))
@@ -308,6 +311,7 @@ def _same_rank(data: Value, indices: Value) -> str | None:
 gather_elements.requires(axis("axis", of="data"), holds(_same_rank))
 
 
+@gather_elements.symbolic
 @numpy_rule(gather_elements)
 def _(x, indices, *, axis):
     axis = axis_within(gather_elements, axis, x.ndim)
@@ -338,7 +342,7 @@ def _(g, y, data, indices, *, axis):
     return ops.scatter_elements(ops.zeros_like(data), indices, g, axis=axis, reduction="add"), None
 
 
-@op("GatherND", since=11, symbolic=True, selects=True)
+@op("GatherND", since=11, selects=always)
 def gather_nd(data, indices: Index, *, batch_dims=0):
     """The slices of ``data`` at the index tuples in the last axis of ``indices``, behind ``batch_dims`` shared axes."""
     depth = tuple_length(gather_nd, data, indices, batch_dims)
@@ -390,6 +394,7 @@ def _(data, indices, *, batch_dims):
     return kind.with_shape((*places.shape[:-1], *kind.shape[batch_dims + depth :]))
 
 
+@gather_nd.symbolic
 @numpy_rule(gather_nd)
 def _(x, indices, *, batch_dims):
     places = positions(indices)
@@ -436,7 +441,7 @@ non_zero.numpy(_non_zero)
 non_zero.vjp(lambda g, y, X: None)
 
 
-@op("Compress", since=9, selects=True)
+@op("Compress", since=9, selects=always)
 def compress(input, condition, *, axis: int | None = None):
     """The slices of ``input`` along ``axis`` where ``condition`` holds; its elements in a row if there is no axis."""
     data = ops.reshape(input, [-1]) if axis is None else input

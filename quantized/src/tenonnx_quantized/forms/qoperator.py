@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, Node, Op, Value, constant, static
+from tenonnx.extend import DType, Graph, Node, Op, Value, constant, selects, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
@@ -69,7 +69,7 @@ def _between_codes(call: Call) -> Value | None:
     known = next((made for op, made in QLINEAR.items() if is_meaning(node.op, op)), [])
     if known:
         return _by_layout(known[0], inputs, attributes, result)
-    return _moved(node.op, inputs, attributes, result) if node.op.selects else None
+    return _moved(node.op, inputs, attributes, result) if selects(node.op, inputs, attributes) else None
 
 
 def _zero(dtype: DType) -> Value:

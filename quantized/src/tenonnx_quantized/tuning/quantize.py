@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, static
+from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, selects, static
 from tenonnx.extend.backends import compile_graph, generate_feeds
 from tenonnx.extend.transforms import infer, retarget
 from tenonnx_quantized.forms.codes import is_meaning
@@ -210,7 +210,8 @@ def _handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, 
     """The values that ops only move elements of, or choose among, with what these give: it can keep their codes."""
     for node in graph.nodes:
         value, result = (*node.inputs, None)[0], node.outputs[0]
-        moves = getattr(node.op, "selects", False) and not is_meaning(node.op, ops.where, ops.concat)
+        moves = isinstance(node.op, Op) and selects(node.op, node.inputs, node.attributes)
+        moves = moves and not is_meaning(node.op, ops.where, ops.concat)
         if moves and value in found and value is not None and result is not None and _is_activation(result):
             yield value, result
 
