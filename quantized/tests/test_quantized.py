@@ -12,12 +12,14 @@ import pytest
 import tenonnx as tx
 from tenonnx.cli import main
 from tenonnx_quantized.blocks import matmul_nbits
+from tenonnx_quantized.convolution import conv_integer
 from tenonnx_quantized.elementwise import qlinear_add
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.matrix import exact_product, matmul_integer, qlinear_matmul
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from tenonnx_standard.reduction import reduce_sum
 
+U8, F32 = np.uint8, np.float32
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
@@ -88,6 +90,25 @@ def test_products_are_exact(inner):
     np.testing.assert_array_equal(exact_product(a.astype(np.float32), b.astype(np.float32)), expected)
 
 
+@pytest.mark.parametrize(("channels", "group", "size"), [(64, 1, 3), (300, 1, 3), (600, 2, 3), (1, 1, 25), (2, 2, 25)])
+def test_convolutions_are_exact(channels, group, size, tmp_path):
+    """Beyond what float32 sums hold exactly, too; and in the oldest opset, with convolutions that runtimes have."""
+    x = np.full((1, channels, size, size + 1), 255, U8)
+    w = np.random.default_rng(0).integers(-128, -100, (2, channels // group, size, size)).astype(np.int8)
+    window = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (size, size), (2, 3))
+    parts = zip(np.split(window, group, 1), np.split(w.astype(np.int64), group), strict=True)
+    wanted = np.concatenate([np.einsum("nchwij,ocij->nohw", a, b) for a, b in parts], 1)
+    assert np.abs(wanted).max() > 1 << 23
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    codes = graph.input("x", "uint8", x.shape)
+    graph.output("y", conv_integer(codes, graph.variable("w", w), group=group))
+    np.testing.assert_array_equal(graph.run({"x": x}, backend="numpy")["y"], wanted)
+    tx.export(graph, tmp_path / "old.onnx", opset_version=9, domains=["ai.onnx"])
+    if size < 25:  # else a kernel has more than float32 can sum, and onnxruntime convolves nothing else
+        session = onnxruntime.InferenceSession(tmp_path / "old.onnx", providers=["CPUExecutionProvider"])
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], wanted)
+
+
 @pytest.mark.parametrize(("scale", "zero_point"), [([1, 1], [0]), ([1], [0, 0]), ([[[1], [1]]], [0])])
 def test_parameters_of_a_product_do_not_enlarge_it(scale, zero_point):
     codes, one, zero = np.ones((2, 1), np.uint8), np.ones(1, np.float32), np.zeros(1, np.uint8)
@@ -98,7 +119,6 @@ def test_parameters_of_a_product_do_not_enlarge_it(scale, zero_point):
 
 # ----- bad input ------------------------------------------------------------------------------------------------------
 
-U8, F32 = np.uint8, np.float32
 BLOCKS = {"K": 32, "N": 2, "block_size": 16}
 
 

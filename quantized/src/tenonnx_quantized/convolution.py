@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,13 @@ from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.shapes import reshape
+from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
 
 _EIGHT_BITS = (DType.int8, DType.uint8)
 
-#: Sums up to here are exact in float32, for which runtimes have convolutions; others are made in float64.
+#: Sums up to here are exact in float32.
 _EXACT = 1 << 24
 
 
@@ -32,42 +35,83 @@ def _by_channel_array(parameter: Array, rank: int) -> Array:
     return parameter.reshape(()) if parameter.size == 1 else parameter.reshape(-1, *(1,) * (rank - 1))
 
 
-def _stage(w: Any, dtypes: tuple[DType, DType], shifts: tuple[bool, bool]) -> DType:
-    """A float type in which the sums over a kernel of ``w`` are exact."""
-    sizes = w.shape[1:]
-    if not all(isinstance(s, int) for s in sizes):
-        return DType.float64
-    reach = [1 << 8 if shifted else max(map(abs, code_range(d))) for d, shifted in zip(dtypes, shifts, strict=True)]
-    return DType.float32 if math.prod(sizes) * math.prod(reach) <= _EXACT else DType.float64
+def _runs(reach: Sequence[float]) -> list[range]:
+    """Channels in runs whose sums are exact in float32: ``reach`` is what each may add at most.
+
+    A single channel may add more; what it is summed in is then float64.
+    """
+    starts, total = [0], 0.0
+    for channel, size in enumerate(reach):
+        if total and total + size > _EXACT:
+            starts.append(channel)
+            total = 0
+        total += size
+    return list(itertools.starmap(range, itertools.pairwise([*starts, len(reach)])))
+
+
+def _of_groups(run: range, depth: int, group: int) -> Array:
+    """The channels of an image that a run of the ``depth`` channels of each group stands for."""
+    return np.add.outer(np.arange(group) * depth, run).reshape(-1)
+
+
+def _summed(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
+    """A convolution of small integers as int32, exact by one convolution for each run of channels.
+
+    ``reach`` is the greatest product. Runtimes have convolutions of float32, and of float64 seldom.
+    """
+    depth, *window = kernel.shape[1:]
+    known = all(isinstance(s, int) for s in (depth, *window))
+    each = math.prod(window) * reach if known else math.inf
+    stage = DType.float32 if each <= _EXACT else DType.float64
+    image, kernel = to(image, stage), to(kernel, stage)
+    runs = _runs([each] * depth) if stage is DType.float32 else []
+    if len(runs) < 2:
+        return cast(conv(image, kernel, **attributes), to=DType.int32)
+    total: Any = 0
+    for run in runs:
+        part = gather(image, _of_groups(run, depth, attributes["group"]), axis=1)
+        total = cast(conv(part, kernel[:, run.start : run.stop], **attributes), to=DType.int32) + total
+    return total
 
 
 def _convolved(x: Value, w: Value, x_zero_point: Value | None, w_zero_point: Value | None, attributes: Any) -> Value:
-    """The convolution of codes less their zero points, as exact floats."""
-    stage = _stage(w, (x.dtype, w.dtype), (not is_zero(x_zero_point), not is_zero(w_zero_point)))
-    image, kernel = to(x, stage), to(w, stage)
+    """The convolution of codes less their zero points, as int32."""
+    image, kernel, reach = to(x, DType.float32), to(w, DType.float32), 1
+    for codes, zero_point in ((x, x_zero_point), (w, w_zero_point)):
+        reach *= max(map(abs, code_range(codes.dtype))) if is_zero(zero_point) else 255
     if not is_zero(x_zero_point):
-        image = image - to(scalar(x_zero_point), stage)
+        image = image - to(scalar(x_zero_point), DType.float32)
     if not is_zero(w_zero_point):
-        kernel = kernel - to(_by_channel(w_zero_point, w.ndim), stage)
-    return conv(image, kernel, **attributes)
+        kernel = kernel - to(_by_channel(w_zero_point, w.ndim), DType.float32)
+    return _summed(image, kernel, reach, attributes)
 
 
 def _convolved_array(
     x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, attributes: Any
-) -> Array:
-    """``_convolved`` of arrays, as int32."""
+) -> tuple[Array, float]:
+    """``_convolved`` of arrays, with a bound of its size: up to ``_EXACT`` as float32, beyond it as int32."""
     kernel = w.astype(np.float32)
     if w_zero_point is not None and w_zero_point.any():
         kernel -= _by_channel_array(w_zero_point, w.ndim).astype(np.float32)
     least, greatest = code_range(DType.of(x.dtype))
     shift = 0 if x_zero_point is None else int(x_zero_point.reshape(()))
-    largest = max(shift - least, greatest - shift) * np.abs(kernel).reshape(len(kernel), -1).sum(1).max(initial=0)
-    stage = np.float32 if largest <= _EXACT else np.float64
-    image = x.astype(stage)
+    image = x.astype(np.float32)
     if shift:
-        image -= stage(shift)
-    sums = conv.rules["numpy"](image, kernel.astype(stage, copy=False), **attributes)
-    return sums.astype(np.int64).astype(np.int32) if stage is np.float64 else sums.astype(np.int32)
+        image -= np.float32(shift)
+    depth, group = w.shape[1], attributes["group"]
+    sums = np.abs(kernel).reshape(len(w), depth, -1).sum(2) * max(shift - least, greatest - shift)
+    largest = sums.sum(1, dtype=np.float64).max(initial=0)
+    convolve = conv.rules["numpy"]
+    if largest <= _EXACT:
+        return convolve(image, kernel, **attributes), largest
+    total = 0
+    for run in _runs(sums.max(0).tolist()):
+        chosen = slice(run.start, run.stop)
+        stage = np.float32 if sums[:, chosen].sum(1).max() <= _EXACT else np.float64
+        part = image.take(_of_groups(run, depth, group), 1).astype(stage, copy=False)
+        found = convolve(part, kernel[:, chosen].astype(stage, copy=False), **attributes)
+        total = total + found.astype(np.int64).astype(np.int32)
+    return total, largest
 
 
 def _check(made: Op, x: Value, w: Value, pairs: Any, channels: Any, attributes: Any) -> TensorType:
@@ -100,7 +144,7 @@ def conv_integer(
         "auto_pad": auto_pad, "dilations": dilations, "group": group,
         "kernel_shape": kernel_shape, "pads": pads, "strides": strides,
     }  # fmt: skip
-    return cast(_convolved(x, w, x_zero_point, w_zero_point, attributes), to=DType.int32)
+    return _convolved(x, w, x_zero_point, w_zero_point, attributes)
 
 
 @conv_integer.type
@@ -111,7 +155,8 @@ def _(x, w, x_zero_point, w_zero_point, **attributes):
 
 @conv_integer.numpy
 def _(x, w, x_zero_point, w_zero_point, **attributes):
-    return _convolved_array(x, w, x_zero_point, w_zero_point, attributes)
+    sums, _ = _convolved_array(x, w, x_zero_point, w_zero_point, attributes)
+    return sums.astype(np.int32, copy=False)
 
 
 @op("QLinearConv", since=10)
@@ -128,7 +173,7 @@ def qlinear_conv(
         "auto_pad": auto_pad, "dilations": dilations, "group": group,
         "kernel_shape": kernel_shape, "pads": pads, "strides": strides,
     }  # fmt: skip
-    sums = cast(_convolved(x, w, x_zero_point, w_zero_point, attributes), to=DType.int32)
+    sums = _convolved(x, w, x_zero_point, w_zero_point, attributes)
     if B is not None:
         sums = sums + reshape(B, [-1] + [1] * (x.ndim - 2))
     scale = scalar(x_scale) * _by_channel(w_scale, w.ndim - 1) / scalar(y_scale)
@@ -150,11 +195,16 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
 @qlinear_conv.numpy
 @np.errstate(all="ignore")
 def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
-    sums = _convolved_array(x, w, x_zero_point, w_zero_point, attributes)
+    sums, largest = _convolved_array(x, w, x_zero_point, w_zero_point, attributes)
     if B is not None:
-        sums = sums + B.reshape(-1, *(1,) * (x.ndim - 2))
+        bias = B.reshape(-1, *(1,) * (x.ndim - 2))
+        if largest + np.abs(bias.astype(np.int64)).max(initial=0) > _EXACT:
+            sums = sums.astype(np.int32, copy=False)
+        sums += bias.astype(sums.dtype)
     scale = x_scale.reshape(()) * _by_channel_array(w_scale, w.ndim - 1) / y_scale.reshape(())
-    return encode_array(sums.astype(np.float32) * scale, y_zero_point.reshape(()), DType.of(y_zero_point.dtype))
+    units = sums.astype(np.float32, copy=False)
+    units *= scale
+    return encode_array(units, y_zero_point.reshape(()), DType.of(y_zero_point.dtype))
 
 
 @op("QLinearConv", domain="com.microsoft")
