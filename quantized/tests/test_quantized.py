@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,26 @@ def test_packed_weights_that_do_not_fit(change, message):
     inputs = [given.pop(name) for name in names]
     with pytest.raises(tx.TypeMismatch, match=message):
         matmul_nbits(np.ones((1, 32), np.float32), *inputs, **given)
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+def test_weights_of_four_bits_stay_packed_in_numpy(rows):
+    """A call holds a few columns of them as floats, and the program none."""
+    columns, inner = 2048, 2048
+    packed = np.full((columns, inner // 32, 16), 0x9A, U8)  # 10 and 9: 2 and 1 above half the range
+    graph = tx.Graph(opsets={"com.microsoft": 1})
+    given = graph.variable("B", packed), graph.variable("s", np.full((columns, inner // 32), 0.5, F32))
+    x = graph.input("x", "float32", (rows, inner))
+    graph.output("y", matmul_nbits(x, *given, K=inner, N=columns, block_size=32))
+    feeds = {"x": np.ones((rows, inner), F32)}
+    tracemalloc.start()
+    try:
+        found = graph.compile("numpy")(feeds)["y"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, np.full((rows, columns), inner / 32 * 16 * 3 * 0.5, F32))
+    assert peak < columns * inner * 4 / 2, "less than half of the weights as floats"
 
 
 def test_zero_points_have_the_type_of_their_codes():

@@ -26,8 +26,9 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
 )  # fmt: skip
-from tenonnx_quantized.formats import unpacked
+from tenonnx_quantized.formats import unpacked, unpacked_array
 from tenonnx_quantized.granularity import finite, repeated
+from tenonnx_quantized.packed import packed_product
 from tenonnx_quantized.quantize import to, wide
 
 # ----- MatMulNBits ----------------------------------------------------------------------------------------------------
@@ -111,6 +112,21 @@ matmul_nbits.requires(
     shapes(A="... K", bias="N"), floats("A"), same_dtype("A", "scales", "bias"), dtypes(g_idx="int32"), at_least(N=1),
     *_block_words("B", "scales"), holds(_fitting),
 )  # fmt: skip
+
+
+@matmul_nbits.numpy
+def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
+    stage = np.float64 if A.dtype == np.float64 else np.float32
+    blocks = -(-K // block_size)
+    shift = None if zero_points is None else zero_points.reshape(N, -1)
+    if shift is not None and shift.dtype == np.uint8:
+        shift = unpacked_array(shift, bits)[:, :blocks]
+    rows = A.reshape(math.prod(A.shape[:-1]), K).astype(stage, copy=False)
+    codes, scale = B.reshape(N, blocks, -1), scales.reshape(N, blocks).astype(stage, copy=False)
+    y = packed_product(rows, codes, scale, shift, g_idx, bits, block_size)
+    if bias is not None:
+        y += bias.astype(stage)
+    return y.reshape(*A.shape[:-1], N).astype(A.dtype, copy=False)
 
 
 _ACTIVATIONS = {"silu": ops.swish, "gelu": ops.gelu, "relu": ops.relu}

@@ -34,7 +34,8 @@ def unpacked(packed: Value, bits: int) -> Value:
         return packed
     *outer, length = dims(packed)
     if 8 % bits:
-        single = ops.reshape(unpacked(packed, 1), [*outer, length * 8 // bits, bits])
+        count = length * 8 // bits
+        single = ops.reshape(unpacked(packed, 1)[..., : count * bits], [*outer, count, bits])
         weighted = ops.cast(single, to=DType.int32) * constant(1 << np.arange(bits), DType.int32)
         return ops.cast(ops.reduce_sum(weighted, [-1], keepdims=0), to=DType.uint8)
     shifts = constant(np.arange(0, 8, bits), DType.uint8)
@@ -59,6 +60,10 @@ def unpacked_array(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, A
     """``unpacked`` of an array."""
     if bits == 8:
         return packed
+    if 8 % bits:
+        count = packed.shape[-1] * 8 // bits
+        single = np.unpackbits(packed, axis=-1, count=count * bits, bitorder="little")
+        return np.packbits(single.reshape(*packed.shape[:-1], count, bits), axis=-1, bitorder="little")[..., 0]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return (packed[..., None] >> shifts & np.uint8((1 << bits) - 1)).reshape(*packed.shape[:-1], -1)
 

@@ -1,0 +1,93 @@
+"""Products of arrays with packed weights, which are unpacked a few columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tenonnx_quantized.formats import unpacked_array
+
+Array = np.ndarray[Any, Any]
+
+#: How many weights are unpacked at a time, so that they stay in cache.
+_BLOCK = 1 << 18
+
+#: Of so few rows the products with codes are scaled; for more of them the weights are.
+_FEW = 4
+
+
+def packed_product(
+    rows: Array, codes: Array, scale: Array, shift: Array | None, group: Array | None, bits: int, block_size: int
+) -> Array:
+    """``rows`` by the transpose of the weights ``(codes - shift) * scale``.
+
+    ``codes`` are packed, ``[columns, blocks, bytes]``; a block of each column has its ``scale`` and ``shift``, by
+    default half the range. ``group`` tells the block of each row of the weights where that is not its place.
+    """
+    columns, blocks, _ = codes.shape
+    inner = blocks * block_size
+    left = _apart(_padded(rows, inner), blocks, bits)
+    y = np.zeros((len(rows), columns), rows.dtype)
+    few = len(rows) <= _FEW and group is None and _finite(rows, scale, shift)
+    beyond = None if inner == rows.shape[1] else _apart(np.arange(inner)[None] >= rows.shape[1], blocks, bits)[:, 0]
+    groups = None if group is None else _apart(_padded(group[None, : rows.shape[1]], inner), blocks, bits)[:, 0]
+    count = max(1, _BLOCK // inner)
+    for start in range(0, columns, count):
+        part = slice(start, start + count)
+        by, less, result = scale[part], None if shift is None else shift[part], y[:, part]
+        lanes = enumerate(_lanes(codes[part], bits, rows.dtype, centred=shift is None))
+        if few:
+            _scale_products(left, lanes, by, less, result)
+            continue
+        for k, weights in lanes:
+            if less is not None:
+                weights -= less[..., None] if groups is None else less[:, groups[k]]
+            weights *= by[..., None] if groups is None else by[:, groups[k]]
+            if beyond is not None:
+                weights[:, beyond[k]] = 0
+            result += left[k].reshape(len(rows), -1) @ weights.reshape(len(weights), -1).T
+    return y
+
+
+def _scale_products(
+    left: Array, lanes: Iterator[tuple[int, Array]], scale: Array, shift: Array | None, result: Array
+) -> None:
+    """Multiply by the codes of each block, and the products by its scale."""
+    blocks = left.transpose(0, 2, 3, 1)
+    products: Any = 0
+    for k, weights in lanes:
+        products = products + np.matmul(weights.transpose(1, 0, 2), blocks[k])
+    if shift is not None:
+        products -= shift.T[..., None] * blocks.sum((0, 2))[:, None]
+    np.einsum("bnm,nb->mn", products, scale, out=result)
+
+
+def _lanes(codes: Array, bits: int, dtype: Any, *, centred: bool) -> Iterator[Array]:
+    """The codes that lie in the lowest bits of the bytes, then those above them, and so on, less half the range."""
+    count = _count(bits)
+    packed = unpacked_array(codes, bits) if count == 1 else codes
+    numbers = np.empty(packed.shape, dtype)
+    for k in range(count):
+        lane = packed >> np.uint8(k * bits) & np.uint8((1 << bits) - 1)
+        np.copyto(numbers, (lane - np.uint8(1 << bits - 1)).view(np.int8) if centred else lane)
+        yield numbers
+
+
+def _apart(x: Array, blocks: int, bits: int) -> Array:
+    """The columns of ``x`` in the order of ``_lanes``: ``[lanes, rows, blocks, bytes]``."""
+    return np.ascontiguousarray(x.reshape(len(x), blocks, -1, _count(bits)).transpose(3, 0, 1, 2))
+
+
+def _count(bits: int) -> int:
+    return 1 if 8 % bits else 8 // bits
+
+
+def _padded(x: Array, size: int) -> Array:
+    return np.pad(x, [(0, 0), (0, size - x.shape[1])])
+
+
+def _finite(*arrays: Array | None) -> bool:
+    """Whether the order of the factors makes no difference but rounding."""
+    return all(a is None or bool((np.abs(a.astype(np.float32)) < 1e15).all()) for a in arrays)
