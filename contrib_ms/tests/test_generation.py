@@ -76,19 +76,21 @@ def test_what_comes_behind_the_end_is_padding(seed):
     assert all((row[n:] == PADDING).all() for row, n in zip(sequences, running, strict=True))
 
 
-def searched(kind, feeds, outputs=("sequences",), **more):
-    """A file with one search, and what it gives in onnxruntime and here."""
+def one_search(kind, feeds, outputs=("sequences",), **more):
+    """A file with one search."""
     attributes = {"decoder": decoder(2), "eos_token_id": END, "pad_token_id": PADDING} | more
     node = helper.make_node(kind, list(feeds), outputs, domain="com.microsoft", **attributes)
-    feeds = {name: np.asarray(array) for name, array in feeds.items()}
     types = {np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
     given = [helper.make_tensor_value_info(name, types[x.dtype], x.shape) for name, x in feeds.items()]
-    found = [
-        helper.make_tensor_value_info(name, types[np.dtype(t)], None)
-        for name, t in zip(outputs, "if"[: len(outputs)], strict=True)
-    ]
+    kinds = zip(outputs, "if"[: len(outputs)], strict=True)
+    found = [helper.make_tensor_value_info(name, types[np.dtype(kind)], None) for name, kind in kinds]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(helper.make_graph([node], "g", given, found), opset_imports=opsets, ir_version=8)
+    return helper.make_model(helper.make_graph([node], "g", given, found), opset_imports=opsets, ir_version=8)
+
+
+def searched(kind, feeds, outputs=("sequences",), **more):
+    """What one search gives in onnxruntime and here."""
+    model = one_search(kind, feeds, outputs, **more)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, feeds), list(tx.load(model).run(feeds, backend="numpy").values())
 
@@ -127,6 +129,32 @@ def test_sequences_without_a_possible_token():
     assert np.isinf(found[1]).any()
 
 
+@pytest.mark.parametrize("options", [{"top_p": 0.8}, {"top_p": 0.6, "custom": 1}, {"top_p": 0.99}])
+def test_a_token_is_drawn_as_often_as_in_onnxruntime(options):
+    count = 2000
+    feeds = {"input_ids": ints(*[[3]] * count), "max_length": ints(2), "min_length": ints(2)} | PENALTY
+    masks = {"mask": ints(*[1] * VOCABULARY), "first": np.ones((count, VOCABULARY), np.int32)}
+    masks |= {"seen": np.ones((count, 1), np.int32), "listed": np.zeros((count, VOCABULARY), np.int32)}
+    masks["seed"] = ints(3)
+    (expected,), (found,) = searched("Sampling", feeds | masks, temperature=6.0, min_tokens_to_keep=1, **options)
+    often = [np.bincount(tokens[:, 1], minlength=VOCABULARY) / count for tokens in (expected, found)]
+    assert np.count_nonzero(often[1]) > 1
+    np.testing.assert_allclose(*often, atol=5 * (0.5 / count) ** 0.5)
+
+
+def test_the_seed_of_a_file_counts():
+    ids = {"input_ids": ints(*[[3]] * 20), "max_length": ints(12)}
+    drawn = []
+    for seed in (1, 1, 2):
+        model = one_search("Sampling", ids, temperature=9.0, top_p=0.99)
+        node = model.graph.node[0]
+        node.input.extend([""] * 6 + ["seed"])
+        model.graph.initializer.append(numpy_helper.from_array(ints(seed), "seed"))
+        drawn.append(tx.load(model).run(ids, backend="numpy")["sequences"])
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()
+
+
 @pytest.mark.parametrize("opset", [13, 17, 21])
 def test_it_becomes_a_loop(opset):
     moved = tx.retarget(tx.load(greedy(1)), opset, domains=["ai.onnx"])
@@ -137,6 +165,15 @@ def test_it_becomes_a_loop(opset):
 def test_other_decoders_are_refused():
     with pytest.raises(tx.TenonnxError, match="model_type must be 0"):
         tx.load(greedy(0, model_type=1)).infer()
+    for kind, model_type, said in (
+        ("BeamSearch", 1, "encoder must be given"), ("BeamSearch", 3, "model_type must be 0, 1 or 2"),
+        ("WhisperBeamSearch", 0, "model_type must be 2"),
+    ):  # fmt: skip
+        feeds = {"input_ids": ints([1]), "max_length": ints(5)} | BEAMS
+        if kind == "WhisperBeamSearch":
+            feeds["input_ids"] = np.zeros((1, 2, 3), np.float32)
+        with pytest.raises(tx.TenonnxError, match=said):
+            tx.load(one_search(kind, feeds, model_type=model_type)).infer()
     odd = decoder(0)
     del odd.output[1]
     with pytest.raises(tx.TenonnxError, match="give logits and as many present states"):

@@ -1,40 +1,44 @@
-"""Generation of text by a decoder in a subgraph: the best token at each step, or beams of the best sequences."""
+"""Generation of text by a decoder in a subgraph: the best token at each step, one by chance, or beams of sequences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
     DType,
     Graph,
-    TensorType,
     Value,
     at_least,
     constant,
-    dims,
     dtypes,
     floats,
     holds,
-    inline,
     integers,
     op,
     shapes,
-    subgraph,
+    static,
 )
-from tenonnx_contrib_ms.tokens import repeating
+from tenonnx_contrib_ms.beams import Hypotheses, search
+from tenonnx_contrib_ms.decoding import (
+    Decoded,
+    DecoderOnly,
+    Decoding,
+    EncoderDecoder,
+    all_of,
+    filled,
+    has_hidden_states,
+    repeated,
+)
+from tenonnx_contrib_ms.token_rules import Rules, Timestamps
 from tenonnx_standard.checking import dim_of
 
-#: Which of several outputs or inputs of the decoder of GPT-2 are no state.
-IDS, POSITIONS, MASK = range(3)
-
-LOWEST = float(np.finfo(np.float32).min)
-WORST = -1e300
+#: Values of model_type.
+GPT2, T5, WHISPER = range(3)
+#: A value of logits_processor.
+TIMESTAMPS = 1
 
 
 @op("GreedySearch", domain="com.microsoft")
@@ -49,23 +53,98 @@ def greedy_search(
     The decoder is that of GPT-2: it takes tokens, positions, the mask of attention and past states, and gives logits
     and present states. Behind the end of a sequence there is padding.
     """
-    first = _first_state(decoder, input_ids, attention_mask, pad_token_id, 1, max_length)
+    decoding = DecoderOnly(decoder, init_decoder, input_ids, attention_mask, pad_token_id, 1)
+    rules = Rules(eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask)
+
+    def best(scores: Value, step: Value) -> list[Value]:
+        return [ops.argmax(scores, axis=1, keepdims=0)]
+
+    return _one_by_one(decoding, rules, best, input_ids, max_length, pad_token_id)[0]
+
+
+@op("Sampling", domain="com.microsoft")
+def sampling(
+    input_ids, max_length, min_length=None, repetition_penalty=None, vocab_mask=None, prefix_vocab_mask=None,
+    attention_mask=None, presence_mask=None, seed=None, *,
+    custom=0, decoder: Graph, decoder_start_token_id=-1, encoder: Graph | None = None, eos_token_id: int,
+    filter_value=-1e20, init_decoder: Graph | None = None, min_tokens_to_keep=0, model_type=0,
+    no_repeat_ngram_size=0, pad_token_id: int, presence_penalty=0.0, temperature=1.0, top_p=0.0, vocab_size=-1,
+    _outputs=None,
+):  # fmt: skip
+    """Prompts with a token drawn by chance behind them, again and again until they are ``max_length`` long.
+
+    A token is drawn among the most probable ones, which have ``top_p`` of the probability together. The seed counts
+    where it is known in the file. The second output is what the last token was drawn by.
+
+    onnxruntime does not give the latter on CPUs, and its kernel takes all that ``presence_mask`` lists from the first
+    token of the first prompt.
+    """
+    decoding = DecoderOnly(decoder, init_decoder, input_ids, attention_mask, pad_token_id, 1)
+    presence = None if presence_mask is None else _all_on_the_first(presence_mask, presence_penalty)
     rules = Rules(
-        vocab_size, eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask
+        eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask,
+        temperature, presence,
+    )  # fmt: skip
+    count = ops.reshape(ops.cast(max_length, to=DType.int64), [1]) - dim_of(input_ids, 1)
+    known = None if seed is None else static(seed)
+    chances = ops.random_uniform_like(
+        ops.expand(constant(0.0, DType.float32), ops.concat(count, [dim_of(input_ids, 0)], axis=0)),
+        seed=None if known is None else float(known.reshape(-1)[0]),
     )
 
-    def step(decoder: Graph, start: Any, state: Sequence[Value]) -> list[Value]:
-        feeds, (sequences, done) = state[:-2], state[-2:]
-        logits, feeds = _decoded(decoder, feeds)
-        scores = rules.applied(logits, sequences, start)
-        best = ops.cast(ops.argmax(scores, axis=1, keepdims=0), to=DType.int32)
-        done = ops.or_(done, ops.equal(best, constant(eos_token_id, DType.int32)))
-        token = ops.unsqueeze(ops.where(done, constant(pad_token_id, DType.int32), best), [1])
-        return [ops.not_(_all(done)), *_with_token(feeds, token), ops.concat(sequences, token, axis=1), done]
+    def drawn(scores: Value, step: Value) -> list[Value]:
+        scores = _filtered(scores, top_p, filter_value, min_tokens_to_keep, bool(custom))
+        sums = ops.cumsum(ops.softmax(scores), 1)
+        chance = ops.unsqueeze(ops.gather(chances, step), [1]) * sums[:, -1:]
+        below = ops.cast(ops.less_or_equal(sums, chance), to=DType.int64)
+        return [ops.minimum(ops.reduce_sum(below, [1], keepdims=0), dim_of(scores, 1) - 1), scores]
 
+    sequences, scores = _one_by_one(decoding, rules, drawn, input_ids, max_length, pad_token_id, gives=1)
+    return (sequences, scores[-1])[:_outputs]
+
+
+def _all_on_the_first(mask: Value, penalty: float) -> Value:
+    """Zeros like ``mask``, but for the sum of all penalties in the first place."""
+    total = ops.reduce_sum(ops.cast(mask, to=DType.float32)) * penalty
+    first = [ops.equal(ops.range_(0, dim_of(mask, axis), 1), 0) for axis in (0, 1)]
+    return ops.where(ops.unsqueeze(first[0], [1]) & first[1], total, 0.0)
+
+
+def _filtered(scores: Value, top: float, value: float, least: int, custom: bool) -> Value:
+    """``scores`` with another value for all but the most probable tokens."""
+    count = dim_of(scores, 1)
+    ordered, places = ops.top_k(scores, ops.reshape(count, [1]), largest=int(custom))
+    sums = ops.cumsum(ops.softmax(ordered), 1)
+    rank = ops.range_(0, count, 1)
+    if custom:  # a token goes where those before it have enough
+        before = ops.concat(sums[:, :1] * 0.0, sums[:, :-1], axis=1)
+        gone = ops.greater(before, top) & ops.greater(rank, 0)
+    else:
+        gone = (sums <= 1.0 - top) & (ops.less(rank, count - least) | ops.equal(rank, 0))
+    kept = ops.where(gone, constant(value, DType.float32), ordered)
+    return ops.scatter_elements(scores, places, kept, axis=1)
+
+
+def _one_by_one(
+    decoding: Decoding, rules: Rules, chosen: Callable[[Value, Value], list[Value]], input_ids: Value,
+    max_length: Value, pad: int, gives: int = 0,
+) -> list[Value]:  # fmt: skip
+    """Sequences of tokens that are ``chosen`` by their scores, and what this gives beside a token."""
     never = ops.not_(ops.equal(input_ids[:, 0], input_ids[:, 0]))
-    found = _repeated(step, init_decoder, decoder, [*first, input_ids, never], input_ids, max_length)
-    return _filled(found[-2], max_length, pad_token_id)
+
+    def step(decode: Callable[[list[Value]], Decoded], start: Any, state: Sequence[Value]) -> list[Value]:
+        feeds, (sequences, done) = list(state[:-2]), state[-2:]
+        logits, feeds = decode(feeds)
+        best, *more = chosen(rules.applied(logits, sequences, start), start)
+        best = ops.cast(best, to=DType.int32)
+        done = ops.or_(done, ops.equal(best, constant(rules.eos, DType.int32)))
+        token = ops.unsqueeze(ops.where(done, constant(pad, DType.int32), best), [1])
+        sequences = ops.concat(sequences, token, axis=1)
+        return [ops.not_(all_of(done)), *decoding.following(feeds, token, sequences), sequences, done, *more]
+
+    state = [*decoding.feeds, decoding.sequences, never]
+    found = repeated(step, decoding, state, dim_of(input_ids, 1), max_length, gives)
+    return [filled(found[len(state) - 2], max_length, pad), *found[len(state) :]]
 
 
 @op("BeamSearch", domain="com.microsoft")
@@ -79,292 +158,174 @@ def beam_search(
 ):  # fmt: skip
     """The most probable ends of prompts among ``num_beams`` that are followed side by side.
 
-    The decoder is as that of GreedySearch. The score of a sequence is the sum of the logarithms of its probabilities,
-    by its length to the power of ``length_penalty``. Outputs are (batch, returned, max_length) sequences, their scores,
-    and the scores of all tokens at each step.
+    A decoder of GPT-2 (``model_type`` 0) is as in GreedySearch; T5 (1) and Whisper (2) have an encoder beside it, which
+    reads ``input_ids``, and begin with ``decoder_start_token_id`` or ``decoder_input_ids``. The score of a sequence is
+    the sum of the logarithms of its probabilities, by its length to the power of ``length_penalty``. Outputs are
+    (batch, returned, max_length) sequences, their scores, and the scores of all tokens at each step.
     """
     beams, returned = (ops.reshape(ops.cast(x, to=DType.int64), []) for x in (num_beams, num_return_sequences))
-    batch, prompt = dim_of(input_ids, 0), dim_of(input_ids, 1)
-    first = _first_state(decoder, input_ids, attention_mask, pad_token_id, beams, max_length)
-    rules = Rules(
-        vocab_size, eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask
+    if model_type == GPT2:
+        decoding: Decoding = DecoderOnly(decoder, init_decoder, input_ids, attention_mask, pad_token_id, beams)
+    else:
+        start = _begun(input_ids, decoder_input_ids, decoder_start_token_id)
+        mask = _known(input_ids, attention_mask, pad_token_id) if model_type == T5 else None
+        given = [input_ids] if mask is None else [input_ids, mask]
+        decoding = EncoderDecoder(encoder, decoder, given, mask, start, beams)
+    rules = Rules(eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask)
+    book = Hypotheses(
+        dim_of(input_ids, 0), beams, _factor(length_penalty), bool(early_stopping), pad_token_id, max_length
     )
-    penalty = constant(1.0, DType.float32) if length_penalty is None else ops.reshape(length_penalty, [])
-    book = Hypotheses(batch, beams, penalty, bool(early_stopping), pad_token_id, max_length)
-
-    def step(decoder: Graph, start: Any, state: Sequence[Value]) -> list[Value]:
-        feeds, (sequences, sums, *kept) = state[:-5], state[-5:]
-        logits, feeds = _decoded(decoder, feeds)
-        scores = rules.applied(ops.log_softmax(logits), sequences, start) + ops.reshape(sums, [-1, 1])
-        width = dim_of(scores, 1)
-        best, places = ops.top_k(ops.reshape(scores, [batch, -1]), ops.reshape(beams * 2, [1]))
-        origins, tokens = places / width, places % width
-        ends = ops.equal(tokens, eos_token_id)
-        rank = ops.range_(0, beams * 2, 1)
-        done = ops.unsqueeze(kept[2], [1])
-        kept = book.with_ends(kept, sequences, best, origins, ops.and_(ends, rank < beams))
-        kept = book.finished(kept, best, sequences)
-        order = ops.top_k(ops.where(ends, rank + beams * 2, rank), ops.reshape(beams, [1]), largest=0)[1]
-        sums, origins, tokens = (ops.gather_elements(x, order, axis=1) for x in (best, origins, tokens))
-        rows = ops.reshape(ops.where(done, 0, origins + book.first_rows), [-1])
-        sums, tokens = ops.where(done, 0.0, sums), ops.where(done, pad_token_id, tokens)
-        token = ops.cast(ops.reshape(tokens, [-1, 1]), to=DType.int32)
-        feeds = [*feeds[: MASK + 1], *(ops.gather(x, rows, axis=1) for x in feeds[MASK + 1 : -1]), feeds[-1]]
-        state = [*_with_token(feeds, token), ops.concat(ops.gather(sequences, rows), token, axis=1), sums, *kept]
-        return [ops.not_(_all(kept[2])), *state, ops.reshape(scores, [batch, beams, width])]
-
-    later = ops.greater(ops.range_(0, beams, 1), 0)
-    sums = ops.expand(ops.where(later, constant(-1e9, DType.float32), 0.0), [batch, beams])
-    state = [*first, _each(input_ids, beams), sums, *book.empty()]
-    *found, all_scores = _repeated(step, init_decoder, decoder, state, input_ids, max_length, gives=1)
-    sequences, scores = book.best(found[-3:], found[-5], found[-4], returned)
-    if _outputs == 1:
-        return sequences
-    missing = ops.reshape(ops.cast(max_length, to=DType.int64), []) - prompt - dim_of(all_scores, 0)
-    return (sequences, scores, ops.pad(all_scores, [0, 0, 0, 0, missing, 0, 0, 0]))[:_outputs]
+    found = search(decoding, rules, book, returned, 3 if _outputs is None else _outputs)
+    return found[:_outputs] if _outputs != 1 else found[0]
 
 
-@dataclass(frozen=True)
-class Hypotheses:
-    """The best sequences that have come to their end, ``beams`` for each prompt: their tokens, scores, and whether no
-    better ones can come.
-
-    Scores are kept as float64, where the -inf of a sequence of masked tokens is ``WORST``, and -inf is no sequence.
-    """
-
-    batch: Any
-    beams: Any
-    penalty: Value
-    early: bool
-    pad: int
-    max_length: Value
-
-    @property
-    def first_rows(self) -> Value:
-        """In which row the beams of each prompt begin."""
-        return ops.reshape(ops.range_(0, self.batch, 1), [-1, 1]) * self.beams
-
-    def empty(self) -> list[Value]:
-        length = ops.reshape(ops.cast(self.max_length, to=DType.int64), [])
-        tokens = ops.expand(constant(self.pad, DType.int32), [self.batch, self.beams, length])
-        scores = ops.expand(constant(-np.inf, DType.float64), [self.batch, self.beams])
-        return [tokens, scores, ops.expand(constant(False), [self.batch])]
-
-    def _score(self, sums: Value, sequences: Value) -> Value:
-        """The sum of logarithms of probabilities by the length."""
-        length = ops.cast(ops.reshape(dim_of(sequences, 1), []), to=DType.float32)
-        return ops.maximum(
-            ops.cast(sums / ops.pow_(length, self.penalty), to=DType.float64), constant(WORST, DType.float64)
-        )
-
-    def with_ends(
-        self, kept: Sequence[Value], sequences: Value, sums: Value, beams: Value, chosen: Value
-    ) -> list[Value]:
-        """With those of ``sequences`` that ``beams`` (batch, n) names and that are ``chosen``."""
-        tokens, scores, done = kept
-        chosen = ops.and_(chosen, ops.not_(ops.unsqueeze(done, [1])))
-        new = ops.where(chosen, self._score(sums, sequences), constant(-np.inf, DType.float64))
-        filled = _filled(sequences, self.max_length, self.pad)
-        tokens = ops.concat(tokens, ops.gather(filled, beams + self.first_rows), axis=1)
-        return [*_largest(tokens, ops.concat(scores, new, axis=1), self.beams), done]
-
-    def finished(self, kept: Sequence[Value], sums: Value, sequences: Value) -> list[Value]:
-        """``done`` where there are enough, of which none is worse than what can come."""
-        tokens, scores, done = kept
-        worst = ops.reduce_min(scores, [1], keepdims=0)
-        enough = worst >= WORST
-        if not self.early:
-            enough = ops.and_(enough, worst >= self._score(self._best_to_come(sums), sequences))
-        return [tokens, scores, ops.or_(done, enough)]
-
-    def _best_to_come(self, sums: Value) -> Value:
-        """The largest of (batch, 2 * beams) ``sums`` for each prompt.
-
-        The kernel reads them from ``beams`` times the number of the prompt on, thus behind the first prompt in part
-        those of the one before.
-        """
-        seen = self.first_rows + ops.range_(0, self.beams * 2, 1)
-        return ops.reduce_max(ops.gather(ops.reshape(sums, [-1]), seen), [1], keepdims=0)
-
-    def best(self, kept: Sequence[Value], sequences: Value, sums: Value, count: Value) -> tuple[Value, Value]:
-        """The best ones, among them the beams that did not come to an end."""
-        every = ops.expand(ops.range_(0, self.beams, 1), [self.batch, self.beams])
-        tokens, scores, _ = self.with_ends(kept, sequences, sums, every, ops.equal(every, every))
-        tokens, scores = _largest(tokens, scores, count)
-        return tokens, ops.cast(ops.where(ops.equal(scores, WORST), -np.inf, scores), to=DType.float32)
+@op("WhisperBeamSearch", domain="com.microsoft")
+def whisper_beam_search(
+    input_ids, max_length, min_length=None, num_beams=REQUIRED, num_return_sequences=REQUIRED, length_penalty=None,
+    repetition_penalty=None, vocab_mask=None, prefix_vocab_mask=None, attention_mask=None, decoder_input_ids=None,
+    logits_processor=None, cross_qk_layer_head=None, extra_decoding_ids=None, temperature=None, *,
+    beginning_timestamp_token_id=-1, decoder: Graph, decoder_output_cross_qk=0, decoder_start_token_id=-1,
+    early_stopping=0, encoder: Graph | None = None, eos_token_id: int, init_decoder: Graph | None = None,
+    model_type=2, no_repeat_ngram_size=0, no_speech_token_id=-1, no_timestamps_token_id=-1, pad_token_id: int,
+    start_of_lm_token_id=-1, transcribe_token_id=-1, translate_token_id=-1, vocab_size=-1, _outputs=None,
+):  # fmt: skip
+    """BeamSearch of Whisper, where ``logits_processor`` 1 keeps the rules of its timestamps."""
+    beams, returned = (ops.reshape(ops.cast(x, to=DType.int64), []) for x in (num_beams, num_return_sequences))
+    start = _begun(input_ids, decoder_input_ids, decoder_start_token_id)
+    decoding = EncoderDecoder(encoder, decoder, [input_ids], None, start, beams)
+    timed = None
+    if logits_processor is not None and beginning_timestamp_token_id > 0:
+        timed = Timestamps(
+            ops.equal(ops.reshape(ops.cast(logits_processor, to=DType.int64), []), TIMESTAMPS),
+            beginning_timestamp_token_id, eos_token_id, decoder_start_token_id, translate_token_id,
+            transcribe_token_id, start_of_lm_token_id, no_timestamps_token_id,
+        )  # fmt: skip
+    rules = Rules(
+        eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask,
+        1.0 if temperature is None else ops.reshape(temperature, []), None, timed,
+    )  # fmt: skip
+    book = Hypotheses(
+        dim_of(input_ids, 0), beams, _factor(length_penalty), bool(early_stopping), pad_token_id, max_length
+    )
+    found = search(decoding, rules, book, returned, 3 if _outputs is None else _outputs)
+    return found[:_outputs] if _outputs != 1 else found[0]
 
 
-def _largest(tokens: Value, scores: Value, count: Value) -> tuple[Value, Value]:
-    """The so many best of (batch, n) ``scores``, and their (batch, n, length) ``tokens``."""
-    found, places = ops.top_k(scores, ops.reshape(count, [1]))
-    first = ops.reshape(ops.range_(0, dim_of(scores, 0), 1), [-1, 1]) * dim_of(scores, 1)
-    rows = ops.reshape(tokens, [-1, dim_of(tokens, 2)])
-    return ops.gather(rows, places + first), found
+def _factor(penalty: Value | None) -> Value:
+    return constant(1.0, DType.float32) if penalty is None else ops.reshape(penalty, [])
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What scores of tokens are subject to before one is chosen."""
-
-    vocabulary: int
-    eos: int
-    repeated: int
-    min_length: Value | None
-    penalty: Value | None
-    mask: Value | None
-    first_mask: Value | None
-
-    def applied(self, scores: Value, sequences: Value, step: Value) -> Value:
-        """``scores`` (rows, vocabulary) of the tokens behind ``sequences``, at a step counted from 0 on."""
-        lowest = constant(LOWEST, DType.float32)
-        if self.penalty is not None:
-            factor = ops.reshape(self.penalty, [])
-            punished = ops.where(ops.less(scores, 0.0), scores * factor, scores / factor)
-            scores = ops.where(_occurring(sequences, scores), punished, scores)
-        if self.repeated:
-            scores = ops.where(repeating(ops.cast(sequences, to=DType.int64), scores, self.repeated), lowest, scores)
-        if self.mask is not None:
-            scores = ops.where(ops.equal(self.mask, 0), lowest, scores)
-        if self.first_mask is not None:
-            hidden = _each(self.first_mask, dim_of(scores, 0) // dim_of(self.first_mask, 0))
-            scores = ops.where(ops.and_(ops.equal(hidden, 0), ops.equal(step, 0)), lowest, scores)
-        if self.min_length is not None:
-            short = ops.less(dim_of(sequences, 1), ops.reshape(ops.cast(self.min_length, to=DType.int64), []))
-            end = ops.equal(ops.range_(0, dim_of(scores, 1), 1), self.eos)
-            scores = ops.where(ops.and_(short, end), lowest, scores)
-        return scores
+def _begun(input_ids: Value, tokens: Value | None, start: int) -> Value:
+    """What the sequences of a decoder begin with."""
+    return ops.expand(constant(start, DType.int32), [dim_of(input_ids, 0), 1]) if tokens is None else tokens
 
 
-def _occurring(sequences: Value, scores: Value) -> Value:
-    """Which tokens are in a sequence already."""
-    nothing = ops.expand(constant(0, DType.int32), ops.shape(scores))
-    places = ops.cast(sequences, to=DType.int64)
-    ones = sequences * 0 + 1
-    return ops.cast(ops.scatter_elements(nothing, places, ones, axis=1), to=DType.bool)
-
-
-# ----- the loop -------------------------------------------------------------------------------------------------------
-
-Step = Callable[[Graph, Any, Sequence[Value]], list[Value]]
-
-
-def _repeated(
-    step: Step, init: Graph | None, decoder: Graph, state: list[Value], prompt: Value, max_length: Value, gives: int = 0
-) -> list[Value]:
-    """The state after all steps, and what they gave, one below the other. The first step may have its own decoder."""
-    count = ops.reshape(ops.cast(max_length, to=DType.int64), []) - dim_of(prompt, 1)
-    before: list[Value] = []
-    going_on: Value | None = None
-    start: Any = 0
-    if init is not None:
-        going_on, *state = step(init, constant(0, DType.int64), state)
-        state, before = state[: len(state) - gives], [ops.unsqueeze(x, [0]) for x in state[len(state) - gives :]]
-        count, start = count - 1, 1
-
-    def body(number: Value, _: Value, *values: Value) -> list[Value]:
-        return step(decoder, number + start if start else number, values)
-
-    formals = [("step", TensorType(DType.int64, ())), ("going_on", TensorType(DType.bool, ()))]
-    formals += [(f"state_{k}", _of_any_length(value)) for k, value in enumerate(state)]
-    found = list(ops.loop(count, going_on, *state, body=subgraph(body, formals, name="step")))
-    stacked = found[len(state) :]
-    if before:  # a loop that makes no step gives no sizes either
-        shaped = [ops.reshape(b, [dim_of(b, 0), *dims(a)[1:]]) for a, b in zip(before, stacked, strict=True)]
-        stacked = [ops.concat(a, b, axis=0) for a, b in zip(before, shaped, strict=True)]
-    return [*found[: len(state)], *stacked]
-
-
-def _of_any_length(value: Value) -> TensorType:
-    """The type of a value that grows from step to step: rows of tokens, or a state (2, rows, heads, length, size)."""
-    grows = {2: 1, 5: 3}.get(value.ndim)
-    return TensorType(value.dtype, tuple(None if axis == grows else size for axis, size in enumerate(value.shape)))
-
-
-def _first_state(
-    decoder: Graph, input_ids: Value, attention_mask: Value | None, pad: int, beams: Any, max_length: Value
-) -> list[Value]:
-    """What the decoder takes first: tokens, their positions, which leave out padding, and no past; and how many tokens
-    but for padding there are."""
-    known = ops.cast(ops.not_(ops.equal(input_ids, constant(pad, DType.int32))), to=DType.int32)
-    positions = (ops.cumsum(known, 1) - 1) * known
-    mask = known if attention_mask is None else attention_mask
-    rows = dim_of(input_ids, 0) * beams
-    past = []
-    for value in decoder.all_inputs[MASK + 1 :]:
-        two, _, heads, _, size = value.shape
-        past.append(ops.expand(constant(0.0, value.dtype), [two, rows, heads, 0, size]))
-    seen = ops.reduce_sum(known, [1])
-    return [*(_each(x, beams) for x in (input_ids, positions, mask)), *past, _each(seen, beams)]
-
-
-def _each(x: Value, beams: Any) -> Value:
-    """Every row of ``x`` so many times."""
-    if isinstance(beams, int) and beams == 1:
-        return x
-    length = dim_of(x, 1)
-    return ops.reshape(ops.expand(ops.unsqueeze(x, [1]), [1, beams, 1]), [-1, length])
-
-
-def _decoded(decoder: Graph, feeds: Sequence[Value]) -> tuple[Value, list[Value]]:
-    """The logits behind the last token, and the feeds with the present states in place of the past ones."""
-    logits, *present = inline(decoder, feeds[:-1], captures=list(decoder.pending or decoder.captures))
-    return logits[:, -1], [*feeds[: MASK + 1], *present, feeds[-1]]
-
-
-def _with_token(feeds: Sequence[Value], token: Value) -> list[Value]:
-    """What the decoder takes next: ``token``, at the place that is told by how many were seen."""
-    _, _, mask, *past, seen = feeds
-    return [token, seen, ops.concat(mask, mask[:, :1] * 0 + 1, axis=1), *past, seen + constant(1, DType.int32)]
-
-
-def _filled(sequences: Value, max_length: Value, pad: int) -> Value:
-    missing = ops.reshape(ops.cast(max_length, to=DType.int64), []) - dim_of(sequences, 1)
-    return ops.pad(sequences, [0, 0, 0, missing], constant(pad, DType.int32))
-
-
-def _all(flags: Value) -> Value:
-    return ops.cast(ops.reduce_min(ops.cast(flags, to=DType.int32), keepdims=0), to=DType.bool)
+def _known(input_ids: Value, mask: Value | None, pad: int) -> Value:
+    """Which tokens an encoder sees: all but the padding in front."""
+    if mask is not None:
+        return mask
+    tokens = ops.cast(ops.not_(ops.equal(input_ids, constant(pad, DType.int32))), to=DType.int32)
+    return ops.minimum(ops.cumsum(tokens, 1), constant(1, DType.int32))
 
 
 # ----- what must hold -------------------------------------------------------------------------------------------------
 
 
 def _hold_decoder(decoder: Graph, init_decoder: Any, model_type: int, encoder: Any) -> str | None:
-    if model_type != 0 or encoder is not None:
-        return "model_type must be 0, and there must be no encoder: other models than GPT-2 are not supported"
+    if model_type != GPT2:
+        return None
     for graph in (decoder, init_decoder):
         if graph is None:
             continue
         states = len(graph.outputs) - 1
-        if states < 1 or len(graph.all_inputs) != states + MASK + 1:
+        if states < 1 or len(graph.all_inputs) != states + DecoderOnly.OTHERS:
             return (
                 "a decoder must take input_ids, position_ids, attention_mask and past states, "
                 "and give logits and as many present states"
             )
-        if any(value.rank != 5 for value in graph.all_inputs[MASK + 1 :]):
+        if any(value.rank != 5 for value in graph.all_inputs[DecoderOnly.OTHERS :]):
             return "the past states of a decoder must be declared as [2, batch, heads, length, size]"
     return None
 
 
-_COMMON = {
-    "input_ids": "batch length", "max_length": "|1", "min_length": "|1", "repetition_penalty": "|1",
-    "vocab_mask": "vocabulary", "prefix_vocab_mask": "batch vocabulary", "attention_mask": "batch length",
-}  # fmt: skip
-_COUNTS = "max_length", "min_length", "vocab_mask", "prefix_vocab_mask"
+def _hold_gpt2(model_type: int, encoder: Any) -> str | None:
+    if model_type != GPT2 or encoder is not None:
+        return "model_type must be 0, and there must be no encoder: onnxruntime has no other models here"
+    return None
 
-greedy_search.requires(
-    shapes(**_COMMON),
-    dtypes(input_ids="int32", attention_mask="int32"),
-    integers(*_COUNTS),
+
+def _hold_encoder(
+    decoder: Graph, model_type: int, encoder: Any, decoder_start_token_id: int, decoder_input_ids: Any
+) -> str | None:
+    if model_type not in (GPT2, T5, WHISPER):
+        return "model_type must be 0, 1 or 2"
+    if model_type == GPT2:
+        return None
+    if encoder is None:
+        return "encoder must be given where model_type is 1 or 2"
+    if decoder_start_token_id < 0 and decoder_input_ids is None:
+        return "decoder_start_token_id must be given, or decoder_input_ids"
+    own = len(decoder.outputs) - 1
+    others = 1 + (model_type == T5) + has_hidden_states(decoder)
+    if own < 2 or own % 2 or len(decoder.all_inputs) != others + 2 * own or len(encoder.outputs) != 2 + 2 * own:
+        return (
+            "the encoder must give logits, hidden states, and states for the decoder and of its own; the decoder must "
+            "take input_ids, the mask in T5, maybe encoder_hidden_states and all these states, and give logits and its "
+            "own states"
+        )
+    return None
+
+
+def _hold_whisper(
+    model_type: int, decoder_output_cross_qk: int, extra_decoding_ids: Any, cross_qk_layer_head: Any
+) -> str | None:
+    if model_type != WHISPER:
+        return "model_type must be 2"
+    if decoder_output_cross_qk or cross_qk_layer_head is not None or extra_decoding_ids is not None:
+        return "there must be no decoder_output_cross_qk and no extra_decoding_ids: onnxruntime has them for GPUs alone"
+    return None
+
+
+_COMMON = {
+    "max_length": "|1", "min_length": "|1", "repetition_penalty": "|1", "vocab_mask": "vocabulary",
+    "prefix_vocab_mask": "batch vocabulary",
+}  # fmt: skip
+_PROMPT = {"input_ids": "batch length", "attention_mask": "batch length"}
+_BEAMS = {
+    "num_beams": "|1", "num_return_sequences": "|1", "length_penalty": "|1", "decoder_input_ids": "batch _",
+    "logits_processor": "|1",
+}  # fmt: skip
+
+_COMMON_HOLD = (
+    integers("max_length", "min_length", "vocab_mask", "prefix_vocab_mask"),
+    dtypes(attention_mask="int32"),
     floats("repetition_penalty"),
     at_least(no_repeat_ngram_size=0),
     holds(_hold_decoder),
 )
+_BEAMS_HOLD = (
+    *_COMMON_HOLD,
+    integers("num_beams", "num_return_sequences", "logits_processor"),
+    dtypes(decoder_input_ids="int32"),
+    floats("length_penalty"),
+    holds(_hold_encoder),
+)
+
+greedy_search.requires(shapes(**_COMMON, **_PROMPT), dtypes(input_ids="int32"), holds(_hold_gpt2), *_COMMON_HOLD)
+sampling.requires(
+    shapes(**_COMMON, **_PROMPT, presence_mask="batch vocabulary", seed="|1"),
+    dtypes(input_ids="int32"),
+    integers("presence_mask", "seed"),
+    holds(_hold_gpt2),
+    *_COMMON_HOLD,
+)
 beam_search.requires(
-    shapes(**_COMMON, num_beams="|1", num_return_sequences="|1", length_penalty="|1"),
-    dtypes(input_ids="int32", attention_mask="int32"),
-    integers(*_COUNTS, "num_beams", "num_return_sequences"),
-    floats("repetition_penalty", "length_penalty"),
-    at_least(no_repeat_ngram_size=0),
-    holds(_hold_decoder),
+    shapes(input_ids="batch length|batch size length", attention_mask="batch length", **_COMMON, **_BEAMS),
+    *_BEAMS_HOLD,
+)
+whisper_beam_search.requires(
+    shapes(input_ids="batch size length", attention_mask="batch _", temperature="|1", **_COMMON, **_BEAMS),
+    floats("input_ids", "temperature"),
+    holds(_hold_whisper),
+    *_BEAMS_HOLD,
 )

@@ -3,8 +3,7 @@
 from tenonnx_testing import unwritten
 
 UNWRITTEN = """
-    DynamicSparseAttention PackedSparseAttentionIndexer Sampling SparseAttentionIndexer
-    SparsePagedAttention WhisperBeamSearch
+    DynamicSparseAttention PackedSparseAttentionIndexer SparseAttentionIndexer SparsePagedAttention
 """
 
 unwritten("com.microsoft", UNWRITTEN.split(), reason="not written yet: those that onnxruntime runs on CPUs came first")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tenonnx_standard as ops
 from tenonnx.extend import DType, TensorType, constant, subgraph, symbolic
 from tenonnx_contrib_ms.attention import attention
-from tenonnx_contrib_ms.generation import beam_search, greedy_search
+from tenonnx_contrib_ms.generation import beam_search, greedy_search, sampling
 from tenonnx_testing import call, cases, tensors
 
 VOCABULARY, WIDTH, HEADS = 9, 8, 2
@@ -39,6 +39,16 @@ def decoder_of(draw):
     return graph
 
 
+def masks_of(draw, batch, length):
+    """Of the vocabulary, of the first step and of attention, or none."""
+    if draw(st.booleans()):
+        return [None, None, None]
+    tokens = np.arange(VOCABULARY)
+    mask = np.where(tokens % 4 == draw(st.integers(0, 2)), 0, 1).astype(np.int32)
+    first = np.where((tokens + np.arange(batch)[:, None]) % 3 == 0, 0, 1).astype(np.int32)
+    return [mask, first, np.ones((batch, length), np.int32)]
+
+
 def search(draw):
     """Inputs up to the masks, and attributes; what comes before the penalty of repetition is left to the caller."""
     batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 3))
@@ -46,11 +56,7 @@ def search(draw):
     most = np.array([length + draw(st.integers(1, 5))], np.int32)
     least = np.array([draw(st.integers(1, 6))], np.int32)
     penalty = np.array([draw(st.sampled_from([1.0, 1.3]))], np.float32)
-    masks = [None, None, None]
-    if draw(st.booleans()):
-        masks[0] = np.where(np.arange(VOCABULARY) % 4 == draw(st.integers(0, 2)), 0, 1).astype(np.int32)
-        masks[1] = np.where((np.arange(VOCABULARY) + np.arange(batch)[:, None]) % 3 == 0, 0, 1).astype(np.int32)
-        masks[2] = np.ones((batch, length), np.int32)
+    masks = masks_of(draw, batch, length)
     attributes = {"decoder": decoder_of(draw), "eos_token_id": END, "pad_token_id": PADDING}
     attributes |= draw(st.sampled_from([{}, {"no_repeat_ngram_size": 2}]))
     if draw(st.booleans()):
@@ -63,6 +69,19 @@ def _(draw):
     """Without an end: when all sequences have one, onnxruntime leaves unset memory behind them."""
     ids, most, _, penalty, masks, attributes = search(draw)
     return call(ids, most, most, penalty, *masks, **attributes)
+
+
+@cases(sampling, gradient=False)
+def _(draw):
+    """Where only one token can be drawn: see tests/test_generation.py for chances."""
+    ids, most, _, penalty, masks, attributes = search(draw)
+    attributes |= {"top_p": 1e-3, "custom": draw(st.integers(0, 1)), "filter_value": -1e10}
+    attributes |= {"min_tokens_to_keep": 1, "temperature": draw(st.sampled_from([1.0, 0.5]))}
+    more = [None, None]
+    if draw(st.booleans()):
+        more = [draw(tensors("int32", shape=(len(ids), VOCABULARY), min_value=0, max_value=1)), np.int32([7])]
+        attributes["presence_penalty"] = 2.0
+    return call(ids, most, most, penalty, *masks, *more, **attributes, _outputs=1)
 
 
 @cases(beam_search, gradient=False)

@@ -1,0 +1,133 @@
+"""Beams of sequences: the best ones that have come to their end, and those that go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, constant
+from tenonnx_contrib_ms.decoding import Decoded, Decoding, all_of, filled, repeated
+from tenonnx_contrib_ms.token_rules import Rules
+from tenonnx_standard.checking import dim_of
+
+WORST = -1e300
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """The best sequences that have come to their end, ``beams`` for each prompt: their tokens, scores, and whether no
+    better ones can come.
+
+    Scores are kept as float64, where the -inf of a sequence of masked tokens is ``WORST``, and -inf is no sequence.
+    """
+
+    batch: Any
+    beams: Any
+    penalty: Value
+    early: bool
+    pad: int
+    max_length: Value
+
+    @property
+    def first_rows(self) -> Value:
+        """In which row the beams of each prompt begin."""
+        return ops.reshape(ops.range_(0, self.batch, 1), [-1, 1]) * self.beams
+
+    def empty(self) -> list[Value]:
+        length = ops.reshape(ops.cast(self.max_length, to=DType.int64), [])
+        tokens = ops.expand(constant(self.pad, DType.int32), [self.batch, self.beams, length])
+        scores = ops.expand(constant(-np.inf, DType.float64), [self.batch, self.beams])
+        return [tokens, scores, ops.expand(constant(False), [self.batch])]
+
+    def _score(self, sums: Value, sequences: Value) -> Value:
+        """The sum of logarithms of probabilities by the length."""
+        length = ops.cast(ops.reshape(dim_of(sequences, 1), []), to=DType.float32)
+        return ops.maximum(
+            ops.cast(sums / ops.pow_(length, self.penalty), to=DType.float64), constant(WORST, DType.float64)
+        )
+
+    def with_ends(
+        self, kept: Sequence[Value], sequences: Value, sums: Value, beams: Value, chosen: Value
+    ) -> list[Value]:
+        """With those of ``sequences`` that ``beams`` (batch, n) names and that are ``chosen``."""
+        tokens, scores, done = kept
+        chosen = ops.and_(chosen, ops.not_(ops.unsqueeze(done, [1])))
+        new = ops.where(chosen, self._score(sums, sequences), constant(-np.inf, DType.float64))
+        padded = filled(sequences, self.max_length, self.pad)
+        tokens = ops.concat(tokens, ops.gather(padded, beams + self.first_rows), axis=1)
+        return [*_largest(tokens, ops.concat(scores, new, axis=1), self.beams), done]
+
+    def finished(self, kept: Sequence[Value], sums: Value, sequences: Value) -> list[Value]:
+        """``done`` where there are enough, of which none is worse than what can come."""
+        tokens, scores, done = kept
+        worst = ops.reduce_min(scores, [1], keepdims=0)
+        enough = worst >= WORST
+        if not self.early:
+            enough = ops.and_(enough, worst >= self._score(self._best_to_come(sums), sequences))
+        return [tokens, scores, ops.or_(done, enough)]
+
+    def _best_to_come(self, sums: Value) -> Value:
+        """The largest of (batch, 2 * beams) ``sums`` for each prompt.
+
+        The kernel reads them from ``beams`` times the number of the prompt on, thus behind the first prompt in part
+        those of the one before.
+        """
+        seen = self.first_rows + ops.range_(0, self.beams * 2, 1)
+        return ops.reduce_max(ops.gather(ops.reshape(sums, [-1]), seen), [1], keepdims=0)
+
+    def best(self, kept: Sequence[Value], sequences: Value, sums: Value, count: Value) -> tuple[Value, Value]:
+        """The best ones, among them the beams that did not come to an end."""
+        every = ops.expand(ops.range_(0, self.beams, 1), [self.batch, self.beams])
+        tokens, scores, _ = self.with_ends(kept, sequences, sums, every, ops.equal(every, every))
+        tokens, scores = _largest(tokens, scores, count)
+        return tokens, ops.cast(ops.where(ops.equal(scores, WORST), -np.inf, scores), to=DType.float32)
+
+
+def _largest(tokens: Value, scores: Value, count: Value) -> tuple[Value, Value]:
+    """The so many best of (batch, n) ``scores``, and their (batch, n, length) ``tokens``."""
+    found, places = ops.top_k(scores, ops.reshape(count, [1]))
+    first = ops.reshape(ops.range_(0, dim_of(scores, 0), 1), [-1, 1]) * dim_of(scores, 1)
+    rows = ops.reshape(tokens, [-1, dim_of(tokens, 2)])
+    return ops.gather(rows, places + first), found
+
+
+def search(decoding: Decoding, rules: Rules, book: Hypotheses, count: Value, outputs: int) -> tuple[Value, ...]:
+    """(batch, count, max_length) sequences, their scores, and the scores of all tokens at each step."""
+    batch, beams = book.batch, book.beams
+    pad, length = book.pad, dim_of(decoding.sequences, 1)
+
+    def step(decode: Callable[[list[Value]], Decoded], start: Any, state: Sequence[Value]) -> list[Value]:
+        feeds, (sequences, sums, *kept) = list(state[:-5]), state[-5:]
+        logits, feeds = decode(feeds)
+        scores = rules.applied(ops.log_softmax(logits), sequences, start) + ops.reshape(sums, [-1, 1])
+        width = dim_of(scores, 1)
+        best, places = ops.top_k(ops.reshape(scores, [batch, -1]), ops.reshape(beams * 2, [1]))
+        origins, tokens = places / width, places % width
+        ends = ops.equal(tokens, rules.eos)
+        rank = ops.range_(0, beams * 2, 1)
+        done = ops.unsqueeze(kept[2], [1])
+        kept = book.with_ends(kept, sequences, best, origins, ops.and_(ends, rank < beams))
+        kept = book.finished(kept, best, sequences)
+        order = ops.top_k(ops.where(ends, rank + beams * 2, rank), ops.reshape(beams, [1]), largest=0)[1]
+        sums, origins, tokens = (ops.gather_elements(x, order, axis=1) for x in (best, origins, tokens))
+        rows = ops.reshape(ops.where(done, 0, origins + book.first_rows), [-1])
+        sums, tokens = ops.where(done, 0.0, sums), ops.where(done, pad, tokens)
+        token = ops.cast(ops.reshape(tokens, [-1, 1]), to=DType.int32)
+        sequences = ops.concat(ops.gather(sequences, rows), token, axis=1)
+        feeds = decoding.following(decoding.of_beams(feeds, rows), token, sequences)
+        all_scores = ops.reshape(scores, [batch, beams, width])
+        return [ops.not_(all_of(kept[2])), *feeds, sequences, sums, *kept, all_scores]
+
+    later = ops.greater(ops.range_(0, beams, 1), 0)
+    sums = ops.expand(ops.where(later, constant(-1e9, DType.float32), 0.0), [batch, beams])
+    state = [*decoding.feeds, decoding.sequences, sums, *book.empty()]
+    *found, all_scores = repeated(step, decoding, state, length, book.max_length, gives=1)
+    sequences, scores = book.best(found[-3:], found[-5], found[-4], count)
+    if outputs < 3:
+        return sequences, scores
+    missing = ops.reshape(ops.cast(book.max_length, to=DType.int64), []) - length - dim_of(all_scores, 0)
+    return sequences, scores, ops.pad(all_scores, [0, 0, 0, 0, missing, 0, 0, 0])

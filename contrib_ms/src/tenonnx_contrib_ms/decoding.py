@@ -1,0 +1,176 @@
+"""Decoders in subgraphs, and the loop that asks them for one token after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, TensorType, Value, constant, dims, inline, subgraph
+from tenonnx_standard.checking import dim_of
+
+#: Logits behind the last token, and what the decoder takes next but for the token.
+Decoded = tuple[Value, list[Value]]
+#: What one step makes of its number and the state: whether to go on, the next state, and what it gives.
+Step = Callable[[Callable[[list[Value]], Decoded], Any, Sequence[Value]], list[Value]]
+
+
+class Decoding(Protocol):
+    """A decoder at work: ``feeds`` are what changes from step to step of what it takes."""
+
+    sequences: Value
+    feeds: list[Value]
+
+    @property
+    def first(self) -> Callable[[list[Value]], Decoded] | None:
+        """How the first token is decoded, where that is another way."""
+
+    def decoded(self, feeds: list[Value]) -> Decoded: ...
+
+    def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
+        """Feeds whose states are those of other rows."""
+
+    def following(self, feeds: list[Value], token: Value, sequences: Value) -> list[Value]:
+        """What the decoder takes next, of sequences that ``token`` is the end of."""
+
+
+class DecoderOnly:
+    """As in GPT-2: it takes tokens, positions, the mask of attention and past states, and gives present ones."""
+
+    #: How many inputs are no states.
+    OTHERS = 3
+
+    def __init__(
+        self, decoder: Graph, init: Graph | None, input_ids: Value, mask: Value | None, pad: int, beams: Any
+    ) -> None:
+        self.decoder, self.init = decoder, init
+        known = ops.cast(ops.not_(ops.equal(input_ids, constant(pad, DType.int32))), to=DType.int32)
+        positions = (ops.cumsum(known, 1) - 1) * known
+        rows = dim_of(input_ids, 0) * beams
+        past = []
+        for value in decoder.all_inputs[self.OTHERS :]:
+            two, _, heads, _, size = value.shape
+            past.append(ops.expand(constant(0.0, value.dtype), [two, rows, heads, 0, size]))
+        seen = ops.reduce_sum(known, [1])
+        self.sequences = each(input_ids, beams)
+        self.feeds = [
+            self.sequences,
+            *(each(x, beams) for x in (positions, known if mask is None else mask, seen)),
+            *past,
+        ]
+
+    @property
+    def first(self) -> Callable[[list[Value]], Decoded] | None:
+        init = self.init
+        return None if init is None else lambda feeds: self._by(init, feeds)
+
+    def decoded(self, feeds: list[Value]) -> Decoded:
+        return self._by(self.decoder, feeds)
+
+    def _by(self, decoder: Graph, feeds: list[Value]) -> Decoded:
+        *others, seen = feeds[: self.OTHERS + 1]
+        logits, *present = _inlined(decoder, [*others, *feeds[self.OTHERS + 1 :]])
+        return logits[:, -1], [*others, seen, *present]
+
+    def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
+        return [*feeds[: self.OTHERS + 1], *(ops.gather(x, rows, axis=1) for x in feeds[self.OTHERS + 1 :])]
+
+    def following(self, feeds: list[Value], token: Value, sequences: Value) -> list[Value]:
+        _, _, mask, seen, *past = feeds
+        return [token, seen, ops.concat(mask, mask[:, :1] * 0 + 1, axis=1), seen + constant(1, DType.int32), *past]
+
+
+class EncoderDecoder:
+    """As in T5 and Whisper: the encoder gives the first logits, hidden states, and states of the decoder.
+
+    The decoder takes a token, or all, where its declared length is not 1; what the encoder has seen; its own states,
+    and those that the encoder gave. It gives logits and its own states.
+    """
+
+    def __init__(
+        self, encoder: Graph, decoder: Graph, given: list[Value], mask: Value | None, start: Value, beams: Any
+    ) -> None:
+        self.decoder = decoder
+        logits, hidden, *states = (each(x, beams) for x in _inlined(encoder, [*given, start][: len(encoder.inputs)]))
+        own = len(states) // 2
+        self.logits = logits[:, -1]
+        self.fixed = [] if mask is None else [each(mask, beams)]
+        if has_hidden_states(decoder):
+            self.fixed.append(hidden)
+        self.behind = states[own:]
+        self.one = decoder.all_inputs[0].shape[1] == 1
+        self.sequences = each(start, beams)
+        self.feeds = [self.sequences, *states[:own]]
+
+    @property
+    def first(self) -> Callable[[list[Value]], Decoded]:
+        return lambda feeds: (self.logits, feeds)
+
+    def decoded(self, feeds: list[Value]) -> Decoded:
+        token, *past = feeds
+        logits, *present = _inlined(self.decoder, [token, *self.fixed, *past, *self.behind])
+        return logits[:, -1], [token, *present]
+
+    def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
+        return [feeds[0], *(ops.gather(x, rows) for x in feeds[1:])]
+
+    def following(self, feeds: list[Value], token: Value, sequences: Value) -> list[Value]:
+        return [token if self.one else sequences, *feeds[1:]]
+
+
+def has_hidden_states(decoder: Graph) -> bool:
+    return any(value.name == "encoder_hidden_states" for value in decoder.all_inputs)
+
+
+def _inlined(graph: Graph, inputs: list[Value]) -> Any:
+    return inline(graph, inputs, captures=list(graph.pending or graph.captures))
+
+
+def repeated(
+    step: Step, decoding: Decoding, state: list[Value], length: Any, max_length: Value, gives: int = 0
+) -> list[Value]:
+    """The state after all steps from ``length`` tokens on, and what they gave, one below the other."""
+    count = ops.reshape(ops.cast(max_length, to=DType.int64), []) - length
+    before: list[Value] = []
+    going_on: Value | None = None
+    start: Any = 0
+    if decoding.first is not None:
+        going_on, *state = step(decoding.first, constant(0, DType.int64), state)
+        state, before = state[: len(state) - gives], [ops.unsqueeze(x, [0]) for x in state[len(state) - gives :]]
+        count, start = count - 1, 1
+
+    def body(number: Value, _: Value, *values: Value) -> list[Value]:
+        return step(decoding.decoded, number + start if start else number, values)
+
+    formals = [("step", TensorType(DType.int64, ())), ("going_on", TensorType(DType.bool, ()))]
+    formals += [(f"state_{k}", _of_any_length(value)) for k, value in enumerate(state)]
+    found = list(ops.loop(count, going_on, *state, body=subgraph(body, formals, name="step")))
+    stacked = found[len(state) :]
+    if before:  # a loop that makes no step gives no sizes either
+        shaped = [ops.reshape(b, [dim_of(b, 0), *dims(a)[1:]]) for a, b in zip(before, stacked, strict=True)]
+        stacked = [ops.concat(a, b, axis=0) for a, b in zip(before, shaped, strict=True)]
+    return [*found[: len(state)], *stacked]
+
+
+def _of_any_length(value: Value) -> TensorType:
+    """The type of a value that may grow from step to step: rows of tokens, or a state (..., heads, length, size)."""
+    grows = {2: 1, 4: 2, 5: 3}.get(value.ndim)
+    return TensorType(value.dtype, tuple(None if axis == grows else size for axis, size in enumerate(value.shape)))
+
+
+def each(x: Value, beams: Any) -> Value:
+    """Every row of ``x`` so many times."""
+    if isinstance(beams, int) and beams == 1:
+        return x
+    sizes = dims(x)[1:]
+    return ops.reshape(ops.expand(ops.unsqueeze(x, [1]), [1, beams, *[1] * len(sizes)]), [-1, *sizes])
+
+
+def filled(sequences: Value, max_length: Value, pad: int) -> Value:
+    """Sequences with padding behind them."""
+    missing = ops.reshape(ops.cast(max_length, to=DType.int64), []) - dim_of(sequences, 1)
+    return ops.pad(sequences, [0, 0, 0, missing], constant(pad, DType.int32))
+
+
+def all_of(flags: Value) -> Value:
+    return ops.cast(ops.reduce_min(ops.cast(flags, to=DType.int32), keepdims=0), to=DType.bool)
