@@ -1,11 +1,14 @@
 """The fuzzer of the repository: a short run, and every file in which a long one found a defect."""
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import tenonnx as tx
 
 ROOT = Path(__file__).parent.parent
 FILES = ROOT / "tests" / "hostile"
@@ -33,6 +36,50 @@ def test_files_that_were_defects_are_none_any_more(tmp_path):
     summary = fuzz(tmp_path, "--files", str(FILES))
     assert summary["mutants"] == len(list(FILES.iterdir())) > 0
     assert summary["kinds"] == []
+
+
+def with_bytes_for_text(model):
+    """The model once for each of its texts, set or not, with bytes in its place that are no UTF-8."""
+    count = len(list(messages(model)))
+    for place in range(count):
+        for field in list(messages(model))[place].DESCRIPTOR.fields:
+            if field.type == field.TYPE_STRING:
+                changed = type(model)()
+                changed.CopyFrom(model)
+                holder = list(messages(changed))[place]
+                value = ["qqzzqq"] if field.is_repeated else "qqzzqq"
+                holder.MergeFrom(type(holder)(**{field.name: value}))
+                yield field.full_name, changed.SerializePartialToString().replace(b"qqzzqq", b"qq\xcc\xffqq")
+
+
+def messages(message):
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in value if field.is_repeated else [value]:
+                yield from messages(each)
+
+
+@pytest.mark.parametrize("name", ["functions", "sparse", "scan"])
+def test_bytes_that_are_no_text_are_refused_or_carried_along(name, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    from fuzzing.handmade import handmade
+
+    refused = 0
+    for field, data in with_bytes_for_text(handmade()[name]):
+        try:
+            graph = tx.load(data)
+        except tx.InvalidModel:
+            refused += 1
+            continue
+        try:
+            tx.export(graph, io.BytesIO(), opset_version=23, tidy=True)
+            graph.save(tmp_path / "m.safetensors")
+        except tx.TenonnxError:
+            continue
+        except Exception as error:
+            raise AssertionError(f"{field}: {error!r}") from error
+    assert refused > 20
 
 
 def test_a_mutant_is_a_function_of_seed_and_number(monkeypatch):

@@ -57,8 +57,12 @@ _caused: list[str] = []
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in FORBIDDEN:
+    if event in FORBIDDEN and not _is_checker(event, arguments):
         _caused.append(f"{event} {arguments!r:.100}")
+
+
+def _is_checker(event: str, arguments: tuple[Any, ...]) -> bool:
+    return event == "subprocess.Popen" and any(str(part).endswith("checks/judge.py") for part in arguments[1])
 
 
 def try_one(data: bytes, suffix: str, number: int) -> dict[str, Any]:
@@ -272,6 +276,7 @@ def main() -> int:
     if arguments.files:
         arguments.paths = sorted(Path(arguments.files).glob("*.*"))
         jobs: list[tuple[int, Any]] = list(enumerate(arguments.paths))
+        trial.checked_every = 1
         make = lambda path: (path.read_bytes(), path.suffix)  # noqa: E731
     else:
         jobs = [(number, number) for number in range(arguments.first, arguments.first + arguments.count)]

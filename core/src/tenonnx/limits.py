@@ -36,6 +36,8 @@ class Limits:
     depth: int = 64
     #: Steps of the automaton that a regular expression becomes.
     pattern: int = 10_000
+    #: Seconds that ``onnx.checker`` may take over a model.
+    seconds: int = 60
 
 
 _override: ContextVar[Limits | None] = ContextVar("tenonnx_limits", default=None)

@@ -1,10 +1,15 @@
 """Verification: structure, numbers, and the first node that diverges."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 import tiny
+from onnx import TensorProto, helper
 
+from tenonnx import limits
+from tenonnx.checks import structure
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.verify import Verification, accumulation, verify
 from tenonnx.errors import InvalidFeed, TypeMismatch, UnsupportedOp, VerificationFailed
@@ -124,6 +129,39 @@ def test_large_and_external_tensors_are_not_read_by_the_checker(tmp_path):
     external = load(tmp_path / "m.onnx", registry=tiny.registry())
     assert structure_problems(external) == []
     assert structure_problems(tmp_path / "m.onnx") == []
+
+
+def slices_an_axis_of_minus_two():
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-2])
+    names = ["x", "starts", "ends"]
+    node = helper.make_node("Slice", names, ["y"])
+    bounds = [onnx.numpy_helper.from_array(np.int64([bound]), name) for name, bound in (("starts", 0), ("ends", 1))]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
+    made = helper.make_graph([node], "g", [x], [y], initializer=bounds)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def test_a_model_that_ends_the_checker_ends_not_us(tmp_path):
+    model = slices_an_axis_of_minus_two()
+    onnx.save(model, tmp_path / "m.onnx")
+    for source in (tmp_path / "m.onnx", load(model)):
+        (problem,) = structure_problems(source)
+        assert problem.startswith("its process ended on this model, by ")
+
+
+def test_a_model_that_the_checker_never_leaves_takes_the_seconds_of_a_limit():
+    path = Path(__file__).parents[3] / "tests" / "hostile" / "einsum_that_the_checker_never_leaves.onnx"
+    with limits.override(seconds=1):
+        assert structure_problems(path) == ['no answer within 1 s, the limit "seconds"']
+
+
+def test_a_model_too_large_for_one_message_is_not_asked_about(monkeypatch):
+    class Large:
+        def SerializeToString(self):
+            raise ValueError("more than 2 GB")
+
+    monkeypatch.setattr(structure, "_without_weights", lambda graph: Large())
+    assert structure_problems(chain()) == ["not asked, as the model has no form in one message: more than 2 GB"]
 
 
 def test_random_outputs_are_not_compared():

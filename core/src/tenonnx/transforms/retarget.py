@@ -254,6 +254,7 @@ class _Retargeting(Rewriter):
                 return "kept", "", form
             was = "" if call.node is None else f"from version {call.node.version} to {form.version}"
             return "respelled", was, form
+        self._must_hold(call, reasons)
         ways = list(self._ways(call))
         for action, way in ways:
             last = call.node is None and way is ways[-1][1]  # after it, the attempt around this one is over, too
@@ -268,6 +269,13 @@ class _Retargeting(Rewriter):
                 if results is not None:
                     return action, reasons[0], results
         raise _Refused(reasons)
+
+    def _must_hold(self, call: Call, reasons: Sequence[str]) -> None:
+        """Nothing may stand for a call of the wrong types; to try all ways for each call in its body takes for ever."""
+        try:
+            call.known  # noqa: B018
+        except TypeMismatch as error:
+            raise _Refused([*reasons, error.what]) from error
 
     def _ways(self, call: Call) -> Iterator[tuple[str, Callable[[], _Results]]]:
         """What may stand for a call that the target does not have, best first."""

@@ -157,7 +157,8 @@ class _ModelReader:
         model = self.model
         _check_text([model.producer_name, model.producer_version, model.domain, model.doc_string, *self.opsets])
         _check_text([text for entry in model.metadata_props for text in (entry.key, entry.value)])
-        _check_text([text for entry in model.functions for text in (entry.domain, entry.name, entry.overload)])
+        for entry in model.functions:
+            _check_text([entry.domain, entry.name, entry.overload, *entry.input, *entry.output, *entry.attribute])
         graph = Graph(model.graph.name, opsets=self.opsets, ir_version=model.ir_version)
         graph.registry = self.registry
         graph.functions = read_functions(model, self.registry)
@@ -220,6 +221,7 @@ class GraphReader:
                 output.type = declared
             graph.outputs.append(output)
         _check_text([proto.name, proto.doc_string, *scope, *(node.name for node in graph.nodes)])
+        _check_text([each.doc_string for each in (*proto.input, *proto.output, *proto.initializer)])
         return graph
 
     def _read_initializers(self) -> None:
