@@ -43,6 +43,10 @@ class Recipe:
     ``precision`` is what matrix products and convolutions compute in; parameters stay as they are. With float16 the
     loss is scaled by as much as gradients bear, and an update that they do not bear is left out. ``loss_scale`` is a
     scale that stays.
+
+    The nodes that match one pattern of ``recompute``, by name, path or the name of an output, are a stretch of which
+    the way back keeps the inputs alone: it computes the rest again. That takes time and saves memory where each pattern
+    is a layer or so: ``[f"*/layer.{k}/*" for k in range(12)]``.
     """
 
     trainable: str | Sequence[str] | None = None
@@ -54,6 +58,7 @@ class Recipe:
     precision: str = "float32"
     loss_scale: float = 1.0
     frozen_statistics: bool = False
+    recompute: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in ("clip_norm", "clip_value", "loss_scale", "accumulate"):
@@ -66,6 +71,10 @@ class Recipe:
             raise InvalidCall("average must be a share from 0 to below 1", given=repr(self.average), do="average=0.999")
         if self.precision not in PRECISIONS:
             raise InvalidCall("no such precision", given=repr(self.precision), available=", ".join(PRECISIONS))
+        if isinstance(self.recompute, str) or not all(isinstance(pattern, str) for pattern in self.recompute):
+            raise InvalidCall(
+                "recompute must be a list of patterns", given=repr(self.recompute), do='recompute=["*/layer.0/*"]'
+            )
         if not all(isinstance(group, Group) for group in self.groups):
             raise InvalidCall(
                 "groups must be a list of Group", given=repr(self.groups), do='groups=[tt.Group("head.*", rate=10.0)]'

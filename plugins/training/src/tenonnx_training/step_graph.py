@@ -32,6 +32,7 @@ from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.parameters import matching, numbers_note
 from tenonnx_training.precision import narrowed
 from tenonnx_training.recipe import Recipe
+from tenonnx_training.recompute import check_patterns, recompute
 from tenonnx_training.updates import COUNT, SCALE, SEED, Updates
 
 
@@ -63,6 +64,7 @@ def step_graph(
     """
     refuse_opaque(graph, "trained")
     plain = without_functions(graph)
+    check_patterns(plain, recipe.recompute)
     parameters = matching(graph, recipe.trainable, but={*not_for_gradients(plain), *without})
     trained = () if recipe.frozen_statistics else None if recipe.trainable is None else parameters
     form = training_form(_with_inputs(plain, [*parameters, *statistics_of(plain, trained)]), trained=trained)
@@ -80,6 +82,7 @@ def step_graph(
         made = step_graph(graph, objective, optimizer, recipe, without={*without, *error.names})
         made.notes.append(f"not trained, since no gradient reaches them: {', '.join(error.names)}")
         return made
+    recompute(differentiated, recipe.recompute, [*measured.outputs, *statistics.values()], parameters)
     updates = _updated(differentiated, graph, measured, optimizer, parameters, statistics, recipe)
     return StepGraph(
         differentiated, measured, parameters, list(statistics), updates.slots, updates.state, ready.used, notes

@@ -70,6 +70,7 @@ class TrainingStep:
         precision: str | None = None,
         loss_scale: float | None = None,
         frozen_statistics: bool | None = None,
+        recompute: Sequence[str] | None = None,
         seed: int | None = None,
         untie: bool = False,
         keep_training_form: bool = False,
@@ -85,7 +86,7 @@ class TrainingStep:
         graph = copy_graph(graph).infer()
         how = {"trainable": trainable, "groups": groups, "clip_norm": clip_norm, "clip_value": clip_value}
         how |= {"accumulate": accumulate, "average": average, "precision": precision, "loss_scale": loss_scale}
-        how |= {"frozen_statistics": frozen_statistics}
+        how |= {"frozen_statistics": frozen_statistics, "recompute": recompute}
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
         chosen, notes = settled(graph.training_state, given)
         if chosen["clip_norm"] == math.inf:

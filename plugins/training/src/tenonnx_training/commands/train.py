@@ -153,6 +153,12 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
 @click.option(
     "--precision", metavar="TYPE", help="What products and convolutions compute in: float32, bfloat16 or float16."
 )
+@click.option(
+    "--recompute",
+    metavar="A,B",
+    help="Patterns of nodes, such as */layer.0/*,*/layer.1/*: the way back keeps the inputs of each stretch and "
+    "computes the rest again, which saves memory and takes time.",
+)
 @click.option("--checkpoint", metavar="FILE", help="A .safetensors file that is written after each epoch.")
 @click.option(
     "--resume",
@@ -203,6 +209,7 @@ def command(
     accumulate: int | None,
     average: float | None,
     precision: str | None,
+    recompute: str | None,
     checkpoint: str | None,
     resume: str | None,
     keep_training_form: bool,
@@ -239,13 +246,14 @@ def command(
         "optimizer": chosen,
         "output": of,
         "metrics": metrics,
-        "trainable": None if trainable is None else [name.strip() for name in trainable.split(",")],
+        "trainable": _listed(trainable),
         "groups": groups,
         "clip_norm": clip_norm,
         "clip_value": clip_value,
         "accumulate": accumulate,
         "average": average,
         "precision": precision,
+        "recompute": _listed(recompute),
         "sample_weights": sample_weights,
         "frozen_statistics": frozen_statistics,
         "seed": seed,
@@ -287,6 +295,10 @@ def command(
         how = f"--resume {held} goes on" if held else "with --checkpoint FILE it could be resumed"
         complain(f"interrupted after {plural(len(history.losses), 'step')}: {how}")
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [pattern.strip() for pattern in text.split(",")]
 
 
 def _for_use(graph: Graph) -> Graph:

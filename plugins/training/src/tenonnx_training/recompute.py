@@ -1,0 +1,109 @@
+"""Recomputation: of some nodes the way back does not keep what they gave, and computes it again (Chen et al. 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, InvalidCall, Node, TensorType, Value, constant
+from tenonnx.extend.transforms import Builder, interpreting, needed_nodes
+from tenonnx_training.parameters import matches
+
+
+def check_patterns(graph: Graph, patterns: Sequence[str]) -> None:
+    """Raise ``InvalidCall`` for a pattern that matches no node."""
+    for pattern in patterns:
+        if not any(_matches(node, pattern) for node in graph.nodes):
+            names = [node.name for node in graph.nodes if node.name]
+            raise InvalidCall(
+                f'recompute "{pattern}" must match nodes, by name or by the name of an output',
+                available=", ".join(names[:50]) or "nodes without names",
+            )
+
+
+def recompute(graph: Graph, patterns: Sequence[str], wanted: Sequence[str], fixed: Collection[str]) -> None:
+    """Let the way back of ``graph``, which is all that ``wanted`` does not need, compute again what it reads.
+
+    The nodes of one pattern are a stretch: what goes into it is kept, and so is what it gives to the nodes behind it,
+    and all between is computed twice. Inputs that are ``fixed`` are there all along. The second time waits for the way
+    back to arrive, or a runtime would have both at once: it reads what goes in plus a zero that comes from there. That
+    holds for running statistics, too, which onnxruntime updates in place.
+    """
+    values = {value.name: value for value in graph.values()}
+    forward = set(needed_nodes(graph, [values[name] for name in wanted]))
+    taken: set[Node] = set()
+    for pattern in patterns:
+        stretch = [node for node in graph.nodes if node in forward and node not in taken and _matches(node, pattern)]
+        taken.update(stretch)
+        _recompute(graph, stretch, forward, {values[name] for name in fixed})
+
+
+def _matches(node: Node, pattern: str) -> bool:
+    paths = [node.name, node.name.strip("/").replace("/", ".")]
+    return matches(([value.name for value in node.outputs if value is not None], paths), [pattern, f"{pattern}/*"])
+
+
+def _recompute(graph: Graph, stretch: Sequence[Node], forward: Collection[Node], fixed: Collection[Value]) -> None:
+    inside = {node for node in stretch if not node.subgraphs and any(map(_is_large, node.outputs))}
+    late, uses = [node for node in graph.nodes if node not in forward], graph.uses()
+    made = {value for node in inside for value in node.outputs if _is_large(value)}
+    kept = {v for v in made if any(n in forward and n not in inside for n in uses.get(v, ()))}.union(graph.outputs)
+    read = {v for node in late for v in node.uses if v in made and v not in kept}
+    again = [node for node in needed_nodes(graph, read, kept) if node in inside]
+    first = next((k for k, node in enumerate(late) if any(v in read for v in node.uses)), 0)
+    arrival = _arrival(late[:first], late[first:])
+    if arrival is None:  # the way back begins here: nothing is kept for long
+        return
+    start, copies = len(graph.nodes), {}
+    with interpreting(Builder(graph, prefix="recomputed")):
+        zero = _zero(arrival)
+        for value in dict.fromkeys(v for node in again for v in node.uses):
+            inner = value in made and value not in kept
+            if not inner and value not in fixed and value.data is None and _is_float(value):
+                copies[value] = value + ops.cast_like(zero, value)
+    for node in again:
+        if any(v in copies for v in node.uses):
+            graph.append(_again(graph, node, copies))
+    fresh, position = graph.nodes[start:], graph.nodes.index(late[first])
+    graph.nodes[start:] = []
+    graph.nodes[position:position] = fresh
+    replaced = {v: copies[v] for v in read if v in copies}
+    for node in late:
+        node.inputs = tuple(v if v is None else replaced.get(v, v) for v in node.inputs)
+        node.captures = tuple(replaced.get(v, v) for v in node.captures)
+
+
+def _arrival(before: Collection[Node], after: Sequence[Node]) -> Value | None:
+    """What comes from the nodes ``before`` to the first of those ``after`` that reads a float of theirs."""
+    earlier = {value for node in before for value in node.outputs}
+    return next((v for node in after for v in node.uses if v in earlier and _is_float(v)), None)
+
+
+def _zero(arrival: Value) -> Value:
+    """Zero, though no optimizer of graphs can tell, once ``arrival`` is there: no number is above infinity."""
+    number = ops.gather(ops.reshape(arrival, [-1]), 0)
+    return ops.cast(ops.greater(number, constant(np.inf, number.dtype)), to=DType.float32)  # type: ignore[no-any-return]
+
+
+def _again(graph: Graph, node: Node, copies: dict[Value, Value]) -> Node:
+    """``node`` once more, on what ``copies`` have; its outputs join them."""
+    outputs: list[Value | None] = []
+    for value in node.outputs:
+        copy = None
+        if value is not None and _is_large(value):
+            copy = copies[value] = Value(graph.unique_name(f"{value.name}/again"), value.type, graph=graph)
+        outputs.append(copy)
+    inputs = [None if v is None else copies.get(v, v) for v in node.inputs]
+    name = f"{node.name}/again" if node.name else ""
+    return Node(node.op, node.version, inputs, node.attributes, outputs, name=name)
+
+
+def _is_large(value: Value | None) -> bool:
+    """Whether a value may take memory: it is no constant, and no sizes, whose contents are known."""
+    return value is not None and value.data is None and value.elements is None
+
+
+def _is_float(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype.is_float

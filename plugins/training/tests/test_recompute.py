@@ -1,0 +1,119 @@
+"""Recomputation: the same numbers, by less memory."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trained_models import contents
+
+import tenonnx as tx
+import tenonnx_standard as ops
+import tenonnx_training as tt
+from tenonnx.cli import main
+from tenonnx.errors import InvalidCall
+
+FOLDER = Path(__file__).parent / "pytorch"
+LAYERS = 6
+
+
+def deep(width=8):
+    """Layers of three products with Dropout and BatchNormalization, each added to what goes in."""
+    graph, random = tx.Graph("deep", opsets={"ai.onnx": 21}), np.random.default_rng(0)
+    x = graph.input("x", "float32", ("batch", width))
+    for k in range(LAYERS):
+        weights = [
+            graph.variable(f"{k}.weight.{i}", random.normal(size=(width, width), scale=0.3).astype(np.float32))
+            for i in range(3)
+        ]
+        norm = [
+            graph.variable(f"{k}.{name}", np.full(width, value, np.float32))
+            for name, value in {"scale": 1, "shift": 0, "mean": 0, "variance": 1}.items()
+        ]
+        with graph.building(prefix=f"/layer.{k}"):
+            h = ops.batch_normalization(x, *norm, _outputs=1)
+            for weight in weights:
+                h = ops.tanh(h @ weight)
+            x = x + ops.dropout(h, np.float32(0.2), _outputs=1)
+    graph.output("y", x)
+    return graph
+
+
+STRETCHES = [f"/layer.{k}*" for k in range(LAYERS)]
+
+
+def steps(graph, batch, **options):
+    step = tt.TrainingStep(graph, "mean_squared_error", tt.Adam(0.01), **options)
+    return [step(batch)["loss"] for _ in range(4)], step
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+@pytest.mark.parametrize("patterns", [STRETCHES, ["*layer.1*", "layer.3*"], ["*"]])
+def test_recomputation_changes_no_number(backend, patterns):
+    random = np.random.default_rng(1)
+    batch = {"x": random.normal(size=(5, 8)).astype(np.float32), "labels": np.zeros((5, 8), np.float32)}
+    expected, plain = steps(deep(), batch, backend=backend)
+    losses, step = steps(deep(), batch, backend=backend, recompute=patterns)
+    assert losses == pytest.approx(expected, rel=1e-6)
+    for name, array in contents(plain.write_back()).items():
+        np.testing.assert_allclose(contents(step.write_back())[name], array, rtol=1e-5, atol=1e-7)
+    assert len(step._made.graph.nodes) > len(plain._made.graph.nodes)
+
+
+def test_recomputation_takes_less_memory():
+    batch = {"x": np.ones((2048, 32), np.float32), "labels": np.zeros((2048, 32), np.float32)}
+    peaks = {}
+    for patterns in ((), STRETCHES):
+        step = tt.TrainingStep(deep(32), "mean_squared_error", tt.SGD(0.1), backend="numpy", recompute=patterns)
+        tracemalloc.start()
+        step(batch)
+        peaks[len(patterns)] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peaks[LAYERS] < 0.6 * peaks[0]
+
+
+@pytest.mark.parametrize("model", ["cnn", "transformer"])
+def test_files_of_pytorch_with_recomputation(model):
+    data, found = np.load(FOLDER / f"{model}.npz"), []
+    for patterns in ((), ["*Conv*"] if model == "cnn" else ["*"]):
+        graph = tx.load(FOLDER / f"{model}.onnx")
+        options = {"backend": "onnxruntime", "recompute": patterns}
+        step = tt.TrainingStep(graph, "softmax_cross_entropy", tt.SGD(0.05), **options)
+        batches = zip(data["x"][:5], data["labels"][:5], strict=True)
+        found.append([step({"x": x, "labels": labels})["loss"] for x, labels in batches])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_embeddings_and_loops_are_kept():
+    data, graph = np.load(FOLDER / "lstm.npz"), tx.load(FOLDER / "lstm.onnx")
+    step = tt.TrainingStep(graph, "softmax_cross_entropy", backend="numpy", recompute=["*"])
+    plain = tt.TrainingStep(tx.load(FOLDER / "lstm.onnx"), "softmax_cross_entropy", backend="numpy")
+    batch = {"x": data["x"][0], "labels": data["labels"][0]}
+    assert [step(batch), step(batch)] == [plain(batch), plain(batch)]
+
+
+def test_a_file_remembers_what_is_computed_again():
+    graph, batch = deep(), {"x": np.ones((2, 8), np.float32), "labels": np.zeros((2, 8), np.float32)}
+    _, step = steps(graph, batch, backend="numpy", recompute=STRETCHES)
+    assert list(tt.TrainingStep(step.write_back()).recipe.recompute) == STRETCHES
+
+
+def test_patterns_without_nodes(tmp_path, capsys):
+    with pytest.raises(InvalidCall, match=r'recompute "layer\.9\*" must match nodes') as caught:
+        tt.TrainingStep(deep(), "mean_squared_error", recompute=["layer.9*"])
+    assert "/layer.0/" in caught.value.available
+    with pytest.raises(InvalidCall, match="list of patterns"):
+        tt.TrainingStep(deep(), "mean_squared_error", recompute="layer.1*")
+    tx.export(deep(), tmp_path / "deep.onnx")
+    np.savez(tmp_path / "data.npz", x=np.ones((4, 8), np.float32), labels=np.zeros((4, 8), np.float32))
+    common = [
+        "train",
+        str(tmp_path / "deep.onnx"),
+        "--data",
+        str(tmp_path / "data.npz"),
+        "--loss",
+        "mean_squared_error",
+    ]
+    for patterns, code in (("nothing", 2), ("/layer.1*, /layer.2*", 0)):
+        assert main([*common, "--recompute", patterns, "-o", str(tmp_path / "tuned.onnx")]) == code
+    assert 'recompute "nothing" must match nodes' in capsys.readouterr().err
