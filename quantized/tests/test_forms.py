@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 import tenonnx as tx
 from tenonnx.cli import main
+from tenonnx.formats.onnx import streaming
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.elementwise import (
     qlinear_add,
@@ -22,6 +24,7 @@ from tenonnx_quantized.elementwise import (
     qlinear_softmax,
     qlinear_where,
 )
+from tenonnx_quantized.forms import codes as forms_codes
 from tenonnx_quantized.forms.codes import Computed
 from tenonnx_quantized.forms.dequantize import to_floats
 from tenonnx_quantized.forms.qdq import to_qdq
@@ -195,15 +198,53 @@ def test_weights_in_blocks_stay_in_few_bits(bits, shifted, tmp_path):
     np.testing.assert_allclose(written(plain, tmp_path, feeds, opset_version=9)[0], wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_unpacking_holds_one_tensor_at_a_time():
+def test_contents_are_computed_when_they_are_asked_for():
     held = []
 
-    def contents():
-        held.append(1)
-        return np.zeros((4, 4), np.float32)
+    def contents(start, stop):
+        held.append((start, stop))
+        return np.zeros((stop - start, 4), np.float32)
 
     constant = Computed(tx.DType.float32, (4, 4), contents)
     assert (constant.nbytes, held) == (64, [])
     assert not constant.array().flags.writeable
-    constant.array()
-    assert held == [1, 1]
+    constant.rows(1, 3)
+    assert held == [(0, 4), (1, 3)]
+    assert Computed(tx.DType.int4, (3, 3), contents).nbytes == 5
+
+
+@pytest.mark.parametrize("form", [to_qdq, to_floats, back_and_there])
+@pytest.mark.parametrize("external", [True, False])
+def test_unpacking_streams(form, external, tmp_path, monkeypatch):
+    """Pieces of a tensor make the file that the whole tensor makes, and a fraction of its memory."""
+    random = np.random.default_rng(0)
+    columns, inner = 1030, 2072  # the last block is short, and pieces end within blocks
+    packed = random.integers(0, 256, (columns, 65, 16)).astype(U8)
+    scales = random.uniform(0.01, 0.1, (columns, 65)).astype(F32)
+    zero_points = random.integers(0, 256, (columns, 33)).astype(U8)
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    given = [graph.variable(n, v) for n, v in zip("Bsz", (packed, scales, zero_points), strict=True)]
+    graph.output(
+        "y", matmul_nbits(graph.input("x", "float32", ("n", inner)), *given, K=inner, N=columns, block_size=32)
+    )
+    config = {"external_data_threshold": 1024 if external else None}
+    tx.export(graph, tmp_path / "packed.onnx", **config)
+    tx.export(form(tx.load(tmp_path / "packed.onnx")), tmp_path / "whole.onnx", **config)
+    monkeypatch.setattr(streaming, "_PIECE", 100_000)
+    monkeypatch.setattr(forms_codes, "_AT_ONCE", 100_000)
+    made = form(tx.load(tmp_path / "packed.onnx"))
+    tracemalloc.start()
+    try:
+        tx.export(made, tmp_path / "pieces.onnx", **config)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    whole, pieces = (tx.load(tmp_path / f"{name}.onnx") for name in ("whole", "pieces"))
+    for one, other in zip(whole.variables, pieces.variables, strict=True):
+        np.testing.assert_array_equal(one.data.array(), other.data.array())
+    feeds = {"x": random.normal(size=(2, inner)).astype(F32)}
+    np.testing.assert_allclose(
+        pieces.run(feeds, backend="numpy")["y"], graph.run(feeds, backend="numpy")["y"], rtol=1e-4, atol=1e-3
+    )
+    if external:
+        assert peak < 5e6, "the weights are 1 MB packed and 8.5 MB as floats"

@@ -19,10 +19,12 @@ import onnx
 import onnx.external_data_helper
 import pytest
 
+import tenonnx as tx
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats import external
-from tenonnx.formats.external import ExternalDataWriter, ExternalFiles
+from tenonnx.formats.external import ExternalDataWriter, ExternalFiles, Pieces
 from tenonnx.formats.files import AtomicWriter, available_name
+from tenonnx.formats.onnx.tensors import TensorContents
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and pipes of POSIX")
 CONTENT = bytes(range(256)) * 4
@@ -349,3 +351,30 @@ def test_the_import_is_cheap() -> None:
     package = str(Path(external.__file__).parents[1])
     result = subprocess.run([sys.executable, "-c", program, package], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_rows_are_read_without_a_map(tmp_path: Path) -> None:
+    """Of elements that share bytes, too; and what is made in pieces lies as what is given whole."""
+    codes = np.arange(21).reshape(7, 3) % 8
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    for dtype in (tx.DType.int4, tx.DType.float32, tx.DType.uint8):
+        graph.output(f"{dtype}/out", graph.variable(str(dtype), codes.astype(dtype.numpy)))
+    tx.export(graph, tmp_path / "rows.onnx", external_data_threshold=0)
+    for value in tx.load(tmp_path / "rows.onnx").variables:
+        contents = value.data
+        assert isinstance(contents, TensorContents)
+        assert contents.region is not None
+        for start, stop in ((0, 7), (0, 1), (3, 4), (1, 6), (6, 7), (2, 2), (5, 9)):
+            np.testing.assert_array_equal(contents.rows(start, stop).astype(int), codes[start:stop])
+        assert contents.region.file._map is None
+
+
+def test_pieces_arrive_as_one_tensor(tmp_path: Path) -> None:
+    parts = [np.arange(k, k + 5, dtype=np.int16) for k in range(3)]
+    with (tmp_path / "data").open("wb") as file, ExternalDataWriter(file) as writer:
+        assert writer.append(b"abc") == (0, 3)
+        assert writer.append(Pieces(30, lambda: iter(parts))) == (64, 30)
+        assert writer.append(b"d") == (128, 1)
+    written = (tmp_path / "data").read_bytes()
+    assert written[64:94] == np.concatenate(parts).tobytes()
+    assert (written[:3], written[128:]) == (b"abc", b"d")

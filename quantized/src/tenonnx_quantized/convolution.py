@@ -104,7 +104,7 @@ def _convolved_array(
     convolve = conv.rules["numpy"]
     if largest <= _EXACT:
         return convolve(image, kernel, **attributes), largest
-    total = 0
+    total: Any = 0
     for run in _runs(sums.max(0).tolist()):
         chosen = slice(run.start, run.stop)
         stage = np.float32 if sums[:, chosen].sum(1).max() <= _EXACT else np.float64

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Arguments, Op, Requirement, TypeMismatch, Value, differ, dims, static, symbolic
+from tenonnx.extend import Arguments, Op, Requirement, RowConstant, TypeMismatch, Value, differ, dims, static, symbolic
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
@@ -16,6 +16,9 @@ from tenonnx_standard.shapes import reshape, shape, tile, unsqueeze
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
+
+#: From so many bytes contents are read in parts.
+_LARGE = 1 << 18
 
 
 def positive(*scales: str) -> Requirement:
@@ -31,11 +34,24 @@ def finite(*scales: str) -> Requirement:
 def _every(names: Sequence[str], what: str, test: Callable[[Array], Any]) -> Requirement:
     def check(call: Arguments) -> None:
         for name, value in call.values(*names):
-            known = static(value)
-            if known is not None and value.dtype.is_float and not test(known.astype(np.float32)).all():
-                call.fail(f'"{name}" must be {what}', name, given=f"{known.reshape(-1)[:3].tolist()}")
+            for part in _parts(value) if value.dtype.is_float else ():
+                fits = test(part.astype(np.float32))
+                if not fits.all():
+                    call.fail(f'"{name}" must be {what}', name, given=f"{part[~fits][:3].tolist()}")
 
     return Requirement(what, names, check)
+
+
+def _parts(value: Value) -> Iterator[Array]:
+    """The contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
+    data = value.data
+    if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
+        yield from () if data is None else (np.asarray(static(value)),)
+        return
+    length = value.shape[0]
+    count = max(1, length * _LARGE // data.nbytes)
+    for start in range(0, length, count):
+        yield data.rows(start, min(start + count, length))
 
 
 def is_single(parameter: Value) -> bool:

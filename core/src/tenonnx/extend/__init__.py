@@ -33,7 +33,7 @@ from tenonnx.graph.types import (
     Type,
     join_types,
 )
-from tenonnx.graph.values import ArrayConstant, Constant, Node, Value
+from tenonnx.graph.values import ArrayConstant, Constant, Node, RowConstant, Value
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.contents import Known
@@ -96,6 +96,7 @@ __all__ = [
     "PluginError",
     "Registry",
     "Requirement",
+    "RowConstant",
     "SequenceType",
     "Shape",
     "SparseTensorType",

@@ -20,6 +20,8 @@ from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.files import open_inside, split_location
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import numpy as np
     from typing_extensions import Buffer
 
@@ -58,7 +60,7 @@ class DataFile:
         if not length:
             return memoryview(b"")
         if not self._mapped:
-            return self._read(offset, length)
+            return self.read(offset, length)
         if self._map is None:
             # By default a map keeps a descriptor of its own; models with a file per tensor would run out of them.
             options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) and os.name == "posix" else {}
@@ -68,7 +70,8 @@ class DataFile:
                 raise InvalidModel("An external data file must be mappable.", given=f"{self.path}: {error}") from error
         return memoryview(self._map)[offset : offset + length]
 
-    def _read(self, offset: int, length: int) -> memoryview:
+    def read(self, offset: int, length: int) -> memoryview:
+        """The bytes, read-only, in memory of their own. Raises InvalidModel if the file became shorter."""
         held = memoryview(bytearray(length))
         done = 0
         while done < length:
@@ -142,6 +145,25 @@ class Region:
     def view(self) -> memoryview:
         """The bytes, read-only and not copied. Raises as ``DataFile.view``."""
         return self.file.view(self.offset, self.length)
+
+    def read(self) -> memoryview:
+        """The bytes, read-only, in memory of their own. Raises as ``DataFile.read``."""
+        return self.file.read(self.offset, self.length)
+
+    def part(self, offset: int, length: int) -> Region:
+        """So many bytes of this range."""
+        return Region(self.file, self.offset + offset, length)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """So many bytes that are made one piece after the other."""
+
+    length: int
+    make: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return map(_bytes_of, self.make())
 
 
 class ExternalFiles:
@@ -234,15 +256,15 @@ class ExternalDataWriter:
         self._buffer = memoryview(bytearray(_CHUNK))
         self._used = 0  # bytes at the start of the buffer, which come before those of _pending
 
-    def append(self, source: Region | Buffer | np.ndarray) -> tuple[int, int]:
+    def append(self, source: Region | Pieces | Buffer | np.ndarray) -> tuple[int, int]:
         """Add a tensor, given as ``raw_data`` has it; returns its offset and its length in the new file.
 
         Raises:
             InvalidCall: the source is not a contiguous buffer, or its file was closed.
             InvalidModel: the file of a region became shorter or cannot be read.
         """
-        data = source if isinstance(source, Region) else _bytes_of(source)
-        length = data.length if isinstance(data, Region) else len(data)
+        data = source if isinstance(source, Region | Pieces) else _bytes_of(source)
+        length = len(data) if isinstance(data, memoryview) else data.length
         if not length:
             return self._end, 0
         padding = -self._end % (self._alignment if length >= LARGE else min(self._alignment, 64))
@@ -257,7 +279,8 @@ class ExternalDataWriter:
             if isinstance(data, Region):
                 self._pending = data
             else:
-                self._put(data)
+                for piece in (data,) if isinstance(data, memoryview) else data:
+                    self._put(piece)
         offset = self._end + padding
         self._end = offset + length
         return offset, length

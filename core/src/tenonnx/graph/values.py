@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tenonnx.errors import UnknownType
 from tenonnx.graph.operators import operators
@@ -29,6 +29,15 @@ class Constant(Protocol):
 
     def array(self) -> np.ndarray[Any, Any]:
         """The contents, read-only."""
+        ...
+
+
+@runtime_checkable
+class RowConstant(Constant, Protocol):
+    """Contents that can be had a few rows at a time, so that they need not be in memory at once."""
+
+    def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """These positions along the first axis of a tensor that has one; nothing of them is kept."""
         ...
 
 

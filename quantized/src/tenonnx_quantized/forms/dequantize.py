@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Value, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, infer_call, prune
-from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_dequantize, is_meaning, is_quantize
+from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_dequantize, is_meaning, is_quantize, rows
 from tenonnx_quantized.forms.qdq import to_qdq
+from tenonnx_quantized.granularity import is_single
 from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, to
+
+Array = np.ndarray[Any, Any]
 
 
 def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DType) -> Value:
@@ -23,6 +30,23 @@ def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DTyp
     if scale is not None and scale.size == 1 and shift == least < greatest:
         x = ops.clip(x, 0.0, float(scale.reshape(-1)[0]) * (greatest - least))
     return to(x, dtype)
+
+
+def _numbers(call: Call, start: int, stop: int) -> Array:
+    """The numbers that constant codes stand for, from one position of the first axis to another."""
+    codes, *parameters = call.inputs
+    attributes = dict(call.attributes)
+    if not codes.rank:
+        return np.array(call.op(*(static(v) for v in call.inputs), **attributes))
+    given = [p for p in parameters if p is not None]
+    first = start
+    if (attributes.get("axis") or 0) % codes.ndim:  # parameters of blocks of columns have rows as the codes do
+        parts = [static(p) if p.ndim < 2 or is_single(p) else rows(p, start, stop) for p in given]
+    else:
+        block = (attributes.get("block_size") or 1) if given[0].ndim > 1 else 1
+        first -= start % block
+        parts = [static(p) if is_single(p) else rows(p, first // block, -(-stop // block)) for p in given]
+    return call.op(rows(codes, first, stop), *parts, **attributes)[start - first :]
 
 
 def to_floats(graph: Graph) -> Graph:
@@ -40,11 +64,8 @@ def to_floats(graph: Graph) -> Graph:
         (known,) = infer_call(call.op, call.inputs, call.attributes)
         if all(v is None or v.is_constant for v in call.inputs):
             shape = [d for d in codes.shape if isinstance(d, int)]
-
-            def numbers():
-                return call.op(*(static(v) for v in call.inputs), **call.attributes)
-
-            return (rewriter.place(f"{codes.name}/floats", Computed(known.type.dtype, shape, numbers)),)
+            numbers = Computed(known.type.dtype, shape, partial(_numbers, call))
+            return (rewriter.place(f"{codes.name}/floats", numbers),)
         node = codes.producer
         if node is None or not (is_quantize(node.op) or is_meaning(node.op, dynamic_quantize_linear)):
             return None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, Op, Value, static
+from tenonnx.extend import DType, Graph, Op, Value
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_quantized import contrib_quantize
 from tenonnx_quantized.attention import qattention
@@ -17,7 +16,7 @@ from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_co
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.embedding import qembed_layer_normalization
 from tenonnx_quantized.formats import unpacked_array
-from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_meaning, producer
+from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_meaning, producer, turned
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
@@ -160,23 +159,31 @@ def _(rewriter, A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_siz
     if not all(v.is_constant for v in parameters):
         return None
     dtype, blocks = _OF_BITS[bits], -(-K // block_size)
+    if any(v.shape[0] != N for v in parameters):
+        return None
 
-    def codes():
-        return unpacked_array(static(B).reshape(N, -1), bits)[:, :K].T.astype(dtype.numpy)
+    def codes(start, stop):
+        first, last = start // block_size, -(-stop // block_size)
 
-    def shifts():
+        def unpacked(packed):
+            inside = packed.reshape(len(packed), blocks, -1)[:, first:last]
+            found = unpacked_array(inside, bits).reshape(len(packed), -1).astype(dtype.numpy)
+            return found[:, start - first * block_size : stop - first * block_size]
+
+        return turned(B, unpacked)
+
+    def shifts(start, stop):
         if zero_points is None:
-            return np.full((blocks, N), 1 << bits - 1).astype(dtype.numpy)
-        return unpacked_array(static(zero_points).reshape(N, -1), bits)[:, :blocks].T.astype(dtype.numpy)
+            return np.full((stop - start, N), 1 << bits - 1).astype(dtype.numpy)
+        return turned(
+            zero_points, lambda z: unpacked_array(z.reshape(len(z), -1), bits)[:, start:stop].astype(dtype.numpy)
+        )
+
+    def steps(start, stop):
+        return turned(scales, lambda s: s.reshape(len(s), -1)[:, start:stop])
 
     weights = rewriter.place(f"{B.name}/codes", Computed(dtype, (K, N), codes))
-    scale = rewriter.place(f"{B.name}/scale", Computed(scales.dtype, (blocks, N), lambda: _turned(scales, N)))
+    scale = rewriter.place(f"{B.name}/scale", Computed(scales.dtype, (blocks, N), steps))
     zero = rewriter.place(f"{B.name}/zero_point", Computed(dtype, (blocks, N), shifts))
     y = ops.matmul(A, dequantize_linear(weights, scale, zero, axis=0, block_size=block_size))
     return y if bias is None else y + bias
-
-
-def _turned(scales: Value, columns: int) -> np.ndarray[Any, Any]:
-    contents = static(scales)
-    assert contents is not None
-    return np.ascontiguousarray(contents.reshape(columns, -1).T)

@@ -14,7 +14,7 @@ from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.formats import packed_array
-from tenonnx_quantized.forms.codes import CodesRewriter, Computed, dequantized, is_meaning, is_quantize
+from tenonnx_quantized.forms.codes import CodesRewriter, Computed, dequantized, is_meaning, is_quantize, turned
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.products import qgemm
@@ -246,23 +246,28 @@ def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Value | None:
     blocks = -(-rows // block)
     offset = 1 << bits - 1 if dtype.is_signed else 0
 
-    def packed(value, count):
-        return packed_array(
-            np.pad(static(value).astype(np.int16).T + offset, [(0, 0), (0, count - value.shape[0])]), bits
-        )
-
-    def weights():
-        return packed(codes, blocks * block).reshape(columns, blocks, -1)
-
     if scale.dtype is not A.dtype:
         return None
     form = {"K": rows, "N": columns, "bits": bits, "block_size": block}
+
+    def packed(value, count, start, stop):
+        held = turned(value, lambda codes: codes[:, start:stop].astype(np.int16) + offset)
+        return packed_array(np.pad(held, [(0, 0), (0, count - held.shape[1])]), bits)
+
+    def weights(start, stop):
+        return packed(codes, blocks * block, start, stop).reshape(stop - start, blocks, -1)
+
+    def shifts(start, stop):
+        none = np.zeros((stop - start, size[1]), np.uint8)
+        return none if zero_point is None else packed(zero_point, blocks, start, stop)
+
     data = Computed(DType.uint8, (columns, blocks, block * bits // 8), weights)
-    scales = Computed(scale.dtype, (columns, blocks), lambda: np.ascontiguousarray(static(scale).T))
+    scales = Computed(scale.dtype, (columns, blocks), lambda start, stop: turned(scale, lambda s: s[:, start:stop]))
     size = columns, -(-blocks * bits // 8)
-    shifts = Computed(
-        DType.uint8, size, lambda: np.zeros(size, np.uint8) if zero_point is None else packed(zero_point, blocks)
+    zero = (
+        None
+        if zero_point is None and offset
+        else rewriter.place(f"{codes.name}/zero_point", Computed(DType.uint8, size, shifts))
     )
-    zero = None if zero_point is None and offset else rewriter.place(f"{codes.name}/zero_point", shifts)
     made = rewriter.place(f"{codes.name}/packed", data), rewriter.place(f"{codes.name}/scale", scales)
     return matmul_nbits(A, *made, zero, **form)  # type: ignore[no-any-return]

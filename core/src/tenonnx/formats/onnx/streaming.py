@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import onnx
 from onnx import TensorProto
 
-from tenonnx.formats.external import ExternalDataWriter, Region
+from tenonnx.formats.external import ExternalDataWriter, Pieces, Region
 from tenonnx.formats.files import AtomicWriter, available_name
 from tenonnx.formats.leftovers import superseded
 from tenonnx.formats.onnx.tensors import (
@@ -22,10 +24,16 @@ from tenonnx.formats.onnx.tensors import (
 )
 from tenonnx.formats.onnx.writer import Initializers
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.values import Constant
+from tenonnx.graph.values import Constant, RowConstant
+
+if TYPE_CHECKING:
+    import numpy as np
 
 #: A message of more bytes cannot be parsed: then the largest tensors go to a data file.
 LARGEST_MESSAGE = (1 << 31) - (1 << 24)
+
+#: How many bytes of a tensor that can be had in rows are made at a time.
+_PIECE = 4 << 20
 
 #: Beyond this size a tensor is external wherever the message would grow too large.
 _SPILLED = 1024
@@ -97,20 +105,29 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
     return entries
 
 
-def packed_source(contents: Constant, name: str) -> Region | Any:
-    """Where the packed bytes of a tensor lie: in an external file, or in memory."""
+def packed_source(contents: Constant, name: str) -> Region | Pieces | Any:
+    """Where the packed bytes of a tensor lie: in an external file, in memory, or where they are made piece by piece."""
     region = contents.region if isinstance(contents, TensorContents | MappedContents) else None
-    return _raw(contents, name) if region is None else region
+    if region is not None:
+        return region
+    size, dims = packed_bytes(contents.type), static_dims(contents)
+    if isinstance(contents, RowConstant) and not isinstance(contents, TensorContents) and dims and size > _PIECE:
+        return Pieces(size, partial(_pieces, contents, dims[0], name))
+    return _raw(contents.array(), contents.type.dtype, name)
 
 
-def _raw(contents: Constant, name: str) -> Any:
-    """The bytes of a tensor as a file has them, without a copy where its array has them already."""
-    import sys
+def _pieces(contents: RowConstant, length: int, name: str) -> Iterator[Any]:
+    """A tensor in runs of rows, each of whole bytes."""
+    count = max(1, _PIECE * length // packed_bytes(contents.type)) + 7 & ~7
+    for start in range(0, length, count):
+        yield _raw(contents.rows(start, min(start + count, length)), contents.type.dtype, name)
 
-    array = contents.array()
-    if contents.type.dtype.bits >= 8 and sys.byteorder == "little" and array.flags.c_contiguous:
+
+def _raw(array: np.ndarray[Any, Any], dtype: DType, name: str) -> Any:
+    """The bytes of an array as a file has them, without a copy where it has them already."""
+    if dtype.bits >= 8 and sys.byteorder == "little" and array.flags.c_contiguous:
         return array.reshape(-1).view("uint8")
-    return array_to_proto(array, contents.type.dtype, name).raw_data
+    return array_to_proto(array, dtype, name).raw_data
 
 
 def _write_message(
@@ -184,7 +201,10 @@ def _chunks(
     if _is_streamed(name, contents, inline):
         yield b"\x4a" + _varint(packed_bytes(contents.type))
         source = packed_source(contents, name)
-        yield source.view() if isinstance(source, Region) else memoryview(source)
+        if isinstance(source, Pieces):
+            yield from source
+        else:
+            yield source.view() if isinstance(source, Region) else memoryview(source)
 
 
 def _varint(number: int) -> bytes:

@@ -66,6 +66,19 @@ class TensorContents:
             self._array = array
         return self._array
 
+    def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """Those of a tensor in a file are read each time, and neither mapped nor kept."""
+        dims, bits = static_dims(self), self.type.dtype.bits
+        if self.region is None or self._array is not None or not dims:
+            return self.array()[start:stop]
+        each = math.prod(dims[1:])
+        first, last = start * each, min(stop, dims[0]) * each
+        begin, end = first * bits // 8, -(-last * bits // 8)
+        raw = self.region.part(begin, end - begin).read()
+        before = first - begin * 8 // bits
+        flat = from_raw(raw, TensorType(self.type.dtype, (before + last - first,)))
+        return flat[before:].reshape(-1, *dims[1:]) if each else self.array()[start:stop]
+
 
 class MappedContents:
     """The packed contents of a tensor in a range of a file, mapped on first use."""
