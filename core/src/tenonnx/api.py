@@ -31,10 +31,12 @@ from tenonnx.graph.values import Node, Value
 from tenonnx.op.graph_inference import infer
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.decompose import decompose
+from tenonnx.transforms.dims import fix_shapes, free_dims
 from tenonnx.transforms.extract import extract
 from tenonnx.transforms.fold import fold
 from tenonnx.transforms.fuse import fuse
 from tenonnx.transforms.grad import grad
+from tenonnx.transforms.precision import lower_precision
 from tenonnx.transforms.prune import prune
 from tenonnx.transforms.retarget import retarget
 from tenonnx.transforms.simplify import simplify
@@ -72,12 +74,15 @@ __all__ = [
     "default_registry",
     "export",
     "extract",
+    "fix_shapes",
     "fold",
+    "free_dims",
     "fuse",
     "grad",
     "infer",
     "limits",
     "load",
+    "lower_precision",
     "prune",
     "retarget",
     "simplify",

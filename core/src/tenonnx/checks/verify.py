@@ -23,7 +23,7 @@ from tenonnx.op.op import Op
 from tenonnx.transforms.rewrite import copy_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import onnx
 
@@ -321,8 +321,8 @@ def _first_divergence(
     known = {v.name for node in graph.nodes for v in node.outputs if v is not None}
     made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in known}
     try:
-        expected = compile_graph(_with_outputs(graph, made), reference)(feeds)
-        actual = compile_graph(_with_outputs(other, made), backend)(feeds)
+        expected = compile_graph(with_outputs(graph, made), reference)(feeds)
+        actual = compile_graph(with_outputs(other, made), backend)(feeds)
     except TenonnxError:  # a value that this backend cannot give away
         return None
     for name, node in made.items():
@@ -332,7 +332,8 @@ def _first_divergence(
     return None
 
 
-def _with_outputs(graph: Graph, names: Mapping[str, Node]) -> Graph:
+def with_outputs(graph: Graph, names: Collection[str]) -> Graph:
+    """A copy of ``graph`` with computed values of these names as further outputs."""
     copy = copy_graph(graph)
     shown = {v.name for v in copy.outputs}
     for node in copy.nodes:

@@ -32,6 +32,7 @@ class Graph:
     ``pending`` maps, while a subgraph is built, outer values to their stand-ins.
     ``value_types`` are the types that a file declared for inner values; they count only where inference knows nothing.
     ``is_edited`` tells, of the outermost graph, that an edit of several steps is under way.
+    ``retyped`` tells that values have other types than the file declared, so that all are declared anew.
     ``training_state`` is what an optimizer needs to go on; it is written where an export asks for it.
     """
 
@@ -61,6 +62,7 @@ class Graph:
         self.registry: Any = parent.registry if parent is not None else None
         self.pending: dict[Value, Value] | None = None
         self.is_edited = False
+        self.retyped = False
         self._names: dict[str, int] | None = None
 
     # ----- reading ------------------------------------------------------------------------------------------------

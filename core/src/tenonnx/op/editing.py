@@ -65,7 +65,7 @@ class _Before:
     def __init__(self, root: Graph) -> None:
         graphs = list(root.nested())
         self._graphs = [(graph, {name: list(getattr(graph, name)) for name in _LISTS}) for graph in graphs]
-        self._value_types = [(graph, graph.value_types) for graph in graphs]
+        self._facts = [(graph, graph.value_types, graph.retyped) for graph in graphs]
         items: dict[Node | Value, None] = {}
         for graph in graphs:
             items |= dict.fromkeys(graph.nodes)
@@ -88,8 +88,8 @@ class _Before:
         for graph, lists in self._graphs:
             for name, held in lists.items():
                 setattr(graph, name, held)
-        for graph, types in self._value_types:
-            graph.value_types = types
+        for graph, types, retyped in self._facts:
+            graph.value_types, graph.retyped = types, retyped
         for item, slots in self._slots.items():
             for slot, content in zip(type(item).__slots__, slots, strict=True):
                 setattr(item, slot, content)

@@ -53,14 +53,25 @@ def infer_after(graph: Graph, changed: Collection[Node]) -> None:
     for node in graph.nodes if waiting else ():
         if node not in waiting and stale.isdisjoint(node.uses):
             continue
-        before = [None if v is None else (v.type, v.data, v.elements) for v in node.outputs]
+        before = [None if v is None else Known(v.type, v.elements, v.data) for v in node.outputs]
         for value in node.outputs:
             if value is not None and isinstance(node.op, Op):
                 value.type = value.data = value.elements = None
         _infer_node(graph, node)
         for value, was in zip(node.outputs, before, strict=True):
-            if value is not None and was != (value.type, value.data, value.elements):
+            if value is None or was is None:
+                continue
+            if was.type != value.type or was.data is not value.data or was.elements is not value.elements:
                 stale.add(value)
+                graph.retyped = graph.retyped or _contradict(was.type, value.type)
+
+
+def _contradict(one: Type | None, other: Type | None) -> bool:
+    try:
+        unify_types(one, other)
+    except ValueError:
+        return True
+    return False
 
 
 def ensure_inferred(graph: Graph) -> None:

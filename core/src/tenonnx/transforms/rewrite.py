@@ -331,6 +331,7 @@ def _blank(graph: Graph, parent: Graph | None) -> Graph:
     blank.registry, blank.origin, blank.doc = graph.registry, graph.origin, graph.doc
     blank.metadata, blank.functions = dict(graph.metadata), dict(graph.functions)
     blank.value_types, blank.training_state = graph.value_types, graph.training_state
+    blank.retyped = graph.retyped
     return blank
 
 

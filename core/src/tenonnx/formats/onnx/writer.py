@@ -175,6 +175,8 @@ class GraphWriter:
 
     def _is_stale(self, value: Value, declared: onnx.ValueInfoProto) -> bool:
         """Whether the file's declaration of a graph input or output no longer holds after an edit or with ``tidy``."""
+        if self.graph.root.retyped:
+            return value.type is not None
         if not self.tidy and self.origin is not None:
             found = read_type(declared.type)
             if found is None or value.type is None:
@@ -186,9 +188,11 @@ class GraphWriter:
         """The declared types of inner values that are still there; with ``tidy`` those that are inferred."""
         shown = {v.name for v in (*self.graph.all_inputs, *self.graph.outputs)}
         made = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
-        if self.tidy:
+        if self.tidy or self.graph.root.retyped:
+            named = [] if self.origin is None else self.origin.value_info
+            declared = made.keys() if self.tidy else {info.name for info in named}
             for name, value in made.items():
-                if name not in shown and value.type is not None:
+                if name in declared and name not in shown and value.type is not None:
                     write_type(value.type, self.proto.value_info.add(name=name).type)
         elif self.origin is not None and len(self.origin.value_info):
             gone = {name for node in self.origin.node for name in node.output} - made.keys() - shown

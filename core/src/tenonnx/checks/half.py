@@ -1,0 +1,100 @@
+"""Half precision within a budget: what loses too many digits stays in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from tenonnx.backend.base import compile_graph
+from tenonnx.checks.generate import InputShapes, generate_feeds
+from tenonnx.checks.verify import with_outputs
+from tenonnx.errors import InvalidCall
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.transforms.precision import Lowered, lower_precision
+
+#: Rounds in which the worst nodes are put back, and which part of the nodes goes back in each.
+ROUNDS, PART = 8, 0.1
+
+
+def lower_within(
+    graph: Graph,
+    dtype: DType | str,
+    budget: float,
+    *,
+    keep: Collection[str] = (),
+    feeds: Mapping[str, Any] | None = None,
+    input_shapes: InputShapes | None = None,
+    seed: int = 0,
+    convert_interface: bool = False,
+) -> Lowered:
+    """``lower_precision`` with the nodes left in float32 without which an output differs by more than ``budget``.
+
+    A difference is the largest one of an output by the largest number in it, on numpy, for ``feeds`` or inputs that
+    are made up. What differs more is mended by the nodes that add most to it, a tenth of all at a time. The largest
+    difference that is left is noted, and so is one that no choice of nodes mends. Raises as ``lower_precision``.
+    """
+    if not budget > 0:
+        raise InvalidCall("the budget is a positive share of the largest number of an output", given=repr(budget))
+    given = generate_feeds(graph, seed, input_shapes) if feeds is None else feeds
+    expected = compile_graph(graph, "numpy")(given)
+    kept = set(keep)
+    for left in reversed(range(ROUNDS)):
+        lowered = lower_precision(graph, dtype, keep=kept, convert_interface=convert_interface)
+        found = _run(lowered.graph, given)
+        worst = max((_difference(found[name], expected[name]), name) for name in expected)
+        if worst[0] <= budget or not left:
+            break
+        blamed = _blamed(graph, lowered, given, kept)
+        if not blamed:
+            break
+        kept |= blamed
+    size = "is not finite any more" if not np.isfinite(worst[0]) else f"differs by {worst[0]:.3g} of its largest number"
+    lowered.notes.append(f'output "{worst[1]}" {size}, {"more than" if worst[0] > budget else "within"} {budget:g}')
+    return lowered
+
+
+def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs for feeds of the original, whose floats are cast to those that the graph takes."""
+    types = {value.name: value.type for value in graph.all_inputs}
+    cast = {}
+    for name, feed in feeds.items():
+        dtype = getattr(types.get(name), "dtype", None)
+        is_float = isinstance(feed, np.ndarray) and feed.dtype == np.float32 and dtype is not None
+        cast[name] = feed.astype(dtype.numpy) if is_float else feed
+    return compile_graph(graph, "numpy")(cast)
+
+
+def _difference(found: Any, expected: Any) -> float:
+    """The largest difference by the largest number; infinite where a number is lost, 0 for what is no float."""
+    if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fV" or not expected.size:
+        return 0.0
+    wanted, got = expected.astype(np.float64), found.astype(np.float64)
+    finite = np.isfinite(wanted)
+    if not np.isfinite(got[finite]).all():
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    return float(np.abs(got[finite] - wanted[finite]).max() / max(np.abs(wanted[finite]).max(), 1e-30))
+
+
+def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], kept: Collection[str]) -> set[str]:
+    """The nodes that add most to the difference: those that lose a number, else the worst tenth."""
+    computed = {v.name for node in graph.nodes for v in node.outputs if v is not None}
+    made = {v.name for node in lowered.graph.nodes for v in node.outputs if v is not None}
+    names = computed & made
+    expected = compile_graph(with_outputs(graph, names), "numpy")(feeds)
+    found = _run(with_outputs(lowered.graph, names), feeds)
+    differences = {name: _difference(found[name], expected[name]) for name in names if name in found}
+    added: dict[str, float] = {}
+    for node in graph.nodes:
+        if node.label not in kept and node.label not in lowered.kept:
+            before = max((differences.get(v.name, 0.0) for v in node.uses), default=0.0)
+            after = max((differences.get(v.name, 0.0) for v in node.outputs if v is not None), default=0.0)
+            if after > before:
+                added[node.label] = after - before
+    lost = {label for label, more in added.items() if not np.isfinite(more)}
+    count = max(1, int(PART * len(graph.nodes)))
+    return lost or set(sorted(added, key=lambda label: -added[label])[:count])

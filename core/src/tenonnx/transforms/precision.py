@@ -1,0 +1,242 @@
+"""Half precision: float32 made float16 or bfloat16, but for what needs the range or the digits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import InvalidCall, TypeMismatch, UnknownType
+from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Constant, Node, Value, operator
+from tenonnx.op.binding import bind, known_op
+from tenonnx.op.contents import Known
+from tenonnx.op.graph_inference import ensure_inferred, infer_outputs
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+from tenonnx.transforms.prune import drop_dead_nodes
+from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
+
+#: What can take the place of float32.
+HALVES = (DType.float16, DType.bfloat16)
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A graph in half precision: the nodes that stay in float32, by their label, with the reason; constants that were
+    clipped to the range of the type; and what was found of the differences by whoever measured them."""
+
+    graph: Graph
+    kept: dict[str, str] = field(default_factory=dict)
+    clipped: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kept": self.kept, "clipped": self.clipped, "notes": self.notes}
+
+
+@in_registry_of_graph
+def lower_precision(
+    graph: Graph, dtype: DType | str, *, keep: Collection[str] = (), convert_interface: bool = False
+) -> Lowered:
+    """``graph`` with float32 tensors as ``dtype``, float16 or bfloat16.
+
+    Inputs and outputs stay as they are unless ``convert_interface``. A node stays in float32 where its label is among
+    ``keep``, where its op takes no such type at its version, where a family says that the op needs float32 (the rule
+    ``half``), and where the numbers of a weight lie beyond the range. A scalar beyond it is clipped.
+    Raises ``InvalidCall`` for another dtype, and for a label that no node has.
+    """
+    half = DType.of(dtype)
+    if half not in HALVES:
+        raise InvalidCall("half precision is float16 or bfloat16", given=str(dtype))
+    strange = set(keep) - {node.label for node in graph.walk()}
+    if strange:
+        raise InvalidCall("what is kept in float32 are labels of nodes", given=", ".join(sorted(strange)[:5]))
+    source = copy_graph(graph)
+    ensure_inferred(source)
+    lowered = Lowered(source)
+    rewriter = _Lowering(source, half, frozenset(keep), convert_interface, lowered)
+    result = lowered.graph = rewriter.run()
+    drop_dead_nodes(result)
+    used = {value for node in result.nodes for value in node.uses} | set(result.outputs) | set(result.all_inputs)
+    result.variables = [value for value in (*result.variables, *rewriter.converted) if value in used]
+    taken = {value.name for value in result.variables}
+    for value, name in rewriter.converted.items():
+        if value in used and name not in taken:
+            value.name = name
+    result._names = None
+    for nested in result.nested():
+        nested.value_types = {}
+    result.retyped = True
+    return lowered
+
+
+class Converted:
+    """Contents as another float type, converted when they are asked for; numbers beyond its range are clipped."""
+
+    __slots__ = ("source", "type")
+
+    def __init__(self, source: Constant, dtype: DType) -> None:
+        self.source, self.type = source, TensorType(dtype, source.type.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.source.nbytes // 2
+
+    def array(self) -> np.ndarray[Any, Any]:
+        given = self.source.array()
+        if beyond(given, self.type.dtype):
+            greatest = greatest_of(self.type.dtype)
+            given = np.where(np.isfinite(given), np.clip(given, -greatest, greatest), given)
+        return given.astype(self.type.dtype.numpy)
+
+
+def greatest_of(dtype: DType) -> float:
+    """The greatest finite number of a half float."""
+    return 65504.0 if dtype is DType.float16 else 3.3895313892515355e38
+
+
+def beyond(array: np.ndarray[Any, Any], dtype: DType) -> bool:
+    """Whether a finite number of an array would become infinite."""
+    finite = array[np.isfinite(array)]
+    return bool(finite.size) and bool(np.abs(finite).max() > greatest_of(dtype))
+
+
+class _Lowering(Rewriter):
+    """Copies a graph, and casts what each node reads to the type in which the node computes."""
+
+    def __init__(
+        self,
+        source: Graph,
+        half: DType,
+        labels: frozenset[str],
+        convert_interface: bool,
+        lowered: Lowered,
+        *,
+        outer: Rewriter | None = None,
+    ) -> None:
+        super().__init__(source, lambda rewriter, call: None, outer=outer)
+        self.half, self.labels, self.convert_interface, self.lowered = half, labels, convert_interface, lowered
+        self.cast_values: dict[tuple[Value, DType], Value] = {}
+        self.converted: dict[Value, str] = {}
+
+    def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
+        return _Lowering(subgraph, self.half, self.labels, False, self.lowered, outer=self)
+
+    def run(self) -> Graph:
+        if self.convert_interface:
+            for value in self.source.all_inputs:
+                if _is_float(value):
+                    value.type = TensorType(self.half, value.tensor.shape)
+        return super().run()
+
+    def _translated(self, node: Node) -> Node:
+        copied = super()._translated(node)
+        reads = [v for v in copied.inputs if v is not None and _is_any(v, DType.float32, self.half)]
+        reason = self._reason(node, copied) if reads else ""
+        if not reads or (not reason and self._in_half(node, copied)):
+            return copied
+        copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
+        copied.captures = tuple(self._as(v, DType.float32) for v in copied.captures if v is not None)  # type: ignore[misc]
+        if not node.subgraphs:
+            self.lowered.kept[node.label] = reason or "its op takes no such type at its version"
+        return copied
+
+    def _reason(self, node: Node, copied: Node) -> str:
+        """Why a node has to compute in float32, or an empty string."""
+        if not isinstance(node.op, Op):
+            return "no installed package knows the op"
+        if node.subgraphs:
+            return "its body is lowered by itself"
+        if node.label in self.labels:
+            return "asked for, or beyond the budget"
+        rule = find_rule(node.op, "half")
+        said = "" if rule is None else str(rule())
+        for value in copied.inputs if not said else ():
+            if value is not None and self._is_weight(value) and value.tensor.shape != ():
+                assert value.data is not None
+                if beyond(value.data.array(), self.half):
+                    return f'"{value.name}" has numbers beyond the range'
+        return said
+
+    def _in_half(self, node: Node, copied: Node) -> bool:
+        """Let a node read half floats wherever its op takes them; False where it then refuses the call."""
+        wanted = copied.inputs
+        copied.inputs = tuple(
+            self._as(v, self.half if self._takes_half(node, place) else DType.float32) for place, v in enumerate(wanted)
+        )
+        try:
+            bound, attributes = bind(copied)
+            infer_outputs(copied, bound, attributes, [Known(None) for _ in node.outputs])
+        except (TypeMismatch, UnknownType):
+            pass
+        else:
+            return any(v is not None and _is_any(v, self.half) for v in copied.inputs)
+        copied.inputs = wanted
+        return False
+
+    def _takes_half(self, node: Node, place: int) -> bool:
+        assert self.registry is not None
+        table = self.registry.dtypes(node.domain, node.op_type, node.version)
+        if table is None or not table["inputs"]:
+            return True
+        allowed = table["inputs"][min(place, len(table["inputs"]) - 1)]
+        return allowed is None or int(self.half) in allowed
+
+    def _is_weight(self, value: Value) -> bool:
+        return value.is_constant and value not in self.graph.all_inputs and _is_any(value, DType.float32)
+
+    def _as(self, value: Value | None, dtype: DType) -> Value | None:
+        """A float value as another float type; anything else as it is."""
+        if value is None or not _is_any(value, DType.float32, self.half) or value.tensor.dtype is dtype:
+            return value
+        found = self.cast_values.get((value, dtype))
+        if found is None:
+            found = self._weight(value) if self._is_weight(value) else self.inside(operator, "cast", value, dtype)
+            self.cast_values[value, dtype] = found
+        return found
+
+    def _weight(self, value: Value) -> Value:
+        assert value.data is not None
+        if value.tensor.shape == () and beyond(value.data.array(), self.half):
+            self.lowered.clipped.append(value.name)
+        contents = Converted(value.data, self.half)
+        made = Value(self.name(f"{value.name}/half"), contents.type, data=contents, graph=self.graph)
+        self.converted[made] = value.name
+        return made
+
+    def _call_of(self, node: Node, copied: Node) -> Call:
+        """The call with its types as they now are; also in a subgraph, whose owner knows those of before."""
+        bound, attributes = bind(copied)
+        known = infer_outputs(copied, bound, attributes, [Known(None) for _ in node.outputs])
+        for value, found, before in zip(copied.outputs, known, node.outputs, strict=False):
+            if value is not None and found is not None:
+                found.give(value)
+                if value.type is None and before is not None:
+                    value.type = before.type
+        return Call(known_op(node), bound, attributes, len(node.outputs), node, known)
+
+    def _output(self, value: Value) -> Value:
+        found = super()._output(value)
+        if self.convert_interface or not _is_any(found, self.half) or not _is_float(value):
+            return found
+        self.prefix = value.name
+        name, found.name = found.name, self.name(f"{found.name}/half")
+        back: Value = self.inside(operator, "cast", found, DType.float32)
+        back.name = name
+        return back
+
+
+def _is_any(value: Value, *dtypes: DType) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype in dtypes
+
+
+def _is_float(value: Value) -> bool:
+    return _is_any(value, DType.float32)
+
+

@@ -1,0 +1,30 @@
+"""Which ops need float32 where a model goes to half precision, and why."""
+
+import tenonnx_standard as ops
+
+_SUMS = "it adds up many numbers, or their squares, which lose digits or run out of range"
+_POSITIONS = "its numbers are positions, which half floats cannot tell apart beyond 2048"
+
+#: The newest meaning of each op; all of its older ones are like it.
+NEEDS_FLOAT32 = {
+    ops.range_: _POSITIONS,
+    ops.resize: _POSITIONS,
+    ops.grid_sample: _POSITIONS,
+    ops.affine_grid: _POSITIONS,
+    ops.roi_align: _POSITIONS,
+    ops.non_max_suppression: _POSITIONS,
+    ops.cumsum: _SUMS,
+    ops.reduce_sum_square: _SUMS,
+    ops.reduce_l2: _SUMS,
+    ops.reduce_log_sum: _SUMS,
+    ops.reduce_log_sum_exp: _SUMS,
+    ops.dft: _SUMS,
+    ops.stft: _SUMS,
+    ops.det: _SUMS,
+    ops.negative_log_likelihood_loss: _SUMS,
+    ops.softmax_cross_entropy_loss: _SUMS,
+}
+
+for _op, _reason in NEEDS_FLOAT32.items():
+    for _meaning in _op.meanings:
+        _meaning.rule("half", lambda reason=_reason: reason)
