@@ -30,24 +30,49 @@ _LENGTH = 2
 #: Symbols get sizes from 2 upwards; more of them than this share sizes again, so that inputs stay small.
 _SIZES = 7
 
+#: The size of each symbol.
+Sizes = Mapping[str, int]
+
 InputShapes = Mapping[str, Sequence[int | str | None]]
 
 
-def generate_feeds(graph: Graph, seed: int = 0, input_shapes: InputShapes | None = None) -> dict[str, Any]:
+def generate_feeds(
+    graph: Graph, seed: int = 0, input_shapes: InputShapes | None = None, sizes: Sizes | None = None
+) -> dict[str, Any]:
     """Random contents for every input that must be fed; the same for the same seed.
 
-    A symbol has one size wherever it stands, and dims that are unknown have one for each axis. ``input_shapes`` give
-    sizes to inputs, or say dims by other symbols (``total`` by ``"past + sequence"``). Floats are normal with variance
-    1, integers 0 or 1, and 1 in what is called a mask, as models count with it. Raises ``InvalidFeed`` for an input of
-    unknown type or rank, and for one that is too large.
+    A symbol has one size wherever it stands, which ``sizes`` may give. ``input_shapes`` give sizes to inputs, or say
+    dims by other symbols (``total`` by ``"past + sequence"``). Floats are normal with variance 1, integers 0 or 1, and
+    1 in what is called a mask, as models count with it. Raises ``InvalidFeed`` for an input of unknown type or rank,
+    and for one that is too large.
     """
     inputs = _narrowed(graph, input_shapes)
-    sizes: dict[str, int] = {}
-    for value in inputs:
-        for name in _symbols(value.type):
-            sizes.setdefault(name, 2 + len(sizes) % _SIZES)
+    known = {**_usual_sizes(inputs), **(sizes or {})}
     random = np.random.default_rng(seed)
-    return {value.name: _contents(value, value.type, sizes, random) for value in inputs}
+    return {value.name: _contents(value, value.type, known, random) for value in inputs}
+
+
+def usual_sizes(graph: Graph, input_shapes: InputShapes | None = None) -> dict[str, int]:
+    """The sizes that symbols, and unknown dims of inputs, have unless others are given."""
+    return _usual_sizes(_narrowed(graph, input_shapes))
+
+
+def _usual_sizes(inputs: Sequence[Value]) -> dict[str, int]:
+    """Small numbers, different ones for symbols; unknown dims share one for each axis, often a batch."""
+    sizes: dict[str, int] = {}
+    axes: dict[str, int] = {}
+    for value in inputs:
+        for name in _symbols(value.type, value.name):
+            if not name.startswith("?"):
+                sizes.setdefault(name, 2 + (len(sizes) + len(axes)) % _SIZES)
+            else:
+                axis = name.rpartition(" ")[2]
+                sizes[name] = axes.setdefault(axis, 2 + (len(sizes) + len(axes)) % _SIZES)
+    for name in sizes:
+        parts = [size for part, size in sizes.items() if "total" not in part and ("past" in part or "seq" in part)]
+        if "total" in name and len(parts) == 2:  # as decoders with a cache call the tokens seen and the new ones
+            sizes[name] = sum(parts)
+    return sizes
 
 
 def _narrowed(graph: Graph, input_shapes: InputShapes | None) -> list[Value]:
@@ -58,20 +83,20 @@ def _narrowed(graph: Graph, input_shapes: InputShapes | None) -> list[Value]:
     return stand_in.inputs
 
 
-def _symbols(kind: Type | None) -> list[str]:
+def _symbols(kind: Type | None, of: str) -> list[str]:
     match kind:
         case TensorType(shape=tuple(shape)):
-            return [name for dim in _named(shape) for name in sorted(symbols_of(dim))]
+            return [name for dim in _named(shape, of) for name in sorted(symbols_of(dim))]
         case SequenceType() | OptionalType():
-            return _symbols(kind.element)
+            return _symbols(kind.element, of)
         case MapType():
-            return _symbols(kind.value)
+            return _symbols(kind.value, of)
     return []
 
 
-def _named(shape: Sequence[Dim]) -> list[Dim]:
-    """The dims, unknown ones named after their axis: inputs often share an unknown batch."""
-    return [symbol(f"? {axis}") if dim is None else dim for axis, dim in enumerate(shape)]
+def _named(shape: Sequence[Dim], of: str) -> list[Dim]:
+    """The dims, unknown ones named after their input and axis."""
+    return [symbol(f"? {of} {axis}") if dim is None else dim for axis, dim in enumerate(shape)]
 
 
 def _contents(value: Value, kind: Type | None, sizes: Mapping[str, int], random: np.random.Generator) -> Any:
@@ -95,7 +120,7 @@ def _contents(value: Value, kind: Type | None, sizes: Mapping[str, int], random:
 def _shape(value: Value, kind: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...]:
     assert kind.shape is not None
     try:
-        shape = tuple(evaluate(dim, sizes) for dim in _named(kind.shape))
+        shape = tuple(evaluate(dim, sizes) for dim in _named(kind.shape, value.name))
         problem = "" if all(size >= 0 for size in shape) else "a dim is negative"
     except ValueError as error:
         shape, problem = (), str(error)

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from tenonnx.backend.base import compile_graph
-from tenonnx.checks.generate import InputShapes, generate_feeds
+from tenonnx.checks.generate import InputShapes
+from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.verify import with_outputs
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
+from tenonnx.graph.types import TensorType
 from tenonnx.transforms.precision import Lowered, lower_precision
 
 #: Rounds in which the worst nodes are put back, and which part of the nodes goes back in each.
@@ -38,8 +41,11 @@ def lower_within(
     """
     if not budget > 0:
         raise InvalidCall("the budget is a positive share of the largest number of an output", given=repr(budget))
-    given = generate_feeds(graph, seed, input_shapes) if feeds is None else feeds
-    expected = compile_graph(graph, "numpy")(given)
+    program = compile_graph(graph, "numpy")
+    if feeds is None:
+        given, expected, _ = feasible_feeds(graph, program, seed, input_shapes)
+    else:
+        given, expected = dict(feeds), program(feeds)
     kept = set(keep)
     for left in reversed(range(ROUNDS)):
         lowered = lower_precision(graph, dtype, keep=kept, convert_interface=convert_interface)
@@ -51,6 +57,7 @@ def lower_within(
         if not blamed:
             break
         kept |= blamed
+    lowered.largest = max(map(_largest, expected.values()), default=0.0)
     size = "is not finite any more" if not np.isfinite(worst[0]) else f"differs by {worst[0]:.3g} of its largest number"
     lowered.notes.append(f'output "{worst[1]}" {size}, {"more than" if worst[0] > budget else "within"} {budget:g}')
     return lowered
@@ -61,9 +68,10 @@ def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
     types = {value.name: value.type for value in graph.all_inputs}
     cast = {}
     for name, feed in feeds.items():
-        dtype = getattr(types.get(name), "dtype", None)
-        is_float = isinstance(feed, np.ndarray) and feed.dtype == np.float32 and dtype is not None
-        cast[name] = feed.astype(dtype.numpy) if is_float else feed
+        kind = types.get(name)
+        if isinstance(kind, TensorType) and isinstance(feed, np.ndarray) and feed.dtype == np.float32:
+            feed = feed.astype(kind.dtype.numpy)
+        cast[name] = feed
     return compile_graph(graph, "numpy")(cast)
 
 
@@ -75,9 +83,16 @@ def _difference(found: Any, expected: Any) -> float:
     finite = np.isfinite(wanted)
     if not np.isfinite(got[finite]).all():
         return float("inf")
-    if not finite.any():
+    apart = np.abs(got[finite] - wanted[finite]).max(initial=0.0)
+    return float(apart / max(_largest(wanted), 1e-30))
+
+
+def _largest(array: Any) -> float:
+    """The largest finite number of a float output."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fV":
         return 0.0
-    return float(np.abs(got[finite] - wanted[finite]).max() / max(np.abs(wanted[finite]).max(), 1e-30))
+    numbers = np.abs(array.astype(np.float64))
+    return float(numbers[np.isfinite(numbers)].max(initial=0.0))
 
 
 def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], kept: Collection[str]) -> set[str]:
@@ -98,3 +113,20 @@ def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], kept: Coll
     lost = {label for label, more in added.items() if not np.isfinite(more)}
     count = max(1, int(PART * len(graph.nodes)))
     return lost or set(sorted(added, key=lambda label: -added[label])[:count])
+
+
+def with_float_interface(graph: Graph, original: Graph) -> Graph:
+    """``graph`` between casts, so that it takes and gives the types of ``original``, to be compared with it."""
+    outer = Graph(graph.name, opsets=graph.opsets)
+    outer.registry = graph.registry
+    casts = operators()
+    with outer.building():
+        given = []
+        for wanted, value in zip(original.inputs, graph.inputs, strict=True):
+            assert wanted.type is not None
+            fed = outer.input(wanted.name, wanted.type)
+            given.append(fed if wanted.type == value.type else casts.cast(fed, value.dtype))
+        results = graph(*given)
+        for wanted, result in zip(original.outputs, results if len(graph.outputs) > 1 else [results], strict=True):
+            outer.output(wanted.name, result if wanted.type == result.type else casts.cast(result, wanted.dtype))
+    return outer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.backend.base import backends as installed_backends
 from tenonnx.backend.base import compile_graph
 from tenonnx.checks.compare import Difference, compare
-from tenonnx.checks.generate import ADVICE, InputShapes, generate_feeds
+from tenonnx.checks.generate import InputShapes
+from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.errors import InvalidFeed, TenonnxError, UnsupportedOp, VerificationFailed
@@ -21,6 +23,7 @@ from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Op
 from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.transforms.simplify import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -138,14 +141,15 @@ def verify(
     absolute: float | None = None,
     relative: float | None = None,
     structure: bool = True,
+    unlike: Mapping[str, int] | None = None,
 ) -> Verification:
     """Compare ``graph`` on the first backend with ``other``, or with itself on the further ones.
 
     ``other`` is claimed to be the same model: it is run on every backend, and its structure has to pass
     ``onnx.checker`` if that of ``graph`` does. Without ``feeds``, inputs are made up from ``seed`` and
     ``input_shapes``. The backends are numpy and, where it is installed, onnxruntime. ``absolute`` and ``relative``
-    replace the tolerances of the table. Raises ``UnsupportedOp`` when a graph cannot run, ``InvalidFeed`` when it
-    cannot with these inputs.
+    replace the tolerances of the table; ``unlike`` are sizes of symbols that made-up inputs are not to have. Raises
+    ``UnsupportedOp`` when a graph cannot run, ``InvalidFeed`` when it cannot with these inputs.
     """
     against = graph if other is None else other if isinstance(other, Graph) else load(other, registry=graph.registry)
     chosen = list(backends or default_backends())
@@ -155,12 +159,47 @@ def verify(
     found.problems += _interface_problems(graph, against)
     if found.problems:
         return found
-    given = generate_feeds(graph, seed, input_shapes) if feeds is None else feeds
-    expected = _run_original(compile_graph(graph, chosen[0]), given, made_up=feeds is None)
+    program = compile_graph(graph, chosen[0])
+    if feeds is None:
+        given, expected, sizes = _made_up(
+            graph, [program, *_programs(graph, set(chosen) - {chosen[0]})], seed, input_shapes, unlike
+        )
+        if sizes:
+            found.notes.append(f"inputs were made up with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
+    else:
+        given, expected = dict(feeds), program(feeds)
     rules = _Rules(accumulation(graph), absolute, relative)
     others = dict.fromkeys(chosen if other is not None else chosen[1:] or chosen)
     _compare_numbers(graph, against, list(others), given, expected, rules, found)
     return found
+
+
+def _programs(graph: Graph, backends: Collection[str]) -> list[Program]:
+    """The graph on those backends that can run it."""
+    found = []
+    for backend in backends:
+        with contextlib.suppress(TenonnxError):
+            found.append(compile_graph(graph, backend, strict=True))
+    return found
+
+
+def _made_up(
+    graph: Graph,
+    programs: Sequence[Program],
+    seed: int,
+    input_shapes: InputShapes | None,
+    unlike: Mapping[str, int] | None,
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Inputs that all programs take, or else the first, with what the first gives for them and their unusual sizes."""
+
+    def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
+        expected, *_ = [program(feeds) for program in programs]
+        return expected
+
+    if len(programs) > 1:
+        with contextlib.suppress(InvalidFeed):
+            return feasible_feeds(graph, run, seed, input_shapes, unlike)
+    return feasible_feeds(graph, programs[0], seed, input_shapes, unlike)
 
 
 def default_backends() -> tuple[str, str]:
@@ -240,15 +279,6 @@ def _interface_problems(graph: Graph, other: Graph) -> list[str]:
     return problems
 
 
-def _run_original(program: Program, feeds: Mapping[str, Any], *, made_up: bool) -> dict[str, Any]:
-    try:
-        return program(feeds)
-    except TenonnxError as error:
-        if not made_up:
-            raise
-        raise InvalidFeed("the model cannot run with inputs made up for it", given=str(error), do=ADVICE) from error
-
-
 # ----- tolerance --------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +331,9 @@ def _terms(variable: Value) -> int:
 
 
 def _drawn_outputs(graph: Graph) -> set[str]:
-    """The outputs that depend on a node that draws random numbers."""
+    """The outputs that depend on a node that draws random numbers; one that is not in use, as a Dropout, does not."""
+    if any(map(_draws, graph.nodes)):
+        graph = simplify(graph)
     drawn: set[Value] = set()
     for node in graph.nodes:
         if _draws(node) or any(v in drawn for v in node.uses):

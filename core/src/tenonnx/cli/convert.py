@@ -21,6 +21,7 @@ from tenonnx.cli.options import (
     transformed,
 )
 from tenonnx.cli.output import complain, plural, say, say_json, working
+from tenonnx.cli.shaping import Comparison, Shaping, shaping_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tenonnx.checks.verify import Verification
     from tenonnx.formats.export import ExportConfig, Report
     from tenonnx.graph.graph import Graph
+    from tenonnx.transforms.precision import Lowered
 
 
 #: What a model can be written as.
@@ -58,6 +60,12 @@ SUFFIXES = (".onnx", ".safetensors")
     "--fuse", is_flag=True,
     help="Put one node where the body of an op stands that the target has, such as LayerNormalization or Gelu.",
 )  # fmt: skip
+@click.option(
+    "--functions", type=click.Choice(["keep", "inline"]), default="keep", show_default=True,
+    help="What becomes of functions that the model defines for itself.",
+)  # fmt: skip
+@click.option("--ir-version", type=click.IntRange(min=1), metavar="N", help="The IR version of the file.")
+@shaping_options
 @click.option("--tidy", is_flag=True, help="Also sort nodes, declare every domain and write every type.")
 @json_option
 def command(
@@ -76,8 +84,11 @@ def command(
     external_data_threshold: int | None,
     overwrite: bool,
     fuse: bool,
+    functions: str,
+    ir_version: int | None,
     tidy: bool,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Write a model for another opset, domains or format.
 
@@ -90,37 +101,40 @@ def command(
 
     if not output.lower().endswith(SUFFIXES) and not Path(output).is_dir():
         raise InvalidCall("a model is written to a file of a known format", given=output, available=", ".join(SUFFIXES))
-    graph = transformed(load_model(model))
-    feeds = read_feeds(graph, inputs, archive) or None
-    options = {"feeds": feeds, "input_shapes": input_shapes, "seed": seed, "absolute": atol, "relative": rtol}
-    verified: list[Verification] = []
-    notes: list[str] = []
-
-    def verify(written: Graph) -> None:
-        found = _verified(graph, written, options, notes, required=wanted is True)
-        verified.extend([found] if found is not None else [])
-
+    shaping = Shaping(**asked)
+    original = transformed(load_model(model))
+    feeds = read_feeds(original, inputs, archive) or None
+    graph = shaping.dims(original)
+    lowered = shaping.precision(graph, feeds, seed)
+    comparison = Comparison(
+        original, shaping, feeds, {**shaping.fixed, **input_shapes}, seed, atol, rtol, lowered, required=wanted is True
+    )
     config = ExportConfig(
         opset_version=opset_version,
         domains=domains,
         target=target,
         external_data_threshold=external_data_threshold,
         fuse=fuse,
+        functions=functions,
+        ir_version=ir_version,
         tidy=tidy,
         overwrite=overwrite,
-        verify=None if wanted is False else verify,
+        verify=None if wanted is False else comparison,
     )
     with working(f"converting {model}"):
-        report = _write(graph, output, config)
-    for note in notes:
+        report = _write(graph if lowered is None else lowered.graph, output, config)
+    for note in comparison.notes:
         complain(note)
     note_unused(opset_version, report.opsets)
     if as_json:
-        found = verified[0].to_json() if verified else None
-        say_json({"file": model, "output": output, **report.to_json(), "verification": found})
+        found = comparison.found.to_json() if comparison.found else None
+        half = {} if lowered is None else {"half_precision": lowered.to_json()}
+        say_json({"file": model, "output": output, **report.to_json(), **half, "verification": found})
     else:
         given = f"made-up inputs (seed {seed})" if feeds is None else "the inputs given"
-        _say_report(output, report, verified, given)
+        _say_report(output, report, comparison.found, given)
+        if lowered is not None:
+            _say_half(lowered)
 
 
 def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
@@ -134,25 +148,7 @@ def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
     return report
 
 
-def _verified(
-    graph: Graph, written: Graph, options: Mapping[str, Any], notes: list[str], *, required: bool
-) -> Verification | None:
-    """The verification, which has to succeed; None where a graph cannot run, unless it is ``required``."""
-    from tenonnx.checks.verify import verify
-    from tenonnx.errors import InvalidFeed, UnsupportedOp
-
-    try:
-        found = verify(graph, written, **options).raise_if_failed()
-    except (UnsupportedOp, InvalidFeed) as error:
-        if required or options["feeds"] is not None:
-            raise
-        notes.append(f"not verified: {error}")
-        return None
-    notes += [f"note: {note}" for note in found.notes]
-    return found
-
-
-def _say_report(output: str, report: Report, verified: Sequence[Verification], given: str) -> None:
+def _say_report(output: str, report: Report, verification: Verification | None, given: str) -> None:
     from tenonnx.cli.changes import say_changes
 
     opsets = ", ".join(f"{domain} {version}" for domain, version in report.opsets.items())
@@ -160,8 +156,22 @@ def _say_report(output: str, report: Report, verified: Sequence[Verification], g
     say(f"{output}: opsets {opsets}, IR {report.ir_version}")
     say(f"{plural(kept, 'node')} kept, {plural(len(report.rewritten), 'node')} rewritten")
     say_changes(report.changes)
-    for verification in verified:
+    if verification is not None and verification.largest is not None:
         backends = ", ".join(dict.fromkeys(each.backend for each in verification.outputs))
-        if verification.largest is not None:
-            say(f"verified on {backends}, against the original on {verification.reference}, with {given}")
-            say(f"largest difference: {verification.largest}")
+        say(f"verified on {backends}, against the original on {verification.reference}, with {given}")
+        say(f"largest difference: {verification.largest}")
+
+
+def _say_half(lowered: Lowered) -> None:
+    """Print what half precision did: which nodes stay in float32 and why, what was clipped, what was measured."""
+    reasons: dict[str, list[str]] = {}
+    for label, reason in lowered.kept.items():
+        reasons.setdefault(reason, []).append(label)
+    for reason, labels in reasons.items():
+        named = ", ".join(f'"{label}"' for label in labels[:5])
+        more = f" and {len(labels) - 5:,} more" if len(labels) > 5 else ""
+        say(f"in float32: {plural(len(labels), 'node')} ({named}{more}): {reason}")
+    if lowered.clipped:
+        say(f"clipped to the range of the type: {', '.join(lowered.clipped)}")
+    for note in lowered.notes:
+        say(note)

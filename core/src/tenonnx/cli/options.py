@@ -41,7 +41,7 @@ def _domains(ctx: click.Context, option: click.Parameter, value: str | None) -> 
     return names
 
 
-def _shapes(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
+def parse_shapes(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
     """``x:1,batch,?`` as dims: numbers, symbols or expressions of them, and None."""
     shapes: InputShapes = {}
     for text in values:
@@ -64,7 +64,7 @@ model_argument = click.argument("model", metavar="MODEL")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")
 
 shapes_option = click.option(
-    "--input-shapes", multiple=True, callback=_shapes, metavar="NAME:DIMS",
+    "--input-shapes", multiple=True, callback=parse_shapes, metavar="NAME:DIMS",
     help="Dims of an input, such as x:1,3,224,224 or mask:batch,past+new. Repeatable.",
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
+from tenonnx.transforms.decompose import inline_functions
 from tenonnx.transforms.fuse import fuse
 from tenonnx.transforms.report import Change, Retargeted, all_kept
 from tenonnx.transforms.retarget import retarget_to
@@ -20,6 +21,9 @@ from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
 
 if TYPE_CHECKING:
     import onnx
+
+#: What becomes of functions that a model defines for itself.
+FUNCTIONS = ("keep", "inline")
 
 #: Called with the finished message before it is written; it may change the message, or return another.
 PostExportHook = Callable[["onnx.ModelProto"], "onnx.ModelProto | None"]
@@ -33,6 +37,8 @@ class ExportConfig:
     whitelist, None for all; ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least
     ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
     ``fuse`` puts one node where the body of an op stands that the target has, one of the ``domains`` included.
+    ``functions`` are those that the model defines for itself: ``keep`` where the target can, or ``inline``.
+    ``ir_version`` is that of the file, which must be able to hold the graph; with None it stays or is the lowest.
     ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
     optimizer needs to go on, as initializers. ``overwrite`` replaces a read-only file, too. ``post_export_hooks`` run
     last, and then ``verify`` is called with the graph as it will be read back: when it raises, nothing is written.
@@ -43,6 +49,8 @@ class ExportConfig:
     target: str | None = None
     external_data_threshold: int | None = None
     fuse: bool = False
+    functions: str = "keep"
+    ir_version: int | None = None
     tidy: bool = False
     include_training_state: bool = False
     overwrite: bool = False
@@ -147,6 +155,7 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     from tenonnx.formats.onnx.training import add_training_state
     from tenonnx.formats.onnx.writer import ir_version, model_and_initializers
 
+    graph = _asked(graph, settings)
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
     moved = _moved(graph, target, settings.domains)
     if settings.fuse:
@@ -164,6 +173,21 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     if settings.verify is not None:
         settings.verify(read_parts(model, initializers, graph.registry))
     return model, initializers, Report(dict(graph.opsets), model.ir_version, moved.changes)
+
+
+def _asked(graph: Graph, settings: ExportConfig) -> Graph:
+    """The graph with its functions and IR version as they are asked for."""
+    from tenonnx.formats.onnx.writer import check_ir_version
+
+    if settings.functions not in FUNCTIONS:
+        raise InvalidCall("functions are kept or inlined", given=settings.functions, available=", ".join(FUNCTIONS))
+    if settings.functions == "inline" and graph.functions:
+        graph = inline_functions(graph)
+    if settings.ir_version is not None:
+        check_ir_version(graph, settings.ir_version)
+        graph = copy_graph(graph)
+        graph.ir_version = settings.ir_version
+    return graph
 
 
 def _hooked(hook: PostExportHook, model: onnx.ModelProto, initializers: Any, graph: Graph) -> onnx.ModelProto:
@@ -197,6 +221,7 @@ def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], in
     """
     from tenonnx.formats.onnx.writer import ir_version
 
+    graph = _asked(graph, settings)
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
     planned = _moved(graph, target, settings.domains, refuse=False)
     if settings.fuse and not planned.refused:

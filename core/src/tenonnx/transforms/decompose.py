@@ -34,6 +34,18 @@ def decompose(graph: Graph, keep: Keep) -> Graph:
     return Rewriter(graph, decide, strict=True).run()
 
 
+def inline_functions(graph: Graph) -> Graph:
+    """``graph`` with the functions that it defines for itself replaced by what they stand for."""
+    own = set(graph.functions.values())
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        return rewriter.expand(call) if call.op in own else None
+
+    inlined = Rewriter(graph, decide).run()
+    inlined.functions = {}
+    return inlined
+
+
 def refuse_opaque(graph: Graph, purpose: str) -> None:
     """Raise ``UnsupportedOp`` listing every node whose op nobody provides, and the packages that would."""
     from tenonnx.registry.contents import in_words

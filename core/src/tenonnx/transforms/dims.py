@@ -43,10 +43,9 @@ def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
         for axis, symbol in axes.items():
             if not -len(shape) <= axis < len(shape):
                 raise InvalidCall(f'graph input "{name}" has no axis {axis}', given=str(value.type))
-            try:
-                shape[axis] = parse(symbol)
-            except ValueError as error:
-                raise InvalidCall("a dim is freed as a name, such as batch", given=repr(symbol)) from error
+            if not symbol.isidentifier():
+                raise InvalidCall("a dim is freed as a name, such as batch", given=repr(symbol))
+            shape[axis] = parse(symbol)
         value.type = TensorType(value.dtype, tuple(shape))
     try:
         infer(freed)
@@ -72,5 +71,3 @@ def _untyped(graph: Graph) -> Graph:
         nested.value_types = {}
     copy.retyped = True
     return copy
-
-

@@ -12,13 +12,15 @@ from tenonnx.errors import InvalidCall, TypeMismatch, UnknownType
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Constant, Node, Value, operator
+from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.binding import bind, known_op
 from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import ensure_inferred, infer_outputs
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
+from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
 
@@ -28,13 +30,17 @@ HALVES = (DType.float16, DType.bfloat16)
 
 @dataclass(slots=True)
 class Lowered:
-    """A graph in half precision: the nodes that stay in float32, by their label, with the reason; constants that were
-    clipped to the range of the type; and what was found of the differences by whoever measured them."""
+    """A graph in half precision.
+
+    ``kept`` are the nodes that stay in float32, by their label, with the reason, ``clipped`` the scalars that lie
+    beyond the range of the type. Whoever measures adds ``notes`` of differences, and the ``largest`` number of outputs.
+    """
 
     graph: Graph
     kept: dict[str, str] = field(default_factory=dict)
     clipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    largest: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {"kept": self.kept, "clipped": self.clipped, "notes": self.notes}
@@ -181,8 +187,7 @@ class _Lowering(Rewriter):
         return False
 
     def _takes_half(self, node: Node, place: int) -> bool:
-        assert self.registry is not None
-        table = self.registry.dtypes(node.domain, node.op_type, node.version)
+        table = (self.registry or default_registry()).dtypes(node.domain, node.op_type, node.version)
         if table is None or not table["inputs"]:
             return True
         allowed = table["inputs"][min(place, len(table["inputs"]) - 1)]
@@ -197,7 +202,7 @@ class _Lowering(Rewriter):
             return value
         found = self.cast_values.get((value, dtype))
         if found is None:
-            found = self._weight(value) if self._is_weight(value) else self.inside(operator, "cast", value, dtype)
+            found = self._weight(value) if self._is_weight(value) else self.inside(operators().cast, value, dtype)
             self.cast_values[value, dtype] = found
         return found
 
@@ -227,7 +232,7 @@ class _Lowering(Rewriter):
             return found
         self.prefix = value.name
         name, found.name = found.name, self.name(f"{found.name}/half")
-        back: Value = self.inside(operator, "cast", found, DType.float32)
+        back: Value = self.inside(operators().cast, found, DType.float32)
         back.name = name
         return back
 
@@ -238,5 +243,3 @@ def _is_any(value: Value, *dtypes: DType) -> bool:
 
 def _is_float(value: Value) -> bool:
     return _is_any(value, DType.float32)
-
-

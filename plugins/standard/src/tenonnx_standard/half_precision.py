@@ -1,12 +1,13 @@
 """Which ops need float32 where a model goes to half precision, and why."""
 
 import tenonnx_standard as ops
+from tenonnx.extend import Op
 
 _SUMS = "it adds up many numbers, or their squares, which lose digits or run out of range"
 _POSITIONS = "its numbers are positions, which half floats cannot tell apart beyond 2048"
 
 #: The newest meaning of each op; all of its older ones are like it.
-NEEDS_FLOAT32 = {
+NEEDS_FLOAT32: dict[Op, str] = {
     ops.range_: _POSITIONS,
     ops.resize: _POSITIONS,
     ops.grid_sample: _POSITIONS,

@@ -13,7 +13,8 @@ from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.tensors import SparseContents, to_inline_proto, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import SparseTensorType, TensorType
+from tenonnx.graph.symbolic import symbols_of
+from tenonnx.graph.types import SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at
@@ -171,7 +172,22 @@ class GraphWriter:
         if declared is not None:
             _copy_fields(declared, info, without=("type",))
         info.name = value.name
-        write_type(value.type, info.type)
+        kind = value.type
+        if declared is not None and self.graph.root.retyped:
+            kind = self._with_declared_dims(kind, read_type(declared.type))
+        write_type(kind, info.type)
+
+    def _with_declared_dims(self, kind: Type | None, declared: Type | None) -> Type | None:
+        """A type with the names of dims that a file declared, where nothing better is known than that they are free."""
+        if not isinstance(kind, TensorType) or not isinstance(declared, TensorType) or kind.rank != declared.rank:
+            return kind
+        types = [value.type for value in self.graph.root.all_inputs if isinstance(value.type, TensorType)]
+        free = {symbol for known in types for dim in known.shape or () for symbol in symbols_of(dim)}
+        dims = []
+        for dim, said in zip(kind.shape or (), declared.shape or (), strict=True):
+            named = symbols_of(said)
+            dims.append(said if not isinstance(dim, int) and named and named <= free else dim)
+        return kind if kind.shape is None else kind.with_shape(tuple(dims))
 
     def _is_stale(self, value: Value, declared: onnx.ValueInfoProto) -> bool:
         """Whether the file's declaration of a graph input or output no longer holds after an edit or with ``tidy``."""
@@ -245,6 +261,17 @@ def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
             do="go to a newer target",
         )
     return max(needed, min(limit, _published_ir_version(graph)))
+
+
+def check_ir_version(graph: Graph, wanted: int) -> None:
+    """Raise ``NotRepresentable`` unless a file of an IR version can hold the graph."""
+    needed, newest = _needed_ir_version(graph), onnx.IR_VERSION
+    if not needed <= wanted <= newest:
+        raise NotRepresentable(
+            "the IR version must be able to hold the graph, by its element types and functions",
+            given=str(wanted),
+            available=f"{needed} to {newest}",
+        )
 
 
 def _needed_ir_version(graph: Graph) -> int:

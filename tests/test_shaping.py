@@ -1,0 +1,228 @@
+"""Dims, half precision and made-up sizes on real models, by the library and by the command line."""
+
+import numpy as np
+import onnx
+import pytest
+from models import example
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx import InvalidCall
+from tenonnx.checks.half import lower_within
+from tenonnx.cli import main
+from tenonnx.extend import DType
+
+CNN, BERT = example("digits_cnn/digits-cnn"), example("bert/bert")
+
+
+def images(count=4):
+    return {"images": np.random.default_rng(0).standard_normal((count, 1, 8, 8), np.float32)}
+
+
+def written(path):
+    return {v.name: str(v.type) for v in (*tx.load(path).inputs, *tx.load(path).outputs)}
+
+
+# ----- dims -----------------------------------------------------------------------------------------------------------
+
+
+def test_fixed_dims_are_written_for_inputs_and_outputs(tmp_path):
+    path = tmp_path / "m.onnx"
+    assert main(["convert", str(CNN), "-o", str(path), "--fix-shapes", "images:1,1,8,8"]) == 0
+    assert written(path) == {"images": "float32[1, 1, 8, 8]", "scores": "float32[1, 10]"}
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+
+
+def test_freed_dims_run_at_other_sizes(tmp_path):
+    fixed, freed = tmp_path / "fixed.onnx", tmp_path / "freed.onnx"
+    assert main(["convert", str(CNN), "-o", str(fixed), "--fix-shapes", "images:1,1,8,8", "--for-inference"]) == 0
+    assert main(["convert", str(fixed), "-o", str(freed), "--free-dims", "images:0=n"]) == 0
+    assert written(freed) == {"images": "float32[n, 1, 8, 8]", "scores": "float32[n, 10]"}
+    assert tx.load(freed).run(images(7))["scores"].shape == (7, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fix-shapes", "pixels:1"], "no graph input"),
+        (["--fix-shapes", "images:1,8"], "has rank 4"),
+        (["--fix-shapes", "images:1,2,8,8"], "is float32"),
+        (["--fix-shapes", "images"], "is no shape"),
+        (["--free-dims", "pixels:0=n"], "no graph input"),
+        (["--free-dims", "images:7=n"], "no axis 7"),
+        (["--free-dims", "images:1=a b"], "a dim is freed as a name"),
+        (["--free-dims", "images:batch"], "none such as"),
+        (["--free-dims", "images:1=channels"], "runs at other sizes"),
+        (["--budget", "0"], "budget"),
+        (["--ir-version", "3"], "IR version"),
+        (["--functions", "burn"], "functions"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, capsys, options, message):
+    assert main(["convert", str(CNN), "-o", str(tmp_path / "m.onnx"), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_size_that_contents_count_on_is_found_by_running(tmp_path, capsys):
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (1, 6))
+    graph.output("y", ops.reshape(x, np.array([2, 3], np.int64)))
+    tx.export(graph, tmp_path / "m.onnx")
+    code = main(["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "n.onnx"), "--free-dims", "x:0=n"])
+    assert code == 2
+    assert "Reshape" in capsys.readouterr().err
+    assert not (tmp_path / "n.onnx").exists()
+
+
+def test_the_ir_version_is_what_was_asked(tmp_path):
+    assert main(["convert", str(CNN), "-o", str(tmp_path / "m.onnx"), "--ir-version", "8"]) == 0
+    assert onnx.load(tmp_path / "m.onnx").ir_version == 8
+
+
+def test_functions_are_inlined(tmp_path):
+    body = onnx.helper.make_function(
+        "my", "Twice", ["a"], ["b"], [onnx.helper.make_node("Add", ["a", "a"], ["b"])],
+        [onnx.helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Twice", ["x"], ["y"], domain="my")], "g", [info("x", 1, [2])], [info("y", 1, [2])]
+    )
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("my", 1)]
+    onnx.save(onnx.helper.make_model(graph, functions=[body], opset_imports=imports), tmp_path / "m.onnx")
+    assert main(["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "n.onnx"), "--functions", "inline"]) == 0
+    model = onnx.load(tmp_path / "n.onnx")
+    assert [node.op_type for node in model.graph.node] == ["Add"]
+    assert not model.functions
+
+
+# ----- half precision -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--float16", "--bfloat16"])
+@pytest.mark.parametrize("model", [BERT, example("decoder/decoder")], ids=lambda path: path.stem)
+def test_half_precision_halves_the_file_and_keeps_the_interface(tmp_path, model, option):
+    path = tmp_path / "m.onnx"
+    assert main(["convert", str(model), "-o", str(path), option, "--budget", "0.03"]) == 0
+    assert path.stat().st_size < 0.65 * model.stat().st_size
+    assert written(path) == written(model)
+    lowered = tx.load(path)
+    halves = [v for v in lowered.variables if v.dtype in (DType.float16, DType.bfloat16)]
+    assert len(halves) > 0.8 * len(lowered.variables)
+
+
+def test_the_interface_is_converted_where_that_is_asked(tmp_path):
+    path = tmp_path / "m.onnx"
+    arguments = ["convert", str(CNN), "-o", str(path), "--float16", "--half-interface", "--for-inference"]
+    assert main(arguments) == 0
+    assert written(path) == {"images": "float16[batch, 1, 8, 8]", "scores": "float16[batch, 10]"}
+
+
+def _overflowing():
+    """A chain whose middle runs out of the range of float16: y = sqrt((300 x)^2) / 300"""
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (2, 4))
+    graph.output("y", ops.sqrt(ops.pow_(x * 300.0, 2.0)) * (1 / 300))
+    return graph
+
+
+def test_what_overflows_stays_in_float32_and_is_named():
+    feeds = {"x": np.linspace(0.5, 3, 8, dtype=np.float32).reshape(2, 4)}
+    graph = _overflowing()
+    plain = tx.lower_precision(graph, "float16").graph.run(feeds, backend="numpy")["y"]
+    assert np.isinf(plain).any()
+    lowered = lower_within(graph, "float16", 0.01, feeds=feeds)
+    assert any("beyond the budget" in reason for reason in lowered.kept.values())
+    assert "within 0.01" in lowered.notes[0]
+    np.testing.assert_allclose(lowered.graph.run(feeds, backend="numpy")["y"], feeds["x"], rtol=0.01)
+
+
+def test_weights_beyond_the_range_stay_and_scalars_are_clipped():
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (2, 3))
+    large = ops.mul(x, graph.variable("large", np.float32([1e6, 1, 2])))
+    graph.output("y", ops.where(ops.greater(x, 0.0), x, graph.variable("least", np.float32(-3.4e38))) + large)
+    lowered = tx.lower_precision(graph, "float16")
+    assert '"large" has numbers beyond the range' in lowered.kept.values()
+    assert lowered.clipped == ["least"]
+    assert lowered.graph["least"].data.array() == np.float16(-65504)
+
+
+def test_nested_graphs_are_lowered_inside():
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x, flag = graph.input("x", "float32", (2, 3)), graph.input("flag", "bool", ())
+    weight = graph.variable("w", np.eye(3, dtype=np.float32))
+    from tenonnx.extend import subgraph
+
+    with graph.building():
+        branches = [subgraph(lambda each=each: each(ops.matmul(x, weight))) for each in (ops.exp, ops.relu)]
+        graph.output("y", ops.if_(flag, then_branch=branches[0], else_branch=branches[1]))
+    lowered = tx.lower_precision(graph, "float16").graph
+    onnx.checker.check_model(lowered.to_proto(), full_check=True)
+    inner = [v for nested in lowered.nested() for v in nested.values() if v.type is not None]
+    assert any(v.dtype is DType.float16 for v in inner)
+    feeds = {"x": np.float32([[0, 1, 2], [-1, 0.5, 1]]), "flag": np.array(True)}
+    np.testing.assert_allclose(lowered.run(feeds)["y"], graph.run(feeds)["y"], rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g: tx.lower_precision(g, "float64"), "float16 or bfloat16"),
+        (lambda g: tx.lower_precision(g, "float16", keep=["nothing"]), "labels of nodes"),
+        (lambda g: lower_within(g, "float16", -1.0), "positive share"),
+    ],
+)
+def test_half_precision_says_what_it_takes(call, message):
+    with pytest.raises(InvalidCall, match=message):
+        call(_overflowing())
+
+
+# ----- made-up sizes --------------------------------------------------------------------------------------------------
+
+
+def _strided():
+    """Five strides of 2, and a branch that is doubled in size and joined with what it came from."""
+    graph = tx.Graph("detector", opsets={"ai.onnx": 17})
+    value = graph.input("images", "float32", ("batch", 3, "h", "w"))
+    levels = []
+    for level, channels in enumerate((3, 4, 4, 4, 4)):
+        weight = np.random.default_rng(level).standard_normal((4, channels, 3, 3), np.float32)
+        value = ops.relu(ops.conv(value, graph.variable(f"w{level}", weight), strides=[2, 2], pads=[1, 1, 1, 1]))
+        levels.append(value)
+    doubled = ops.resize(value, None, np.float32([1, 1, 2, 2]))
+    graph.output("y", ops.concat(doubled, levels[3], axis=1))
+    return graph
+
+
+def _mask_as_long_as_both():
+    graph = tx.Graph("cache", opsets={"ai.onnx": 17})
+    past, new = graph.input("past", "float32", ("b", "p", 4)), graph.input("new", "float32", ("b", "s", 4))
+    mask = graph.input("mask", "float32", ("b", "m", 1))
+    graph.output("y", ops.concat(past, new, axis=1) * mask)
+    return graph
+
+
+def _unknown_dims_that_must_differ():
+    graph = tx.Graph("matrices", opsets={"ai.onnx": 17})
+    a, b = graph.input("a", "float32", (None, None)), graph.input("b", "float32", (None, None))
+    graph.output("y", ops.matmul(a, b))
+    return graph
+
+
+@pytest.mark.parametrize("make", [_strided, _mask_as_long_as_both, _unknown_dims_that_must_differ])
+def test_sizes_are_found_at_which_a_graph_runs(make):
+    found = tx.verify(make())
+    assert found.equal
+    assert found.outputs
+    assert "inputs were made up with" in found.notes[0]
+
+
+def test_a_graph_that_no_size_suits_is_given_up_with_the_first_error():
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n",))
+    graph.output("y", ops.reshape(ops.concat(x, x, np.float32([1]), axis=0), np.array([2, -1], np.int64)))
+    with pytest.raises(tx.InvalidFeed, match="cannot run with inputs made up") as caught:
+        tx.verify(graph)
+    assert "choices of sizes" in str(caught.value)
