@@ -54,10 +54,33 @@ class StepGraph:
     notes: list[str] = field(default_factory=list)
 
 
-def step_graph(
-    graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe, *, without: Collection[str] = ()
-) -> StepGraph:
-    """The step that minimises ``objective`` of ``graph`` as ``recipe`` says; variables of ``without`` are not trained.
+@dataclass
+class Differentiated:
+    """A graph as it is trained, with an output ``{name}/grad`` for each of ``parameters``.
+
+    ``statistics`` maps variables to the values that replace them. All of these variables are inputs.
+    """
+
+    graph: Graph
+    measured: Measured
+    parameters: list[str]
+    statistics: dict[str, str]
+    seeded: bool
+    notes: list[str] = field(default_factory=list)
+
+
+def step_graph(graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe) -> StepGraph:
+    """The step that minimises ``objective`` of ``graph`` as ``recipe`` says; see ``differentiated``."""
+    made = differentiated(graph, objective, recipe)
+    updates = _updated(made, graph, optimizer, recipe)
+    names = made.parameters, list(made.statistics), updates.slots, updates.state
+    return StepGraph(made.graph, made.measured, *names, made.seeded, made.notes)
+
+
+def differentiated(
+    graph: Graph, objective: Objective, recipe: Recipe, *, without: Collection[str] = ()
+) -> Differentiated:
+    """The gradients of ``objective`` of ``graph`` as ``recipe`` says; variables of ``without`` are not trained.
 
     Raises ``InvalidCall`` where nothing matches or the loss is no scalar, ``NotDifferentiable`` with every node that
     breaks the path from the loss to a parameter.
@@ -74,30 +97,29 @@ def step_graph(
     notes += _idle_note(ready.graph, measured.loss, parameters)
     statistics = {name: value.name for name, value in form.statistics.items()}
     try:
-        differentiated = _with_gradients(ready.graph, measured, parameters, statistics, recipe)
+        found = _with_gradients(ready.graph, measured, parameters, statistics, recipe)
     except NotDifferentiable as error:
         if recipe.trainable is not None or set(parameters) <= {*error.names}:
             error.do = 'take out what has none: --trainable / trainable="!name"'
             raise
-        made = step_graph(graph, objective, optimizer, recipe, without={*without, *error.names})
+        made = differentiated(graph, objective, recipe, without={*without, *error.names})
         made.notes.append(f"not trained, since no gradient reaches them: {', '.join(error.names)}")
         return made
-    recompute(differentiated, recipe.recompute, [*measured.outputs, *statistics.values()], parameters)
-    updates = _updated(differentiated, graph, measured, optimizer, parameters, statistics, recipe)
-    return StepGraph(
-        differentiated, measured, parameters, list(statistics), updates.slots, updates.state, ready.used, notes
-    )
+    recompute(found, recipe.recompute, [*measured.outputs, *statistics.values()], parameters)
+    return Differentiated(found, measured, parameters, statistics, ready.used, notes)
 
 
-def evaluation_graph(graph: Graph, objective: Objective, changing: Sequence[str]) -> tuple[Graph, Measured]:
-    """The loss and the metrics of ``graph`` as it is used, the variables ``changing`` being inputs.
+def evaluation_graph(
+    graph: Graph, objective: Objective, changing: Sequence[str], more: Sequence[str] = ()
+) -> tuple[Graph, Measured]:
+    """The loss, the metrics and values called ``more`` of ``graph`` as it is used, variables ``changing`` being inputs.
 
     What it draws at random is a function of two more inputs, ``SEED`` and ``COUNT``.
     """
     used = seeded(evaluation_form(_with_inputs(without_functions(graph), changing)), SEED, COUNT).graph
     measured = add_objective(used, objective)
     inputs = [v.name for v in used.all_inputs if v.data is None]
-    return used.extract(inputs, measured.outputs), measured
+    return used.extract(inputs, [*measured.outputs, *more]), measured
 
 
 def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
@@ -131,22 +153,14 @@ def _with_gradients(
     return merge_common_subexpressions(tx.grad(graph, of=of, wrt=parameters))
 
 
-def _updated(
-    graph: Graph,
-    source: Graph,
-    measured: Measured,
-    optimizer: Optimizer,
-    parameters: Sequence[str],
-    statistics: Mapping[str, str],
-    recipe: Recipe,
-) -> Updates:
+def _updated(made: Differentiated, source: Graph, optimizer: Optimizer, recipe: Recipe) -> Updates:
     """Let a graph that has gradients replace every input that training changes."""
-    values = {value.name: value for value in graph.values()}
-    gradients = {name: values[f"{name}/grad"] for name in parameters}
-    graph.outputs = [values[name] for name in measured.outputs]
-    with interpreting(Builder(graph, prefix="update", fold=True)):
-        updates = Updates(graph, source, optimizer, recipe)
-        for name, after in statistics.items():
+    values = {value.name: value for value in made.graph.values()}
+    gradients = {name: values[f"{name}/grad"] for name in made.parameters}
+    made.graph.outputs = [values[name] for name in made.measured.outputs]
+    with interpreting(Builder(made.graph, prefix="update", fold=True)):
+        updates = Updates(made.graph, source, optimizer, recipe)
+        for name, after in made.statistics.items():
             updates.replace(name, values[after])
         updates.run(gradients)
         updates.fill()

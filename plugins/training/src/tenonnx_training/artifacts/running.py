@@ -1,0 +1,294 @@
+"""Driving the files of a training: the classes that scripts for onnxruntime-training use."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx.extend import ArrayConstant, Graph, InvalidCall
+from tenonnx.extend.formats import TrainingState, export
+from tenonnx.extend.transforms import copy_graph
+from tenonnx_training.artifacts.generating import BUFFER, GATHERED, GRADIENT, RESET, STATE
+from tenonnx_training.modes import settle
+from tenonnx_training.updates import RATE
+
+Array = np.ndarray[Any, Any]
+
+Location = str | os.PathLike[str]
+
+
+class Parameter:
+    """A variable of the model: its contents, which can be set, and the gradient of the batches since the last reset."""
+
+    def __init__(self, name: str, state: CheckpointState) -> None:
+        self.name, self._state = name, state
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name!r}, requires_grad={self.requires_grad})"
+
+    @property
+    def data(self) -> Array:
+        return self._state.held[self.name]
+
+    @data.setter
+    def data(self, contents: Array) -> None:
+        before, array = self.data, np.asarray(contents)
+        if array.dtype != before.dtype or array.shape != before.shape:
+            raise InvalidCall(
+                f'"{self.name}" must get contents of its own type',
+                given=f"{array.dtype}{list(array.shape)}",
+                available=f"{before.dtype}{list(before.shape)}",
+            )
+        self._state.held[self.name] = array
+
+    @property
+    def grad(self) -> Array | None:
+        return self._state.held.get(f"{self.name}{BUFFER}")
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.name in self._state.trained
+
+
+class Parameters(Mapping[str, Parameter]):
+    """The variables of floating point, by name."""
+
+    def __init__(self, state: CheckpointState, names: list[str]) -> None:
+        self._state, self._names = state, names
+
+    def __getitem__(self, name: str) -> Parameter:
+        if name not in self._names:
+            raise KeyError(name)
+        return Parameter(name, self._state)
+
+    def __setitem__(self, name: str, contents: Array) -> None:
+        self[name].data = contents
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class CheckpointState:
+    """Where a training is: ``parameters``, ``properties`` of the user, and what the optimizer keeps.
+
+    It is read from a checkpoint, which is the model as an ONNX file with training state.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        if not isinstance(graph, Graph) or graph.training_state is None:
+            raise InvalidCall("a checkpoint state is loaded from a file", do="CheckpointState.load_checkpoint(path)")
+        self._graph, settings = graph, graph.training_state.settings
+        self.trained = list(settings.get("requires_grad", []))
+        self.properties: MutableMapping[str, int | float | str] = dict(settings.get("properties", {}))
+        floats = [v for v in graph.variables if v.data is not None and v.tensor.dtype.is_float]
+        self.parameters = Parameters(self, [value.name for value in floats])
+        self.held: dict[str, Array] = {v.name: v.data.array() for v in floats if v.data is not None}
+        self.held |= {name: data.array() for name, data in graph.training_state.tensors.items()}
+
+    @classmethod
+    def load_checkpoint(cls, checkpoint_uri: Location) -> CheckpointState:
+        """Read a checkpoint. Raises ``InvalidCall`` for a file that is none."""
+        graph = tx.load(checkpoint_uri)
+        if graph.training_state is None or "requires_grad" not in graph.training_state.settings:
+            raise InvalidCall(
+                f'"{os.fspath(checkpoint_uri)}" must be a checkpoint', do="artifacts.generate_artifacts writes one"
+            )
+        return cls(graph)
+
+    @classmethod
+    def save_checkpoint(
+        cls, state: CheckpointState, checkpoint_uri: Location, include_optimizer_state: bool = False
+    ) -> None:
+        """Write a checkpoint; the state of the optimizer is in it where that is asked for."""
+        export(state.model(include_optimizer_state), checkpoint_uri, include_training_state=True)
+
+    def model(self, include_optimizer_state: bool = False) -> Graph:
+        """The model with the contents that it has by now."""
+        graph = copy_graph(self._graph)
+        graph.assign({name: self.held[name] for name in self.parameters})
+        kept = {n: a for n, a in self.held.items() if n not in self.parameters and not n.endswith((BUFFER, GATHERED))}
+        tensors = {name: ArrayConstant(np.asarray(a)) for name, a in kept.items() if include_optimizer_state}
+        graph.training_state = TrainingState(
+            tensors, {"requires_grad": self.trained, "properties": dict(self.properties)}
+        )
+        return graph
+
+
+class _Part:
+    """One of the files as a program that reads and replaces what a checkpoint state holds."""
+
+    def __init__(self, path: Location, **options: Any) -> None:
+        graph = tx.load(path)
+        self.replaced: dict[str, str] = json.loads(graph.metadata.get(STATE, "{}"))
+        self.learning_rate = float(graph.metadata.get("tenonnx.learning_rate", "nan"))
+        self.kinds = {value.name: value.tensor for value in graph.inputs}
+        self.outputs = [v.name for v in graph.outputs if v.name not in self.replaced.values()]
+        self._program = graph.compile(**options)
+
+    def run(self, held: MutableMapping[str, Array], feeds: Mapping[str, Any]) -> list[Array]:
+        """The outputs that replace nothing."""
+        for name in self.replaced.keys() & self.kinds.keys() - held.keys():
+            kind = self.kinds[name]
+            held[name] = np.zeros(kind.shape or (), kind.dtype.numpy)
+        known = {**{name: held[name] for name in (*self.kinds, *self.replaced) if name in held}, **feeds}
+        found = self._program(known)
+        held.update({name: found[after] for name, after in self.replaced.items()})
+        return [found[name] for name in self.outputs]
+
+
+class Module:
+    """The training and the evaluation model on one checkpoint state; ``training`` tells which of them is called.
+
+    ``session_options`` are those of onnxruntime, which then runs the files; else the fastest backend does.
+    """
+
+    training: bool
+
+    def __init__(
+        self,
+        train_model_uri: Location,
+        state: CheckpointState,
+        eval_model_uri: Location | None = None,
+        device: str = "cpu",
+        session_options: Any = None,
+    ) -> None:
+        if device != "cpu":
+            raise InvalidCall("modules run on the CPU", given=f"device={device!r}", available="cpu")
+        if not isinstance(state, CheckpointState):
+            raise InvalidCall("a module needs a checkpoint state", given=repr(state)[:80])
+        self._options: dict[str, Any] = {}
+        if session_options is not None:
+            self._options = {"backend": "onnxruntime", "session_options": session_options}
+        self._state, self.training, self._reset = state, True, True
+        self._train = _Part(train_model_uri, **self._options)
+        self._eval = None if eval_model_uri is None else _Part(eval_model_uri, **self._options)
+
+    def __call__(self, *user_inputs: Any) -> Any:
+        """The loss, or a tuple of it and the additional outputs, for the inputs of the model and the labels.
+
+        In training mode gradients are added to those since the last ``lazy_reset_grad``.
+        """
+        part, names = self._part(), self.input_names()
+        if len(user_inputs) != len(names):
+            raise InvalidCall(
+                "a module is called with the inputs of the model and the labels",
+                given=f"{len(user_inputs)} inputs",
+                available=", ".join(names),
+            )
+        arrays = [array.numpy() if hasattr(array, "numpy") else np.asarray(array) for array in user_inputs]
+        feeds = dict(zip(names, arrays, strict=True))
+        if self.training:
+            feeds[RESET] = np.asarray(self._reset)
+            found = part.run(self._state.held, feeds)
+            self._reset = False
+        else:
+            found = part.run(self._state.held, feeds)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def train(self, mode: bool = True) -> Module:
+        self.training = mode
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    def lazy_reset_grad(self) -> None:
+        """Let the next gradients take the place of those so far."""
+        self._reset = True
+
+    def input_names(self) -> list[str]:
+        """What a call takes, in order."""
+        ours = {*self._state.held, *self._part().replaced, RESET}
+        return [name for name in self._part().kinds if name not in ours]
+
+    def output_names(self) -> list[str]:
+        return list(self._part().outputs)
+
+    def get_parameters_size(self, trainable_only: bool = True) -> int:
+        """How many numbers the parameters have."""
+        return sum(math.prod(self._state.held[name].shape) for name in self._parameters(trainable_only))
+
+    def get_contiguous_parameters(self, trainable_only: bool = False) -> Array:
+        """A copy of all parameters in one vector."""
+        return np.concatenate([self._state.held[name].reshape(-1) for name in self._parameters(trainable_only)])
+
+    def copy_buffer_to_parameters(self, buffer: Any, trainable_only: bool = True) -> None:
+        """Give the parameters what one vector holds."""
+        vector = buffer.numpy() if hasattr(buffer, "numpy") else np.asarray(buffer)
+        size = self.get_parameters_size(trainable_only)
+        if vector.shape != (size,):
+            raise InvalidCall(f"the buffer must be a vector of {size} numbers", given=str(list(vector.shape)))
+        for name in self._parameters(trainable_only):
+            held = self._state.held[name]
+            part, vector = vector[: held.size], vector[held.size :]
+            self._state.held[name] = part.astype(held.dtype).reshape(held.shape)
+
+    def export_model_for_inferencing(self, inference_model_uri: Location, graph_output_names: list[str]) -> None:
+        """Write the model as it is used, with these outputs, to a file."""
+        graph = self._state.model()
+        settle(graph)
+        export(graph.extract([value.name for value in graph.inputs], list(graph_output_names)), inference_model_uri)
+
+    def _part(self) -> _Part:
+        if self.training:
+            return self._train
+        if self._eval is None:
+            raise InvalidCall("there must be an evaluation model", do="Module(training_model, state, eval_model)")
+        return self._eval
+
+    def _parameters(self, trainable_only: bool) -> list[str]:
+        return [name for name, p in self._state.parameters.items() if p.requires_grad or not trainable_only]
+
+
+class Optimizer:
+    """The optimizer model on the checkpoint state of a module."""
+
+    def __init__(self, optimizer_uri: Location, module: Module) -> None:
+        self._state, self._part = module._state, _Part(optimizer_uri, **module._options)
+        self._rate = self._part.learning_rate
+
+    def step(self) -> None:
+        """Update the parameters by the gradients so far. Raises ``InvalidCall`` where there are none."""
+        held = self._state.held
+        missing = [name for name in self._state.trained if f"{name}{BUFFER}" not in held]
+        if missing:
+            raise InvalidCall(
+                "there must be gradients", given=f"none of {missing[0]}", do="call the module in training"
+            )
+        feeds: dict[str, Any] = {f"{name}{GRADIENT}": held[f"{name}{BUFFER}"] for name in self._state.trained}
+        self._part.run(held, {**feeds, RATE: np.float32(self._rate)})
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        self._rate = float(learning_rate)
+
+    def get_learning_rate(self) -> float:
+        return self._rate
+
+
+class LinearLRScheduler:
+    """A learning rate that rises for ``warmup_step_count`` steps and falls to zero until ``total_step_count``."""
+
+    def __init__(self, optimizer: Optimizer, warmup_step_count: int, total_step_count: int, initial_lr: float) -> None:
+        self._optimizer, self._initial, self._step = optimizer, initial_lr, 0
+        self._warmup, self._total = warmup_step_count, total_step_count
+        self._set()
+
+    def step(self) -> None:
+        self._step += 1
+        self._set()
+
+    def _set(self) -> None:
+        if self._step < self._warmup:
+            share = self._step / self._warmup
+        else:
+            share = max(0.0, (self._total - self._step) / max(1, self._total - self._warmup))
+        self._optimizer.set_learning_rate(self._initial * share)
