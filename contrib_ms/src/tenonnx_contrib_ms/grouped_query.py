@@ -148,6 +148,13 @@ def turn(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Valu
     return ops.rotary_embedding(x, cos, sin, interleaved=interleaved, num_heads=count, rotary_embedding_dim=width)
 
 
+def turn_from(offset: int, x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
+    """``x`` turned from the channel ``offset`` on."""
+    if not offset:
+        return turn(x, cos, sin, count, interleaved)
+    return ops.concat(x[:, :, :, :offset], turn(x[:, :, :, offset:], cos, sin, count, interleaved), axis=3)
+
+
 def _seen(keys: Value, rows: Value, last: Value, causal: int, window: int) -> Value:
     """Which keys, by position, each query sees: (batch, 1, queries, keys). Padding sees what lies in front of it."""
     if not causal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import tenonnx_standard as ops
@@ -23,7 +24,7 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
-from tenonnx_contrib_ms.grouped_query import turn
+from tenonnx_contrib_ms.grouped_query import turn_from
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.normalization import statistics_dtype
 
@@ -42,61 +43,106 @@ def paged_attention(
     ``block_table`` lists the blocks of each sequence. New keys and values go behind the past ones, or to the places in
     ``slot_mapping``, of which those below 0 are left out. With the layout LATENT values are the first part of keys.
     """
-    counts = [num_heads, kv_num_heads, kv_num_heads]
-    parts = [query, key, value]
-    if key is None:
-        parts = ops.split(ops.reshape(query, [0, sum(counts), -1]), counts, axis=1)
-    q, k, v = (None if x is None else ops.reshape(x, [0, n, -1]) for x, n in zip(parts, counts, strict=True))
-    past, sums = (ops.cast(x, to=DType.int64) for x in (past_seqlens, cumulative_sequence_length))
-    tokens = ops.range_(0, dim_of(query, 0), 1)
-    sequence = ops.reduce_sum(ops.cast(ops.unsqueeze(tokens, [1]) >= sums[1:], to=DType.int64), [1], keepdims=0)
-    row = tokens - ops.gather(sums, sequence)
-    position = ops.gather(past, sequence) + row
-    if q_norm_weight is not None:
-        stash = {"epsilon": qk_norm_epsilon, "stash_type": int(statistics_dtype(q))}
-        q, k = (ops.rms_normalization(x, w, **stash) for x, w in ((q, q_norm_weight), (k, k_norm_weight)))
-    if do_rotary:
-        cos, sin = (ops.unsqueeze(ops.gather(x, position), [0]) for x in (cos_cache, sin_cache))
-        q, k = (
-            _turned(x, cos, sin, n, rotary_offset, rotary_interleaved) for x, n in zip((q, k), counts, strict=False)
-        )
+    paged = Paged.of(
+        query, key, value, key_cache, value_cache, cumulative_sequence_length, past_seqlens, block_table, slot_mapping,
+        (num_heads, kv_num_heads, kv_num_heads), q_norm_weight, k_norm_weight, qk_norm_epsilon,
+        (cos_cache, sin_cache) if do_rotary else None, rotary_offset, rotary_interleaved, k_scale, v_scale,
+    )  # fmt: skip
+    keys = paged.keys
+    values = keys[:, :, :, : v_head_size or dim_of(keys, 3)] if value_cache is None else paged.values
+    bias = core.hidden_bias(paged.visible(is_causal, local_window_size), keys.dtype)
+    sink = None if head_sink is None else staged(head_sink)
+    y = core.scaled_dot_product_attention(paged.queries, keys, values, bias, sink, scale=scale, softcap=softcap)
+    return paged.packed(y, query.dtype), *paged.written, *([None] * (2 - len(paged.written)))
 
-    size = dim_of(key_cache, 1)
-    table = ops.cast(block_table, to=DType.int64)
-    if slot_mapping is None:
-        slots = ops.gather_nd(table, _pairs(sequence, position / size)) * size + position % size
-    else:
-        slots = ops.cast(slot_mapping, to=DType.int64)
-    held = ops.range_(0, dim_of(table, 1) * size, 1)
-    places = ops.gather(table, held / size, axis=1) * size + held % size
-    written, seen = [], []
-    for cache, new, given in ((key_cache, k, k_scale), (value_cache, v, v_scale)):
-        if cache is not None:
-            by = None if given is None else ops.reshape(given, [-1, 1] if given.ndim == 1 else [kv_num_heads, -1])
-            now = _stored(cache, new, slots, by)
-            written.append(now)
-            there = ops.gather(ops.reshape(now, [-1, kv_num_heads, dim_of(cache, 3)]), places)
-            there = there if by is None else ops.cast(ops.cast(there, to=DType.float32) * by, to=q.dtype)
-            seen.append(ops.transpose(there, perm=[0, 2, 1, 3]))
-    keys = seen[0]
-    values = keys[:, :, :, : v_head_size or dim_of(keys, 3)] if value_cache is None else seen[1]
 
-    batch, longest = dim_of(past, 0), ops.reduce_max(sums[1:] - sums[:-1], [0], keepdims=0)
-    rows = ops.expand(constant(0.0, q.dtype), [batch, longest, num_heads, dim_of(q, 2)])
-    queries = ops.transpose(ops.scatter_nd(rows, _pairs(sequence, row), q), perm=[0, 2, 1, 3])
-    at = ops.reshape(past, [-1, 1, 1, 1]) + ops.reshape(ops.range_(0, longest, 1), [-1, 1])
-    ends = ops.reshape(past + sums[1:] - sums[:-1], [-1, 1, 1, 1])
-    visible = held <= at if is_causal else held < ends
-    if local_window_size > 0:
-        visible = visible & (held > at - local_window_size)
-    stage = DType.float32 if q.dtype.bits < 32 else q.dtype
-    queries, keys, values, sink = (
-        x if x is None or x.dtype is stage else ops.cast(x, to=stage) for x in (queries, keys, values, head_sink)
-    )
-    bias = core.hidden_bias(visible, stage)
-    y = core.scaled_dot_product_attention(queries, keys, values, bias, sink, scale=scale, softcap=softcap)
-    y = ops.gather_nd(core.join_heads(y), _pairs(sequence, row))
-    return y if y.dtype is query.dtype else ops.cast(y, to=query.dtype), *written, *([None] * (2 - len(written)))
+def staged(x: Value) -> Value:
+    """As float32, if it is narrower."""
+    return ops.cast(x, to=DType.float32) if x.dtype.bits < 32 else x
+
+
+@dataclass(frozen=True)
+class Paged:
+    """Queries, keys and values of all sequences as (batch, heads, length, size), of what is packed and lies in blocks.
+
+    ``held`` counts the keys of a sequence; ``at`` are positions of queries, and ``ends`` those behind the last ones.
+    """
+
+    queries: Value
+    keys: Value
+    values: Value | None
+    written: list[Value]
+    sequence: Value
+    row: Value
+    position: Value
+    held: Value
+    at: Value
+    ends: Value
+
+    @classmethod
+    def of(
+        cls, query: Value, key: Value | None, value: Value | None, key_cache: Value, value_cache: Value | None,
+        ends: Value, past: Value, table: Value, slots: Value | None, counts: tuple[int, int, int],
+        q_norm: Value | None, k_norm: Value | None, epsilon: float, tables: tuple[Value, Value] | None, offset: int,
+        interleaved: int, k_scale: Value | None, v_scale: Value | None,
+    ) -> Paged:  # fmt: skip
+        parts: Any = [query, key, value]
+        if key is None:
+            parts = ops.split(ops.reshape(query, [0, sum(counts), -1]), list(counts), axis=1)
+        q, k, v = (None if x is None else ops.reshape(x, [0, n, -1]) for x, n in zip(parts, counts, strict=True))
+        past, sums, table = (ops.cast(x, to=DType.int64) for x in (past, ends, table))
+        tokens = ops.range_(0, dim_of(query, 0), 1)
+        sequence = ops.reduce_sum(ops.cast(ops.unsqueeze(tokens, [1]) >= sums[1:], to=DType.int64), [1], keepdims=0)
+        row = tokens - ops.gather(sums, sequence)
+        position = ops.gather(past, sequence) + row
+        if q_norm is not None:
+            stash = {"epsilon": epsilon, "stash_type": int(statistics_dtype(q))}
+            q, k = (ops.rms_normalization(x, w, **stash) for x, w in ((q, q_norm), (k, k_norm)))
+        if tables is not None:
+            cos, sin = (ops.unsqueeze(ops.gather(x, position), [0]) for x in tables)
+            q, k = (_turned(x, cos, sin, n, offset, interleaved) for x, n in zip((q, k), counts, strict=False))
+
+        size = dim_of(key_cache, 1)
+        if slots is None:
+            slots = ops.gather_nd(table, _pairs(sequence, position / size)) * size + position % size
+        else:
+            slots = ops.cast(slots, to=DType.int64)
+        held = ops.range_(0, dim_of(table, 1) * size, 1)
+        places = ops.gather(table, held / size, axis=1) * size + held % size
+        written, seen = [], []
+        for cache, new, given in ((key_cache, k, k_scale), (value_cache, v, v_scale)):
+            if cache is not None:
+                by = None if given is None else ops.reshape(given, [-1, 1] if given.ndim == 1 else [counts[1], -1])
+                now = _stored(cache, new, slots, by)
+                written.append(now)
+                there = ops.gather(ops.reshape(now, [-1, counts[1], dim_of(cache, 3)]), places)
+                there = there if by is None else ops.cast(ops.cast(there, to=DType.float32) * by, to=q.dtype)
+                seen.append(staged(ops.transpose(there, perm=[0, 2, 1, 3])))
+
+        longest = ops.reduce_max(sums[1:] - sums[:-1], [0], keepdims=0)
+        rows = ops.expand(constant(0.0, q.dtype), [dim_of(past, 0), longest, counts[0], dim_of(q, 2)])
+        queries = ops.transpose(ops.scatter_nd(rows, _pairs(sequence, row), q), perm=[0, 2, 1, 3])
+        at = ops.reshape(past, [-1, 1, 1, 1]) + ops.reshape(ops.range_(0, longest, 1), [-1, 1])
+        behind = ops.reshape(past + sums[1:] - sums[:-1], [-1, 1, 1, 1])
+        return cls(
+            staged(queries), seen[0], seen[1] if len(seen) > 1 else None, written, sequence, row, position, held, at,
+            behind,
+        )  # fmt: skip
+
+    def visible(self, causal: int, window: int) -> Value:
+        """Which keys each query sees: (batch, 1, queries, keys)."""
+        visible = self.held <= self.at if causal else self.held < self.ends
+        return visible & (self.held > self.at - window) if window > 0 else visible
+
+    def of_sequences(self, x: Value, filling: int) -> Value:
+        """What belongs to packed tokens, (tokens, size), as (batch, 1, longest, size)."""
+        rows = ops.expand(constant(filling, x.dtype), [dim_of(self.ends, 0), dim_of(self.at, 2), dim_of(x, 1)])
+        return ops.unsqueeze(ops.scatter_nd(rows, _pairs(self.sequence, self.row), x), [1])
+
+    def packed(self, y: Value, dtype: DType) -> Value:
+        """(batch, heads, longest, size) of the tokens alone, as (tokens, heads * size)."""
+        y = ops.gather_nd(core.join_heads(y), _pairs(self.sequence, self.row))
+        return y if y.dtype is dtype else ops.cast(y, to=dtype)
 
 
 def _pairs(first: Value, second: Value) -> Value:
@@ -105,10 +151,7 @@ def _pairs(first: Value, second: Value) -> Value:
 
 def _turned(x: Value, cos: Value, sin: Value, count: int, offset: int, interleaved: int) -> Value:
     """(tokens, heads, size) turned from the channel ``offset`` on."""
-    whole = ops.unsqueeze(ops.transpose(x, perm=[1, 0, 2]), [0])
-    found = turn(whole[:, :, :, offset:] if offset else whole, cos, sin, count, interleaved)
-    if offset:
-        found = ops.concat(whole[:, :, :, :offset], found, axis=3)
+    found = turn_from(offset, ops.unsqueeze(ops.transpose(x, perm=[1, 0, 2]), [0]), cos, sin, count, interleaved)
     return ops.transpose(ops.squeeze(found, [0]), perm=[1, 0, 2])
 
 

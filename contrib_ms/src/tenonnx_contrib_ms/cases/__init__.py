@@ -3,7 +3,7 @@
 from tenonnx_testing import unwritten
 
 UNWRITTEN = """
-    DynamicSparseAttention PackedSparseAttentionIndexer SparseAttentionIndexer SparsePagedAttention
+    PackedSparseAttentionIndexer SparseAttentionIndexer
 """
 
 unwritten("com.microsoft", UNWRITTEN.split(), reason="not written yet: those that onnxruntime runs on CPUs came first")
