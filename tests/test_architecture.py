@@ -100,6 +100,7 @@ PACKAGES = (
     "plugins/standard",
     "plugins/onnxruntime",
     "plugins/training",
+    "plugins/testing",
     "contrib_ms",
     "onnx_ml",
     "quantized",

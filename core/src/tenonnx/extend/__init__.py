@@ -1,7 +1,7 @@
 """What a package of operators imports: the public face of the op protocol.
 
 Other kinds of packages have doors of their own beside it, and need nothing behind them: ``tenonnx.extend.transforms``,
-``.backends``, ``.formats``, ``.commands``, and ``.symbolic`` for arithmetic on symbolic dims.
+``.backends``, ``.formats``, ``.commands``, ``.testing``, and ``.symbolic`` for arithmetic on symbolic dims.
 """
 
 from tenonnx import limits

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.checks.tolerance import Tolerance
+from tenonnx.extend.testing import Tolerance
 from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, incomparable, unwritten
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenonnx.errors import InvalidCall, PluginError
+from tenonnx.extend import InvalidCall, PluginError
 
 if TYPE_CHECKING:
-    from tenonnx.checks.tolerance import Tolerance
-    from tenonnx.op.op import Op
-    from tenonnx.registry.discovery import Plugin
+    from tenonnx.extend import Op
+    from tenonnx.extend.testing import Plugin, Tolerance
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -193,7 +192,7 @@ def load(declaring: Iterable[Plugin] | None = None) -> dict[str, Exception | Non
 
     The answer names every module, and for each that could not be imported the reason.
     """
-    from tenonnx.registry.discovery import plugins
+    from tenonnx.extend.testing import plugins
 
     found: dict[str, Exception | None] = {}
     for plugin in plugins("tenonnx.conformance") if declaring is None else declaring:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tenonnx.graph.values import Value
-from tenonnx.op.binding import invoke
-from tenonnx.op.build import Builder
-from tenonnx.op.rules import find_rule
+from tenonnx.extend import Value, find_rule
+from tenonnx.extend.transforms import Builder, invoke
 from tenonnx_testing import edges, exports, gradients, inference, laws, mutations, oracles, preparation, schemas
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node

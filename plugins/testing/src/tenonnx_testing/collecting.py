@@ -8,11 +8,8 @@ from functools import partial
 
 import pytest
 
-from tenonnx.errors import InvalidCall
-from tenonnx.op.op import Op
-from tenonnx.registry.discovery import plugins
-from tenonnx.registry.registry import Registry
-from tenonnx.transforms.target import INTERNAL_DOMAIN
+from tenonnx.extend import InvalidCall, Op, Registry
+from tenonnx.extend.testing import INTERNAL_DOMAIN, plugins
 from tenonnx_testing import coverage, schemas
 from tenonnx_testing.cases import Call, Case, collected, incomparable_ops, load, unwritten_ops
 from tenonnx_testing.checks import CHECKS

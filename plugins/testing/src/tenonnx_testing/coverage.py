@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenonnx.op.op import Op
+from tenonnx.extend import Op
 from tenonnx_testing import schemas
 from tenonnx_testing.cases import Call, Gap, collected
 from tenonnx_testing.checks import CHECKS

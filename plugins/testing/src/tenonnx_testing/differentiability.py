@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import NotDifferentiable
-from tenonnx.graph.dtypes import DType
-from tenonnx.op.op import Op
-from tenonnx.op.rules import find_rule
+from tenonnx.extend import DType, NotDifferentiable, Op, find_rule
 from tenonnx_testing.cases import Call, Case, collected
 from tenonnx_testing.gradients import vector_jacobian
 from tenonnx_testing.kit import calls

@@ -9,9 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.errors import TenonnxError
-from tenonnx.graph.dtypes import DType
-from tenonnx.op.rules import find_rule
+from tenonnx.extend import DType, TenonnxError, find_rule
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.mutations import refuse_or_agree, with_input
 from tenonnx_testing.repro import one_line

@@ -6,14 +6,10 @@ from collections.abc import Sequence
 
 import onnx
 
-from tenonnx.errors import NotRepresentable
-from tenonnx.formats.onnx.reader import read
-from tenonnx.formats.onnx.writer import to_model
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Value
-from tenonnx.op.build import Builder
-from tenonnx.registry.registry import default_registry
-from tenonnx.transforms.retarget import retarget
+from tenonnx.extend import Graph, NotRepresentable, Value
+from tenonnx.extend.formats import to_model
+from tenonnx.extend.testing import default_registry, read
+from tenonnx.extend.transforms import Builder, retarget
 from tenonnx_testing import oracles, schemas
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import Trial

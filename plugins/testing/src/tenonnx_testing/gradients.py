@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.values import Value
-from tenonnx.op.build import Builder
-from tenonnx.transforms.grad import grad
+from tenonnx.extend import DType, Value
+from tenonnx.extend.transforms import Builder, grad
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.run import Failure, blaming, evaluate, is_index, is_random, run_graph, trace
 

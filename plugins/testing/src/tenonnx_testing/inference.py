@@ -8,19 +8,24 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tenonnx.errors import TypeMismatch, UnknownType
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.symbolic import evaluate as value_of
-from tenonnx.graph.symbolic import symbols_of
-from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
-from tenonnx.graph.values import Value
-from tenonnx.op.binding import UNFORESEEN
-from tenonnx.op.call import constant_value
-from tenonnx.op.contents import Known
-from tenonnx.op.evaluate import type_of
-from tenonnx.op.infer import infer_by_body, infer_call
-from tenonnx.op.op import Op
-from tenonnx.op.rules import find_rule
+from tenonnx.extend import (
+    DType,
+    Known,
+    MapType,
+    Op,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    TypeMismatch,
+    UnknownType,
+    Value,
+    find_rule,
+)
+from tenonnx.extend.symbolic import evaluate as value_of
+from tenonnx.extend.symbolic import symbols_of
+from tenonnx.extend.testing import UNFORESEEN, constant_value, infer_by_body, type_of
+from tenonnx.extend.transforms import infer_call
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node, without_output_types
 from tenonnx_testing.oracles import newest_of_onnx

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 
-from tenonnx.op.op import Op
-from tenonnx.op.spelling import same_attribute
-from tenonnx.registry.registry import Registry, default_registry
+from tenonnx.extend import Op, Registry
+from tenonnx.extend.testing import default_registry
+from tenonnx.extend.transforms import same_attribute
 from tenonnx_testing.cases import Call, Case, Gap, collected, load
 from tenonnx_testing.checks import CHECKS, Check
 from tenonnx_testing.pytest_plugin import EXAMPLES

@@ -9,18 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tenonnx.errors import NotRepresentable
-from tenonnx.formats.onnx.writer import to_model
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import Type
-from tenonnx.graph.values import Value
-from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
-from tenonnx.op.contents import Known
-from tenonnx.op.evaluate import type_of
-from tenonnx.op.op import Op
-from tenonnx.op.spelling import form_at, spell_attributes
-from tenonnx.transforms.retarget import retarget
+from tenonnx.extend import Graph, Known, NotRepresentable, Op, Type, Value
+from tenonnx.extend.formats import to_model
+from tenonnx.extend.testing import form_at, spell_attributes, type_of
+from tenonnx.extend.transforms import Builder, interpreting, retarget
 from tenonnx_testing.cases import Call
 from tenonnx_testing.run import is_index
 from tenonnx_testing.schemas import Schema, schema_at

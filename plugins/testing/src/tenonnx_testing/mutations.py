@@ -11,19 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
-from tenonnx.backend.base import compile_graph
-from tenonnx.errors import InvalidCall, TenonnxError, TypeMismatch
-from tenonnx.formats.loaders import load
-from tenonnx.formats.onnx.writer import to_model
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Value
-from tenonnx.op import apply as call
-from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
-from tenonnx.op.contents import Known
-from tenonnx.op.evaluate import type_of
-from tenonnx.op.op import Op
+from tenonnx import load
+from tenonnx.extend import DType, Graph, InvalidCall, Known, Op, TenonnxError, TypeMismatch, Value
+from tenonnx.extend.backends import compile_graph
+from tenonnx.extend.formats import to_model
+from tenonnx.extend.testing import apply as call
+from tenonnx.extend.testing import type_of
+from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.oracles import newest_of_onnx
 from tenonnx_testing.repro import one_line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from tenonnx.graph.dtypes import DType
+from tenonnx.extend import DType
 from tenonnx_testing.models import Trial, without_output_types
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.op.operand import Operand
-from tenonnx.op.rules import find_rule
+from tenonnx.extend import Operand, find_rule
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.edges import LAYOUTS, planted
 from tenonnx_testing.run import Outputs, blaming, evaluate, expect, is_index, present, trimmed

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tenonnx.registry.registry import default_registry
+from tenonnx.extend.testing import default_registry
 from tenonnx_testing import schemas
 from tenonnx_testing.cases import CHECKS, collected
 from tenonnx_testing.kit import drawable, outcomes

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
-from tenonnx.op.op import Op
+from tenonnx.extend import DType, Graph, Op
 from tenonnx_testing.cases import Call
 
 

@@ -10,18 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.checks.compare import compare
-from tenonnx.errors import TenonnxError
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.symbolic import symbol
-from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import ArrayConstant, Value
-from tenonnx.op.binding import invoke, pad
-from tenonnx.op.build import Builder
-from tenonnx.op.call import as_inputs, interpreting
-from tenonnx.op.evaluate import Evaluator, evaluate_graph, type_of
-from tenonnx.op.op import Op
+from tenonnx.extend import ArrayConstant, DType, Graph, Op, TenonnxError, TensorType, Type, Value
+from tenonnx.extend.symbolic import symbol
+from tenonnx.extend.testing import Evaluator, as_inputs, compare, evaluate_graph, pad, type_of
+from tenonnx.extend.transforms import Builder, interpreting, invoke
 from tenonnx_testing.cases import Call, Case
 
 #: The outputs of an op, None for those that a call leaves out.

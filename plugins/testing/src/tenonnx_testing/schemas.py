@@ -10,10 +10,8 @@ from typing import Any
 
 import onnx
 
-from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
-from tenonnx.op.op import Op
-from tenonnx.op.signature import REQUIRED
-from tenonnx.registry.registry import canonical_domain
+from tenonnx.extend import REQUIRED, MapType, Op, OptionalType, SequenceType, TensorType, Type
+from tenonnx.extend.testing import canonical_domain
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,9 @@ import keyword
 from collections.abc import Iterator
 from typing import Any
 
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
-from tenonnx.op.dtypes import type_code
-from tenonnx.op.op import Op
-from tenonnx.op.signature import REQUIRED
-from tenonnx.op.spelling import Form, form_at, same_attribute
-from tenonnx.registry.hints import provider
-from tenonnx.registry.registry import Registry
+from tenonnx.extend import REQUIRED, DType, Op, OptionalType, Registry, SequenceType, TensorType, Type
+from tenonnx.extend.testing import Form, form_at, provider, type_code
+from tenonnx.extend.transforms import same_attribute
 from tenonnx_testing import schemas
 from tenonnx_testing.schemas import Schema, type_text
 

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx.errors import InvalidCall
-from tenonnx.graph.dtypes import DType
+from tenonnx.extend import DType, InvalidCall
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Strategy: TypeAlias = st.SearchStrategy[Any]
