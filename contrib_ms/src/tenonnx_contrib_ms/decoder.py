@@ -145,6 +145,7 @@ decoder_attention.requires(
     divides(3, "all"),
 )  # fmt: skip
 decoder_masked_self_attention.requires(
+    at_least(num_heads=1),
     shapes(
         input="batch 1 width", weights="width hidden", bias="hidden", mask_index="batch _",
         past="2 batch num_heads capacity size", attention_bias="_ _ 1 _", past_sequence_length="|1", beam_width="|1",
@@ -153,7 +154,6 @@ decoder_masked_self_attention.requires(
     floats("input", "weights", "bias", "past", "attention_bias"),
     same_dtype("input", "weights", "bias", "past", "attention_bias"),
     integers("mask_index", "past_sequence_length", "beam_width", "cache_indirection"),
-    at_least(num_heads=1),
     divides(3, "hidden"),
     holds(_hold_buffer),
 )  # fmt: skip

@@ -86,10 +86,11 @@ def _supported(past, attention_bias, order_input, order_output, order_weight):
 
 
 qordered_attention.requires(
-    at_least(num_heads=1), divides("num_heads", "hidden"), one_of(unidirectional=(0, 1)), holds(_supported),
+    at_least(num_heads=1), one_of(unidirectional=(0, 1)), holds(_supported),
     shapes(input="batch length inputs", Q_weight="inputs hidden", K_weight="inputs hidden", V_weight="inputs hidden",
            Q_bias="hidden", K_bias="hidden", V_bias="hidden", scale_Q_weight="|hidden", scale_K_weight="|hidden",
            scale_V_weight="|hidden"),
+    divides("num_heads", "hidden"),
     dtypes(input="int8", Q_weight="int8", K_weight="int8", V_weight="int8", mask_index="int32", scale_input="float32"),
     same_dtype("scale_input", "scale_Q_gemm", "scale_K_gemm", "scale_V_gemm", "scale_Q_weight", "scale_K_weight",
                "scale_V_weight", "Q_bias", "K_bias", "V_bias", "scale_QKT_gemm", "scale_QKT_softmax",

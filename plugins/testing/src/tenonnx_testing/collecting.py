@@ -10,7 +10,7 @@ import pytest
 
 from tenonnx.extend import InvalidCall, Op, Registry
 from tenonnx.extend.testing import INTERNAL_DOMAIN, plugins
-from tenonnx_testing import coverage, schemas
+from tenonnx_testing import coverage, schemas, violations
 from tenonnx_testing.cases import Call, Case, collected, incomparable_ops, load, unwritten_ops
 from tenonnx_testing.checks import CHECKS
 from tenonnx_testing.kit import check_case
@@ -94,8 +94,11 @@ def _items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
         return  # no call can be drawn without the graph around it
     if not any(collected(op)):
         yield Item(f"{title}-cases", partial(_miss_cases, op))
-    elif schemas.history(op.domain, op.name):
+        return
+    if schemas.history(op.domain, op.name):
         yield Item(f"{title}-versions", partial(coverage.check_versions, op))
+    if op.requirements.declared:
+        yield Item(f"{title}-requirements", partial(violations.check_requirements, op))
 
 
 def _check_signature(op: Op, registry: Registry, examples: int) -> None:

@@ -30,7 +30,7 @@ MUTATIONS = 3
 Random: TypeAlias = np.random.Generator
 Mutation: TypeAlias = Callable[[Random, Op, Call], Call | None]
 
-_DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "string", "complex64")
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "string", "complex64")
 
 
 def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
@@ -47,7 +47,7 @@ def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> None:
     """Raise ``Failure`` unless a call is refused when called, or computed alike in every way to run it."""
-    ways: dict[str, Callable[[], Outputs]] = {"called": lambda: _called(case.op, mutated)}
+    ways: dict[str, Callable[[], Outputs]] = {"called": lambda: called(case.op, mutated)}
     model = None
     if not _has_subgraph(mutated):  # a subgraph belongs to one graph
         if not any(v is None and takes_none(case.op, k) for k, v in enumerate(mutated.inputs)):
@@ -111,7 +111,8 @@ def _attempt(way: str, run: Callable[[], Any]) -> Any:
 # ----- ways to run a call ---------------------------------------------------------------------------------------------
 
 
-def _called(op: Op, drawn: Call) -> Outputs:
+def called(op: Op, drawn: Call) -> Outputs:
+    """What the op gives when it is called on arrays."""
     counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
     found = op(*drawn.inputs, **drawn.attributes, **counted)
     return trimmed(found if isinstance(found, tuple) else (found,))
@@ -219,7 +220,12 @@ def _other_length(random: Random, array: np.ndarray[Any, Any]) -> np.ndarray[Any
 
 
 def _other_dtype(random: Random, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    dtype = DType[_DTYPES[random.integers(len(_DTYPES))]]
+    return as_dtype(array, DTYPES[random.integers(len(DTYPES))])
+
+
+def as_dtype(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """Contents as elements of another type, whatever becomes of them."""
+    dtype = DType[name]
     if array.dtype == object:
         return np.ones(array.shape, "int64" if dtype is DType.string else dtype.numpy)
     plain = array.astype(np.float32) if array.dtype.isbuiltin == 2 else array
@@ -260,18 +266,19 @@ def _other_attribute(random: Random, op: Op, drawn: Call) -> Call | None:
     if not names:
         return None
     name = names[random.integers(len(names))]
-    others = _others(drawn.attributes[name])
-    return replace(drawn, attributes={**drawn.attributes, name: others[random.integers(len(others))]})
+    found = others(drawn.attributes[name])
+    return replace(drawn, attributes={**drawn.attributes, name: found[random.integers(len(found))]})
 
 
-def _others(value: Any) -> list[Any]:
+def others(value: Any) -> list[Any]:
+    """What an attribute may be in place of a value: out of range, of another kind or of another length."""
     if isinstance(value, str):
         return ["nonsense", "", 3, ["text"]]
     if isinstance(value, int):
         return [-1, 0, 1, value + 1, value - 9, value + 9, 1.5, "text", [value]]
     if isinstance(value, float):
         return [-1.0, 0.0, 0.5, 2, "text", [value]]
-    nested = [[other, *value[1:]] for other in _others(value[0])] if value else [[1], ["text"]]
+    nested = [[other, *value[1:]] for other in others(value[0])] if value else [[1], ["text"]]
     return [[], value[1:], [*value, *value[:1]], 3, *nested]
 
 

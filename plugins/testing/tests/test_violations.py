@@ -1,0 +1,42 @@
+"""Requirements are broken on purpose, and one that refuses nothing, or does not say what is wrong, is told."""
+
+import numpy as np
+import pytest
+
+from tenonnx.extend import Requirement, TypeMismatch, at_least, divides, floats, op, same_dtype, shapes, together
+from tenonnx_testing import call, cases
+from tenonnx_testing.run import Failure
+from tenonnx_testing.violations import check_requirements
+
+
+def required(*requirements):
+    """An op with a case, that declares these."""
+
+    @op("Required", domain="tiny")
+    def made(x, y=None, z=None, *, size=1):
+        return x if y is None else x + y + z
+
+    made.requires(*requirements)
+    row = np.ones(3, np.float32)
+    cases(made)(lambda draw: call(np.ones((2, 3), np.float32), row, row, size=3))
+    return made
+
+
+def test_each_requirement_can_be_broken():
+    words = floats("x"), same_dtype("x", "y"), together("y", "z"), at_least(size=2), divides("size", "columns")
+    check_requirements(required(shapes(x="rows columns", y="columns"), *words), 1)
+
+
+def test_a_requirement_of_what_is_not_known_yet_is_told():
+    """The size is named by shapes, which are declared too late."""
+    with pytest.raises(Failure, match=r"no change to a call of its cases breaks divides\(size, columns\); leave out"):
+        check_requirements(required(at_least(size=1), divides("size", "columns"), shapes(x="rows columns")), 1)
+
+
+def test_an_error_that_does_not_say_what_is_wrong_is_told():
+    def check(given):
+        if given.inputs["x"].type.shape != (2, 3):
+            raise TypeMismatch("no")
+
+    with pytest.raises(Failure, match=r"does not say, where contents are known, that silent\(x\) of tiny::Required@1"):
+        check_requirements(required(Requirement("silent", ["x"], check)), 1)
