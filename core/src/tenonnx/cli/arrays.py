@@ -59,6 +59,14 @@ def read_archive(path: str) -> dict[str, Any]:
     return held
 
 
+def read_array(path: str) -> Any:
+    """The array of a .npy file."""
+    held = _read(path)
+    if isinstance(held, dict):
+        raise InvalidCall(f"{path} must be a .npy file, which holds one array", given="several arrays")
+    return held
+
+
 def _read(path: str) -> Any:
     """One array, or arrays by name. Nothing in the file is executed."""
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenonnx.cli.made import is_made, load_made
 from tenonnx.cli.options import (
     InputShapes,
     TransformingCommand,
@@ -41,6 +42,11 @@ SUFFIXES = (".onnx", ".safetensors")
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help="A .onnx file, or .safetensors for our native format."
 )
+@click.option(
+    "--example", "examples", multiple=True, metavar="DIMS",
+    help="For MODEL as FILE.py:FUNCTION, the shape of an argument of the model that the function returns: 1,3,224,224, "
+    "or with an element type and names of dims that vary int64:batch=2,16. Or a .npy file. Repeatable, in order.",
+)  # fmt: skip
 @target_options
 @click.option(
     "--verify/--no-verify", "wanted", default=None,
@@ -71,6 +77,7 @@ SUFFIXES = (".onnx", ".safetensors")
 def command(
     model: str,
     output: str,
+    examples: Sequence[str],
     opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     target: str | None,
@@ -92,6 +99,9 @@ def command(
 ) -> None:
     """Write a model for another opset, domains or format.
 
+    MODEL is a file, or FILE.py:FUNCTION for a function that returns a model, such as a module of PyTorch (with the
+    package tenonnx-torch). The Python file is run, so that it must be your own or one that you trust.
+
     Prints what became of each node that could not stay as it was. Nothing is written when a node has no form in the
     target, or when the result does not give the numbers of the original.
     """
@@ -102,7 +112,11 @@ def command(
     if not output.lower().endswith(SUFFIXES) and not Path(output).is_dir():
         raise InvalidCall("a model is written to a file of a known format", given=output, available=", ".join(SUFFIXES))
     shaping = Shaping(**asked)
-    original = transformed(load_model(model))
+    if examples and not is_made(model):
+        raise InvalidCall(
+            "--example is for a function that returns a model", given=model, do="name it FILE.py:FUNCTION"
+        )
+    original = transformed(load_made(model, examples, seed) if is_made(model) else load_model(model))
     feeds = read_feeds(original, inputs, archive) or None
     graph = shaping.dims(original)
     lowered = shaping.precision(graph, feeds, seed)

@@ -40,6 +40,7 @@ OPTIONS = frozenset(
     [
         "atol",
         "domains",
+        "example",
         "external-data-threshold",
         "fuse",
         "help",

@@ -1,0 +1,66 @@
+"""The node tests of the onnx package through ``tenonnx_torch.module``.
+
+``python suite.py`` counts the cases that run as PyTorch alone, those of which numpy computes a part, and those that
+fail, and names the last.
+"""
+
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
+
+import onnx_suites
+
+import tenonnx as tx
+import tenonnx_torch
+from tenonnx_torch.plan import Plan
+from tenonnx_torch.values import to_arrays
+
+#: Cases whose outputs are drawn at random: it is enough that they run.
+DRAWN = ("bernoulli", "training_dropout")
+
+
+def steps(plan: Plan):
+    for step in plan._steps:
+        yield step
+        for inner in step.plans.values():
+            yield from steps(inner)
+
+
+def run(case):
+    """``torch`` or ``numpy``. Raises what is wrong."""
+    model, stored = onnx_suites.load(case)
+    network = tenonnx_torch.module(tx.load(model))
+    for inputs, outputs in stored:
+        with torch.no_grad():
+            found = network(*inputs)
+        found = found if isinstance(found, tuple) else (found,)
+        for ours, theirs in zip(found, outputs, strict=False):
+            if not any(word in case.name for word in DRAWN):
+                onnx_suites.compare(to_arrays(ours), theirs, case.rtol, case.atol)
+    return "torch" if all(step.torch is not None for step in steps(network._plan)) else "numpy"
+
+
+def main():
+    torch.set_num_threads(1)
+    counts = Counter()
+    for name, case in onnx_suites.node_cases().items():
+        if name.startswith("test_image_decoder"):
+            continue
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                counts[run(case)] += 1
+        except BaseException as error:
+            counts["failed"] += 1
+            print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:250]}", flush=True)
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Examples: what a module is called with, as named tensors whose dims may vary."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from tenonnx.extend import InvalidCall
+
+#: Dims that vary, by input (its name, or its position among the tensors) and axis: a name, or a ``torch.export.Dim``.
+Dims = Mapping[str | int, Mapping[int, Any] | Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The arguments of one call, and the tensors among them in order.
+
+    ``tensors`` has them by name: that of the parameter of ``forward``, and behind it the keys and positions that lead
+    to a tensor inside. ``dims`` has for each the names of the axes that vary.
+    """
+
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    tensors: Mapping[str, torch.Tensor]
+    dims: Mapping[str, Mapping[int, Any]]
+
+    @classmethod
+    def of(
+        cls,
+        module: torch.nn.Module,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any] | None = None,
+        dims: Dims | None = None,
+    ) -> Examples:
+        """The examples of a call. Raises ``InvalidCall`` where ``forward`` does not take them, and for dims of none."""
+        given, named = pytree.tree_map(_as_tensor, (tuple(arguments), dict(keywords or {})))
+        try:
+            bound = inspect.signature(module.forward).bind(*given, **named)
+        except TypeError as error:
+            raise InvalidCall(
+                f"the examples must be what {type(module).__name__}.forward takes",
+                given=str(error),
+                available=f"forward{inspect.signature(module.forward)}",
+                do="give one example for each argument: tx.load(module, *examples)",
+            ) from error
+        tensors = {name: leaf for name, leaf in _leaves(bound.arguments) if isinstance(leaf, torch.Tensor)}
+        if not tensors:
+            raise InvalidCall("the examples must hold a tensor", given=", ".join(map(repr, arguments)) or "no examples")
+        return cls(given, named, tensors, _checked(dims or {}, tensors))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each dim that has a name. Raises ``InvalidCall`` where one name has two."""
+        found: dict[str, tuple[int, str]] = {}
+        for name, axes in self.dims.items():
+            for axis, dim in axes.items():
+                if isinstance(dim, str):
+                    size = self.tensors[name].shape[axis]
+                    first, where = found.setdefault(dim, (size, name))
+                    if first != size:
+                        raise InvalidCall(
+                            f'dim "{dim}" must be one number', given=f'{first} in "{where}", {size} in "{name}"'
+                        )
+        return {dim: size for dim, (size, _) in found.items()}
+
+    def resized(self, sizes: Mapping[str, int]) -> Examples:
+        """Examples whose dims of these names have other sizes, made of the same elements."""
+        changed = {
+            name: _resized(tensor, {a: sizes[d] for a, d in self.dims.get(name, {}).items() if d in sizes})
+            for name, tensor in self.tensors.items()
+        }
+        arguments, keywords = self._replaced(list(changed.values()))
+        return Examples(arguments, keywords, changed, self.dims)
+
+    def copied(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments for a call that may write to them."""
+        return self._replaced([tensor.detach().clone() for tensor in self.tensors.values()])
+
+    def _replaced(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        left = dict(zip(map(id, self.tensors.values()), tensors, strict=True))
+        swap = pytree.tree_map(lambda leaf: left.get(id(leaf), leaf), (self.arguments, dict(self.keywords)))
+        return swap[0], swap[1]
+
+    def feeds(self, names: Sequence[str]) -> dict[str, Any]:
+        """The tensors as arrays, for inputs of these names."""
+        return {name: to_numpy(tensor) for name, tensor in zip(names, self.tensors.values(), strict=True)}
+
+    def shapes(self, module: torch.nn.Module) -> Any:
+        """Which axes vary, in the structure that ``torch.export`` wants."""
+        bound = inspect.signature(module.forward).bind(*self.arguments, **self.keywords)
+        varying = {id(self.tensors[name]): axes for name, axes in self.dims.items()}
+
+        def of_leaf(leaf: Any) -> Any:
+            axes = varying.get(id(leaf), {})
+            named = {a: torch.export.Dim.DYNAMIC if isinstance(d, str) else d for a, d in axes.items()}
+            return named if isinstance(leaf, torch.Tensor) else None
+
+        kinds = inspect.signature(module.forward).parameters
+        found: dict[str, Any] = {}
+        for name, argument in bound.arguments.items():
+            mapped = pytree.tree_map(of_leaf, argument)
+            found |= mapped if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: mapped}
+        return found
+
+
+def _as_tensor(leaf: Any) -> Any:
+    """An array as a tensor, and a tensor as one that is no other argument, too."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach()
+    return torch.from_numpy(np.array(leaf)) if isinstance(leaf, np.ndarray | np.generic) else leaf
+
+
+def _leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for parameter, argument in arguments.items():
+        for path, leaf in pytree.tree_flatten_with_path(argument)[0]:
+            yield joined(parameter, path), leaf
+
+
+def joined(start: str, path: Sequence[Any]) -> str:
+    """The name of what lies at ``path``: keys, attributes and positions behind ``start``."""
+    parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
+    return "_".join([start, *parts] if start else parts)
+
+
+def _checked(dims: Dims, tensors: Mapping[str, torch.Tensor]) -> dict[str, Mapping[int, Any]]:
+    found: dict[str, Mapping[int, Any]] = {}
+    names = list(tensors)
+    for key, given in dims.items():
+        name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
+        if not isinstance(name, str) or name not in tensors:
+            raise InvalidCall("dims must name inputs that are tensors", given=repr(key), available=", ".join(names))
+        axes = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
+        rank = tensors[name].ndim
+        wrong = [axis for axis in axes if not isinstance(axis, int) or not -rank <= axis < rank]
+        if wrong:
+            raise InvalidCall(
+                f'dims of input "{name}" must be of its axes',
+                given=f"axis {wrong[0]!r}",
+                available=f"0 to {rank - 1}, as its shape is {list(tensors[name].shape)}",
+            )
+        found[name] = {axis % rank: dim for axis, dim in axes.items() if dim is not None}
+    return found
+
+
+def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
+    """The elements again and again along each axis; floats are moved on in each round, so that rounds differ."""
+    changed = tensor.detach()
+    for axis, size in sizes.items():
+        length = changed.shape[axis]
+        if not length:
+            return torch.zeros([sizes.get(k, n) for k, n in enumerate(tensor.shape)], dtype=tensor.dtype)
+        rounds = [
+            changed.roll(k, dims=(axis + 1) % changed.ndim)
+            if changed.is_floating_point() and changed.ndim > 1
+            else changed
+            for k in range(-(-size // length))
+        ]
+        changed = torch.cat(rounds, dim=axis).narrow(axis, 0, size) if rounds else changed.narrow(axis, 0, 0)
+    return changed.contiguous()
+
+
+def to_numpy(tensor: torch.Tensor) -> Any:
+    """A tensor as an array; bfloat16 and float8 become types of ``ml_dtypes``."""
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    try:
+        return plain.numpy()
+    except TypeError:
+        import ml_dtypes
+
+        name = str(plain.dtype).removeprefix("torch.")
+        bits = {1: torch.uint8, 2: torch.int16}[plain.element_size()]
+        return plain.view(bits).numpy().view(getattr(ml_dtypes, name))

@@ -1,0 +1,192 @@
+"""The front end: ``tx.load(module, *examples)`` gives the graph that a module computes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import tenonnx as tx
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry
+from tenonnx_torch.examples import Dims, Examples, joined
+from tenonnx_torch.tracing import converted, dims_of_inputs, restore_training_forms, traced
+from tenonnx_torch.verification import verify_against
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The names that models of a kind give their outputs, in order.
+TASKS: Mapping[str, Sequence[str]] = {
+    "classification": ("logits",),
+    "segmentation": ("masks",),
+    "detection": ("boxes", "labels", "scores"),
+}
+
+
+def read(
+    module: torch.nn.Module,
+    *examples: Any,
+    registry: Registry | None = None,
+    keywords: Mapping[str, Any] | None = None,
+    dims: Dims | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    task: str | None = None,
+    verify: bool = True,
+) -> Graph:
+    """What ``module`` computes for ``examples`` and ``keywords``, the arguments of one call, in its present mode.
+
+    Variables have the qualified names of parameters and buffers. Inputs are called like the parameters of ``forward``,
+    outputs like the keys of what it returns, unless ``input_names`` and ``output_names`` or ``task`` say otherwise.
+    ``dims`` names the axes that vary: ``{"x": {0: "batch"}}``. The graph has the opset of the exporter; ``tx.export``
+    moves it to any other. Raises ``NotRepresentable`` naming lines of the module where it cannot be traced or has no
+    form in ONNX, ``InvalidCall`` for examples, dims and names that do not fit, and ``VerificationFailed`` where the
+    graph does not compute what the module does, unless ``verify`` is False.
+    """
+    if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
+        raise InvalidCall("a model of PyTorch must be a torch.nn.Module, not scripted", given=type(module).__qualname__)
+    given = Examples.of(module, examples, keywords, dims)
+    graph = graph_of(module, given, registry, input_names, output_names, task)
+    if verify:
+        verify_against(module, given, graph).raise_if_failed()
+    return graph
+
+
+def graph_of(
+    module: torch.nn.Module,
+    examples: Examples,
+    registry: Registry | None,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    task: str | None,
+) -> Graph:
+    """The graph of a module, not verified yet."""
+    program = traced(module, examples)
+    model = converted(program)
+    restore_training_forms(model)
+    _forget_the_exporter(model)
+    _name_dims(model, _names_of_dims(examples, dims_of_inputs(program)))
+    graph = tx.load(model, registry=registry)
+    given = _chosen("inputs", input_names, list(examples.tensors))
+    if len(graph.all_inputs) != len(given):
+        found = ", ".join(v.name for v in graph.all_inputs)
+        raise NotRepresentable(
+            "every example that is a tensor must be an input", given=f"{found} of {', '.join(given)}"
+        )
+    _name_inputs(graph, given)
+    outputs = _chosen("outputs", output_names, _names_of_outputs(program, graph), TASKS, task)
+    _name_outputs(graph, outputs)
+    graph.name = type(module).__name__
+    return graph
+
+
+def _forget_the_exporter(model: onnx.ModelProto) -> None:
+    """Leave out the exporter's notes, which tell paths and code of the machine it ran on."""
+    del model.metadata_props[:]
+    model.doc_string = ""
+    graphs = [model.graph, *model.functions]
+    while graphs:
+        graph = graphs.pop()
+        values = [] if not hasattr(graph, "initializer") else [*graph.input, *graph.output, *graph.initializer]
+        for part in (graph, *graph.value_info, *values, *graph.node):
+            del part.metadata_props[:]
+            part.doc_string = ""
+        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+
+
+# ----- names ----------------------------------------------------------------------------------------------------------
+
+
+def _names_of_dims(examples: Examples, shapes: Sequence[tuple[Any, ...]]) -> dict[str, str]:
+    """What the symbols of the tracer are called by the user."""
+    found: dict[str, str] = {}
+    for name, shape in zip(examples.tensors, shapes, strict=True):
+        for axis, dim in examples.dims.get(name, {}).items():
+            found.setdefault(str(shape[axis]), dim if isinstance(dim, str) else dim.__name__)
+    return found
+
+
+def _name_dims(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    plain = {symbol: name for symbol, name in names.items() if symbol.isidentifier()}
+    if not plain:
+        return
+    pattern = re.compile(r"\b(" + "|".join(plain) + r")\b")
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = names.get(dim.dim_param) or pattern.sub(lambda m: plain[m[1]], dim.dim_param)
+
+
+def _names_of_outputs(program: Any, graph: Graph) -> list[str]:
+    """The keys and positions that lead to each tensor of what the module returns."""
+    spec = program.call_spec.out_spec
+    whole = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    paths = [path for path, _ in pytree.tree_flatten_with_path(whole)[0]]
+    kept = [p for p, s in zip(paths, program.graph_signature.output_specs[-len(paths) :], strict=True) if _is_tensor(s)]
+    keyed = all(hasattr(path[0], "key") for path in kept if path)
+    names = [joined("" if keyed and path else "output", path) for path in kept]
+    return names if len(names) == len(graph.outputs) else [v.name for v in graph.outputs]
+
+
+def _is_tensor(spec: Any) -> bool:
+    return type(spec.arg).__name__ == "TensorArgument"
+
+
+def _chosen(
+    kind: str,
+    names: Sequence[str] | None,
+    default: Sequence[str],
+    tasks: Mapping[str, Sequence[str]] | None = None,
+    task: str | None = None,
+) -> list[str]:
+    if names is not None and task is not None:
+        raise InvalidCall("outputs are named by output_names or by a task", given="both")
+    if task is not None:
+        if task not in (tasks or {}):
+            raise InvalidCall("a task must be known", given=repr(task), available=", ".join(tasks or ()))
+        names = (tasks or {})[task]
+    chosen = list(default if names is None else names)
+    if len(chosen) != len(default) or len(set(chosen)) != len(chosen):
+        what = f'the {kind} of the task "{task}"' if task else f"the names of {kind}"
+        raise InvalidCall(
+            f"{what} must be different, and one for each of the {len(default)} {kind}", given=", ".join(chosen)
+        )
+    return chosen
+
+
+def _name_inputs(graph: Graph, names: Sequence[str]) -> None:
+    for value in graph.all_inputs:
+        graph.rename(value, graph.unique_name(f"{value.name}_"))
+    for value, name in zip(graph.all_inputs, names, strict=True):
+        _make_room(graph, name)
+        graph.rename(value, name)
+
+
+def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
+    """Give the outputs their names; what is an input, a parameter or an output already gets a node of its own."""
+    values, graph.outputs = list(graph.outputs), []
+    for value, name in zip(values, names, strict=True):
+        _make_room(graph, name)
+        graph.output(name, value)
+
+
+def _make_room(graph: Graph, name: str) -> None:
+    """Give an inner value that has this name another one. Raises ``InvalidCall`` where an input or parameter has it."""
+    if name not in graph.names():
+        return None
+    fixed = (*graph.all_inputs, *graph.variables, *graph.outputs)
+    for value in graph.values():
+        if value.name == name:
+            if any(value is other for other in fixed):
+                break
+            return graph.rename(value, graph.unique_name(f"{name}_inner"))
+    else:
+        return None
+    raise InvalidCall(
+        f'the name "{name}" must be new',
+        given="an input or parameter of that name",
+        do="give input_names, output_names",
+    )

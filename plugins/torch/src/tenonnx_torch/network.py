@@ -1,0 +1,124 @@
+"""The way back: a graph as a ``torch.nn.Module`` whose parameters PyTorch trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, find_rule
+from tenonnx.extend.backends import check_feeds
+from tenonnx.extend.transforms import Call, decompose
+from tenonnx_torch.examples import to_numpy
+from tenonnx_torch.plan import Plan, place
+from tenonnx_torch.values import NATIVE, is_native, to_arrays, to_contents
+
+
+def module(graph: Graph) -> Network:
+    """``graph`` as a module of PyTorch, see ``Network``. Later changes of the graph do not reach it."""
+    return Network(graph)
+
+
+class Network(torch.nn.Module):
+    """What a graph computes, as a module.
+
+    It is called with one tensor for each graph input, in order or by name, and gives a tensor, or a tuple with one for
+    each output. Variables are parameters and buffers of the same names, so that ``state_dict`` speaks of initializers:
+    floating-point ones with axes are parameters, but for statistics of BatchNormalization, and the others buffers.
+    Ops with a rule ``torch`` run as PyTorch, others by their body; what PyTorch has no kernel for (text, a few integer
+    and eight-bit types, ops such as NonMaxSuppression) is computed by numpy, where no gradient may pass. Raises
+    ``UnsupportedOp`` for ops that no package provides.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        from tenonnx_torch import rules  # noqa: F401  (they are registered by importing them)
+        from tenonnx_torch.rules import arrangement, control, elementwise, layers  # noqa: F401
+
+        self.source = graph
+        self.input_names = [value.name for value in graph.inputs]
+        self.output_names = [value.name for value in graph.outputs]
+        plain = _lowered(graph)
+        self._inputs = plain.inputs
+        self._states = [value.name for value in plain.variables if _is_state(value)]
+        statistics = _statistics(graph)
+        for value in plain.variables:
+            if _is_state(value):
+                assert value.data is not None
+                tensor = to_contents(value.data.array())
+                owner, name = place(self, value.name)
+                if value.tensor.dtype.is_float and value.tensor.shape and value.name not in statistics:
+                    owner._parameters[name] = torch.nn.Parameter(tensor)
+                else:
+                    owner._buffers[name] = tensor
+        self._plan = Plan(plain, self, set(self._states))
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """The outputs for tensors or arrays. Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
+        if len(inputs) > len(self.input_names) or set(named) - set(self.input_names[len(inputs) :]):
+            raise InvalidCall(
+                "a network takes its inputs in order or by name, each once",
+                given=f"{len(inputs)} in order, {', '.join(named) or 'none'} by name",
+                available=", ".join(f"{v.name}: {v.type}" for v in self._inputs),
+            )
+        given = {**dict(zip(self.input_names, inputs, strict=False)), **named}
+        found = self._plan([_checked(value, given) for value in self._inputs])
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def write_back(self, graph: Graph | None = None) -> Graph:
+        """Give the variables of the graph, or of another with the same ones, what is in the parameters and buffers."""
+        target = self.source if graph is None else graph
+        held = self.state_dict()
+        target.assign({name: to_numpy(held[name]) for name in self._states})
+        return target
+
+
+def _is_state(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype in NATIVE
+
+
+def _checked(value: Value, given: dict[str, Any]) -> Any:
+    """One input, which must be of its type; a tensor is looked at without a copy."""
+    feed = given.get(value.name)
+    kind = value.type
+    if isinstance(feed, torch.Tensor) and isinstance(kind, TensorType) and NATIVE.get(kind.dtype) is feed.dtype:
+        shape = kind.shape
+        if shape is None or (
+            len(shape) == feed.ndim
+            and all(not isinstance(d, int) or d == n for d, n in zip(shape, feed.shape, strict=True))
+        ):
+            return feed
+    feeds = {value.name: to_arrays(feed)} if value.name in given else {}
+    (checked,) = check_feeds([value], feeds)
+    return to_contents(checked)
+
+
+def _statistics(graph: Graph) -> set[str]:
+    """The variables that hold what BatchNormalization has seen, which training does not change by gradients."""
+    found = set()
+    for node in graph.walk():
+        if node.op_type == "BatchNormalization":
+            found |= {value.name for value in node.inputs[3:] if value is not None}
+    return found
+
+
+def _lowered(graph: Graph) -> Graph:
+    """The graph in ops that the plan runs: of PyTorch where there is a rule, else the body, else those of numpy."""
+    try:
+        plain = decompose(graph, keep=_is_kept)
+    except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
+        plain = decompose(graph, keep=lambda call: _is_kept(call) or find_rule(call.op, "numpy") is not None)
+    return plain
+
+
+def _is_kept(call: Call) -> bool:
+    if call.op.primitive:
+        return True
+    if not all(is_native(value.type) for value in call.inputs if value is not None):
+        return find_rule(call.op, "numpy") is not None
+    rule = find_rule(call.op, "torch")
+    takes = getattr(rule, "takes", None)
+    if rule is None or takes is None:
+        return rule is not None
+    attributes = {**call.attributes, "_outputs": call.outputs} if call.op.signature.counts_outputs else call.attributes
+    return bool(takes(*call.inputs, **attributes))

@@ -1,0 +1,183 @@
+"""The plan of a network: which rule computes each node, and where its inputs and outputs are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+
+from tenonnx.extend import Graph, InvalidCall, Node, NotDifferentiable, TenonnxError, Value, find_rule
+from tenonnx.extend.transforms import bind, known_op
+from tenonnx_torch.values import is_native, tensors_in, to_arrays, to_contents
+
+
+def place(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    """The module that holds what is called ``name``, and its name there; one module in another for each part.
+
+    Names come from files, so that they are put where PyTorch looks them up, past its check for names in Python.
+    """
+    *parts, last = name.split(".")
+    for part in parts:
+        inner = root._modules.get(part)
+        if inner is None:
+            inner = root._modules[part] = torch.nn.Module()
+        root = inner
+    return root, last
+
+
+class Function:
+    """A subgraph as rules take it: from contents to a tuple of them. ``graph`` tells the types."""
+
+    def __init__(self, graph: Graph, run: Callable[..., Sequence[Any]]) -> None:
+        self.graph, self._run = graph, run
+
+    def __call__(self, *contents: Any) -> tuple[Any, ...]:
+        return tuple(to_contents(each) for each in self._run(contents))
+
+
+class Step:
+    """One node: the rules of PyTorch and of numpy for it, the slots that it reads and writes."""
+
+    def __init__(self, node: Node, plan: Plan, root: torch.nn.Module, states: Collection[str]) -> None:
+        op = known_op(node)
+        inputs, attributes = bind(node)
+        if op.signature.counts_outputs:
+            attributes["_outputs"] = len(node.outputs)
+        self.node, self.attributes = node, attributes
+        self.plans = {name: Plan(graph, root, states) for name, graph in attributes.items() if isinstance(graph, Graph)}
+        self.inputs = [plan.slot(value) for value in inputs]
+        self.captures = [plan.slot(value) for value in node.captures]
+        self.outputs = [plan.slot(value) for value in node.outputs]
+        values = [v for v in (*inputs, *node.outputs) if v is not None]
+        self.numpy = find_rule(op, "numpy")
+        self.torch = find_rule(op, "torch") if self.plans or all(is_native(v.type) for v in values) else None
+        self.floats = any(v is not None and _is_float(v) for v in node.outputs)
+
+    def __call__(self, slots: list[Any]) -> None:
+        arguments = [slots[slot] for slot in self.inputs]
+        attributes = self.attributes
+        if self.plans:
+            captured = [slots[slot] for slot in self.captures]
+            made = {
+                name: Function(p.graph, lambda given, p=p: p([*given, *captured])) for name, p in self.plans.items()
+            }
+            attributes = {**attributes, **made}
+        try:
+            found = NotImplemented if self.torch is None else self.torch(*arguments, **attributes)
+            if found is NotImplemented:
+                found = self._by_numpy(arguments, attributes)
+        except TenonnxError as error:
+            error.what = f"{self.node.title}: {error.what}"
+            raise
+        except (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+            given = ", ".join(str(list(t.shape)) for each in arguments for t in tensors_in(each))
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InvalidCall(f"{self.node.title} cannot be computed by PyTorch: {reason}", given=given) from error
+        results = found if isinstance(found, tuple) else (found,)
+        for slot, contents in zip(self.outputs, results, strict=False):
+            slots[slot] = to_contents(contents)
+        slots[-1] = None
+
+    def _by_numpy(self, arguments: list[Any], attributes: dict[str, Any]) -> Any:
+        if self.numpy is None:
+            raise InvalidCall("this op has no rule for PyTorch, and none for numpy")
+        trained = any(tensor.requires_grad for each in arguments for tensor in tensors_in(each))
+        if trained and self.floats and torch.is_grad_enabled():
+            raise NotDifferentiable(
+                "numpy computes this op, and no gradient passes",
+                do="run it under torch.no_grad(), or train what lies behind it alone",
+            )
+        return self.numpy(*map(to_arrays, arguments), **attributes)
+
+
+class Plan:
+    """Runs a graph. The last slot is the absent input; ``states`` are looked up in ``root`` on every run."""
+
+    def __init__(self, graph: Graph, root: torch.nn.Module, states: Collection[str]) -> None:
+        self.graph, self._states = graph, states
+        self._root = [root]  # in a list, as a module would take it for a part of itself
+        self._slots: dict[Value, int] = {}
+        self._contents: list[Any] = []
+        self._constants: list[tuple[int, Any]] = []
+        self._variables: list[tuple[int, torch.nn.Module, str]] = []
+        self._inputs = [self.slot(value) for value in (*graph.inputs, *graph.captures)]
+        trained = _depending(graph)
+        static = [n for n in graph.nodes if known_op(n).pure and _is_static(n) and not trained.intersection(n.outputs)]
+        for node in static:
+            for value in node.outputs:
+                self.slot(value)
+        skipped = {id(node) for node in static}
+        self._steps = [Step(node, self, root, states) for node in graph.nodes if id(node) not in skipped]
+        self._outputs = [self.slot(value) for value in graph.outputs]
+        self._contents.append(None)
+        self._mark_dead()
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        slots = self._contents.copy()
+        for slot, owner, name in self._variables:
+            slots[slot] = owner._parameters.get(name, owner._buffers.get(name))
+        for slot, contents in zip(self._inputs, inputs, strict=True):
+            slots[slot] = contents
+        for step, dead in zip(self._steps, self._dead, strict=True):
+            step(slots)
+            for slot in dead:
+                slots[slot] = None
+        return [slots[slot] for slot in self._outputs]
+
+    def slot(self, value: Value | None) -> int:
+        """Where the contents of a value are while the plan runs."""
+        if value is None:
+            return -1
+        slot = self._slots.get(value)
+        if slot is None:
+            slot = self._slots[value] = len(self._contents)
+            self._contents.append(None)
+            self._fill(slot, value)
+        return slot
+
+    def _fill(self, slot: int, value: Value) -> None:
+        (root,) = self._root
+        if value.producer is None and value.name in self._states:
+            self._variables.append((slot, *place(root, value.name)))
+        elif value.data is not None:
+            contents = to_contents(value.data.array())
+            if isinstance(contents, torch.Tensor):
+                constants = root._modules.setdefault("(constants)", torch.nn.Module())
+                assert constants is not None
+                name = str(len(constants._buffers))
+                constants.register_buffer(name, contents, persistent=False)
+                self._variables.append((slot, constants, name))
+            else:
+                self._contents[slot] = contents
+
+    def _mark_dead(self) -> None:
+        """After which step nobody needs a slot any more."""
+        kept = {-1, *self._outputs, *(slot for slot, *_ in self._variables)}
+        kept |= {slot for slot, contents in enumerate(self._contents) if contents is not None}
+        last: dict[int, int] = {}
+        for place, step in enumerate(self._steps):
+            last.update(dict.fromkeys((*step.inputs, *step.captures, *step.outputs), place))
+        self._dead = [
+            [slot for slot, at in last.items() if at == place and slot not in kept] for place in range(len(self._steps))
+        ]
+
+
+def _is_float(value: Value) -> bool:
+    kind: Any = value.type
+    while kind is not None and hasattr(kind, "element"):
+        kind = kind.element
+    return getattr(getattr(kind, "dtype", None), "is_float", True)
+
+
+def _is_static(node: Node) -> bool:
+    return all(value is None or value.data is not None for value in node.outputs)
+
+
+def _depending(graph: Graph) -> set[Value]:
+    """The values that are computed from floating-point variables, which training changes."""
+    found = {v for v in (*graph.variables, *graph.captures) if _is_float(v)}
+    for node in graph.nodes:
+        if found.intersection(node.uses):
+            found.update(v for v in node.outputs if v is not None)
+    return found

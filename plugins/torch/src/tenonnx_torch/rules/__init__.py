@@ -1,0 +1,52 @@
+"""What PyTorch knows of ops: rules ``torch``, which take tensors and the attributes.
+
+Importing a module of this package registers its rules; ``tenonnx_torch.module`` imports them all. A package gives its
+own ops such rules by ``op.rule("torch", function)``. A rule returns ``NotImplemented`` where PyTorch has no form for
+its arguments; then numpy computes, and no gradient passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tenonnx.extend import Op, add_rule
+
+
+def rule(*ops: Op, takes: Callable[..., bool] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give ops a rule. Calls for which ``takes``, called with values and attributes, is False go by the body."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for op in ops:
+
+            def held(*args: Any, **attributes: Any) -> Any:
+                return function(*args, **attributes)
+
+            held.takes = takes  # type: ignore[attr-defined]
+            add_rule(op, "torch", held)
+        return function
+
+    return register
+
+
+def ints(tensor: torch.Tensor) -> list[int]:
+    """The contents of a small tensor of sizes, positions or axes."""
+    return [int(n) for n in tensor.reshape(-1).tolist()]
+
+
+def axes_of(axes: torch.Tensor | None, rank: int) -> list[int]:
+    """Axes counted from the front, all of them where none are given."""
+    return list(range(rank)) if axes is None else [axis % rank if rank else 0 for axis in ints(axes)]
+
+
+def wrapped(indices: torch.Tensor, length: int) -> torch.Tensor:
+    """Indices counted from the front."""
+    indices = indices.long()
+    return torch.where(indices < 0, indices + length, indices)
+
+
+def filled(value: Sequence[int] | None, number: int, rank: int) -> list[int]:
+    """An attribute with a number for each axis, or its default."""
+    return [number] * rank if value is None else list(value)

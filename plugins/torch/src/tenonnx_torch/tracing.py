@@ -1,0 +1,165 @@
+"""Tracing: a module as the exporter's program, then as a model, whatever the exporter makes of it set right."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import onnx
+import torch
+
+from tenonnx.extend import InvalidCall, NotRepresentable
+from tenonnx_torch import lines
+from tenonnx_torch.examples import Examples
+
+#: A module as PyTorch traced it.
+Program = Any
+
+aten = torch.ops.aten
+
+#: What arithmetic on booleans means, which ONNX has under the name of logic alone.
+_OF_BOOLEANS: dict[Any, Callable[..., Any]] = {
+    aten.add.Tensor: aten.logical_or.default,
+    aten.mul.Tensor: aten.logical_and.default,
+    aten.maximum.default: aten.logical_or.default,
+    aten.minimum.default: aten.logical_and.default,
+}
+
+
+def traced(module: torch.nn.Module, examples: Examples) -> Program:
+    """The program of one call. Raises ``NotRepresentable`` where it cannot be traced, naming lines of the module."""
+    sizes = examples.sizes
+    examples = examples.resized({dim: max(size, 2) for dim, size in sizes.items()})  # 0 and 1 are not traced as dims
+    try:
+        with _quietly(), torch.no_grad():
+            program = torch.export.export(
+                module,
+                examples.arguments,
+                dict(examples.keywords),
+                dynamic_shapes=examples.shapes(module),
+                strict=False,
+            )
+    except Exception as error:
+        raise _untraceable(module, examples, error) from error
+    _check_dims(program, examples)
+    _mend(program)
+    return program
+
+
+def converted(program: Program) -> onnx.ModelProto:
+    """The model that the exporter makes of a program, at an opset of its own choice and as it was traced.
+
+    Without its optimizer every parameter keeps its name and BatchNormalization its form. Raises ``NotRepresentable``
+    naming the line of the module where an operation has no form.
+    """
+    try:
+        with _quietly():
+            return torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model_proto
+    except Exception as error:
+        reason = _reason(error)
+        raise NotRepresentable(
+            "the module must be made of operations that have a form in ONNX",
+            given="\n".join(lines.of_error(error)[-3:]) or reason,
+            also=reason,
+            do="write these lines with other operations",
+        ) from error
+
+
+def restore_training_forms(model: onnx.ModelProto) -> None:
+    """Let BatchNormalization that was traced in training take the statistics of the batch; the exporter forgets that.
+
+    Nothing reads what it gives for running statistics, so that the momentum is free: with 1 onnxruntime is right, too,
+    which takes the mixed statistics for those of the batch where nothing reads them.
+    """
+    for node in model.graph.node:
+        notes = {prop.key: prop.value for prop in node.metadata_props}
+        traced_as = notes.get("pkg.torch.onnx.fx_node", "")
+        if node.op_type == "BatchNormalization" and "_native_batch_norm_legit_functional" in traced_as:
+            node.attribute.add(name="training_mode", type=onnx.AttributeProto.INT, i=1)
+            next(a for a in node.attribute if a.name == "momentum").f = 1.0
+            node.output.extend([f"{node.output[0]}_mean", f"{node.output[0]}_var"][len(node.output) - 1 :])
+
+
+def dims_of_inputs(program: Program) -> list[tuple[Any, ...]]:
+    """The dims of every tensor input in order: ints, and symbols of the tracer."""
+    held = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    values = [held[name].meta.get("val") for name in program.graph_signature.user_inputs if name in held]
+    return [tuple(value.shape) for value in values if isinstance(value, torch.Tensor)]
+
+
+def _check_dims(program: Program, examples: Examples) -> None:
+    """Raise where a dim that was to vary is a number now."""
+    for name, shape in zip(examples.tensors, dims_of_inputs(program), strict=True):
+        for axis, dim in examples.dims.get(name, {}).items():
+            if isinstance(shape[axis], int):
+                raise _fixed(f'dim "{dim}", axis {axis} of input "{name}",', f"fixes it to {shape[axis]}", [])
+
+
+def _fixed(what: str, given: str, where: list[str]) -> NotRepresentable:
+    return NotRepresentable(
+        f"{what} must be free to vary",
+        given=f"the module {given}",
+        do="let the module compute with the size of its input (x.shape[0]) instead of a number, or leave the dim out",
+        also=where,
+    )
+
+
+def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) -> NotRepresentable | InvalidCall:
+    text = str(error)
+    marked = re.search(r"inputs?\['?(\w+)'?\]\.?(?:size\(\)|shape)\[(\d+)\]|L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]", text)
+    if "pecialized" in text and marked:
+        name, axis = marked[1] or marked[3], marked[2] or marked[4]
+        dim = examples.dims.get(name, {}).get(int(axis), "?")
+        constant = re.search(r"constant \((\d+)\)", text)
+        given = f"fixes it to {constant[1]}" if constant else "fixes it"
+        return _fixed(f'dim "{dim}", axis {axis} of input "{name}",', given, lines.of_guards(error)[-3:])
+    if "Constraints violated" in text or "conflicts between user-specified ranges" in text:
+        where = lines.of_guards(error)[-3:]
+        return NotRepresentable("the dims must be free to vary as they are given", given=_reason(error), also=where)
+    return NotRepresentable(
+        f"{type(module).__name__} must be a module that PyTorch can trace",
+        given="\n".join(lines.of_error(error)[-3:]) or _reason(error),
+        also=_reason(error),
+        do="take branches that depend on contents out of forward, or write them with torch.cond and torch.where",
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """What PyTorch says, without the page around it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    plain = re.sub(r"\x1b\[\d*m", "", str(error))
+    said = [line.strip() for line in plain.splitlines() if line.strip()]
+    return " ".join(said[:2])[:400] or type(error).__name__
+
+
+def _mend(program: Program) -> None:
+    """Say what the exporter would get wrong in operations that it gets right."""
+    for node in program.graph_module.graph.nodes:
+        if node.op == "call_function" and node.target in _OF_BOOLEANS:
+            kinds = [a.meta.get("val") for a in node.args if isinstance(a, torch.fx.Node)]
+            if len(kinds) == 2 and all(isinstance(k, torch.Tensor) and k.dtype is torch.bool for k in kinds):
+                node.target = _OF_BOOLEANS[node.target]
+                node.kwargs = {}
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """What the exporter logs, warns of and prints is of use to its authors alone."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)

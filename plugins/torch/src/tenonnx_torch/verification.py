@@ -1,0 +1,90 @@
+"""Verification against the module itself: at the size of the examples, and at others where dims vary."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tenonnx.extend import Graph, TenonnxError
+from tenonnx.extend.checks import OutputDifference, Verification, accumulation, compare, structure_problems
+from tenonnx_torch.examples import Examples, to_numpy
+
+
+def verify_against(module: torch.nn.Module, examples: Examples, graph: Graph) -> Verification:
+    """Compare ``graph`` on the fastest backend with ``module``.
+
+    It has to pass ``onnx.checker``, and to give the numbers of the module for the examples, with every dim that varies
+    at 1 and at a size beyond that of the examples. A size that the module itself does not take is noted, and so are
+    outputs that it draws at random.
+    """
+    found = Verification("PyTorch")
+    found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
+    if found.problems:
+        return found
+    program = graph.compile()
+    drawn = _drawn(module, examples)
+    names = [value.name for value in graph.outputs]
+    if any(drawn):
+        which = [name for name, random in zip(names, drawn, strict=False) if random]
+        found.notes.append(f"drawn at random, not compared: {', '.join(which)}")
+    terms = accumulation(graph)
+    for sizes in _sizes(examples.sizes):
+        where = program.backend + "".join(f", {dim}={size}" for dim, size in sizes.items())
+        changed = examples.resized(sizes)
+        try:
+            expected = _outputs(module, changed)
+        except Exception as error:
+            found.notes.append(
+                f"not compared ({where}): the module does not take that: {type(error).__name__}: {error}"
+            )
+            continue
+        try:
+            actual = program(changed.feeds([value.name for value in graph.all_inputs]))
+        except TenonnxError as error:
+            found.problems.append(f"{where}: {error}")
+            continue
+        if len(expected) != len(names):
+            found.problems.append(f"{len(names)} outputs, where the module gives {len(expected)} tensors")
+            return found
+        found.outputs += [
+            OutputDifference(name, where, compare(actual[name], to_numpy(tensor), accumulation=terms))
+            for name, tensor, random in zip(names, expected, drawn, strict=True)
+            if not random
+        ]
+    return found
+
+
+def _sizes(given: Mapping[str, int]) -> list[dict[str, int]]:
+    """The sizes to compare at: those of the examples, and for each dim 1 and one more than two times as many."""
+    return [{}, *({dim: other} for dim, size in given.items() for other in dict.fromkeys((1, 2 * size + 1)))]
+
+
+def _drawn(module: torch.nn.Module, examples: Examples) -> list[bool]:
+    """Which outputs differ between two calls: the module draws them at random."""
+    first, second = (_outputs(module, examples, seed) for seed in (1, 2))
+    return [not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(first, second, strict=True)]
+
+
+def _outputs(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[torch.Tensor]:
+    """The tensors that the module returns; what a call leaves behind in it is undone."""
+    arguments, keywords = examples.copied()
+    with _restored(module), torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        result = module(*arguments, **keywords)
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def _restored(module: torch.nn.Module) -> Iterator[None]:
+    before: dict[str, Any] = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, buffer in module.named_buffers():
+                if name in before and buffer.shape == before[name].shape:
+                    buffer.copy_(before[name])

@@ -1,0 +1,129 @@
+"""Attention and recurrences."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from . import case, function, normal, whole
+
+STEPS = {0: {0: "batch", 1: "steps"}}
+
+
+@case("attention", "MultiheadAttention")
+def _():
+    class Self(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    return Self(), torch.randn(2, 5, 8)
+
+
+@case("attention", "MultiheadAttention with weights and a mask", dims=None)
+def _():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x, mask):
+            return self.attention(x, x, x, attn_mask=mask)
+
+    return Masked(), torch.randn(2, 5, 8), torch.ones(5, 5, dtype=torch.bool).triu(1)
+
+
+function(
+    "attention",
+    "scaled_dot_product_attention",
+    functional.scaled_dot_product_attention,
+    normal(2, 2, 5, 4),
+    normal(2, 2, 5, 4),
+    normal(2, 2, 5, 4),
+    dims={k: {0: "batch"} for k in range(3)},
+    quick=True,
+)
+function(
+    "attention",
+    "causal attention",
+    lambda q: functional.scaled_dot_product_attention(q, q, q, is_causal=True),
+    normal(2, 2, 5, 4),
+)
+function(
+    "attention",
+    "attention with fewer keys",
+    lambda q, k: functional.scaled_dot_product_attention(q, k, k, enable_gqa=True),
+    normal(2, 4, 5, 4),
+    normal(2, 2, 5, 4),
+    dims=None,
+)
+case("attention", "TransformerEncoderLayer")(
+    lambda: (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(2, 5, 8))
+)
+case("attention", "TransformerEncoderLayer, any length", dims=STEPS)(
+    lambda: (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True), torch.randn(2, 5, 8))
+)
+case("attention", "TransformerDecoderLayer", dims=None)(
+    lambda: (nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), torch.randn(2, 5, 8), torch.randn(2, 4, 8))
+)
+
+
+@case("attention", "rotary embedding", dims=STEPS)
+def _():
+    def rotate(x):
+        angles = torch.arange(x.shape[1])[:, None] / 10000 ** (torch.arange(0, 8, 2) / 8)
+        even, odd = x[..., ::2], x[..., 1::2]
+        return torch.stack(
+            [even * angles.cos() - odd * angles.sin(), even * angles.sin() + odd * angles.cos()], -1
+        ).flatten(-2)
+
+    return rotate, torch.randn(2, 5, 8)
+
+
+@case("attention", "embedding and positions", dims=STEPS, quick=True)
+def _():
+    class Embedded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(11, 6, padding_idx=0), nn.Embedding(16, 6)
+
+        def forward(self, tokens):
+            return self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+
+    return Embedded(), whole(11, 2, 5)()
+
+
+@case("attention", "embedding bag", dims=None)
+def _():
+    return nn.EmbeddingBag(7, 4, mode="mean"), whole(7, 2, 3)()
+
+
+for _cell, _kind in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.RNN)):
+    case("recurrences", _cell, quick=_cell == "GRU")(
+        lambda kind=_kind: (kind(3, 4, batch_first=True), torch.randn(2, 5, 3))
+    )
+case("recurrences", "LSTM both ways in two layers")(
+    lambda: (nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True), torch.randn(2, 5, 3))
+)
+case("recurrences", "LSTMCell", dims=None)(lambda: (nn.LSTMCell(3, 4), torch.randn(2, 3)))
+case("recurrences", "LSTM with a state", dims=None)(
+    lambda: (nn.LSTM(3, 4), torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)))
+)
+
+
+@case("recurrences", "cell in a Python loop")
+def _():
+    class Unrolled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.GRUCell(3, 4)
+
+        def forward(self, x):
+            h = x.new_zeros(x.shape[0], 4)
+            for step in range(x.shape[1]):
+                h = self.cell(x[:, step], h)
+            return h
+
+    return Unrolled(), torch.randn(2, 5, 3)

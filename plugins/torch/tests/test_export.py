@@ -1,0 +1,199 @@
+"""Modules become graphs and files that compute the same, and what would not is refused and not written."""
+
+import json
+import math
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from modules import CASES, architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
+from torch import nn
+
+import tenonnx as tx
+import tenonnx_torch
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.quick])
+def test_a_module_is_the_same_at_an_old_opset(name, tmp_path):
+    case = CASES[name]
+    module, examples = case.make()
+    done = tenonnx_torch.export(module, examples, tmp_path / "m.onnx", opset_version=14, dims=case.dims)
+    assert done.verification.equal
+    assert done.verification.outputs
+    written = onnx.load(tmp_path / "m.onnx")
+    assert {o.domain: o.version for o in written.opset_import} == {"": 14}
+    assert not [node for node in written.graph.node if node.metadata_props]
+    held = {tensor.name for tensor in written.graph.initializer}
+    assert {name for name, _ in module.named_parameters()} <= held
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(3), nn.LayerNorm(3)])
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, x, more):
+        for norm in self.norms:
+            x = norm(x)
+        return {"logits": self.head(x) + more["bias"]}
+
+
+def test_a_graph_has_the_names_of_the_module():
+    more = {"bias": torch.ones(2)}
+    graph = tx.load(Mixed(), torch.randn(1, 3), more, dims={"x": {0: "batch"}})
+    assert [(v.name, str(v.type)) for v in graph.inputs] == [("x", "float32[batch, 3]"), ("more_bias", "float32[2]")]
+    assert [(v.name, str(v.type)) for v in graph.outputs] == [("logits", "float32[batch, 2]")]
+    assert {v.name for v in graph.variables} == {name for name, _ in Mixed().named_parameters()}
+    named = tx.load(Mixed(), torch.randn(2, 3), more, input_names=["a", "b"], output_names=["c"], verify=False)
+    assert [v.name for v in (*named.inputs, *named.outputs)] == ["a", "b", "c"]
+
+
+def test_tasks_name_the_outputs(tmp_path):
+    class Detector(nn.Module):
+        def forward(self, image):
+            return image.mean((2, 3)), image.sum((1, 2, 3)) > 0, image.amax((1, 2, 3))
+
+    path = tmp_path / "m.onnx"
+    image = torch.randn(2, 4, 3, 3)
+    done = tenonnx_torch.export(Detector(), image, path, opset_version=17, task="detection", dynamic_batch=True)
+    model = onnx.load(path)
+    assert [value.name for value in model.graph.output] == ["boxes", "labels", "scores"]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    compared = {output.backend for output in done.verification.outputs}
+    assert {where.partition(", ")[2] for where in compared} == {"", "batch=1", "batch=5"}
+    assert json.loads(json.dumps(done.to_json()))["verification"]["equal"]
+    with pytest.raises(tx.InvalidCall, match=r"the task .classification. must be different, and one for each of the 3"):
+        tx.load(Detector(), image, task="classification")
+    with pytest.raises(tx.InvalidCall, match="a task must be known"):
+        tx.load(Detector(), image, task="detecting")
+
+
+def test_batch_normalization_in_training_takes_the_statistics_of_the_batch():
+    module, x = nn.BatchNorm1d(3).train(), torch.randn(4, 3)
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    graph = tx.load(module, x)
+    assert graph.nodes[0].attributes["training_mode"] == 1
+    expected = (x - x.mean(0)) / x.var(0, correction=0).add(1e-5).sqrt()
+    for backend in ("numpy", "onnxruntime"):
+        assert np.allclose(graph.run({"input": x.numpy()}, backend=backend)["output"], expected, atol=1e-5)
+    assert all(torch.equal(before[name], buffer) for name, buffer in module.named_buffers())  # loading trains nothing
+
+
+def test_what_is_drawn_is_noted_and_the_rest_compared():
+    class Both(nn.Module):
+        def forward(self, x):
+            return nn.functional.dropout(x, 0.5), x * 2
+
+    from tenonnx_torch.examples import Examples
+    from tenonnx_torch.verification import verify_against
+
+    module, x = Both().train(), torch.randn(4, 8)
+    graph = tx.load(module, x, verify=False)
+    found = verify_against(module, Examples.of(module, (x,)), graph)
+    assert found.notes == ["drawn at random, not compared: output_0"]
+    assert [output.name for output in found.outputs] == ["output_1"]
+
+
+class Fixed(nn.Module):
+    def forward(self, x):
+        y = x * 3
+        return y.reshape(4, 3) * 2
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        if y.sum() > 0:
+            return y
+        return -y
+
+
+class Unknown(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        return torch.linalg.svd(y)[1]
+
+
+@pytest.mark.parametrize(
+    ("module", "dims", "what", "where"),
+    [
+        (Fixed(), {0: {0: "batch"}}, 'dim "batch", axis 0 of input "x", must be free to vary', "fixes it to 4"),
+        (Branching(), None, "Branching must be a module that PyTorch can trace", "in forward: if y.sum() > 0:"),
+        (Unknown(), None, "operations that have a form in ONNX", "in forward: return torch.linalg.svd(y)[1]"),
+    ],
+)
+def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, where):
+    with pytest.raises(tx.NotRepresentable, match=what) as caught:
+        tx.load(module, torch.randn(4, 3), dims=dims)
+    assert where in str(caught.value)
+    assert "torch/_" not in str(caught.value)
+
+
+def test_nothing_is_written_where_the_file_differs_from_the_module(tmp_path, monkeypatch):
+    module = nn.Linear(3, 2)
+    graph = tx.load(module, torch.randn(1, 3))
+    graph.assign({"weight": np.zeros((2, 3), np.float32)})
+    monkeypatch.setattr("tenonnx_torch.exporting.graph_of", lambda *arguments: graph)
+    with pytest.raises(tx.VerificationFailed, match="must give what the original gives on PyTorch") as caught:
+        tenonnx_torch.export(module, torch.randn(1, 3), tmp_path / "m.onnx", opset_version=13)
+    assert "output (onnxruntime): float32[1, 2]" in caught.value.given
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_module_that_counts_on_the_size_it_was_traced_at_is_found_out():
+    class Counting(nn.Module):
+        def forward(self, x):
+            return x * math.prod(int(size) for size in x.shape) if not torch.compiler.is_exporting() else x * 6
+
+    with pytest.raises(tx.VerificationFailed, match="must give what"):
+        tx.load(Counting(), torch.randn(2, 3), dims={"x": {0: "batch"}})
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "what"),
+    [
+        ((), {}, "must be what Linear.forward takes"),
+        ((1.0,), {}, "must hold a tensor"),
+        ((torch.ones(2, 3),), {"dims": {"y": {0: "b"}}}, "dims must name inputs that are tensors"),
+        ((torch.ones(2, 3),), {"dims": {"input": {2: "b"}}}, "must be of its axes"),
+        ((torch.ones(2, 3),), {"output_names": ["a", "b"]}, "one for each of the 1 outputs"),
+        ((torch.ones(2, 3),), {"output_names": ["input"]}, 'the name "input" must be new'),
+        ((torch.ones(2, 3),), {"output_names": ["a"], "task": "detection"}, "by output_names or by a task"),
+        ((torch.ones(2, 3),), {"dim": {}}, "must take these examples and options"),
+    ],
+)
+def test_bad_calls_are_refused(examples, options, what):
+    with pytest.raises(tx.InvalidCall, match=what):
+        tx.load(nn.Linear(3, 2), *examples, **options)
+
+
+def test_one_name_of_a_dim_is_one_number():
+    class Product(nn.Module):
+        def forward(self, x, y):
+            return x.sum() * y.sum()
+
+    with pytest.raises(tx.InvalidCall, match='dim "n" must be one number') as caught:
+        tx.load(Product(), torch.ones(2), torch.ones(3), dims={"x": ["n"], "y": ["n"]})
+    assert caught.value.given == '2 in "x", 3 in "y"'
+
+
+def test_what_is_no_plain_module_is_refused():
+    with pytest.raises(tx.InvalidCall, match=r"must be a torch\.nn\.Module"):
+        tx.load(torch.ones(2))
+    with pytest.raises(tx.InvalidCall, match=r"must be a torch\.nn\.Module"):
+        tenonnx_torch.export(torch.sin, torch.ones(2), "never.onnx")
+
+
+def test_the_command_line_converts_what_a_function_makes(tmp_path, capsys):
+    from tenonnx.cli import main
+
+    source = tmp_path / "net.py"
+    source.write_text("from torch import nn\n\ndef make_model():\n    return nn.Linear(4, 2).eval()\n")
+    path = tmp_path / "net.onnx"
+    code = main(["convert", f"{source}:make_model", "-o", str(path), "--example", "batch=2,4", "--opset", "13"])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert "opsets ai.onnx 13" in told.out
+    assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
