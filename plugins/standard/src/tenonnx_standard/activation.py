@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Value, always, broadcasts_to, one_of, op
+from tenonnx.extend import DType, Op, Operand, Value, always, broadcasts_to, one_of, op
 from tenonnx_standard.casting import cast
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import greater, where
@@ -33,9 +34,25 @@ def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             return np.asarray(y if x.ndim else y.reshape(())).astype(x.dtype, copy=False)
 
         made.numpy(rule)
+
+        @made.prepare
+        def _(x: Operand, **attributes: Any) -> Any:
+            if x.ndim == 0 or x.dtype.itemsize < 4 or x.dtype.kind != "f":
+                return None
+            return functools.partial(compute, **attributes) if attributes else compute
+
         return compute
 
     return register
+
+
+#: Of up to so many elements, np.clip takes longer to begin than to work.
+_SMALL = 1 << 12
+
+
+def _small_relu(dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+    zero = np.zeros((), dtype)
+    return lambda x: np.maximum(x, zero)
 
 
 def _masked(x: Array, mask: Array) -> Array:
@@ -68,6 +85,7 @@ def relu(X):
 
 relu.until(6, ignored=["consumed_inputs"])
 relu.numpy(lambda x: _above(x) if x.dtype.kind == "f" else np.asarray(np.maximum(x, x.dtype.type(0))))
+relu.prepare(lambda x: _small_relu(x.dtype) if x.dtype.kind == "f" and x.size <= _SMALL else None)
 relu.vjp(lambda g, y, X: where(y > 0, g, 0.0))
 
 

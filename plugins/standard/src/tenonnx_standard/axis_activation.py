@@ -12,7 +12,7 @@ from tenonnx_standard.checking import axis_within
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal
 from tenonnx_standard.math import exp, log
-from tenonnx_standard.reduction import extremum, reduce_max, reduce_sum, total, widened
+from tenonnx_standard.reduction import PLAIN_ROW, SHORT_ROW, extremum, is_half, reduce_max, reduce_sum, total, widened
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shapes import flatten, reshape, shape, transpose
 
@@ -74,12 +74,34 @@ def softmax(input, *, axis=-1):
 softmax.requires(axis("axis", of="input"))
 
 
-@_numpy_along(softmax)
-def _(x, axis):
+def _softmax(x, axis):
     e = _shifted(x, axis)
     np.exp(e, out=e)
     e /= total(e, (axis,))
     return e
+
+
+_numpy_along(softmax)(_softmax)
+
+
+@softmax.prepare
+def _(x, *, axis):
+    axis %= x.ndim
+    size = x.shape[axis]
+    if is_half(x.dtype):
+        return None
+    if axis < x.ndim - 1 or size > PLAIN_ROW or (size <= SHORT_ROW and x.size >= 64 * size):
+        return lambda x: _softmax(x, axis)
+    ones = np.ones(size, x.dtype)
+
+    def along_rows(x):
+        rows = x.reshape(-1, size)
+        e = np.subtract(rows, np.maximum.reduce(rows, axis=1)[:, None])
+        np.exp(e, out=e)
+        e /= np.dot(e, ones)[:, None]
+        return e.reshape(x.shape)
+
+    return along_rows
 
 
 @softmax.vjp

@@ -15,6 +15,7 @@ from tenonnx.extend import (
     Expr,
     Known,
     Op,
+    Operand,
     TensorType,
     TypeMismatch,
     Value,
@@ -67,6 +68,19 @@ def of_dims(function: Callable[..., Any], count: int = 2) -> Callable[..., Array
     """The symbolic rule of an elementwise op, by what a function of that many dims gives."""
     each = np.frompyfunc(function, count, 1)
     return lambda *arrays: np.asarray(each(*arrays), dtype=object)
+
+
+def same_elements(op: Op) -> None:
+    """Let ``op``, which only gives the elements of its first input another shape, prepare: that shape is found once."""
+
+    @op.prepare
+    def _(x: Operand, *others: Operand | None, **attributes: Any) -> Callable[..., Array] | None:
+        if any(other is not None and other.contents is None for other in others):
+            return None
+        example = np.broadcast_to(np.zeros((), x.dtype), x.shape)
+        known = [None if other is None else other.contents for other in others]
+        shape = op.rules["numpy"](example, *known, **attributes).shape
+        return lambda x, *_: x.reshape(shape)
 
 
 def numbers(array: Array) -> list[Any]:

@@ -55,13 +55,13 @@ def _in_blocks(x: Array, compute: Callable[[Array, Array, Array, Array], None]) 
 
 
 def _single(x: Array, out: Array, square: Array, denominator: Array) -> None:
-    bounded = np.clip(x, np.float32(-6), np.float32(6))
+    bounded = np.minimum(np.maximum(x, np.float32(-6)), np.float32(6))
     _quotient(_SINGLE, bounded, out, square, denominator)
     np.tanh(out, out=out)
 
 
 def _double(x: Array, out: Array, square: Array, denominator: Array) -> None:
-    bounded = np.clip(x, -5.93, 5.93)
+    bounded = np.minimum(np.maximum(x, -5.93), 5.93)
     _quotient(_DOUBLE, bounded, out, square, denominator)
     np.clip(out, -1.0, 1.0, out=out)
 

@@ -100,6 +100,9 @@ def _(*arrays, axis):
     return np.concatenate(arrays, axis)
 
 
+concat.prepare(lambda *arrays, axis: lambda *arrays: np.concatenate(arrays, axis))
+
+
 @concat.vjp
 def _(g, y, *inputs, axis):
     if len(inputs) == 1:
@@ -199,13 +202,26 @@ def _(input, lengths, *, axis, num_outputs, _outputs):
 @split.symbolic
 @numpy_rule(split)
 def _(x, lengths, *, axis, num_outputs, _outputs):
+    return tuple(x[key] for key in _keys(x, lengths, axis, num_outputs, _outputs))
+
+
+@split.prepare
+def _(x, lengths, *, axis, num_outputs, _outputs):
+    if lengths is not None and lengths.contents is None:
+        return None
+    keys = _keys(x, None if lengths is None else lengths.contents, axis, num_outputs, _outputs)
+    return lambda x, _: tuple([x[key] for key in keys])
+
+
+def _keys(x, lengths, axis, num_outputs, _outputs):
+    """What each piece takes."""
     axis = axis_within(split, axis, x.ndim)
     count = _number_of_pieces(None if lengths is None else lengths.size, num_outputs, _outputs)
     sizes = _even(x.shape[axis], count) if lengths is None else numbers(positions(lengths))
     if sum(sizes) != x.shape[axis]:
         raise ValueError(f"lengths {sizes} do not sum to {x.shape[axis]}")
     before, ends = (slice(None),) * axis, itertools.accumulate(sizes)
-    return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
+    return [(*before, slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
 
 
 @split.vjp

@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, constant, dims, op, primitive, shapes, subgraph
+from tenonnx.extend import (
+    DType,
+    Operand,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    op,
+    primitive,
+    shapes,
+    subgraph,
+)
 from tenonnx.extend.symbolic import broadcast_shapes
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.casting import cast
@@ -51,6 +63,18 @@ def _(A: Value, B: Value) -> TensorType:
 @numpy_rule(matmul)
 def _(A: Array, B: Array) -> Array:
     return product(A, B).astype(A.dtype, copy=False)
+
+
+@matmul.prepare
+def _(A: Operand, B: Operand) -> Any:
+    if A.dtype != B.dtype or A.dtype not in (np.float32, np.float64) or 1 in (A.size, B.size):
+        return None  # of one number, np.dot loses 0 times NaN
+    if A.ndim == B.ndim == 2:
+        return np.dot
+    if A.ndim > 2 and B.ndim == 2:
+        rows, shape = (-1, A.shape[-1]), (*A.shape[:-1], B.shape[-1])
+        return lambda A, B: np.dot(A.reshape(rows), B).reshape(shape)
+    return np.matmul
 
 
 #: Integer products of at least this many terms are worth a look whether floats can do them.
@@ -170,6 +194,21 @@ def _(A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, 
         scaled = C if beta == 1 else (C * beta).astype(C.dtype) if exact else C.astype(y.dtype) * y.dtype.type(beta)
         np.add(y, scaled, out=y)
     return y.astype(A.dtype, copy=False)
+
+
+@gemm.prepare
+def _(A: Operand, B: Operand, C: Operand | None, *, alpha: float, beta: float, transA: int, transB: int) -> Any:
+    usual = A.dtype in (np.float32, np.float64) and alpha == 1 and (C is None or beta == 1)
+    if not usual or 1 in (A.size, B.size):
+        return None
+
+    def multiply(A: Array, B: Array, C: Array | None = None) -> Array:
+        y = np.dot(A.T if transA else A, B.T if transB else B)
+        if C is not None:
+            y += C
+        return y
+
+    return multiply
 
 
 @gemm.vjp

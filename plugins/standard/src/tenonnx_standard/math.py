@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, TypeMismatch, Value, always, constant, elementwise, op, shapes, static, symbolic
+from tenonnx.extend import (
+    DType,
+    Operand,
+    TypeMismatch,
+    Value,
+    always,
+    constant,
+    elementwise,
+    op,
+    shapes,
+    static,
+    symbolic,
+)
 from tenonnx_standard.broadcasting import one_shape, one_way
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import of_dims
@@ -70,6 +82,9 @@ def _(A: Array, B: Array) -> Array:
             return np.divide(A, B, dtype=np.float64).astype(A.dtype)
         quotient = np.floor_divide(A, B)
         return quotient + ((quotient * B != A) & ((A < 0) != (B < 0)))
+
+
+div.prepare(lambda A, B: None if A.dtype.kind in "iuO" else np.divide)
 
 
 def _fits_float64(x: Array) -> bool:
@@ -208,6 +223,14 @@ def _(X: Array, Y: Array) -> Array:
         else:
             wide = np.dtype(np.float64)
         return np.power(X.astype(wide), Y.astype(wide)).astype(X.dtype)
+
+
+@pow_.prepare
+def _(X: Operand, Y: Operand) -> Any:
+    square = Y.contents is not None and X.dtype.kind == "f" and Y.size == 1 and Y.contents.reshape(()) == 2
+    if square and Y.ndim <= X.ndim:
+        return lambda X, Y: np.square(X)
+    return np.power if X.dtype == Y.dtype and X.dtype.kind == "f" and Y.size != 1 else None
 
 
 @pow_.lower()
@@ -412,6 +435,19 @@ def _(input: Array, min: Array | None = None, max: Array | None = None) -> Array
     if min is not None:
         return np.maximum(input, min.reshape(()))
     return input if max is None else np.minimum(input, max.reshape(()))
+
+
+@clip.prepare
+def _(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Any:
+    """Of few elements, np.clip takes longer to begin than to work."""
+    if min is None or max is None or input.size > 1 << 12 or input.dtype.isbuiltin != 1:
+        return None
+
+    def bounded(input: Array, min: Array, max: Array) -> Array:
+        y = np.maximum(input, min.reshape(()))
+        return np.asarray(np.minimum(y, max.reshape(())))
+
+    return bounded
 
 
 @clip.vjp

@@ -30,6 +30,7 @@ from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import pow_, reciprocal, sqrt
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import (
+    PLAIN_ROW,
     is_half,
     mean_array,
     reduce_l1,
@@ -239,6 +240,36 @@ def _(X, Scale, B, *, axis, epsilon, stash_type):
     return _affine(y.astype(X.dtype, copy=False), Scale, B), mean, inverse
 
 
+@layer_normalization.prepare
+def _(X, Scale, B, *, axis, epsilon, stash_type):
+    given = [p for p in (X, Scale, B) if p is not None]
+    if any(p.dtype != np.float32 for p in given) or stash_type != int(DType.float32):
+        return None
+    statistics = (*X.shape[: axis % X.ndim], *(1,) * (X.ndim - axis % X.ndim))
+    ones = np.ones(math.prod(X.shape[axis % X.ndim :]), np.float32)
+    if ones.size > PLAIN_ROW or any(p.size != ones.size or p.ndim > X.ndim - axis % X.ndim for p in given[1:]):
+        return None
+    count, shift = np.float32(ones.size), np.float32(epsilon)
+
+    def normalise(X, Scale, B=None):
+        x = X.reshape(-1, ones.size)
+        mean = np.dot(x, ones)
+        mean /= count
+        y = x - mean[:, None]
+        inverse = np.einsum("ij,ij->i", y, y)
+        inverse /= count
+        inverse += shift
+        np.sqrt(inverse, out=inverse)
+        np.reciprocal(inverse, out=inverse)
+        y *= inverse[:, None]
+        y *= Scale.reshape(-1)
+        if B is not None:
+            y += B.reshape(-1)
+        return y.reshape(X.shape), mean.reshape(statistics), inverse.reshape(statistics)
+
+    return normalise
+
+
 @layer_normalization.residuals
 def _(demand, X, Scale, B, **attributes):
     """The mean and the inverse standard deviation, which are outputs that the call may leave out."""
@@ -296,6 +327,29 @@ def _mean_square_rules(made: Op, several: bool) -> None:
         inverse = np.reciprocal(np.sqrt(_mean_square(x, axes) + x.dtype.type(epsilon)))
         y = _affine((x * inverse).astype(scale.dtype, copy=False), scale, None)
         return (y, inverse) if several else y
+
+    @made.prepare
+    def _(X, scale, *, axis, epsilon, stash_type):
+        size = math.prod(X.shape[axis % X.ndim :])
+        single = X.dtype == scale.dtype == np.float32 and stash_type == int(DType.float32)
+        if not single or size > PLAIN_ROW or scale.size != size or scale.ndim > X.ndim - axis % X.ndim:
+            return None
+        statistics = (*X.shape[: axis % X.ndim], *(1,) * (X.ndim - axis % X.ndim))
+        count, shift = np.float32(size), np.float32(epsilon)
+
+        def normalise(X, scale):
+            x = X.reshape(-1, size)
+            inverse = np.einsum("ij,ij->i", x, x)
+            inverse /= count
+            inverse += shift
+            np.sqrt(inverse, out=inverse)
+            np.reciprocal(inverse, out=inverse)
+            y = x * inverse[:, None]
+            y *= scale.reshape(-1)
+            y = y.reshape(X.shape)
+            return (y, inverse.reshape(statistics)) if several else y
+
+        return normalise
 
     @made.vjp
     def _(g, y, X, scale, *, axis, epsilon, stash_type):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, subgraph
+from tenonnx_standard import recurring
 from tenonnx_standard.activation import (
     elu,
     hard_sigmoid,
@@ -133,7 +134,8 @@ class Layer:
     """What tells the layers apart: the number of gates and of states, the usual activations, and how to make a step.
 
     ``step(kit, functions, recurrence, bias, peepholes, **attributes)`` gives the step of one direction; ``bias`` is
-    added to what comes from the hidden state, when ``separate_bias`` says of the attributes that it has to be.
+    added to what comes from the hidden state, when ``separate_bias`` says of the attributes that it has to be. ``run``
+    are the kernels of the usual layer, the second with such a bias, and its first ``sigmoids`` gates are sigmoids.
     """
 
     made: Op
@@ -142,6 +144,8 @@ class Layer:
     activations: tuple[str, ...]
     step: Callable[..., Step]
     separate_bias: Callable[..., bool] = lambda **_: False
+    run: tuple[recurring.Run, ...] = ()
+    sigmoids: int = 0
 
 
 def _backwards(made: Op, direction: str) -> list[bool]:
@@ -367,7 +371,7 @@ def rnn(
     return _body(RNN, X, W, R, B, sequence_lens, [initial_h], None, **given)
 
 
-RNN = Layer(rnn, 1, 1, ("Tanh",), _simple_step)
+RNN = Layer(rnn, 1, 1, ("Tanh",), _simple_step, run=(recurring.plain,))
 
 
 # ----- GRU ------------------------------------------------------------------------------------------------------------
@@ -410,7 +414,8 @@ def gru(
 
 
 GRU = Layer(
-    gru, 3, 1, ("Sigmoid", "Tanh"), _gated_step, lambda *, linear_before_reset: bool(linear_before_reset)
+    gru, 3, 1, ("Sigmoid", "Tanh"), _gated_step, lambda *, linear_before_reset: bool(linear_before_reset),
+    (recurring.gated, recurring.gated_after), 2,
 )  # fmt: skip
 
 
@@ -462,7 +467,7 @@ def lstm(
     return _body(LSTM, X, W, R, B, sequence_lens, [initial_h, initial_c], P, **given)
 
 
-LSTM = Layer(lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"), _memory_step)
+LSTM = Layer(lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"), _memory_step, run=(recurring.remembering,), sigmoids=3)
 
 
 # ----- rules ----------------------------------------------------------------------------------------------------------
@@ -484,6 +489,24 @@ def _rules(layer: Layer) -> None:
     @np.errstate(all="ignore")
     def _(*inputs: Any, **given: Any) -> tuple[Array, ...]:
         return _computed(layer, *_arranged(layer, inputs), **given)
+
+    @made.prepare
+    def _(*inputs: Any, **given: Any) -> Any:
+        backwards = _backwards(made, given["direction"])
+        usual = layer.activations * len(backwards)
+        names = _lower(given["activations"] or usual)
+        ordinary = names[: len(usual)] == _lower(usual)
+        peepholes = _arranged(layer, inputs)[-1]
+        if not ordinary or given["clip"] is not None or given["layout"] or given.get("input_forget") or peepholes:
+            return None
+        separate = bool(given.get("linear_before_reset"))
+        return recurring.usual(
+            layer.run[separate], layer.gates, layer.sigmoids, separate, inputs[: 5 + layer.states], backwards
+        )
+
+
+def _lower(names: Sequence[str]) -> list[str]:
+    return [name.lower() for name in names]
 
 
 for _layer in (RNN, GRU, LSTM):

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, Op, TensorType, TypeMismatch, Value, always, elements, op, primitive, symbolic
+from tenonnx.extend import (
+    DType,
+    Index,
+    Op,
+    Operand,
+    TensorType,
+    TypeMismatch,
+    Value,
+    always,
+    elements,
+    op,
+    primitive,
+    symbolic,
+)
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.checking import axes_within
 from tenonnx_standard.logic import equal, where
@@ -104,9 +117,9 @@ def _reduction(
 # ----- numpy ----------------------------------------------------------------------------------------------------------
 
 #: Rows up to this long are summed by einsum, which is faster; longer ones pairwise, which is more exact.
-_PLAIN_ROW = 4096
+PLAIN_ROW = 4096
 #: Rows up to this long are reduced as columns, as numpy spends more on starting a row than on its elements.
-_SHORT_ROW = 32
+SHORT_ROW = 32
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
@@ -142,7 +155,7 @@ def _plain_rows(x: Array, axes: tuple[int, ...]) -> Array | None:
     if not trailing or x.dtype not in (np.float32, np.float64) or not x.flags.c_contiguous:
         return None
     inner = math.prod(x.shape[first:])
-    return x.reshape(-1, inner) if 0 < inner <= _PLAIN_ROW else None
+    return x.reshape(-1, inner) if 0 < inner <= PLAIN_ROW else None
 
 
 def mean_array(x: Array, axes: tuple[int, ...]) -> Array:
@@ -157,7 +170,7 @@ def extremum(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array:
     rank, count = x.ndim, len(axes)
     if count and axes == tuple(range(rank - count, rank)) and x.size:
         inner = math.prod(x.shape[rank - count :])
-        if inner <= _SHORT_ROW and x.size >= 64 * inner:
+        if inner <= SHORT_ROW and x.size >= 64 * inner:
             columns = np.ascontiguousarray(x.reshape(-1, inner).T)
             return ufunc.reduce(columns, axis=0).reshape(*x.shape[: rank - count], *(1,) * count)
     return np.asarray(ufunc.reduce(x, axis=axes, keepdims=True))
@@ -165,7 +178,12 @@ def extremum(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array:
 
 def _numpy(op: Op) -> Callable[[Callable[[Array, tuple[int, ...]], Array]], Callable[..., Array]]:
     """Give ``op`` a numpy rule from a function of data and axes that keeps the reduced dims."""
-    return lambda kept: op.numpy(_over_axes(op, kept))
+
+    def register(kept: Callable[[Array, tuple[int, ...]], Array]) -> Callable[..., Array]:
+        _prepare(op, kept)
+        return op.numpy(_over_axes(op, kept))
+
+    return register
 
 
 def _over_axes(op: Op, kept: Callable[[Array, tuple[int, ...]], Array]) -> Callable[..., Array]:
@@ -192,6 +210,20 @@ def _symbolic(op: Op, ufunc: np.ufunc) -> None:
         return x
 
     op.symbolic(_over_axes(op, kept))
+
+
+def _prepare(op: Op, kept: Callable[[Array, tuple[int, ...]], Array]) -> None:
+    @op.prepare
+    def _(
+        data: Operand, axes: Operand | None, *, keepdims: int, noop_with_empty_axes: int
+    ) -> Callable[..., Array] | None:
+        if axes is not None and axes.contents is None:
+            return None
+        given = None if axes is None else [int(axis) for axis in axes.contents.reshape(-1)]
+        reduced = _chosen(op, given, data.ndim, noop_with_empty_axes)
+        whole = [1 if k in reduced else d for k, d in enumerate(data.shape)]
+        shape = whole if keepdims else [d for k, d in enumerate(data.shape) if k not in reduced]
+        return lambda data, axes=None: np.asarray(kept(data, reduced)).astype(data.dtype, copy=False).reshape(shape)
 
 
 # ----- sums, means, products, extrema ---------------------------------------------------------------------------------

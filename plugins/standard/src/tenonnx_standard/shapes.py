@@ -36,6 +36,7 @@ from tenonnx_standard.checking import (
     numbers,
     numpy_rule,
     positions,
+    same_elements,
 )
 from tenonnx_standard.joining import concat as concat
 from tenonnx_standard.joining import split as split
@@ -176,6 +177,9 @@ def _(x, shape, *, allowzero):
     return x.reshape(wanted)
 
 
+same_elements(reshape)
+
+
 @reshape.vjp
 def _(g, y, data, shape, *, allowzero):
     return ops.reshape_like(g, data), None
@@ -234,6 +238,7 @@ def _(x, *, axis):
     return x.reshape(math.prod(before), math.prod(after))
 
 
+same_elements(flatten)
 flatten.vjp(lambda g, y, x, *, axis: ops.reshape_like(g, x))
 
 
@@ -272,6 +277,7 @@ def _(x, axes):
     return x.squeeze() if axes is None else x.squeeze(axis=tuple(numbers(axes)))
 
 
+same_elements(squeeze)
 squeeze.vjp(lambda g, y, data, axes: (ops.reshape_like(g, data) if axes is None else unsqueeze(g, axes), None))
 
 
@@ -327,6 +333,7 @@ def _(x, axes):
     return x.reshape([1 if k in added else next(rest) for k in range(rank)])
 
 
+same_elements(unsqueeze)
 unsqueeze.vjp(lambda g, y, data, axes: (squeeze(g, axes), None))
 
 
@@ -370,6 +377,9 @@ def _(x, *, perm):
     return x.transpose(perm)
 
 
+transpose.prepare(lambda x, *, perm: lambda x: x.transpose(perm))
+
+
 @transpose.vjp
 def _(g, y, data, *, perm):
     return transpose(g) if perm is None else transpose(g, perm=sorted(range(len(perm)), key=lambda k: perm[k]))
@@ -398,6 +408,25 @@ def _(input, shape):
 @numpy_rule(expand)
 def _(x, shape):
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(numbers(positions(shape)))))
+
+
+@expand.prepare
+def _(x, shape):
+    if shape.contents is None:
+        return None
+    wanted = np.broadcast_shapes(x.shape, tuple(numbers(positions(shape.contents))))
+    if wanted == x.shape:
+        return lambda x, _: x
+    strides = np.broadcast_to(np.empty(x.shape, x.dtype), wanted).strides
+    if x.dtype.hasobject:
+        return None
+
+    def expanded(x, _):
+        y = np.ndarray(wanted, x.dtype, np.ascontiguousarray(x), 0, strides)
+        y.flags.writeable = False
+        return y
+
+    return expanded
 
 
 expand.vjp(lambda g, y, x, shape: (g, None))

@@ -147,6 +147,19 @@ def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
 @slice_.symbolic
 @numpy_rule(slice_)
 def _(x, starts, ends, axes, steps):
+    return x[_key(x, starts, ends, axes, steps)]
+
+
+@slice_.prepare
+def _(x, *bounds):
+    if any(bound is not None and bound.contents is None for bound in bounds):
+        return None
+    key = _key(x, *(None if bound is None else bound.contents for bound in bounds))
+    return lambda x, *_: x[key]
+
+
+def _key(x, starts, ends, axes, steps):
+    """What numpy indexes ``x`` with."""
     places = range(starts.size) if axes is None else axes_within(slice_, numbers(positions(axes)), x.ndim)
     strides = [1] * starts.size if steps is None else numbers(positions(steps))
     key = [slice(None)] * x.ndim
@@ -155,7 +168,7 @@ def _(x, starts, ends, axes, steps):
     ):
         first, last, step = _bounds(x.shape[axis], start, end, step)
         key[axis] = slice(first, None if last < 0 else last, step)
-    return x[tuple(key)]
+    return tuple(key)
 
 
 @slice_.vjp
@@ -251,6 +264,15 @@ def _(x, indices, *, axis):
     if not x.flags.c_contiguous:  # take would copy all of it first
         return x[(*(slice(None),) * axis, positions(indices))]
     return x.take(positions(indices), axis)
+
+
+@gather.prepare
+def _(x, indices, *, axis):
+    """One place gives a view; the others are checked by ``take``, but for those that are known."""
+    if indices.contents is None or indices.ndim:
+        return None
+    key = (*(slice(None),) * (axis % x.ndim), int(indices.contents), ...)
+    return lambda x, _: x[key]
 
 
 @gather.vjp
