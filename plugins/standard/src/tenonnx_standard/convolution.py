@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.extend import Operand, TensorType, TypeMismatch, Value, constant, differ, dims, limits, op, symbolic
-from tenonnx_standard.convolving import columns, convolution
+from tenonnx_standard.convolving import columns, convolution, transposed
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
@@ -15,7 +15,6 @@ from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shapes import reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import (
-    BLOCK,
     Array,
     Length,
     Windows,
@@ -25,14 +24,13 @@ from tenonnx_standard.windows import (
     padded_with,
     spatial,
     tap,
-    tap_slices,
     through_float32,
     widened,
     windows,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 #: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
 FEW_CHANNELS = 8
@@ -71,12 +69,6 @@ def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any
 
 def _shown(tensor: Any) -> str:
     return repr(tensor) if isinstance(tensor, Value) else f"{tensor.dtype}{list(tensor.shape)}"
-
-
-def _add_bias(y: Array, B: Array | None) -> Array:
-    if B is not None:
-        y += B.reshape(-1, *(1,) * (y.ndim - 2))
-    return y
 
 
 # ----- Conv -----------------------------------------------------------------------------------------------------------
@@ -354,67 +346,39 @@ def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attr
 def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
     check_channels(conv_transpose.title, X, W, B, group, W.shape[0], W.shape[1] * group)
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
-    begins, outputs = _cropping(window, X.shape[2:], output_padding, output_shape)
-    x, w, b = widened(X, W, B)
-    return _add_bias(convolve_transposed(x, w, window, begins, outputs, group), b).astype(X.dtype, copy=False)
+    return _transposing(X, W, None, window, group, output_padding, output_shape)(X, W, B)
 
 
-def convolve_transposed(
-    x: Array, w: Array, window: Windows, begins: Sequence[int], outputs: Sequence[int], group: int
-) -> Array:
-    """What every input position adds to its window, summed up; cut to ``outputs`` positions from ``begins`` on."""
-    batch, channels, *sizes = x.shape
-    results, depth = group * w.shape[1], channels // group
-    before = [e - 1 - b for e, b in zip(window.extents, begins, strict=True)]
-    after = [m - n + b for m, n, b in zip(outputs, sizes, begins, strict=True)]
-    if set(window.strides) == {1} and depth > 1 and min(*before, *after) >= 0 and batch * int(np.prod(sizes)) >= 256:
-        turned = np.flip(w.reshape(group, depth, *w.shape[1:]).swapaxes(1, 2), tuple(range(3, 3 + window.rank)))
-        turned = turned.reshape(results, depth, *window.kernel)
-        return _convolving(x, turned, floored(window, [*before, *after]), group)(x, turned)
-    lengths = [
-        max((n - 1) * s + e, b + m)
-        for n, s, e, b, m in zip(sizes, window.strides, window.extents, begins, outputs, strict=True)
-    ]
-    y = np.empty(limits.sized((batch, results, *outputs), "a transposed convolution"), x.dtype)
-    limits.check_elements(lengths, "a transposed convolution")
-    whole = lengths == list(outputs)
-    row = results * int(np.prod(sizes[1:])) * (int(np.prod(window.kernel)) if depth > 1 else 1)
-    images = min(batch, max(1, BLOCK // max(1, row * sizes[0], results * int(np.prod(lengths)))))
-    rows = max(1, BLOCK // max(1, row))
-    full = None if whole else np.empty((images, results, *lengths), x.dtype)
-    inside = tuple(slice(b, b + m) for b, m in zip(begins, outputs, strict=True))
-    for first in range(0, batch, max(1, images)):
-        count = min(images, batch - first)
-        result = y[first : first + count] if full is None else full[:count]
-        result[...] = 0
-        for low in range(0, sizes[0], rows):
-            part = x[first : first + count, :, low : low + rows]
-            for offset, added in _contributions(part, w, window, group):
-                target = tap_slices(window, offset, part.shape[2:])
-                start = target[0].start + low * window.strides[0]
-                target[0] = slice(start, start + target[0].stop - target[0].start, window.strides[0])
-                result[(..., *target)] += added
-        if full is not None:
-            y[first : first + count] = result[(..., *inside)]
-    return y
+@conv_transpose.prepare
+def _(X, W, B, *, group, kernel_shape, output_padding, output_shape, **attributes):
+    window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
+    return _transposing(X, W, W.contents, window, group, output_padding, output_shape)
 
 
-def _contributions(x: Array, w: Array, window: Windows, group: int) -> Iterator[tuple[tuple[int, ...], Array]]:
-    """For each place of the kernel, what every input position adds there."""
-    count, channels, *sizes = x.shape
-    per_group = w.shape[1]
-    if channels == group:
-        x = x[:, :, None]
-        product = np.empty((count, group, per_group, *sizes), x.dtype)
-        for offset in window.offsets:
-            np.multiply(x, w[(..., *offset)].reshape(group, per_group, *(1,) * window.rank), out=product)
-            yield offset, product.reshape(count, -1, *sizes)
-        return
-    weights = w.reshape(group, channels // group, -1).swapaxes(1, 2)
-    block = np.matmul(weights, x.reshape(count, group, channels // group, -1))
-    block = block.reshape(count, group * per_group, *window.kernel, *sizes)
-    for offset in window.offsets:
-        yield offset, block[(slice(None), slice(None), *offset)]
+def _transposing(
+    X: Operand | Array, W: Operand | Array, known: Array | None, window: Windows, group: int, *sizes: Any
+) -> Callable[..., Array]:
+    """The function of arrays like these that spreads windows and adds a bias; the kernels may be ``known``."""
+    narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
+    begins, outputs = _cropping(window, X.shape[2:], *sizes)
+    whole = limits.sized((X.shape[0], group * W.shape[1], *outputs), "a transposed convolution")
+    bias = (-1, *(1,) * window.rank)
+    empty = not (X.size and W.size and all(whole))
+    if not empty:
+        arrange, run = transposed(X.shape, W.shape, wide, window, begins, outputs, group)
+        arranged = None if known is None else arrange(known.astype(wide, copy=False))
+
+    def convolve(X: Array, W: Array, B: Array | None = None) -> Array:
+        if empty:
+            y = np.zeros(whole, wide)
+        else:
+            weights = arrange(W.astype(wide, copy=False)) if arranged is None else arranged
+            y = run(X.astype(wide, copy=False), weights)
+        if B is not None:
+            y += B.reshape(bias)
+        return y if narrow is wide else y.astype(narrow)
+
+    return convolve
 
 
 @conv_transpose.vjp

@@ -257,3 +257,60 @@ def columns(
             yield chosen, low_to_high, block
 
     return unfold
+
+
+# ----- transposed -----------------------------------------------------------------------------------------------------
+
+
+def transposed(
+    shape: Sequence[int],
+    kernels: Sequence[int],
+    dtype: Any,
+    window: Windows,
+    begins: Sequence[int],
+    outputs: Sequence[int],
+    group: int,
+) -> tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]:
+    """The transpose of a convolution: how kernels are arranged for it, and the function of images and these.
+
+    Each position adds its multiple of a kernel to a window of the result, of which ``outputs`` positions are kept from
+    ``begins`` on. So the elements of the result that lie strides apart are one convolution, and all of these are taken
+    at once, with as many kernels more.
+    """
+    batch, channels, *sizes = shape
+    strides, rank = window.strides, window.rank
+    per_group, depth = kernels[1], channels // group
+    reach = [-(-extent // s) for extent, s in zip(window.extents, strides, strict=True)]
+    apart = Windows(window.title, tuple(reach), (1,) * rank, (1,) * rank, tuple(n - 1 for n in reach) * 2)
+    positions = apart.outputs(sizes)
+    arranged = (group * per_group * math.prod(strides), depth, *reach)
+    whole = [n * s for n, s in zip(positions, strides, strict=True)]
+    target = limits.sized((batch, group * per_group, *outputs), "a transposed convolution")
+    run = convolution(shape, arranged, dtype, apart, group)
+    spread = (group, depth, per_group, *(n for pair in zip(reach, strides, strict=True) for n in pair))
+    places = (..., *(slice(0, extent, d) for extent, d in zip(window.extents, window.dilations, strict=True)))
+    order = (0, 2, *range(4, 4 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2))
+    turned = tuple(range(3 + rank, 3 + 2 * rank))
+    interleaved = (0, 1, *(axis for k in range(rank) for axis in (2 + rank + k, 2 + k)))
+    kept = [min(n, b + m) for n, b, m in zip(whole, begins, outputs, strict=True)]
+    cut = (..., *(slice(b, n) for b, n in zip(begins, kept, strict=True)))
+    filled = (..., *(slice(0, max(n - b, 0)) for b, n in zip(begins, kept, strict=True)))
+    covers = all(n - b == m for n, b, m in zip(kept, begins, outputs, strict=True))
+
+    def arrange(w: Array) -> Array:
+        apart = np.zeros((group, depth, per_group, *(n * s for n, s in zip(reach, strides, strict=True))), dtype)
+        apart[places] = w.reshape(group, depth, per_group, *window.kernel)
+        return np.ascontiguousarray(np.flip(apart.reshape(spread).transpose(order), turned)).reshape(arranged)
+
+    def convolve(x: Array, w: Array) -> Array:
+        z = np.empty((batch, arranged[0], *positions), dtype)
+        run(x, w, z)
+        phases = z.reshape(batch, -1, *strides, *positions).transpose(interleaved)
+        y = phases.reshape(batch, -1, *whole)[cut]
+        if covers:
+            return np.ascontiguousarray(y)
+        result = np.zeros(target, dtype)
+        result[filled] = y
+        return result
+
+    return arrange, convolve

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tenonnx.extend import Value, always, op, shapes
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, pow_, sign, sqrt
-from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_sum
+from tenonnx_standard.reduction import PLAIN_ROW, reduce_max, reduce_mean, reduce_sum
 from tenonnx_standard.windows import Array, widened
 
 
@@ -45,6 +47,23 @@ def _(X):
     (x,) = widened(X)
     images = _per_image(x)
     return _as_images(images.sum(-1) / x.dtype.type(images.shape[-1]), X)
+
+
+@global_average_pool.prepare
+def _(X):
+    """Sums of few positions as a product with ones."""
+    count = math.prod(X.shape[2:])
+    if X.dtype not in (np.float32, np.float64) or count > PLAIN_ROW or 1 in (count, X.size):
+        return None
+    ones, shape = np.ones(count, X.dtype), (*X.shape[:2], *(1,) * (X.ndim - 2))
+    divisor = X.dtype.type(count)
+
+    def mean(X):
+        y = np.dot(X.reshape(-1, count), ones)
+        y /= divisor
+        return y.reshape(shape)
+
+    return mean
 
 
 @op("GlobalMaxPool", since=1, selects=always)

@@ -227,10 +227,10 @@ def _(X: Array, Y: Array) -> Array:
 
 @pow_.prepare
 def _(X: Operand, Y: Operand) -> Any:
-    square = Y.contents is not None and X.dtype.kind == "f" and Y.size == 1 and Y.contents.reshape(()) == 2
-    if square and Y.ndim <= X.ndim:
+    same = X.dtype == Y.dtype and X.dtype.kind == "f"
+    if same and Y.ndim == 0 and Y.contents is not None and Y.contents == 2:
         return lambda X, Y: np.square(X)
-    return np.power if X.dtype == Y.dtype and X.dtype.kind == "f" and Y.size != 1 else None
+    return np.power if same and Y.size != 1 else None
 
 
 @pow_.lower()
@@ -440,14 +440,9 @@ def _(input: Array, min: Array | None = None, max: Array | None = None) -> Array
 @clip.prepare
 def _(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Any:
     """Of few elements, np.clip takes longer to begin than to work."""
-    if min is None or max is None or input.size > 1 << 12 or input.dtype.isbuiltin != 1:
-        return None
-
-    def bounded(input: Array, min: Array, max: Array) -> Array:
-        y = np.maximum(input, min.reshape(()))
-        return np.asarray(np.minimum(y, max.reshape(())))
-
-    return bounded
+    few = input.size <= 1 << 12 and input.dtype.isbuiltin == 1
+    one = min is not None and max is not None and min.ndim == max.ndim == 0
+    return (lambda x, low, high: np.minimum(np.maximum(x, low), high)) if few and one else None
 
 
 @clip.vjp

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, always, constant, dims, op
+from tenonnx.extend import DType, Operand, TensorType, TypeMismatch, Value, always, constant, dims, op
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import transposed_to
 from tenonnx_standard.global_pooling import global_lp_pool_float, power, root
@@ -47,7 +47,7 @@ from tenonnx_standard.windows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # ----- MaxPool --------------------------------------------------------------------------------------------------------
 
@@ -136,10 +136,17 @@ def _pooled_type(title: str, X: Value, kernel_shape: Sequence[int], attributes: 
 @max_pool.numpy
 def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
+    values = pool(X.shape, window, np.maximum, lowest(X.dtype))(X)
     if _outputs is None or _outputs < 2:
-        return pool(X, window, np.maximum, lowest(X.dtype))
-    values = pool(X, window, np.maximum, lowest(X.dtype))
+        return values
     return values, _places_of(_chosen(X, values, window), X.shape, window, storage_order)
+
+
+@max_pool.prepare
+def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+    if _outputs is not None and _outputs > 1:
+        return None
+    return pool(X.shape, windows(max_pool.title, kernel_shape, **attributes), np.maximum, lowest(X.dtype))
 
 
 def _reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
@@ -254,7 +261,7 @@ def _(X, dY, Y, **_):
 def _(X, dY, Y=None, *, kernel_shape, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
     (g,) = widened(dY)
-    pooled = pool(X, window, np.maximum, lowest(X.dtype)) if Y is None else Y
+    pooled = pool(X.shape, window, np.maximum, lowest(X.dtype))(X) if Y is None else Y
     if g.shape != pooled.shape:
         wanted = list(pooled.shape)
         raise TypeMismatch(f"{max_pool_gradient.title}: dY must have the shape {wanted}", given=f"{dY.shape}")
@@ -341,21 +348,35 @@ def _(X, *, kernel_shape, count_include_pad, **attributes):
 
 @average_pool.numpy
 def _(X, *, kernel_shape, count_include_pad, **attributes):
-    window = windows(average_pool.title, kernel_shape, **attributes)
-    (x,) = widened(X)
-    y = pool(x, window, np.add, 0)
+    return _averaging(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)(X)
+
+
+@average_pool.prepare
+def _(X, *, kernel_shape, count_include_pad, **attributes):
+    return _averaging(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)
+
+
+def _averaging(X: Operand | Array, window: Windows, count_include_pad: int) -> Callable[[Array], Array]:
+    """The function of images like ``X`` that gives the mean of each window."""
+    wide = np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
+    total = pool(X.shape, window, np.add, 0)
     shares = _shares(window, X.shape[2:], count_include_pad)
     if all((s == s[0]).all() for s in shares if s.size):
-        shares = [s[:1] for s in shares]
-        factor = np.asarray(np.prod([s[0] for s in shares if s.size]), y.dtype)
+        factor = np.asarray(np.prod([s[0] for s in shares if s.size]), wide)
     else:
-        factor = np.ones((), y.dtype)
+        factor = np.ones((), wide)
         for k, s in enumerate(shares):
-            factor = factor * s.astype(y.dtype).reshape(-1, *(1,) * (window.rank - 1 - k))
-    if y is x:
-        return X
-    y *= factor
-    return y.astype(X.dtype, copy=False)
+            factor = factor * s.astype(wide).reshape(-1, *(1,) * (window.rank - 1 - k))
+
+    def mean(X: Array) -> Array:
+        x = X.astype(wide, copy=False)
+        y = total(x)
+        if y is x:
+            return X
+        y *= factor
+        return y.astype(X.dtype, copy=False)
+
+    return mean
 
 
 def _shares(window: Windows, sizes: Sequence[int], count_include_pad: int) -> list[Array]:
@@ -457,7 +478,7 @@ def _(X, *, kernel_shape, p, **attributes):
     window = windows(lp_pool.title, kernel_shape, **attributes)
     (x,) = widened(X)
     x = np.abs(x) if p != 2 else x
-    y = pool(x * x if p == 2 else x if p == 1 else x**p, window, np.add, 0)
+    y = pool(x.shape, window, np.add, 0)(x * x if p == 2 else x if p == 1 else x**p)
     y = np.sqrt(y) if p == 2 else y if p == 1 else y ** (1 / p)
     return y.astype(X.dtype, copy=False)
 

@@ -13,7 +13,7 @@ from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Array = np.ndarray[Any, Any]
 #: A length: an int, an expression or None in types, an int in numpy rules, an int or an int64 scalar in bodies.
@@ -332,10 +332,11 @@ def taps_inside(size: int, window: Windows, k: int, begin: int, count: int) -> l
     return found
 
 
-def pool(x: Array, window: Windows, combine: np.ufunc, neutral: Any) -> Array:
-    """Combine what each window reads inside ``x``, one spatial axis after the other."""
-    sizes = x.shape[2:]
+def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any) -> Callable[[Array], Array]:
+    """A function that combines what each window reads inside images of ``shape``, one spatial axis after the other."""
+    sizes = shape[2:]
     begins, _ = window.padding(sizes)
+    steps = []
     for k, count in enumerate(window.outputs(sizes)):
         if window.kernel[k] == 1 and window.strides[k] == 1 and not begins[k] and count == sizes[k]:
             continue
@@ -343,14 +344,21 @@ def pool(x: Array, window: Windows, combine: np.ufunc, neutral: Any) -> Array:
         taps = [t for t in taps_inside(sizes[k], window, k, begins[k], count) if t[0] < t[1]]
         taps.sort(key=lambda t: t[0] - t[1])  # those that every window has come first
         everywhere = [(*ahead, t[2]) for t in taps if t[1] - t[0] == count]
-        if len(everywhere) > 1:
-            y = combine(x[everywhere[0]], x[everywhere[1]])
-        elif everywhere:
-            y = x[everywhere[0]].copy()
-        else:
-            y = np.full(limits.sized((*x.shape[: 2 + k], count, *x.shape[3 + k :]), "a pool"), neutral, x.dtype)
-        for low, high, source in taps[min(len(everywhere), 2) :]:
-            part = y[(*ahead, slice(low, high))]
-            combine(part, x[(*ahead, source)], out=part)
-        x = y
-    return x
+        partly = [((*ahead, slice(low, high)), (*ahead, read)) for low, high, read in taps[min(len(everywhere), 2) :]]
+        steps.append((k, count, everywhere[:2], partly))
+
+    def pooled(x: Array) -> Array:
+        for k, count, everywhere, partly in steps:
+            if len(everywhere) > 1:
+                y = combine(x[everywhere[0]], x[everywhere[1]])
+            elif everywhere:
+                y = x[everywhere[0]].copy()
+            else:
+                y = np.full(limits.sized((*x.shape[: 2 + k], count, *x.shape[3 + k :]), "a pool"), neutral, x.dtype)
+            for target, source in partly:
+                part = y[target]
+                combine(part, x[source], out=part)
+            x = y
+        return x
+
+    return pooled
