@@ -16,7 +16,9 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 import tenonnx as tx
 from tenonnx.cli import main
 from tenonnx.formats.onnx import streaming
+from tenonnx_quantized import computed
 from tenonnx_quantized.blocks import matmul_nbits
+from tenonnx_quantized.computed import Computed
 from tenonnx_quantized.elementwise import (
     qlinear_add,
     qlinear_concat,
@@ -24,8 +26,6 @@ from tenonnx_quantized.elementwise import (
     qlinear_softmax,
     qlinear_where,
 )
-from tenonnx_quantized.forms import codes as forms_codes
-from tenonnx_quantized.forms.codes import Computed
 from tenonnx_quantized.forms.dequantize import to_floats
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.forms.qoperator import to_qoperator
@@ -231,7 +231,7 @@ def test_unpacking_streams(form, external, tmp_path, monkeypatch):
     tx.export(graph, tmp_path / "packed.onnx", **config)
     tx.export(form(tx.load(tmp_path / "packed.onnx")), tmp_path / "whole.onnx", **config)
     monkeypatch.setattr(streaming, "_PIECE", 100_000)
-    monkeypatch.setattr(forms_codes, "_AT_ONCE", 100_000)
+    monkeypatch.setattr(computed, "_AT_ONCE", 100_000)
     made = form(tx.load(tmp_path / "packed.onnx"))
     tracemalloc.start()
     try:
@@ -248,3 +248,26 @@ def test_unpacking_streams(form, external, tmp_path, monkeypatch):
     )
     if external:
         assert peak < 5e6, "the weights are 1 MB packed and 8.5 MB as floats"
+
+
+@pytest.mark.parametrize(("bits", "opset", "packed"), [(4, 21, True), (8, 21, True), (2, 25, True), (4, 19, False)])
+def test_packed_weights_stay_packed_where_the_target_holds_them(bits, opset, packed, tmp_path):
+    random = np.random.default_rng(0)
+    graph = tx.Graph(opsets={"com.microsoft": 1})
+    contents = {
+        "B": random.integers(0, 256, (96, 7, 4 * bits)).astype(U8),
+        "scales": random.uniform(0.01, 0.1, (96, 7)).astype(F32),
+        "bias": np.ones(96, F32),
+    }
+    given = {name: graph.variable(name, array) for name, array in contents.items()}
+    x = graph.input("x", "float32", ("n", 200))
+    graph.output("y", matmul_nbits(x, **given, K=200, N=96, bits=bits, block_size=32))
+    feeds = {"x": random.normal(size=(3, 200)).astype(F32)}
+    moved = tx.retarget(graph, opset, domains=["ai.onnx"])
+    assert ("DequantizeLinear" in kinds(moved)) is packed
+    assert any(v.dtype.bits == bits and v.is_constant for v in moved.values()) is packed
+    wanted = graph.run(feeds, backend="numpy")["y"]
+    np.testing.assert_allclose(moved.run(feeds, backend="numpy")["y"], wanted, rtol=1e-4, atol=1e-4)
+    if bits > 2:  # onnxruntime has no DequantizeLinear of two bits
+        (found,) = written(moved, tmp_path, feeds, opset_version=opset)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

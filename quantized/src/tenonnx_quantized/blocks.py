@@ -26,10 +26,14 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
 )  # fmt: skip
+from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.formats import unpacked, unpacked_array
 from tenonnx_quantized.granularity import finite, repeated
 from tenonnx_quantized.packed import packed_product
-from tenonnx_quantized.quantize import to, wide
+from tenonnx_quantized.quantize import dequantize_linear, to, wide
+
+Array = np.ndarray[Any, Any]
+
 
 # ----- MatMulNBits ----------------------------------------------------------------------------------------------------
 
@@ -127,6 +131,62 @@ def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
     if bias is not None:
         y += bias.astype(stage)
     return y.reshape(*A.shape[:-1], N).astype(A.dtype, copy=False)
+
+
+_OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}
+
+
+def unpacked_blocks(
+    B: Value, scales: Value, zero_points: Value | None, g_idx: Value | None, *,
+    columns: int, rows: int, bits: int, block_size: int,
+) -> tuple[Computed, Computed, Computed] | None:  # fmt: skip
+    """Constant codes ``[rows, columns]`` in the type of so many bits, and scales and zero points of their blocks.
+
+    Each is computed when it is written. None for what a blocked DequantizeLinear cannot say.
+    """
+    parameters = [v for v in (B, scales, zero_points) if v is not None]
+    floats = zero_points is not None and zero_points.dtype is not DType.uint8
+    if bits not in _OF_BITS or floats or g_idx is not None or not all(v.is_constant for v in parameters):
+        return None
+    if any(v.ndim < 2 or v.shape[0] != columns for v in parameters):
+        return None
+    dtype, blocks = _OF_BITS[bits], -(-rows // block_size)
+
+    def codes(start: int, stop: int) -> Array:
+        first, last = start // block_size, -(-stop // block_size)
+
+        def inside(packed: Array) -> Array:
+            found = unpacked_array(packed.reshape(len(packed), blocks, -1)[:, first:last], bits)
+            part = slice(start - first * block_size, stop - first * block_size)
+            return found.reshape(len(packed), -1)[:, part].astype(dtype.numpy)
+
+        return turned(B, inside)
+
+    def shifts(start: int, stop: int) -> Array:
+        if zero_points is None:
+            return np.full((stop - start, columns), 1 << bits - 1).astype(dtype.numpy)
+        made = turned(zero_points, lambda z: unpacked_array(z.reshape(len(z), -1), bits)[:, start:stop])
+        return made.astype(dtype.numpy)
+
+    def steps(start: int, stop: int) -> Array:
+        return turned(scales, lambda s: s.reshape(len(s), -1)[:, start:stop])
+
+    return (
+        Computed(dtype, (rows, columns), codes),
+        Computed(scales.dtype, (blocks, columns), steps),
+        Computed(dtype, (blocks, columns), shifts),
+    )
+
+
+@matmul_nbits.lower()
+def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
+    """By a blocked DequantizeLinear, where its version takes codes of so many bits: weights stay packed."""
+    found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
+    if found is None or weight_prepacked:
+        return None
+    codes, scale, zero = (Value("", made.type, data=made) for made in found)
+    y = ops.matmul(A, dequantize_linear(codes, scale, zero, axis=0, block_size=block_size))
+    return y if bias is None else y + bias
 
 
 _ACTIVATIONS = {"silu": ops.swish, "gelu": ops.gelu, "relu": ops.relu}

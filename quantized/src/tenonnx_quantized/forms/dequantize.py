@@ -11,7 +11,8 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Value, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, infer_call, prune
-from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_dequantize, is_meaning, is_quantize, rows
+from tenonnx_quantized.computed import Computed, rows
+from tenonnx_quantized.forms.codes import CodesRewriter, is_dequantize, is_meaning, is_quantize
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.granularity import is_single
 from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, to

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Op, Value
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_quantized import contrib_quantize
 from tenonnx_quantized.attention import qattention
-from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
+from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv, unpacked_blocks
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_conv_channels_last
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.embedding import qembed_layer_normalization
-from tenonnx_quantized.formats import unpacked_array
-from tenonnx_quantized.forms.codes import CodesRewriter, Computed, is_meaning, producer, turned
+from tenonnx_quantized.forms.codes import CodesRewriter, is_meaning, producer
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
@@ -146,44 +143,15 @@ def _rescaled(sums, x, w, x_zero, w_zero, x_scale, w_scale):
     return None if image is None or weights is None else ops.conv(image, weights, **dict(sums.attributes))
 
 
-_OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}
-
-
 @_rule(matmul_nbits)
 def _(rewriter, A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
     """The weights as ``[K, N]`` in the type of so many bits, unpacked when they are written."""
-    floats = zero_points is not None and zero_points.dtype is not DType.uint8
-    parameters = [v for v in (B, scales, zero_points) if v is not None]
-    if bits not in _OF_BITS or floats or g_idx is not None or weight_prepacked:
+    found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
+    if found is None or weight_prepacked:
         return None
-    if not all(v.is_constant for v in parameters):
-        return None
-    dtype, blocks = _OF_BITS[bits], -(-K // block_size)
-    if any(v.shape[0] != N for v in parameters):
-        return None
-
-    def codes(start, stop):
-        first, last = start // block_size, -(-stop // block_size)
-
-        def unpacked(packed):
-            inside = packed.reshape(len(packed), blocks, -1)[:, first:last]
-            found = unpacked_array(inside, bits).reshape(len(packed), -1).astype(dtype.numpy)
-            return found[:, start - first * block_size : stop - first * block_size]
-
-        return turned(B, unpacked)
-
-    def shifts(start, stop):
-        if zero_points is None:
-            return np.full((stop - start, N), 1 << bits - 1).astype(dtype.numpy)
-        return turned(
-            zero_points, lambda z: unpacked_array(z.reshape(len(z), -1), bits)[:, start:stop].astype(dtype.numpy)
-        )
-
-    def steps(start, stop):
-        return turned(scales, lambda s: s.reshape(len(s), -1)[:, start:stop])
-
-    weights = rewriter.place(f"{B.name}/codes", Computed(dtype, (K, N), codes))
-    scale = rewriter.place(f"{B.name}/scale", Computed(scales.dtype, (blocks, N), steps))
-    zero = rewriter.place(f"{B.name}/zero_point", Computed(dtype, (blocks, N), shifts))
+    weights, scale, zero = (
+        rewriter.place(f"{B.name}/{name}", made)
+        for name, made in zip(("codes", "scale", "zero_point"), found, strict=True)
+    )
     y = ops.matmul(A, dequantize_linear(weights, scale, zero, axis=0, block_size=block_size))
     return y if bias is None else y + bias

@@ -11,10 +11,11 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, Value, constant, selects, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
+from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.formats import packed_array
-from tenonnx_quantized.forms.codes import CodesRewriter, Computed, dequantized, is_meaning, is_quantize, turned
+from tenonnx_quantized.forms.codes import CodesRewriter, dequantized, is_meaning, is_quantize
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.products import qgemm
