@@ -195,7 +195,9 @@ _ACTIVATIONS = {"silu": ops.swish, "gelu": ops.gelu, "relu": ops.relu}
 def _normalised(A: Value, skip: Value | None, norm_scale: Value | None, epsilon: float) -> tuple[Value, Value]:
     """The input of the projections, and the sum of the residual connection."""
     total = A if skip is None else A + skip
-    return total if norm_scale is None else ops.rms_normalization(total, norm_scale, epsilon=epsilon), total
+    if norm_scale is None:
+        return total, total
+    return ops.rms_normalization(total, norm_scale, epsilon=epsilon, stash_type=int(wide(total.dtype))), total
 
 
 @op("MatMulNBitsMlp", domain="com.microsoft")

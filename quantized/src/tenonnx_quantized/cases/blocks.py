@@ -128,10 +128,10 @@ def normalised(draw, rows, *, optional):
     return a, skip, scale
 
 
-def projections(draw, rows, columns):
+def projections(draw, rows, columns, bits):
     found = []
     for count in columns:
-        found += [*weights(draw, count, rows, 4, 32, "float32"), None]
+        found += [*weights(draw, count, rows, bits, 32, "float32"), None]
         if draw(st.booleans()):
             found[-1] = draw(tensors("float32", shape=(count,)))
     return found
@@ -139,10 +139,11 @@ def projections(draw, rows, columns):
 
 @cases(matmul_nbits_mlp, gradient=["A", "skip"])
 def _(draw):
-    rows, columns = 32, draw(st.integers(1, 4))
-    inputs = *normalised(draw, rows, optional=True), *projections(draw, rows, [columns, columns])
+    rows, columns, bits = 32, draw(st.integers(1, 4)), draw(st.sampled_from([4, 8]))
+    inputs = *normalised(draw, rows, optional=True), *projections(draw, rows, [columns, columns], bits)
     return call(
         *inputs, K=rows, N=columns, activation=draw(st.sampled_from(["silu", "gelu", "relu"])), block_size=32,
+        bits=bits, accuracy_level=draw(st.integers(0, 1)),
         epsilon=draw(st.sampled_from([1e-5, 1e-3])), _outputs=draw(st.integers(1, 2)),
     )  # fmt: skip
 
@@ -150,5 +151,9 @@ def _(draw):
 @cases(matmul_nbits_qkv, gradient=["A", "skip"])
 def _(draw):
     rows, queries, keys = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    inputs = *normalised(draw, rows, optional=False), *projections(draw, rows, [queries, keys, keys])
-    return call(*inputs, K=rows, Nq=queries, Nkv=keys, block_size=32, _outputs=draw(st.integers(3, 4)))
+    bits = draw(st.sampled_from([4, 8]))
+    inputs = *normalised(draw, rows, optional=False), *projections(draw, rows, [queries, keys, keys], bits)
+    return call(
+        *inputs, K=rows, Nq=queries, Nkv=keys, block_size=32, bits=bits, accuracy_level=draw(st.integers(0, 1)),
+        epsilon=draw(st.sampled_from([1e-6, 1e-3])), _outputs=draw(st.integers(3, 4)),
+    )  # fmt: skip
