@@ -17,10 +17,12 @@ def images(draw, *, kinds=EIGHT_BITS):
     rank, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     channels, results = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
-    sides = [draw(st.integers(k, k + 3)) for k in kernel]
+    dilations = [draw(st.integers(1, 2)) for _ in kernel]
+    sides = [draw(st.integers((k - 1) * d + 1, k + 3)) for k, d in zip(kernel, dilations, strict=True)]
     x = draw(tensors(kinds, shape=(draw(st.integers(1, 2)), group * channels, *sides), min_value=-200, max_value=200))
     w = draw(tensors(kinds, shape=(group * results, channels, *kernel), min_value=-200, max_value=200))
     attributes = {"group": group, "strides": [draw(st.integers(1, 2)) for _ in kernel]}
+    attributes |= {"dilations": dilations} if max(dilations) > 1 else {}
     attributes |= draw(st.sampled_from([{}, {"kernel_shape": kernel}]))
     attributes |= draw(st.sampled_from([{}, {"pads": [1] * (2 * rank)}, {"auto_pad": "SAME_UPPER"}]))
     return x, w, attributes

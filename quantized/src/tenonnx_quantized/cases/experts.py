@@ -45,7 +45,7 @@ def _(draw):
     return call(
         x, router, *first[:3], *second[:3], None, None, None, first[3], second[3], None, weights,
         k=draw(st.integers(1, 2)), activation_type=activation, expert_weight_bits=bits,
-        normalize_routing_weights=draw(st.integers(0, 1)),
+        normalize_routing_weights=draw(st.integers(0, 1)), accuracy_level=draw(st.sampled_from([0, 1])),
         **({"block_size": block} if block else {}), **(swiglu if fused else {}),
     )  # fmt: skip
 

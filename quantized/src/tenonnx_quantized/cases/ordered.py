@@ -73,7 +73,8 @@ def _(draw):
     vectors = [draw(tensors(dtype, shape=x.shape[-1:])) for _ in range(2)]
     return call(
         x, scale(draw), vectors[0], draw(st.sampled_from([None, vectors[1]])), scale(draw),
-        order_X=order, order_Y=order, epsilon=draw(st.sampled_from([1e-5, 1e-3])),
+        order_X=order, order_Y=order, axis=draw(st.sampled_from([-1, x.ndim - 1])),
+        epsilon=draw(st.sampled_from([1e-5, 1e-3])),
     )  # fmt: skip
 
 

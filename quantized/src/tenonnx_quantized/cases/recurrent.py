@@ -38,10 +38,15 @@ def _(draw):
     if draw(st.booleans()):
         lengths = np.sort(draw(tensors("int32", shape=(batch,), min_value=1, max_value=length)))[::-1].copy()
         lengths[0] = length
+    chosen = {
+        "activations": ["HardSigmoid", "LeakyRelu", "ScaledTanh"] * count,
+        "activation_alpha": [0.3, 0.1, 0.9] * count, "activation_beta": [0.4, 0.0, 0.8] * count,
+    }  # fmt: skip
     return call(
         draw(tensors("float32", shape=(length, batch, inputs), min_value=-1, max_value=1)), w, r,
         drawn(count, 8 * hidden), lengths, drawn(count, batch, hidden), drawn(count, batch, hidden),
         drawn(count, 3 * hidden), w_scale, w_zero, r_scale, r_zero,
         hidden_size=hidden, direction=direction, input_forget=draw(st.integers(0, 1)),
         **draw(st.sampled_from([{}, {"clip": 2.0}])),
+        **draw(st.sampled_from([{}, chosen])),
     )  # fmt: skip
