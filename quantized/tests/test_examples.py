@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 
 import tenonnx as tx
+from tenonnx.extend import ArrayConstant
 from tenonnx_quantized.forms.dequantize import to_floats
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.forms.qoperator import to_qoperator
@@ -75,3 +76,16 @@ def test_the_decoder_predicts_as_before():
         logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         perplexity[name] = np.exp(-np.take_along_axis(logs, tokens[:, 1:, None], -1).mean())
     assert perplexity["codes"] == pytest.approx(perplexity["floats"], rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", ["uint4", "int4"])
+def test_a_decoder_of_four_bits_in_qdq_keeps_its_precision(dtype):
+    """onnxruntime joins DequantizeLinear and MatMul, and by default rounds the activations of what it has joined."""
+    graph = to_qdq(tx.load(FOLDER / "decoder-4bit.onnx"))
+    if dtype == "int4":
+        for value in [v for v in graph.values() if v.dtype is tx.DType.uint4]:
+            value.data = ArrayConstant((value.data.array().astype(np.int8) - 8).astype(tx.DType.int4.numpy))
+            value.type = value.data.type
+    feeds = dict(np.load(EXAMPLES / "decoder" / "samples.npz"))
+    found, wanted = (graph.run(feeds, backend=name)["logits"] for name in ("onnxruntime", "numpy"))
+    assert np.abs(found - wanted).max() < 1e-5 * np.ptp(wanted)

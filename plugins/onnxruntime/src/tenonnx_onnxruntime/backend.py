@@ -48,6 +48,9 @@ _LEVELS = {
 #: A provider's name, or its name and options.
 Provider = str | tuple[str, Mapping[str, Any]]
 
+#: Left to itself, onnxruntime rounds activations to 8 bits where it joins weights in blocks with their product.
+_EXACT_BLOCKS = ("session.qdq_matmulnbits_accuracy_level", "1")
+
 
 def compile(
     graph: Graph,
@@ -218,6 +221,7 @@ def _settings(session_options: Any, optimization: str | None, graph: Graph) -> o
     else:
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 4  # what fails is raised
+        settings.add_session_config_entry(*_EXACT_BLOCKS)
         if sum(1 for _ in graph.walk()) > LARGEST_OPTIMIZED:
             settings.graph_optimization_level = _LEVELS["none"]
         for name, value in (session_options or {}).items():
