@@ -30,6 +30,8 @@ from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.graph_inference import infer
 from tenonnx.registry.registry import Registry, default_registry
+from tenonnx.transforms.compose import compose
+from tenonnx.transforms.costs import costs
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.dims import fix_shapes, free_dims
 from tenonnx.transforms.extract import extract
@@ -70,6 +72,8 @@ __all__ = [
     "Value",
     "Verification",
     "VerificationFailed",
+    "compose",
+    "costs",
     "decompose",
     "default_registry",
     "export",

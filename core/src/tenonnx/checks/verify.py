@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     import onnx
 
 
+#: Inner values that are looked at in one run.
+SHOWN = 16
+
 #: What to do about inputs that a backend, but not the other, fails on.
 OTHERS = "give inputs that it takes (feeds=, --inputs)"
 
@@ -349,19 +352,34 @@ def _draws(node: Node) -> bool:
 def _first_divergence(
     graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: _Rules
 ) -> Divergence | None:
-    """Run both with every value that both have by name as an output, and compare in the order of ``other``."""
+    """The first value, in the order of ``other``, that both have by name and that differs.
+
+    A few values that lie evenly between are looked at in each round, then those ahead of the first that differs, so
+    that memory holds no more than these. A value that differs is taken to make later ones differ, too.
+    """
     known = {v.name for node in graph.nodes for v in node.outputs if v is not None}
     made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in known}
-    try:
-        expected = compile_graph(with_outputs(graph, made), reference)(feeds)
-        actual = compile_graph(with_outputs(other, made), backend)(feeds)
-    except TenonnxError:  # a value that this backend cannot give away
-        return None
-    for name, node in made.items():
-        difference = rules.compare(actual[name], expected[name])
-        if not difference.equal:
-            return Divergence(node.title, name, backend, difference.reason)
-    return None
+    names = list(made)
+    found: Divergence | None = None
+    while names:
+        step = max(1, -(-len(names) // SHOWN))
+        looked_at = names[step - 1 :: step]
+        try:
+            expected = compile_graph(with_outputs(graph, looked_at), reference)(feeds)
+            actual = compile_graph(with_outputs(other, looked_at), backend)(feeds)
+        except TenonnxError:  # a value that this backend cannot give away
+            return found
+        start = 0
+        for place, name in enumerate(looked_at):
+            difference = rules.compare(actual[name], expected[name])
+            if not difference.equal:
+                found = Divergence(made[name].title, name, backend, difference.reason)
+                names = names[start : place * step + step - 1]
+                break
+            start = place * step + step
+        else:
+            names = names[start:]
+    return found
 
 
 def with_outputs(graph: Graph, names: Collection[str]) -> Graph:

@@ -106,11 +106,9 @@ def command(
     target, or when the result does not give the numbers of the original.
     """
     from tenonnx.cli.arrays import read_feeds
-    from tenonnx.errors import InvalidCall
     from tenonnx.formats.export import ExportConfig
 
-    if not output.lower().endswith(SUFFIXES) and not Path(output).is_dir():
-        raise InvalidCall("a model is written to a file of a known format", given=output, available=", ".join(SUFFIXES))
+    check_output(output, model)
     shaping = Shaping(**asked)
     if examples and not is_made(model):
         raise InvalidCall(
@@ -136,7 +134,7 @@ def command(
         verify=None if wanted is False else comparison,
     )
     with working(f"converting {model}"):
-        report = _write(graph if lowered is None else lowered.graph, output, config)
+        report = write_model(graph if lowered is None else lowered.graph, output, config)
     for note in comparison.notes:
         complain(note)
     note_unused(opset_version, report.opsets)
@@ -151,7 +149,19 @@ def command(
             _say_half(lowered)
 
 
-def _write(graph: Graph, output: str, config: ExportConfig) -> Report:
+def check_output(output: str, *inputs: str) -> None:
+    """Raise ``InvalidCall`` for a file of no known format, and for one that is an input of the command."""
+    from tenonnx.errors import InvalidCall
+
+    path = Path(output)
+    if not output.lower().endswith(SUFFIXES) and not path.is_dir():
+        raise InvalidCall("a model is written to a file of a known format", given=output, available=", ".join(SUFFIXES))
+    if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
+        complain(f"note: {output} is an input of this command, and will be replaced")
+
+
+def write_model(graph: Graph, output: str, config: ExportConfig) -> Report:
+    """Write a graph in the format that its file is called by. Raises ``InvalidCall`` for another."""
     from tenonnx.formats import native
     from tenonnx.formats.export import export, is_native, prepare
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tenonnx.cli.options import InputShapes, json_option, load_model, model_argument, shapes_option
 from tenonnx.cli.output import complain, plural, say, say_json, say_table
+
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
+    from tenonnx.transforms.costs import Costs
 
 #: Characters of a metadata entry that are printed.
 LONGEST = 160
@@ -17,21 +23,38 @@ LONGEST = 160
 @model_argument
 @click.option("--variables", "all_variables", is_flag=True, help="List every variable.")
 @click.option("--nodes", "all_nodes", is_flag=True, help="List every node.")
+@click.option("--costs", "with_costs", is_flag=True, help="List multiplications, bytes and live memory of each node.")
+@click.option("--dot", "drawn", flag_value="dot", help="Print the graph for Graphviz instead.")
+@click.option("--svg", "drawn", flag_value="svg", help="Print a drawing instead, as SVG.")
+@click.option("--html", "drawn", flag_value="html", help="Print a page with a drawing instead.")
 @shapes_option
 @json_option
-def command(model: str, all_variables: bool, all_nodes: bool, input_shapes: InputShapes, as_json: bool) -> None:
+def command(
+    model: str,
+    all_variables: bool,
+    all_nodes: bool,
+    with_costs: bool,
+    drawn: str | None,
+    input_shapes: InputShapes,
+    as_json: bool,
+) -> None:
     """Show what is in a model.
 
     Types are inferred. Ops that no installed package provides are listed with the package that would.
     """
     from tenonnx.cli.describe import describe, list_nodes
     from tenonnx.op.graph_inference import infer
+    from tenonnx.transforms.costs import costs
 
     graph = load_model(model)
     problems = infer(graph, input_shapes, strict=False)
+    if drawn is not None:
+        _draw(graph, drawn)
+        return
+    spent = costs(graph, input_shapes) if with_costs else None
     data = {"file": model, **describe(graph), "problems": [str(problem) for problem in problems]}
     if as_json:
-        say_json(data | {"nodes": list_nodes(graph)})
+        say_json(data | {"nodes": list_nodes(graph)} | ({} if spent is None else {"costs": asdict(spent)}))
         return
     _say_head(data)
     if all_variables and data["variables"]:
@@ -41,8 +64,35 @@ def command(model: str, all_variables: bool, all_nodes: bool, input_shapes: Inpu
         say("\nnodes")
         rows = [(n["name"], n["op"], ", ".join(n["inputs"]), _typed(n["outputs"])) for n in list_nodes(graph)]
         say_table(rows, ("name", "op", "inputs", "outputs"))
+    if spent is not None:
+        _say_costs(spent)
     for problem in problems:
         complain(f"problem: {problem}")
+
+
+def _draw(graph: Graph, kind: str) -> None:
+    from tenonnx.graph.drawing import to_dot, to_html, to_svg
+
+    if kind == "html":
+        page = f'<meta charset="utf-8"><title>{escape(graph.name)}</title>{to_html(graph)}'
+        say(f"<!DOCTYPE html>\n{page}")
+    else:
+        say((to_dot if kind == "dot" else to_svg)(graph))
+
+
+def _say_costs(spent: Costs) -> None:
+    sizes = ", ".join(f"{name} is {size}" for name, size in spent.sizes.items())
+    say(f"\ncosts{f', where {sizes} (--input-shapes gives others)' if sizes else ''}")
+    rows = [
+        (each.node, each.op, *(_number(n) for n in (each.multiplications, each.weights, each.written, each.live)))
+        for each in spent.nodes
+    ]
+    total = ("in all", "", _number(spent.multiplications), _number(spent.weights), "", f"at most {spent.peak:,}")
+    say_table([*rows, total], ("node", "op", "multiplications", "bytes of weights", "bytes written", "bytes live"))
+
+
+def _number(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
 
 
 def _say_head(data: dict[str, Any]) -> None:

@@ -9,7 +9,10 @@ import click
 import tenonnx
 
 #: Each is a module beside this one, in the order of the help text.
-COMMANDS = ("inspect", "check", "run", "convert", "plan", "targets", "ops", "plugins")
+COMMANDS = (
+    "inspect", "check", "run", "convert", "plan", "compare", "extract", "rename", "compose",
+    "targets", "ops", "plugins",
+)  # fmt: skip
 
 #: Plugins of this entry-point group are commands: a click command, or a function that adds one to the group given.
 GROUP = "tenonnx.commands"
@@ -22,6 +25,19 @@ class Program(click.Group):
         from tenonnx.registry.discovery import plugins
 
         return [*COMMANDS, *sorted({p.name for p in plugins(GROUP)} - set(COMMANDS))]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a suggestion where the name is mistyped."""
+        import difflib
+
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 3)
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.commands:

@@ -66,6 +66,7 @@ def command(
     infer(graph, strict=False)
     kinds = {value.name: value.type for value in graph.outputs}
     results = {name: _as_declared(contents, kinds[name]) for name, contents in results.items()}
+    _note_lost(results)
     if output is not None:
         write_arrays(output, results)
     if as_json:
@@ -90,6 +91,17 @@ def _made_up(graph: Graph, feeds: Mapping[str, Any], seed: int, input_shapes: In
     shapes = {name: array.shape for name, array in feeds.items() if hasattr(array, "shape")} | input_shapes
     made = generate_feeds(graph, seed, shapes)
     return {name: made[name] for name in missing}
+
+
+def _note_lost(results: Mapping[str, Any]) -> None:
+    """Say which outputs hold numbers that are none."""
+    import numpy as np
+
+    for name, contents in results.items():
+        if isinstance(contents, np.ndarray) and contents.dtype.kind == "f":
+            nan, infinite = np.isnan(contents).sum(), np.isinf(contents).sum()
+            if nan or infinite:
+                complain(f"note: of the {contents.size:,} numbers of {name}, {nan:,} are NaN, {infinite:,} infinite")
 
 
 def _as_declared(contents: Any, kind: Type | None) -> Any:

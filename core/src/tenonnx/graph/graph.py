@@ -230,7 +230,7 @@ class Graph:
         if value.name in self.value_types:
             self.value_types = {name if n == value.name else n: kind for n, kind in self.value_types.items()}
         value.name = name
-        self.root._names = None
+        self.root._names, self.root.retyped = None, True
 
     def assign(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Give variables other contents of the same type, and forget what was inferred from the old ones.
@@ -330,8 +330,8 @@ class Graph:
         above("infer")(self, input_shapes)
         return self
 
-    def extract(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
-        """The part of the graph that computes ``outputs`` from ``inputs``, all of them names of values."""
+    def extract(self, inputs: Sequence[str] | None, outputs: Sequence[str]) -> Graph:
+        """The part of the graph that computes ``outputs`` from ``inputs``, names of values; None for those it needs."""
         return above("extract")(self, inputs, outputs)  # type: ignore[no-any-return]
 
     def copy(self) -> Graph:

@@ -7,21 +7,31 @@ from collections.abc import Collection, Sequence
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Value
+from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
 
 
-def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+def extract(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str]) -> Graph:
     """The part of ``graph`` that computes the values ``outputs`` from the values ``inputs``, by name.
 
-    Raises ``InvalidCall`` when it would need a graph input that is not among ``inputs``.
+    Without ``inputs`` they are the graph inputs that it needs. Raises ``InvalidCall`` when it would need a graph input
+    that is not among ``inputs``, and for an input whose type is not known.
     """
     part = copy_graph(graph)
+    ensure_inferred(part)
+    if inputs is None:
+        nodes = needed_nodes(part, [value for value in part.values() if value.name in outputs])
+        read = {value.name for node in nodes for value in node.uses} | set(outputs)
+        inputs = [value.name for value in part.all_inputs if value.name in read]
     values = {v.name: v for v in part.values()}
     unknown = [name for name in (*inputs, *outputs) if name not in values]
     if unknown:
         raise InvalidCall(f'no value "{unknown[0]}" in graph "{graph.name}"', available=", ".join(list(values)[:20]))
-    cut = [values[name] for name in inputs]
+    cut = [values[name] for name in dict.fromkeys(inputs)]
+    untyped = [value.name for value in cut if value.type is None]
+    if untyped:
+        raise InvalidCall(f'an input must have a known type, "{untyped[0]}" has none', do="install what its op needs")
     part.nodes = [node for node in part.nodes if not any(v in cut for v in node.outputs if v is not None)]
     for value in cut:
         value.producer = None

@@ -21,6 +21,7 @@ from tenonnx.formats.onnx.sort import sorted_nodes
 from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
 from tenonnx.formats.onnx.training import take_training_state
 from tenonnx.formats.onnx.types import read_type
+from tenonnx.formats.recognise import looks_like
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Constant, Node, Value
@@ -36,10 +37,11 @@ def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.Model
     except (DecodeError, RecursionError) as error:
         raise InvalidModel(
             f"{name} must be an ONNX model: a protobuf message that is complete and not nested too deeply",
-            given=f"{len(data)} bytes; {error}",
+            given=looks_like(data) or f"{len(data)} bytes; {error}",
         ) from error
     if not model.HasField("graph"):
-        raise InvalidModel(f"{name} must hold a graph", given=f"a message of {len(data)} bytes without one")
+        given = looks_like(data) or f"a message of {len(data)} bytes without one"
+        raise InvalidModel(f"{name} must hold a graph", given=given)
     return model
 
 

@@ -1,0 +1,71 @@
+"""What ``extract``, ``rename`` and ``compose`` share: names on the command line, and writing the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx.cli.options import Command
+from tenonnx.cli.output import plural, say, say_json
+
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
+
+
+def names(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> list[str]:
+    """``a,b`` and repeated options as one list of names."""
+    found = [name.strip() for text in values for name in text.split(",")]
+    if not all(found):
+        raise click.BadParameter(f"{', '.join(values)!r} is no list such as a,b", ctx, option)
+    return found
+
+
+def pairs(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """``old=new`` as a mapping."""
+    found: dict[str, str] = {}
+    for text in values:
+        old, equals, new = text.partition("=")
+        if not equals or not old or not new or old in found:
+            raise click.BadParameter(f"{text!r} is none such as old=new, or names one twice", ctx, option)
+        found[old] = new
+    return found
+
+
+def output_file(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """A file that a model can be written to; that is judged before anything is read."""
+    from tenonnx.cli.convert import check_output
+
+    check_output(value)
+    return value
+
+
+def write_options(command: Command) -> Command:
+    """``--overwrite`` and ``--json``."""
+    options: list[Callable[[Any], Any]] = [
+        click.option("--overwrite", is_flag=True, help="Replace the output file even if it is read-only."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def write(graph: Graph, file: str, *, overwrite: bool, as_json: bool) -> None:
+    """Write a model and say what it takes and gives."""
+    from tenonnx.cli.convert import write_model
+    from tenonnx.formats.export import ExportConfig
+
+    write_model(graph, file, ExportConfig(overwrite=overwrite))
+    shown = {
+        kind: [{"name": value.name, "type": str(value.type or "?")} for value in values]
+        for kind, values in (("inputs", graph.inputs), ("outputs", graph.outputs))
+    }
+    if as_json:
+        say_json({"output": file, "nodes": len(graph.nodes), **shown})
+        return
+    say(f"{file}: {plural(len(graph.nodes), 'node')}")
+    for kind, values in shown.items():
+        for value in values:
+            say(f"  {kind[:-1]:<6}  {value['name']}: {value['type']}")

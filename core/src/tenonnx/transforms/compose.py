@@ -1,0 +1,93 @@
+"""Composition: two graphs as one, the second reading outputs of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import unify_types
+from tenonnx.graph.values import Value
+from tenonnx.op.graph_inference import ensure_inferred, infer
+from tenonnx.transforms.rewrite import copy_graph
+
+
+@in_registry_of_graph
+def compose(first: Graph, second: Graph, mapping: Mapping[str, str] | None = None) -> Graph:
+    """A graph that computes ``first`` and then ``second``, whose inputs read outputs of ``first``.
+
+    ``mapping`` leads from names of outputs to names of inputs; without it equal names are joined, or the only output
+    and the only input. Inputs of ``second`` that nothing feeds are inputs of the whole, outputs of ``first`` that
+    nothing reads are outputs of it. Names of ``second`` that ``first`` has, too, get a number. The opset of each domain
+    is the newer one. Raises ``InvalidCall`` for a name that there is not, and for types that contradict.
+    """
+    whole, part = copy_graph(first), copy_graph(second)
+    ensure_inferred(whole)
+    outputs = {value.name: value for value in whole.outputs}
+    inputs = {value.name: value for value in part.all_inputs}
+    joined = _joined(outputs, inputs, mapping)
+    fed = {inputs[name]: outputs[of] for of, name in joined.items()}
+    for formal, value in fed.items():
+        try:
+            unify_types(formal.type, value.type)
+        except ValueError as error:
+            raise InvalidCall(
+                f'input "{formal.name}" must take what output "{value.name}" gives',
+                given=f"{value.type} for {formal.type}",
+                do="put a graph between them that casts or reshapes",
+            ) from error
+    _move(part, whole, fed)
+    whole.nodes += part.nodes
+    whole.all_inputs += [value for value in part.all_inputs if value not in fed]
+    whole.variables += [value for value in part.variables if value not in fed]
+    whole.outputs = [value for value in whole.outputs if value not in fed.values()]
+    whole.outputs += [fed.get(value, value) for value in part.outputs]
+    whole.opsets = {**part.opsets, **{d: max(v, part.opsets.get(d, v)) for d, v in whole.opsets.items()}}
+    whole.functions = {**part.functions, **whole.functions}
+    if clash := sorted(set(first.functions) & set(second.functions)):
+        raise InvalidCall("functions of two models must have other names", given=", ".join("::".join(k) for k in clash))
+    whole.value_types, whole.retyped, whole._names = {}, True, None
+    try:
+        infer(whole)
+    except InvalidModel as error:
+        raise InvalidCall(
+            f"the second graph must take what the first gives: {error.what}", given=error.given
+        ) from error
+    return whole
+
+
+def _joined(
+    outputs: Mapping[str, Value], inputs: Mapping[str, Value], mapping: Mapping[str, str] | None
+) -> Mapping[str, str]:
+    """Which output goes to which input."""
+    if mapping is None:
+        mapping = {name: name for name in outputs if name in inputs}
+        needed = [name for name, value in inputs.items() if value.data is None]
+        if not mapping and len(outputs) == 1 and len(needed) == 1:
+            mapping = dict(zip(outputs, needed, strict=True))
+    strange = [of for of in mapping if of not in outputs] + [name for name in mapping.values() if name not in inputs]
+    if strange or not mapping or len(set(mapping.values())) < len(mapping):
+        raise InvalidCall(
+            "outputs of the first graph must be led to inputs of the second, one to each",
+            given=", ".join(f"{of}={name}" for of, name in mapping.items()) or "no names that both have",
+            available=f"outputs {', '.join(outputs)}; inputs {', '.join(inputs)}",
+        )
+    return mapping
+
+
+def _move(part: Graph, whole: Graph, fed: Mapping[Value, Value]) -> None:
+    """Let values and nodes of ``part`` be of ``whole``, under names that it has not, and read what they are fed."""
+    for nested in part.nested():
+        for value in list(nested.values()):
+            if value not in fed:
+                value.name = whole.unique_name(value.name)
+            if nested is part:
+                value.graph = whole
+    for node in part.nodes:
+        if node.name:
+            node.name = whole.unique_name(node.name)
+        node.inputs = tuple(None if v is None else fed.get(v, v) for v in node.inputs)
+        node.captures = tuple(fed.get(v, v) for v in node.captures)
+        for subgraph in node.subgraphs:
+            subgraph.parent = whole

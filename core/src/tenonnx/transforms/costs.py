@@ -1,0 +1,178 @@
+"""What a graph costs: multiplications, bytes, and the memory that is live, node by node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.symbolic import evaluate, symbols_of
+from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.binding import bind
+from tenonnx.op.graph_inference import infer
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
+from tenonnx.transforms.decompose import decompose
+from tenonnx.transforms.rewrite import Call, copy_graph
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one node: multiplications, bytes of weights that it alone or first reads, bytes that it writes, and
+    the bytes of activations that are live while it runs. None where sizes are not known."""
+
+    node: str
+    op: str
+    multiplications: int | None
+    weights: int
+    written: int | None
+    live: int | None
+
+
+@dataclass(slots=True)
+class Costs:
+    """The costs of all nodes, and the sizes that were assumed of symbols."""
+
+    nodes: list[Cost] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def multiplications(self) -> int:
+        return sum(cost.multiplications or 0 for cost in self.nodes)
+
+    @property
+    def weights(self) -> int:
+        return sum(cost.weights for cost in self.nodes)
+
+    @property
+    def peak(self) -> int:
+        return max((cost.live or 0 for cost in self.nodes), default=0)
+
+    @property
+    def unknown(self) -> list[str]:
+        """The nodes whose multiplications are not known."""
+        return [cost.node for cost in self.nodes if cost.multiplications is None]
+
+
+@in_registry_of_graph
+def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Costs:
+    """The cost of each node of ``graph``, where symbols of inputs that ``input_shapes`` leave open are 1.
+
+    Families count the multiplications of an op by the rule ``cost``; any other op costs what its body does, and a
+    primitive none. A subgraph is counted once. The graph is only read.
+    """
+    sized = copy_graph(graph)
+    infer(sized, input_shapes, strict=False)
+    kinds = [value.type for value in sized.all_inputs if isinstance(value.type, TensorType)]
+    found = Costs(sizes={s: 1 for kind in kinds for dim in kind.shape or () for s in sorted(symbols_of(dim))})
+    last = {value: place for place, node in enumerate(sized.nodes) for value in node.uses}
+    last |= dict.fromkeys(sized.outputs, len(sized.nodes))
+    live = {value: _bytes(value.type, found.sizes) for value in sized.inputs}
+    seen: set[Value] = set()
+    for place, node in enumerate(sized.nodes):
+        outputs = [value for value in node.outputs if value is not None]
+        written = [_bytes(value.type, found.sizes) for value in outputs]
+        live |= dict(zip(outputs, written, strict=True))
+        constants = {value for value in node.uses if value.is_constant} - seen
+        seen |= constants
+        found.nodes.append(
+            Cost(
+                node.label,
+                f"{node.domain}::{node.op_type}".removeprefix("ai.onnx::"),
+                multiplications(node, found.sizes),
+                sum(value.data.nbytes for value in constants if value.data is not None),
+                _sum(written),
+                _sum(live.values()),
+            )
+        )
+        live = {value: size for value, size in live.items() if last.get(value, -1) > place}
+    return found
+
+
+def _sum(sizes: Any) -> int | None:
+    known = list(sizes)
+    return None if None in known else sum(known)
+
+
+def _bytes(kind: Type | None, sizes: Mapping[str, int]) -> int | None:
+    elements = elements_of(kind, sizes)
+    return None if elements is None or not isinstance(kind, TensorType) else -(-elements * kind.dtype.bits // 8)
+
+
+def elements_of(kind: Type | None, sizes: Mapping[str, int]) -> int | None:
+    """The number of elements of a tensor type; None where a dim is not known."""
+    if not isinstance(kind, TensorType) or kind.shape is None or None in kind.shape:
+        return None
+    try:
+        return math.prod(evaluate(dim, sizes) for dim in kind.shape)
+    except (ValueError, KeyError):
+        return None
+
+
+def multiplications(node: Node, sizes: Mapping[str, int]) -> int | None:
+    """How often a node multiplies; None where that depends on what is not known."""
+    if not isinstance(node.op, Op):
+        return None
+    if node.subgraphs:
+        inner = [multiplications(each, sizes) for graph in node.subgraphs for each in graph.walk()]
+        return _sum(inner)
+    inputs, attributes = bind(node)
+    return _counted(node.op, [None if v is None else _sized(v, sizes) for v in inputs], attributes, len(node.outputs))
+
+
+def _sized(value: Value, sizes: Mapping[str, int]) -> Value:
+    """A stand-in of a value with numbers for symbols."""
+    made = Value(value.name, value.type, data=value.data)
+    kind = value.type
+    if isinstance(kind, TensorType) and kind.shape is not None:
+        dims = []
+        for dim in kind.shape:
+            try:
+                dims.append(None if dim is None else evaluate(dim, sizes))
+            except (ValueError, KeyError):
+                dims.append(None)
+        made.type = kind.with_shape(tuple(dims))
+    return made
+
+
+def _counted(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int) -> int | None:
+    rule = find_rule(op, "cost")
+    try:
+        if rule is not None:
+            return int(rule(*inputs, **attributes))
+        if op.primitive:
+            return 0
+        body = Graph(op.name, opsets={op.domain: op.version})
+        given = [None if v is None else _given(body, f"x{place}", v) for place, v in enumerate(inputs)]
+        with body.building():
+            results = op(*given, **attributes, _outputs=outputs)
+        body.outputs = [v for v in (results if isinstance(results, tuple) else (results,)) if v is not None]
+        parts = decompose(body, _is_counted)
+    except (TenonnxError, TypeError):
+        return None
+    total = 0
+    for node in parts.walk():
+        found = find_rule(node.op, "cost") if isinstance(node.op, Op) else None
+        if found is not None:
+            bound, known = bind(node)
+            try:
+                total += int(found(*bound, **known))
+            except TypeError:  # a dim that the body leaves open
+                return None
+    return total
+
+
+def _given(body: Graph, name: str, value: Value) -> Value:
+    if value.data is not None:
+        return body.variable(name, value.data)
+    assert value.type is not None
+    return body.input(name, value.type)
+
+
+def _is_counted(call: Call) -> bool:
+    return call.op.primitive or find_rule(call.op, "cost") is not None

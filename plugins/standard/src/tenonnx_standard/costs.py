@@ -1,0 +1,63 @@
+"""How often ops multiply, by the sizes of what they are given: the rules ``cost``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import Op, Value
+
+
+def _matrices(a: Value, b: Value, **_: Any) -> Any:
+    """Products of matrices, batches broadcast."""
+    batch = math.prod(max(pair) for pair in _aligned(a.shape[:-2], b.shape[:-2]))
+    rows = a.shape[-2] if a.ndim > 1 else 1
+    columns = b.shape[-1] if b.ndim > 1 else 1
+    return batch * rows * a.shape[-1] * columns
+
+
+def _aligned(one: Sequence[Any], other: Sequence[Any]) -> list[tuple[Any, Any]]:
+    length = max(len(one), len(other))
+    return list(zip((1,) * (length - len(one)) + tuple(one), (1,) * (length - len(other)) + tuple(other), strict=True))
+
+
+def _convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:
+    made = ops.conv(*_in_a_graph(x, w), **attributes)
+    return math.prod(made.shape) * math.prod(w.shape[1:])
+
+
+def _transposed_convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:
+    return math.prod(x.shape) * math.prod(w.shape[1:])
+
+
+def _recurrent(gates: int) -> Any:
+    def cost(x: Value, w: Value, r: Value, *_: Any, **attributes: Any) -> Any:
+        steps, batch = x.shape[:2] if not attributes.get("layout") else x.shape[1::-1]
+        directions, _wide, hidden = r.shape
+        return steps * batch * directions * gates * hidden * (x.shape[2] + hidden)
+
+    return cost
+
+
+def _in_a_graph(*values: Value) -> list[Value]:
+    from tenonnx import Graph
+
+    graph = Graph("sizes")
+    return [graph.input(f"x{place}", value.tensor) for place, value in enumerate(values)]
+
+
+#: The newest meaning of each op; older ones that take the same count alike.
+COSTS: dict[Op, Any] = {
+    ops.matmul: _matrices,
+    ops.conv: _convolution,
+    ops.conv_transpose: _transposed_convolution,
+    ops.lstm: _recurrent(4),
+    ops.gru: _recurrent(3),
+    ops.rnn: _recurrent(1),
+}
+
+for _op, _cost in COSTS.items():
+    for _meaning in _op.meanings:
+        _meaning.rule("cost", _cost)

@@ -1,0 +1,194 @@
+"""Cutting, joining, renaming, comparing and drawing models by the command line; what files that are none are called."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import onnx
+import pytest
+from models import example
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx.cli import main
+
+CNN, BERT = str(example("digits_cnn/digits-cnn")), str(example("bert/bert"))
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments, code=0):
+        found = main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        assert found == code, said.err
+        return said
+
+    return call
+
+
+def test_a_model_is_cut_in_two_and_joined_again(run, tmp_path):
+    head, tail, both = (tmp_path / f"{name}.onnx" for name in ("head", "tail", "both"))
+    run("extract", CNN, head, "-o", "Relu")
+    run("extract", CNN, tail, "-i", "Relu")
+    run("compose", head, tail, "-o", both)
+    assert "equal" in run("compare", CNN, both).out
+    for path in (head, tail, both):
+        onnx.checker.check_model(onnx.load(path), full_check=True)
+    assert [v.name for v in tx.load(both).variables] == [v.name for v in tx.load(CNN).variables]
+
+
+def test_a_model_before_itself_gets_names_of_its_own(run, tmp_path):
+    graph = tx.Graph("twice", opsets={"ai.onnx": 13})
+    x = graph.input("x", "float32", (2,))
+    graph.output("y", x * graph.variable("w", np.float32([2, 3])))
+    tx.export(graph, tmp_path / "one.onnx")
+    tx.export(graph, tmp_path / "other.onnx", opset_version=17)
+    run("compose", tmp_path / "one.onnx", tmp_path / "other.onnx", "--map", "y=x", "-o", tmp_path / "both.onnx")
+    both = tx.load(tmp_path / "both.onnx")
+    assert both.opsets == {"ai.onnx": 17}
+    assert sorted(v.name for v in both.variables) == ["w", "w_1"]
+    assert next(iter(both.run({"x": np.float32([1, 1])}).values())).tolist() == [4, 9]
+
+
+def test_preprocessing_goes_in_front(tmp_path):
+    front = tx.Graph("front", opsets={"ai.onnx": 17})
+    pixels = front.input("pixels", "uint8", ("batch", 1, 8, 8))
+    front.output("scaled", ops.cast(pixels, to="float32") / 16.0)
+    whole = tx.compose(front, tx.load(CNN), {"scaled": "images"})
+    assert [v.name for v in whole.inputs] == ["pixels"]
+    given = np.random.default_rng(0).integers(0, 17, (3, 1, 8, 8)).astype(np.uint8)
+    assert whole.run({"pixels": given})["scores"].shape == (3, 10)
+    onnx.checker.check_model(whole.to_proto(), full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compose", CNN, CNN, "-o", "m.onnx"], "must take what"),
+        (["compose", CNN, BERT, "-o", "m.onnx"], "must be led to inputs"),
+        (["compose", CNN, CNN, "--map", "scores=nothing", "-o", "m.onnx"], "must be led to inputs"),
+        (["compose", CNN, CNN, "--map", "scores=images", "-o", "m.onnx"], "must take what"),
+        (["compose", CNN, CNN, "--map", "scores", "-o", "m.onnx"], "none such as"),
+        (["compose", CNN, CNN, "--map", "scores=images", "-o", "m.txt"], "file of a known format"),
+        (["extract", CNN, "m.onnx", "-o", "nothing"], "no value"),
+        (["extract", CNN, "m.onnx", "-i", "Relu", "-o", "Conv"], "needs more inputs"),
+        (["extract", CNN, "m.onnx", "-o", ","], "no list"),
+        (["rename", CNN, "nothing=x", "-o", "m.onnx"], "no value"),
+        (["rename", CNN, "images=scores", "-o", "m.onnx"], "must be new"),
+        (["rename", CNN, "images", "-o", "m.onnx"], "none such as"),
+        (["convrt", CNN], "Did you mean convert"),
+        (["nonsense"], "No such command 'nonsense'."),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_written(run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    said = run(*arguments, code=2)
+    assert message in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_are_exchanged(run, tmp_path):
+    run("rename", CNN, "images=scores", "scores=images", "-o", tmp_path / "m.onnx")
+    graph = tx.load(tmp_path / "m.onnx")
+    assert ([v.name for v in graph.inputs], [v.name for v in graph.outputs]) == (["scores"], ["images"])
+    onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
+
+
+def test_the_first_node_that_differs_is_found(run, tmp_path):
+    graph = tx.load(CNN)
+    weight = next(v for v in graph.variables if v.name in {u.name for u in graph.nodes[4].inputs if u is not None})
+    graph.assign({weight.name: weight.data.array() * np.float32(1.1)})
+    tx.export(graph, tmp_path / "m.onnx")
+    said = run("compare", CNN, tmp_path / "m.onnx", "--json", code=1)
+    found = json.loads(said.out)
+    assert found["structure"] == {}
+    assert found["first_divergence"]["value"] == graph.nodes[4].outputs[0].name
+
+
+def test_divergence_is_found_by_looking_at_few_values(monkeypatch):
+    from tenonnx.checks import verify as module
+
+    def chain(wrong):
+        graph = tx.Graph("chain", opsets={"ai.onnx": 17})
+        value = graph.input("x", "float32", (2,))
+        for step in range(60):
+            with graph.building(f"step{step}"):
+                value = value + (2.0 if step == wrong else 1.0)
+        graph.output("y", value)
+        return graph
+
+    monkeypatch.setattr(module, "SHOWN", 3)
+    for wrong in (0, 1, 17, 58, 59):
+        found = tx.verify(chain(None), chain(wrong), backends=["numpy"])
+        expected = chain(None).nodes[wrong].outputs[0].name
+        assert found.first_divergence.value == expected
+
+
+def test_other_structure_alone_is_no_failure(run, tmp_path):
+    run("convert", BERT, "-o", tmp_path / "m.onnx", "--domains", "ai.onnx")
+    said = run("compare", BERT, tmp_path / "m.onnx")
+    assert "com.microsoft::Attention" in said.out
+    assert "numbers: equal" in said.out
+
+
+@pytest.mark.parametrize("option", ["--dot", "--svg", "--html"])
+def test_models_are_drawn(run, option):
+    text = run("inspect", BERT, option).out
+    assert text.count("BiasGelu") >= 2
+    if option == "--svg":
+        ET.fromstring(text)
+
+
+def test_costs_are_counted(run):
+    said = run("inspect", CNN, "--costs", "--json")
+    costs = json.loads(said.out)["costs"]
+    by_op = {each["op"]: each["multiplications"] for each in costs["nodes"] if each["node"] in ("Conv", "Gemm")}
+    assert by_op == {"Conv": 16 * 8 * 8 * 9, "Gemm": 128 * 10}
+    assert costs["sizes"] == {"batch": 1}
+    seven = tx.costs(tx.load(CNN), {"images": (7, 1, 8, 8)})
+    assert seven.multiplications == 7 * sum(each["multiplications"] for each in costs["nodes"])
+    assert seven.peak == 7 * max(each["live"] for each in costs["nodes"])
+
+
+def test_costs_of_bodies_and_unknown_dims():
+    graph = tx.Graph("g", opsets={"ai.onnx": 23})
+    x = graph.input("x", "float32", (2, 4, 8, 16))
+    graph.output("y", ops.attention(x, x, x)[0])
+    graph.output("z", ops.matmul(graph.input("a", "float32", (None, 3)), graph.variable("w", np.ones((3, 5), "f"))))
+    attention, product = tx.costs(graph).nodes
+    assert attention.multiplications >= 2 * (2 * 4 * 8 * 8 * 16)
+    assert product.multiplications is None
+
+
+@pytest.mark.parametrize(
+    ("contents", "said"),
+    [
+        (b"a,b\n1,2\n3,4\n", "a table as text (CSV) whose first row is a,b"),
+        (b"just words\nand more\n", "a text file that begins with 'just words'"),
+        (b'{"a": 1}', "JSON"),
+        (b"<html></html>", "HTML"),
+        (b"PK\x03\x04rest", "a zip archive"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
+        (b"\x80\x04\x95", "a pickle, which is never opened"),
+        (b"", "an empty file"),
+    ],
+)
+def test_a_file_that_is_no_model_is_called_what_it_is(run, tmp_path, contents, said):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(contents)
+    assert said in run("inspect", path, code=2).err
+
+
+def test_an_output_that_is_an_input_is_said(run, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(example("digits_cnn/digits-cnn").read_bytes())
+    assert "is an input of this command" in run("convert", path, "-o", path, "--opset", "17").err
+
+
+def test_numbers_that_are_none_are_noted(run, tmp_path):
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    graph.output("y", ops.log(graph.input("x", "float32", (3,))))
+    tx.export(graph, tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.float32([-1, 0, 1]))
+    said = run("run", tmp_path / "m.onnx", "--input", f"x={tmp_path / 'x.npy'}")
+    assert "of the 3 numbers of y, 1 are NaN, 1 infinite" in said.err
