@@ -1,11 +1,14 @@
 """The programs in the documentation run, block after block."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tenonnx.cli import main
 
 ROOT = Path(__file__).parent.parent
 
@@ -18,6 +21,8 @@ ROOT = Path(__file__).parent.parent
         "docs/architecture.md",
         "docs/writing-a-plugin.md",
         "docs/rules-and-hooks.md",
+        "docs/editing.md",
+        "docs/recipes.md",
         "plugins/training/README.md",
         "onnx_ml/README.md",
         "quantized/README.md",
@@ -32,6 +37,16 @@ def test_python_blocks_run(name, monkeypatch, tmp_path):
     scope = {"__name__": f"docs.{Path(name).stem}"}
     for block in blocks:
         exec(compile(block, name, "exec"), scope)
+
+
+@pytest.mark.parametrize("name", ["docs/editing.md", "docs/recipes.md"])
+def test_commands_run(name, monkeypatch, tmp_path):
+    commands = re.findall(r"^\$ tenonnx (.*)$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
+    assert commands
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        assert main(shlex.split(command)) == 0, command
 
 
 def test_an_op_of_a_script_runs(tmp_path):

@@ -106,6 +106,7 @@ def command(
     target, or when the result does not give the numbers of the original.
     """
     from tenonnx.cli.arrays import read_feeds
+    from tenonnx.errors import InvalidCall
     from tenonnx.formats.export import ExportConfig
 
     check_output(output, model)
