@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import op
+from tenonnx.extend import floats, op, same_dtype, shapes
 
 
 @op("Gelu", domain="com.microsoft")
@@ -35,3 +35,9 @@ def bias_split_gelu(X, bias):
     """The first half of ``X + bias`` along the last axis, times the Gelu of the second."""
     left, right = ops.split(X + bias, axis=-1, num_outputs=2)
     return left * ops.gelu(right)
+
+
+_BIASED = "... hidden"
+bias_gelu.requires(shapes(A=_BIASED, B="hidden"), floats("A", "B"), same_dtype("A", "B"))
+bias_split_gelu.requires(shapes(X=_BIASED, bias="hidden"), floats("X", "bias"), same_dtype("X", "bias"))
+fast_gelu.requires(shapes(X=_BIASED, bias="hidden"), floats("X", "bias"), same_dtype("X", "bias"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import tenonnx_standard as ops
@@ -10,6 +11,7 @@ from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_contrib_ms.attention import hold_mask, mask_bias
 from tenonnx_standard.checking import dim_of
+from tenonnx_standard.spots import attended
 
 
 @op("MultiHeadAttention", domain="com.microsoft")
@@ -30,6 +32,18 @@ def multi_head_attention(
         query, key, value, key_padding_mask, attention_bias, past_key, past_value, past_sequence_length,
         cache_indirection, mask_filter_value, scale, unidirectional, 4 if _outputs is None else _outputs,
     )  # fmt: skip
+
+
+@multi_head_attention.spot
+def _(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
+    """Heads that are joined behind attention; those that were split before it come out of their normal form again."""
+    turned = None if y.producer is None or y.rank != 3 or y.producer.op is not ops.reshape else y.producer.uses[0]
+    if turned is None or turned.producer is None or turned.producer.op is not ops.transpose:
+        return
+    for query, key, value, mask, scale in attended(turned.producer.uses[0]):
+        flat = [core.join_heads(x) for x in (query, key, value)]
+        if mask is None or mask.rank == 4:
+            yield (*flat, None, None, mask), {"num_heads": query.shape[1], "scale": scale}
 
 
 @op("DecoderMaskedMultiHeadAttention", domain="com.microsoft")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import REQUIRED, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op
+from tenonnx.extend import REQUIRED, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, shapes
 from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 #: The default of ``epsilon`` as a file holds it.
@@ -37,6 +37,10 @@ def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilo
     """
     total = _total(input, skip, bias)
     return ops.rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total)), None, None, total
+
+
+skip_layer_normalization.requires(shapes(gamma="_", beta="_", bias="_"))
+skip_simplified_layer_normalization.requires(shapes(gamma="_", bias="_"))
 
 
 def _skip_types(made: Op) -> None:

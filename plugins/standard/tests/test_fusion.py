@@ -167,3 +167,104 @@ def test_an_export_fuses_for_another_domain_that_is_asked_for(tmp_path):
     written = tx.load(tmp_path / "fused.onnx")
     assert [node.op_type for node in written.nodes] == ["SkipLayerNormalization"]
     tx.verify(graph, written).raise_if_failed()
+
+
+HEADS = ("batch", 2, "length", 4)
+
+
+def attended(q, k, v, mask=None, scale=0.5):
+    scores = ops.matmul(q, ops.transpose(k, perm=[0, 1, 3, 2])) * scale
+    return ops.matmul(ops.softmax(scores if mask is None else scores + mask), v)
+
+
+def test_attention():
+    fused = check(graph_of(attended, HEADS, HEADS, HEADS), "Attention", scale=0.5)
+    assert [value.name for value in fused.nodes[0].inputs] == ["x0", "x1", "x2"]
+
+
+def test_attention_with_a_mask_that_is_finite():
+    def form(q, k, v, keep):
+        return attended(q, k, v, ops.where(keep > 0.0, np.float32(0), np.float32(-1e9)))
+
+    rows = graph_of(form, HEADS, HEADS, HEADS, ("batch", 1, "length", "length"))
+    check(rows, "Greater", "Where", "Attention")
+    one_row = tx.fuse(graph_of(form, HEADS, HEADS, HEADS, ("batch", 1, 1, "length")))
+    assert [node.op_type for node in one_row.nodes][-2:] == ["Expand", "Attention"]
+
+
+def test_attention_with_a_mask_that_may_hide_every_key_stays():
+    """Attention gives zeros then, and the graph what is no number."""
+    fused = tx.fuse(graph_of(attended, HEADS, HEADS, HEADS, ("batch", 1, "length", "length")))
+    assert "Attention" not in {node.op_type for node in fused.nodes}
+
+
+def test_attention_with_a_past():
+    graph = tx.Graph(opsets={"ai.onnx": 23})
+    q, k, v = (graph.input(name, "float32", HEADS) for name in "qkv")
+    keys, values = (
+        ops.concat(graph.input(f"past_{n}", "float32", ("batch", 2, "past", 4)), n, axis=-2) for n in (k, v)
+    )
+    graph.output("y", attended(q, keys, values))
+    graph.output("keys", keys)
+    graph.output("values", values)
+    fused = check(graph, "Attention")
+    assert [value.name for value in fused.nodes[0].outputs] == ["y", "keys", "values"]
+
+
+def test_attention_with_heads_that_are_repeated():
+    def repeated(x):
+        wide = ops.expand(ops.unsqueeze(x, [2]), [1, 1, 2, 1, 1])
+        return ops.reshape(wide, [0, 4, -1, 4])
+
+    def form(q, k, v):
+        return attended(q, repeated(k), repeated(v))
+
+    sizes = ("batch", 4, 3, 4), ("batch", 2, 3, 4), ("batch", 2, 3, 4)
+    check(graph_of(form, *sizes), "Attention")
+
+
+def test_group_normalization_by_reshaping():
+    scale, bias = (np.arange(4, dtype=np.float32).reshape(4, 1, 1) + n for n in (1, 0.5))
+
+    def form(x):
+        ones, zeros = np.ones(2, np.float32), np.zeros(2, np.float32)
+        grouped = ops.instance_normalization(ops.reshape(x, [0, 2, -1]), ones, zeros, epsilon=1e-6)
+        return ops.reshape(grouped, ops.shape(x)) * scale + bias
+
+    check(graph_of(form, ("batch", 4, 3, 3)), "GroupNormalization", num_groups=2, epsilon=1e-6)
+
+
+def test_a_part_that_others_read_is_an_output_of_the_op():
+    graph = tx.Graph(opsets={"ai.onnx": 17, "com.microsoft": 1})
+    x, skip = (graph.input(name, "float32", SEQUENCES) for name in ("x", "skip"))
+    total = x + skip
+    scale, bias = (np.arange(8, dtype=np.float32) + n for n in (1, 2))
+    graph.output("y", ops.layer_normalization(total, scale, bias)[0])
+    graph.output("total", total)
+    fused = check(graph, "SkipLayerNormalization")
+    assert [None if value is None else value.name for value in fused.nodes[0].outputs] == ["y", None, None, "total"]
+
+
+def test_what_fits_no_call_is_left():
+    """Gemm takes matrices alone."""
+    check(graph_of(lambda a, b, c: ops.matmul(a, b) + c, SEQUENCES, (8, 8), (8,)), "MatMul", "Add")
+
+
+def test_heads_are_joined_and_split():
+    def form(q, k, v):
+        parts = (ops.transpose(ops.reshape(x, [0, -1, 2, 4]), perm=[0, 2, 1, 3]) for x in (q, k, v))
+        return ops.reshape(ops.transpose(attended(*parts), perm=[0, 2, 1, 3]), [0, -1, 8])
+
+    graph = graph_of(form, SEQUENCES, SEQUENCES, SEQUENCES, opset=17)
+    graph.opsets = {**graph.opsets, "com.microsoft": 1}
+    check(graph, "MultiHeadAttention", num_heads=2, scale=0.5)
+
+
+@pytest.mark.parametrize(("form", "found"), [("half of it first", "Gelu"), ("by tanh", "FastGelu")])
+def test_ops_that_only_the_other_domain_has(form, found):
+    def by_tanh(x):
+        return 0.5 * x * (1.0 + ops.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+    graph = graph_of(GELUS.get(form, by_tanh), ("n", 8), opset=17)
+    graph.opsets = {**graph.opsets, "com.microsoft": 1}
+    assert check(graph, found).nodes[0].domain == "com.microsoft"

@@ -10,6 +10,7 @@ from tenonnx.graph.definitions import definitions
 
 if TYPE_CHECKING:
     from tenonnx.graph.dtypes import DType
+    from tenonnx.graph.symbolic import Dim
     from tenonnx.graph.values import Value
 
     Unary = Callable[[Value], Value]
@@ -53,11 +54,13 @@ class Operators(NamedTuple):
     vector: Callable[[Sequence[Any]], Value] = _lacking("vector")
     identity: Unary = _lacking("identity")
 
-    # Transforms: another element type; tensors shaped like one; a gradient summed back to the shape of a value
+    # Transforms: another element type; tensors shaped like one; a gradient summed back to the shape of a value; a
+    # vector of dims that are those of some values, or None
     cast: Callable[[Value, DType], Value] = _lacking("cast")
     zeros_like: Unary = _lacking("zeros_like")
     ones_like: Unary = _lacking("ones_like")
     sum_to: Callable[[Value, Value], Value] = _lacking("sum_to")
+    lengths: Callable[[Sequence[Dim], Sequence[Value]], Value | None] = _lacking("lengths")
 
 
 def operators() -> Operators:

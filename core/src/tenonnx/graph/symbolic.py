@@ -107,11 +107,25 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         return b
     if b == 1:
         return a
+    if _is_capped(b, a):
+        return a
+    if _is_capped(a, b):
+        return b
     ints = [dim for dim in (a, b) if isinstance(dim, int)]
     if len(ints) == 2:
         raise ValueError(f"dimensions {a} and {b} do not broadcast")
     certain = [*ints, *(dim for dim in (a, b) if at_least(dim, 2))]
     return certain[0] if certain else None
+
+
+def _is_capped(dim: Dim, other: Dim) -> bool:
+    """Whether a dim is another one up to a positive number: a part that broadcasts with the whole is as long."""
+    if not isinstance(dim, Expr) or dim._terms[0][1] != 1 or len(dim._terms) != 1 or len(dim._terms[0][0]) != 1:
+        return False
+    atom = dim._terms[0][0][0]
+    return atom.name == "min" and any(
+        a == other and isinstance(b, int) and b > 0 for a, b in itertools.permutations(atom.operands, 2)
+    )
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:

@@ -238,6 +238,14 @@ class Op(Generic[Parameters]):
         """
         return self.rule("residuals", function)  # type: ignore[no-any-return]
 
+    def spot(self, function: Function) -> Function:
+        """Where a call may stand in a graph: a value in normal form to guesses, pairs of inputs and attributes.
+
+        Fusion proves each of them by the body, so that a guess may be wrong; an op with this rule is looked for by it
+        alone.
+        """
+        return self.rule("spot", function)  # type: ignore[no-any-return]
+
     def version_rule(self, function: Function) -> Function:
         """Why a file at a version cannot say a call, though the op is there: ``(version, *inputs, **attributes)``.
 

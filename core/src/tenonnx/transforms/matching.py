@@ -47,6 +47,9 @@ class Matcher:
 
     def match(self, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
         """Every way in which ``value`` is computed as ``pattern`` is."""
+        if pattern is value:
+            yield match
+            return
         if pattern in free:
             held = match.values.get(pattern)
             if held is None:

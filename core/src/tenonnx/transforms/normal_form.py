@@ -11,6 +11,7 @@ from typing import Any
 
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.values import Value
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -23,14 +24,27 @@ class Normalizer(Rewriter):
     def __init__(self, source: Graph, decide: Decision | None = None, *, outer: Rewriter | None = None) -> None:
         super().__init__(source, _normal if decide is None else decide, outer=outer)
         self.seen: dict[Hashable, Sequence[Value | None]] = {}
+        known = operators()
+        #: The ops whose operands may come in any order and grouping, each with what changes nothing.
+        self.associative = {op: unit for op, unit in ((known.add, 0.0), (known.multiply, 1.0)) if isinstance(op, Op)}
+
+    def key(self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
+        """What tells a call from others; None for one that is like no other."""
+        ordered = sorted(inputs, key=id) if op in self.associative else inputs
+        return _key(op, ordered, attributes)
+
+    def exists(self, op: Op) -> bool:
+        """Whether the graph may hold the op: it, or one that it became, is there at its opsets."""
+        version = self.graph.root.opsets.get(op.domain)
+        return version is not None and op.since <= version
 
     def add(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any
     ) -> tuple[Value | None, ...]:
-        key = _key(op, inputs, attributes)
+        key = self.key(op, inputs, attributes)
         if key is None:
             return super().add(op, inputs, attributes, known, **options)
-        if key not in self.seen:
+        if len(self.seen.get(key, ())) < len(known):
             self.seen[key] = super().add(op, inputs, attributes, known, **options)
         return tuple(self.seen[key])
 
@@ -45,21 +59,20 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
             said = rewriter.inside(rule, *call.inputs, **call.attributes)
             if said is not None:
                 return said if isinstance(said, tuple) else (said,)
-        if call.op.before is not None and not call.op.primitive:
+        if not call.op.primitive and (call.op.before is not None or not rewriter.exists(call.op)):
             return rewriter.expand(call)
     except TenonnxError:  # it stays as it is: a rank that must be known is not
         return None
-    key = _key(call.op, call.inputs, call.attributes)
+    key = rewriter.key(call.op, call.inputs, call.attributes)
     if call.node is None or key is None:
         return None
-    if key not in rewriter.seen:
+    if len(rewriter.seen.get(key, ())) < len(call.node.outputs):
         rewriter.seen[key] = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
         return None
     return rewriter.seen[key]
 
 
 def _key(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
-    """What tells a call from others; None for one that is like no other."""
     given = list(inputs)
     while given and given[-1] is None:
         given.pop()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Value
 from tenonnx.op.rules import find_rule
@@ -34,11 +35,13 @@ def simplify(graph: Graph) -> Graph:
 
 def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     rule = find_rule(call.op, "simplify")
-    if rule is None or call.node is None:
+    if call.node is None:
         return None
     try:
         with rewriter.attempt():
-            found = rewriter.inside(rule, *call.inputs, **call.attributes)
+            found = None if rule is None else rewriter.inside(rule, *call.inputs, **call.attributes)
+            if found is None:
+                found = _lengths(rewriter, call)
     except TenonnxError:  # what must be known is not
         return None
     if found is None:
@@ -47,6 +50,18 @@ def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     kinds = [None if k is None else k.type for k in call.known]
     same = all(r is None or _says_no_less(r.type, k) for r, k in zip(results, kinds, strict=False))
     return results if same and len(results) >= len(call.node.outputs) else None
+
+
+def _lengths(rewriter: Rewriter, call: Call) -> Value | None:
+    """A vector that is computed from lengths, and known by name, taken from the inputs of the graph."""
+    held = None if len(call.known) != 1 or call.known[0] is None else call.known[0].elements
+    if held is None or held.ndim != 1 or rewriter.outer is not None:
+        return None
+    dims = held.tolist()
+    computed = all(v is not None and v.elements is not None for v in call.inputs)
+    if None in dims or not computed or all(isinstance(dim, int) for dim in dims):
+        return None
+    return rewriter.inside(operators().lengths, dims, rewriter.graph.all_inputs)  # type: ignore[no-any-return]
 
 
 def _says_no_less(found: Type | None, known: Type | None) -> bool:

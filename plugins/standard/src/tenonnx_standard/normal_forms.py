@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Op, TensorType, Value, static
+from tenonnx.extend import Op, TensorType, Value, dims, static, symbolic
+from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
+from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
-from tenonnx_standard.shapes import identity, reshape, transpose
-from tenonnx_standard.simplification import transposed_once
+from tenonnx_standard.shapes import expand, identity, reshape, transpose, unsqueeze
+from tenonnx_standard.simplification import reshaped_once, transposed_once
 
 
 def _is_float(x: Value) -> bool:
@@ -56,14 +59,31 @@ def _(X: Value, Y: Value) -> Value | None:
     return None
 
 
+def _spread_anyway(x: Value, other: Value) -> Value | None:
+    """What ``other`` was expanded from, if ``x`` has all of the axes that this gave."""
+    node = other.producer
+    inner = None if node is None or node.op is not expand else node.inputs[0]
+    shapes = [None if v is None or not isinstance(v.type, TensorType) else v.type.shape for v in (x, other, inner)]
+    if inner is None or any(shape is None or None in shape for shape in shapes):
+        return None
+    full, wide, thin = (tuple(shape or ()) for shape in shapes)
+    try:
+        same = symbolic.broadcast_shapes(full, thin) == symbolic.broadcast_shapes(full, wide) == full
+    except ValueError:
+        return None
+    return inner if same else None
+
+
 def _drops(op: Op, unit: float) -> None:
-    """Leave out what changes nothing."""
+    """Leave out what changes nothing, and expand nothing that broadcasts."""
 
     @op.rule("normal")
     def _(A: Value, B: Value) -> Value | None:
         for x, other in ((A, B), (B, A)):
             if _number(other) == unit and other.rank == 0:
                 return x
+            if (spread := _spread_anyway(x, other)) is not None:
+                return op(x, spread)  # type: ignore[no-any-return]
         return None
 
 
@@ -81,26 +101,96 @@ def _(input: Value, *, to: int, **_: Any) -> Value | None:
     return input if isinstance(input.type, TensorType) and input.type.dtype == to else None
 
 
+def parts_of_product(x: Value) -> tuple[Value, float]:
+    """What is multiplied with one number, and the number."""
+    number = 1.0
+    while x.producer is not None and x.producer.op is mul:
+        found = [(other, _number(factor)) for factor, other in itertools.permutations(x.producer.uses, 2)]
+        inner, factor = next(((other, n) for other, n in found if n is not None), (x, None))
+        if factor is None or inner.rank != x.rank:
+            break
+        x, number = inner, number * factor
+    return x, number
+
+
 @transpose.rule("normal")
 def _(data: Value, *, perm: Sequence[int] | None) -> Value | None:
-    """As ``simplify`` has it, and the order always written."""
+    """As ``simplify`` has it, with the order always written, and numbers multiplied afterwards."""
+    inner, number = parts_of_product(data)
+    order = list(range(data.ndim))[::-1] if perm is None else list(perm)
+    if number != 1.0:
+        return transpose(inner, perm=order) * number
     found = transposed_once(data, perm=perm)
-    return transpose(data, perm=list(range(data.ndim))[::-1]) if found is None and perm is None else found
+    return transpose(data, perm=order) if found is None and perm is None else found
 
 
 @reshape.rule("normal")
 def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
-    """What is shaped twice has the last shape, and nothing where it had it before."""
-    before = data.producer
-    wanted = static(shape)
-    if wanted is None:
+    """As ``simplify`` has it, with numbers multiplied afterwards."""
+    inner, number = parts_of_product(data)
+    if number != 1.0:
+        return reshape(inner, shape, allowzero=allowzero) * number
+    return reshaped_once(data, shape, allowzero=allowzero, compared=True)
+
+
+@matmul.rule("normal")
+def _(A: Value, B: Value) -> Value | None:
+    """Numbers multiplied afterwards, and heads that are repeated as rows of one product."""
+    (left, one), (right, other) = parts_of_product(A), parts_of_product(B)
+    if one != 1.0 or other != 1.0:
+        return matmul(left, right) * (one * other)
+    return product_by_groups(A, B)
+
+
+def product_by_groups(rows: Value, columns: Value) -> Value | None:
+    """A product with matrices that are repeated along axis 1: these once, by rows that lie one below the other."""
+    turned = columns.producer is not None and columns.producer.op is transpose
+    found = repeated_heads(columns if not turned else columns.producer.inputs[0])
+    kind = rows.type.shape if isinstance(rows.type, TensorType) else None
+    if found is None or kind is None or len(kind) != 4:
         return None
-    known = data.type.shape if isinstance(data.type, TensorType) else None
-    if known is not None and tuple(wanted.tolist()) == known:
-        return data
-    if before is not None and before.op is reshape and before.inputs[0] is not None and (wanted > 0).all():
-        return reshape(before.inputs[0], shape, allowzero=allowzero)
-    return None
+    shared, groups, heads = found
+    if turned:
+        order = columns.producer.attributes["perm"]
+        if order != [0, 1, 3, 2]:
+            return None
+        shared = transpose(shared, perm=order)
+    batch, _, length, size = dims(rows)
+    below = reshape(rows, [batch, groups, length * (heads // groups), size])
+    return reshape(matmul(below, shared), [batch, heads, length, dims(columns)[3]])
+
+
+def repeated_heads(x: Value) -> tuple[Value, int, int] | None:
+    """Of heads that are repeated: these once, how many they are, and how many they become."""
+    merge = x.producer
+    wide = None if merge is None or merge.op is not reshape else merge.inputs[0]
+    spread = None if wide is None or wide.producer is None or wide.producer.op is not expand else wide.producer
+    thin = None if spread is None else spread.inputs[0]
+    added = None if thin is None or thin.producer is None else thin.producer
+    if added is None or thin is None or wide is None or added.op not in (unsqueeze, reshape) or added.inputs[0] is None:
+        return None
+    shapes = [v.type.shape if isinstance(v.type, TensorType) else None for v in (added.inputs[0], thin, wide, x)]
+    if any(s is None or None in s for s in shapes):
+        return None
+    once, apart, times, merged = (tuple(s or ()) for s in shapes)
+    if not len(once) == len(merged) == 4:
+        return None
+    (batch, groups, length, size), heads = once, merged[1]
+    if not isinstance(groups, int) or not isinstance(heads, int) or not groups:
+        return None
+    count = heads // groups
+    fits = apart == (batch, groups, 1, length, size) and times == (batch, groups, count, length, size)
+    return (added.inputs[0], groups, heads) if fits and merged == (batch, groups * count, length, size) else None
+
+
+@softmax.rule("normal")
+def _(input: Value, *, axis: int) -> Value | None:
+    return softmax(input, axis=axis % input.ndim) if axis < 0 and input.rank else None
+
+
+@concat.rule("normal")
+def _(*inputs: Value, axis: int) -> Value | None:
+    return concat(*inputs, axis=axis % inputs[0].ndim) if axis < 0 else None
 
 
 @gemm.rule("normal")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Operators, TypeMismatch, Value, constant, static
+from tenonnx.extend import Dim, DType, Operators, TensorType, TypeMismatch, Value, constant, static
 from tenonnx_standard.casting import cast
 from tenonnx_standard.composites import ones_like, sum_to, zeros_like
 from tenonnx_standard.joining import concat
@@ -147,6 +148,26 @@ def vector(items: Sequence[Any]) -> Value:
     return parts[0] if len(parts) == 1 else concat(*parts, axis=0)
 
 
+def lengths(dims: Sequence[Dim], inputs: Sequence[Value]) -> Value | None:
+    """A vector of numbers and of dims that ``inputs`` have; None where none of them has one."""
+    shapes = [(x, x.type.shape or ()) for x in inputs if isinstance(x.type, TensorType)]
+    count = len(dims)
+    for x, sizes in shapes:
+        for first in range(len(sizes) - count + 1):
+            if list(sizes[first : first + count]) == list(dims):
+                return shape(x, start=first, end=first + count)
+    places = {dim: (x, axis) for x, sizes in reversed(shapes) for axis, dim in enumerate(sizes)}
+    if not all(isinstance(dim, int) or dim in places for dim in dims):
+        return None
+    parts: list[Value] = []
+    for is_number, group in itertools.groupby(dims, key=lambda dim: isinstance(dim, int)):
+        if is_number:
+            parts.append(constant(np.array(list(group), np.int64)))
+        else:
+            parts += [shape(x, start=axis, end=axis + 1) for x, axis in map(places.__getitem__, group)]
+    return concat(*parts, axis=0)
+
+
 OPERATORS = Operators(
     add=add,
     subtract=sub,
@@ -164,6 +185,7 @@ OPERATORS = Operators(
     less_or_equal=less_or_equal,
     greater=greater,
     greater_or_equal=greater_or_equal,
+    lengths=lengths,
     identity=identity,
     getitem=getitem,
     dimension=dimension,

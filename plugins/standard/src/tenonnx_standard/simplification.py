@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Op, TensorType, Value, constant, static
+from tenonnx.extend import Op, TensorType, Value, constant, elements, static
 from tenonnx_standard.casting import cast
 from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import where
@@ -75,33 +75,84 @@ def _first(x: Value) -> Any:
 # ----- types and shapes -----------------------------------------------------------------------------------------------
 
 
-@cast.rule("simplify")
-def _(input: Value, *, to: int, **options: Any) -> Value | None:
+def _cast_less(input: Value, *, to: int, **options: Any) -> Value | None:
     """A cast to the type itself; and one that follows a cast to a wider type of the same kind."""
     if input.dtype == to:
         return input
     before = input.producer
-    if before is None or before.op is not cast or before.inputs[0] is None:
+    if before is None or before.op not in _CASTS or before.inputs[0] is None:
         return None
     first = before.inputs[0]
     wider = first.dtype.is_float and input.dtype.is_float and first.dtype.bits < input.dtype.bits
     return cast(first, to=to, **options) if wider and first.dtype.bits >= 16 else None
 
 
+_CASTS = list(cast.meanings)
+for _cast in _CASTS:
+    _cast.rule("simplify", _cast_less)
+
+
 @reshape.rule("simplify")
-def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
+def reshaped_once(data: Value, shape: Value, *, allowzero: int, compared: bool = False) -> Value | None:
+    """Two after each other as one, none where nothing changes, and the shape in numbers where these tell it.
+
+    What is only ``compared`` may be written in a way that says nothing where an axis has no elements.
+    """
     wanted = static(shape)
-    held = shape.elements
-    known = _known_shape(data)
-    if known is not None and held is not None and held.ndim == 1 and tuple(held) == known:
+    held, known = elements(shape), _known_shape(data)
+    if known is not None and held is not None and tuple(held) == known:
         return data
     if wanted is not None and known is not None and _leaves(wanted.tolist(), known):
         return data
+    turned = _turned_below(data, shape, allowzero)
+    if turned is not None:
+        return turned
     before = data.producer
-    if wanted is None or (wanted == 0).any() or before is None or before.inputs[0] is None:
+    first = None if before is None or before.op not in (reshape, flatten, unsqueeze, squeeze) else before.inputs[0]
+    for source in (first, data):
+        if source is not None and (spelled := _spelled(source, data, shape, allowzero, compared)) is not None:
+            same = source is data and wanted is not None and not allowzero and spelled == wanted.tolist()
+            return None if same else reshape(source, spelled)
+    if wanted is None or (wanted == 0).any() or first is None:
         return None
-    shaping = before.op in (reshape, flatten, unsqueeze, squeeze)
-    return reshape(before.inputs[0], shape, allowzero=allowzero) if shaping else None
+    return reshape(first, shape, allowzero=allowzero)
+
+
+def _turned_below(data: Value, shape: Value, allowzero: int) -> Value | None:
+    """The last two axes swapped below a Reshape that merges the others, and one that parts them again."""
+    swap = data.producer
+    if swap is None or swap.op is not transpose or swap.attributes.get("perm") != [0, 2, 1] or swap.inputs[0] is None:
+        return None
+    merge = swap.inputs[0].producer
+    x = None if merge is None or merge.op is not reshape else merge.inputs[0]
+    sizes = None if x is None else _known_shape(x)
+    merged, result = _known_shape(swap.inputs[0]), _shape_after(data, shape, allowzero)
+    if x is None or sizes is None or merged is None or len(sizes) < 3 or sizes[-2:] != merged[-2:]:
+        return None
+    rank = len(sizes)
+    same = result == (*sizes[:-2], sizes[-1], sizes[-2])
+    return transpose(x, perm=[*range(rank - 2), rank - 1, rank - 2]) if same else None
+
+
+def _shape_after(data: Value, shape: Value, allowzero: int) -> tuple[Any, ...] | None:
+    found: tuple[Any, ...] | None = reshape.rules["type"](data, shape, allowzero=allowzero).shape
+    return None if found is None or None in found else found
+
+
+def _spelled(source: Value, data: Value, shape: Value, allowzero: int, compared: bool) -> list[int] | None:
+    """The shape of a Reshape of ``data`` in numbers, where the dims that are none are those of ``source`` or one other.
+
+    That one is not written beside dims that are copied unless it was: no number stands for it where these are 0.
+    """
+    result, held = _shape_after(data, shape, allowzero), elements(shape)
+    if result is None or 0 in result or held is None:
+        return None
+    known = source.type.shape if isinstance(source.type, TensorType) and source.type.shape is not None else ()
+    spelled = [
+        dim if isinstance(dim, int) else 0 if k < len(known) and known[k] == dim else -1 for k, dim in enumerate(result)
+    ]
+    certain = compared or -1 in held or not (-1 in spelled and 0 in spelled)
+    return spelled if certain and spelled.count(-1) <= 1 else None
 
 
 def _leaves(wanted: Sequence[int], known: Sequence[Any]) -> bool:
@@ -151,6 +202,22 @@ def _undoes(op: Op, other: Op) -> None:
 
 
 _undoes(squeeze, unsqueeze)
+
+
+@unsqueeze.rule("simplify")
+def _(data: Value, axes: Value) -> Value | None:
+    """Two after each other as one."""
+    before, held = data.producer, static(axes)
+    if held is None or before is None or before.op is not unsqueeze or data.rank is None:
+        return None
+    first, second = before.inputs
+    inner = None if second is None else static(second)
+    if inner is None or first is None:
+        return None
+    rank = data.rank + len(held)
+    outer = {int(axis) % rank for axis in held}
+    left = [axis for axis in range(rank) if axis not in outer]
+    return unsqueeze(first, sorted(outer | {left[int(axis) % data.rank] for axis in inner}))
 
 
 # ----- parts ----------------------------------------------------------------------------------------------------------

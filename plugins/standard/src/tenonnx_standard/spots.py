@@ -1,0 +1,184 @@
+"""Where calls of ops with many attributes may stand: the rules ``spot``, and what they count on in normal forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, Value, constant, dims, static
+from tenonnx_standard.axis_activation import softmax
+from tenonnx_standard.casting import cast
+from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
+from tenonnx_standard.joining import concat
+from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.logic import equal, where
+from tenonnx_standard.math import add, isnan, mul
+from tenonnx_standard.normal_forms import parts_of_product
+from tenonnx_standard.normalization import group_normalization, instance_normalization
+from tenonnx_standard.reduction import reduce_max
+from tenonnx_standard.shapes import expand, identity, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.slicing import gather, slice_
+
+Guess = tuple[tuple[Value | None, ...], dict[str, Any]]
+
+#: How far back the smallest number is looked for.
+MOST_STEPS = 12
+
+#: Ops whose results are elements of their first input.
+_ELEMENTS_OF = (reduce_max, expand, reshape, transpose, squeeze, unsqueeze, slice_, gather, identity)
+
+# ----- rows that see no key -------------------------------------------------------------------------------------------
+
+
+def smallest(x: Value, steps: int = MOST_STEPS) -> float | None:
+    """A number that no element of ``x`` is below; None where none is known."""
+    if x.data is not None:
+        held = static(x)
+        return None if held is None or not held.size or np.isnan(held.astype(np.float64)).any() else float(held.min())
+    node = x.producer
+    if node is None or not steps:
+        return None
+    if node.op is cast and node.inputs[0] is not None and not node.inputs[0].dtype.is_float:
+        return 0.0 if node.inputs[0].dtype is DType.bool else None
+    chosen = node.inputs[:1] if node.op in _ELEMENTS_OF else node.inputs[1:] if node.op is where else ()
+    if node.op in (concat, add):
+        chosen = node.inputs
+    least = [None if v is None else smallest(v, steps - 1) for v in chosen]
+    known = [number for number in least if number is not None]
+    if not known or len(known) < len(least):
+        return None
+    with np.errstate(over="ignore"):
+        return float(np.float32(sum(known))) if node.op is add else min(known)
+
+
+def _is_above_nothing(x: Value) -> bool:
+    found = smallest(x)
+    return found is not None and found > -np.inf
+
+
+@equal.rule("normal")
+def _(A: Value, B: Value) -> Value | None:
+    """What is finite equals no minus infinity."""
+    for x, other in ((A, B), (B, A)):
+        held = static(other) if isinstance(other.type, TensorType) and other.type.dtype.is_float else None
+        if held is not None and held.size == 1 and np.isneginf(held).all() and _is_above_nothing(x):
+            return constant(np.array(False))
+    return None
+
+
+@where.rule("normal")
+def _(condition: Value, X: Value, Y: Value) -> Value | None:
+    """Without a condition that never holds; or with one against a softmax that is no number, where masks are finite.
+
+    Fusion counts on it that the scores are numbers.
+    """
+    held = static(condition)
+    if held is not None and held.size == 1 and not held.any() and X.rank == 0:
+        return Y
+    guard, made = condition.producer, Y.producer
+    guards = guard is not None and guard.op is isnan and guard.inputs[0] is Y
+    if guards and made is not None and made.op is softmax and made.inputs[0] is not None:
+        masks = _terms(made.inputs[0])[1:]
+        return Y if all(map(_is_above_nothing, masks)) else None
+    return None
+
+
+def _terms(x: Value) -> list[Value]:
+    """The product among the terms of a sum, and the others."""
+    pending, found = [x], []
+    while pending:
+        term = pending.pop()
+        if term.producer is not None and term.producer.op is add:
+            pending += term.producer.uses
+        else:
+            found.append(term)
+    return sorted(found, key=lambda v: not _is_scaled_product(v))
+
+
+def _is_scaled_product(x: Value) -> bool:
+    made = _before_reshape(parts_of_product(x)[0]).producer
+    return made is not None and made.op is matmul
+
+
+def _before_reshape(x: Value) -> Value:
+    node = x.producer
+    return node.inputs[0] if node is not None and node.op is reshape and node.inputs[0] is not None else x
+
+
+# ----- attention ------------------------------------------------------------------------------------------------------
+
+
+def attended(y: Value) -> Iterator[tuple[Value, Value, Value, Value | None, float]]:
+    """Of a product of a softmax with values: queries, keys, values, the mask, and the scale."""
+    weighting = _product(y)
+    made = None if weighting is None else weighting[0].producer
+    if weighting is None or made is None or made.op is not softmax or made.inputs[0] is None:
+        return
+    product, *masks = _terms(made.inputs[0])
+    inner, scale = parts_of_product(product)
+    scores = _product(inner)
+    if scores is None:
+        return
+    mask = None
+    for term in masks:
+        mask = term if mask is None else mask + term
+    yield scores[0], transpose(scores[1], perm=[0, 1, 3, 2]), weighting[1], mask, scale
+
+
+def _product(x: Value) -> tuple[Value, Value] | None:
+    """The operands of a product of heads, or of one by groups of them, which lie one below the other."""
+    node = x.producer
+    if node is None or x.rank != 4:
+        return None
+    if node.op is matmul:
+        return node.uses[0], node.uses[1]
+    made = _before_reshape(x).producer
+    if node.op is not reshape or made is None or made.op is not matmul or made.uses[0].producer is None:
+        return None
+    return (_before_reshape(made.uses[0]), made.uses[1]) if made.uses[0].producer.op is reshape else None
+
+
+def _attention_spot(op: Op) -> None:
+    @op.spot
+    def _(y: Value) -> Iterator[Guess]:
+        for q, k, v, mask, scale in attended(y):
+            if mask is not None and mask.ndim > 1 and mask.shape[-2] == 1 != q.shape[2]:
+                mask = expand(mask, [1, 1, dims(q)[2], 1])  # onnxruntime takes one row for one query only
+            yield (q, k, v, mask), {"scale": scale}
+            past = _behind_past(k), _behind_past(v)
+            if past[0] is not None and past[1] is not None:
+                yield (q, past[0][1], past[1][1], mask, past[0][0], past[1][0]), {"scale": scale}
+
+
+for _op in (attention, attention_of_full_masks):
+    _attention_spot(_op)
+
+
+def _behind_past(x: Value) -> tuple[Value, Value] | None:
+    """The two that are joined along the positions."""
+    node = x.producer
+    if node is None or node.op is not concat or len(node.uses) != 2 or node.attributes.get("axis") != 2:
+        return None
+    return node.uses[0], node.uses[1]
+
+
+# ----- normalisation --------------------------------------------------------------------------------------------------
+
+
+@group_normalization.spot
+def _(y: Value) -> Iterator[Guess]:
+    if y.producer is None or y.producer.op is not add:
+        return
+    for product, bias in (y.producer.uses, y.producer.uses[::-1]):
+        if product.producer is None or product.producer.op is not mul:
+            continue
+        for standard, scale in (product.producer.uses, product.producer.uses[::-1]):
+            made = _before_reshape(standard).producer
+            if made is None or made.op is not instance_normalization or made.inputs[0] is None:
+                continue
+            x, groups = _before_reshape(made.inputs[0]), made.inputs[0].shape[1]
+            if isinstance(groups, int) and scale.data is not None and bias.data is not None:
+                attributes = {"num_groups": groups, "epsilon": made.attributes.get("epsilon", 1e-5)}
+                yield (x, reshape(scale, [-1]), reshape(bias, [-1])), attributes
