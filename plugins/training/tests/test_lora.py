@@ -1,16 +1,21 @@
 """Low-rank adapters: trained alone, a small file, merged into the same file with other initializers."""
 
 import io
+import json
 
+import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from onnx import helper
 from trained_models import EXAMPLES, digits
 
 import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall
+from tenonnx.extend.formats import Tensor, write_tensors
 
 
 def exported(graph):
@@ -109,8 +114,122 @@ def test_a_quantised_weight_is_adapted_beside():
     x, y = np.eye(4, dtype=np.float32), np.ones((4, 4), np.float32)
     history = tt.fit(adapted, (x, y), loss="mean_squared_error", optimizer=tt.Adam(0.1), epochs=20, batch_size=4)
     assert history.losses[-1] < 0.9 * history.losses[0]
-    with pytest.raises(InvalidCall, match="weights that are variables"):
+    with pytest.raises(InvalidCall, match="variables of floats"):
         tt.merged(graph, adapted)
+
+
+def quantised(kind):
+    """``x @ w``, the weights of eight bits per channel by DequantizeLinear, or of four in blocks by MatMulNBits."""
+    random = np.random.default_rng(0)
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 32])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", 8])
+    if kind == "int8":
+        held = {
+            "w_quantized": random.integers(-128, 128, (8, 32)).astype(np.int8),
+            "w_scale": random.uniform(0.001, 0.002, 8).astype(np.float32),
+        }
+        nodes = [
+            helper.make_node("DequantizeLinear", ["w_quantized", "w_scale"], ["w_float"], axis=0),
+            helper.make_node("Transpose", ["w_float"], ["w"], perm=[1, 0]),
+            helper.make_node("MatMul", ["x", "w"], ["y"], name="/encoder/query/MatMul"),
+        ]
+    else:
+        held = {
+            "w_Q4": random.integers(0, 256, (8, 2, 8)).astype(np.uint8),
+            "w_scales": random.uniform(0.01, 0.02, 16).astype(np.float32),
+        }
+        how = {"K": 32, "N": 8, "bits": 4, "block_size": 16, "domain": "com.microsoft"}
+        nodes = [helper.make_node("MatMulNBits", ["x", *held], ["y"], name="/encoder/query/MatMul_Q4", **how)]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in held.items()]
+    graph = helper.make_graph(nodes, kind, [x], [y], tensors)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_frozen_weights_of_few_bits_are_adapted(kind, backend, tmp_path):
+    model = quantised(kind)
+    graph, random = tx.load(model), np.random.default_rng(1)
+    adapted = tt.lora(graph, "*query*", rank=2)
+    x = random.normal(size=(64, 32)).astype(np.float32)
+    before = graph.run({"x": x}, backend=backend)["y"]
+    wanted = before + x @ (random.normal(size=(32, 2)) @ random.normal(size=(2, 8)) * 0.1).astype(np.float32)
+    how = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.02), "epochs": 40, "batch_size": 64}
+    history = tt.fit(adapted, (x, wanted), backend=backend, **how)
+    assert history.losses[-1] < 0.2 * history.losses[0]
+    written = exported(adapted)
+    kept = {tensor.name: tensor for tensor in written.graph.initializer}
+    assert all(kept[tensor.name] == tensor for tensor in model.graph.initializer)
+    assert sorted(kept.keys() - {tensor.name for tensor in model.graph.initializer}) == [
+        f"encoder.query.lora_{letter}.default.weight" for letter in "AB"
+    ]
+    assert {"DequantizeLinear", "MatMulNBits"} & {node.op_type for node in written.graph.node}
+    session = onnxruntime.InferenceSession(written.SerializeToString())
+    y = adapted.run({"x": x}, backend=backend)["y"]
+    assert np.abs(session.run(None, {"x": x})[0] - y).max() < 0.03  # it computes in eight bits what it can
+    tt.save_adapters(adapted, tmp_path / "adapter.safetensors")
+    assert (tmp_path / "adapter.safetensors").stat().st_size < 2048
+    again = tt.load_adapters(graph, tmp_path / "adapter.safetensors")
+    np.testing.assert_array_equal(again.run({"x": x}, backend=backend)["y"], y)
+    with pytest.raises(InvalidCall, match="variables of floats"):
+        tt.merged(graph, adapted)
+
+
+def test_several_adapters_beside_one_weight():
+    graph, x = linear(), np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
+    both = tt.lora(tt.lora(graph, "first.*", rank=2, name="one"), "first.*", rank=3, name="two")
+    added = [value.name for value in both.variables if ".lora_" in value.name]
+    assert added == [f"first.lora_{letter}.{name}.weight" for name in ("one", "two") for letter in "AB"]
+    random = np.random.default_rng(1)
+    held = {v.name: random.normal(size=v.shape).astype(np.float32) for v in both.variables if v.name in added}
+    both.assign(held)
+    a1, b1, a2, b2 = (held[name] for name in added)
+    whole = np.eye(16, dtype=np.float32) + (b1 @ a1).T + (b2 @ a2).T
+    expected = 0.5 * np.maximum(x @ whole, 0)
+    np.testing.assert_allclose(both.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
+    merged = tt.merged(tt.merged(graph, both, "one"), both, "two")
+    np.testing.assert_allclose(merged.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
+    step = tt.TrainingStep(both, "mean_squared_error", trainable="*.two.*", backend="numpy")
+    step({"x": x, "labels": 0 * x})
+    step.write_back()
+    moved = [v.name for v in both.variables if v.name in held and np.any(v.data.array() != held[v.name])]
+    assert moved == added[2:]
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+def test_a_file_of_peft_says_its_scale_beside(dtype, tmp_path):
+    """As PEFT writes it: adapter_model.safetensors, and adapter_config.json with lora_alpha and r."""
+    random, kind = np.random.default_rng(0), {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}[dtype]
+    held = {letter: random.normal(size=shape).astype(kind) for letter, shape in (("A", (2, 16)), ("B", (16, 2)))}
+    path = tmp_path / "adapter_model.safetensors"
+    tensors = [
+        Tensor(f"base_model.model.first.lora_{letter}.weight", dtype, array.shape, array.nbytes, array.tobytes)
+        for letter, array in held.items()
+    ]
+    write_tensors(path, tensors, {"format": "pt"})
+    with pytest.raises(InvalidCall, match="must say by what its adapters are multiplied") as caught:
+        tt.load_adapters(linear(), path)
+    assert caught.value.do == "scale=alpha / rank"
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 2, "lora_alpha": 8}))
+    graph, x = linear(), np.eye(16, dtype=np.float32)
+    whole = x + 4 * (held["B"].astype(np.float32) @ held["A"].astype(np.float32)).T
+    found = tt.load_adapters(graph, path).run({"x": x}, backend="numpy")["y"]
+    np.testing.assert_allclose(found, 0.5 * np.maximum(whole, 0), rtol=1e-4, atol=1e-5)
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 0, "lora_alpha": 8}))
+    with pytest.raises(InvalidCall, match="multiplied"):
+        tt.load_adapters(graph, path)
+
+
+def test_one_percent_of_the_parameters_is_trained():
+    """A rank of 2 beside weights of 512 by 512."""
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    weight = graph.variable("layer.weight", np.eye(512, dtype=np.float32))
+    graph.output("y", graph.input("x", "float32", ("batch", 512)) @ weight)
+    adapted = tt.lora(graph, "*", rank=2)
+    trained = tt.TrainingStep(adapted, "mean_squared_error", backend="numpy")._made.parameters
+    sizes = {v.name: v.data.array().size for v in adapted.variables if v.data is not None}
+    assert sum(sizes[name] for name in trained) / sizes["layer.weight"] < 0.01
 
 
 def test_adapters_without_a_place():

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Graph, InvalidCall, Node, Value
+from tenonnx.extend import DType, Graph, InvalidCall, Node, Value
 from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
 from tenonnx.extend.transforms import Builder, bind, copy_graph, interpreting
 from tenonnx_training.parameters import is_adapter, matches, names_of
@@ -19,14 +21,20 @@ from tenonnx_training.ties import source_of
 
 Array = np.ndarray[Any, Any]
 
-#: What adapters can stand beside, and the position of the weight among the inputs.
-_KINDS = (ops.matmul, ops.gemm, ops.conv)
+#: What adapters can stand beside; the weight is the second input.
+_KINDS = (("ai.onnx", "MatMul"), ("ai.onnx", "Gemm"), ("ai.onnx", "Conv"), ("com.microsoft", "MatMulNBits"))
+
+#: The attributes that matter of all but convolutions, which are applied as they are.
+_NEEDED = ("alpha", "transB", "K", "N")
 
 #: What files of PEFT begin their names with.
 _PREFIX = "base_model.model."
 
-#: What the metadata of such a file of ours says beside.
-_SCALE = "tenonnx.lora.scale"
+#: What the metadata of such a file of ours says beside, and where PEFT says it.
+_SCALE, _CONFIG = "tenonnx.lora.scale", "adapter_config.json"
+
+#: The element types that such files may have.
+_STORED = {"F32": DType.float32, "F16": DType.float16, "BF16": DType.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class _Place:
 
     def shapes(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of the adapters as PEFT has them: A takes the inputs down to ``rank``, B takes these up to the outputs."""
+        if "K" in self.attributes:
+            return (rank, self.attributes["K"]), (self.attributes["N"], rank)
         shape = [dim for dim in self.weight.shape if isinstance(dim, int)]
         if self.node.op is ops.conv:
             return (rank, *shape[1:]), (shape[0], rank, *[1] * (len(shape) - 2))
@@ -55,9 +65,11 @@ class _Place:
 
     def apply(self, x: Value, down: Value, up: Value, scale: float) -> Value:
         if self.node.op is ops.conv:
-            return ops.conv(ops.conv(x, down, **self.attributes), up) * scale  # type: ignore[no-any-return]
-        flipped = [ops.transpose(v, perm=[1, 0]) for v in (down, up)]
-        return x @ flipped[0] @ flipped[1] * (scale * float(self.attributes.get("alpha", 1.0)))
+            added = ops.conv(ops.conv(x, down, **self.attributes), up)
+        else:
+            added = x @ ops.transpose(down, perm=[1, 0]) @ ops.transpose(up, perm=[1, 0])
+            scale *= float(self.attributes.get("alpha", 1.0))
+        return added if scale == 1 else added * scale  # type: ignore[no-any-return]
 
 
 def lora(
@@ -69,7 +81,7 @@ def lora(
     name: str = "default",
     seed: int = 0,
 ) -> Graph:
-    """A copy of ``graph`` with adapters beside the weights of MatMul, Gemm and Conv that match ``patterns``.
+    """A copy of ``graph`` with adapters beside weights that match ``patterns``, of MatMul, Gemm, Conv and MatMulNBits.
 
     Patterns are those of ``trainable``. The product of a pair is multiplied by ``alpha / rank``, by default 1. It is
     zero at first: A is drawn by ``seed``, B is zero. ``fit`` trains nothing else unless told otherwise. Several
@@ -152,9 +164,11 @@ def merged(graph: Graph, adapted: Graph, name: str = "default") -> Graph:
         if f"{place.module}.lora_A" not in held:
             continue
         weight = source_of(place.weight)
-        if weight not in copy.variables or weight.data is None:
+        if weight not in copy.variables or weight.data is None or not weight.tensor.dtype.is_float:
             raise InvalidCall(
-                "adapters are merged into weights that are variables", given=repr(weight), do="keep them beside it"
+                "adapters are merged into weights that are variables of floats",
+                given=repr(weight),
+                do="export the graph with its adapters beside it",
             )
         added = place.product(held[f"{place.module}.lora_A"], held[f"{place.module}.lora_B"]) * scale
         before = changed.get(weight.name, weight.data.array())
@@ -175,16 +189,33 @@ def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "defau
 def load_adapters(
     graph: Graph, path: str | os.PathLike[str], *, scale: float | None = None, name: str = "default"
 ) -> Graph:
-    """A copy of ``graph`` with the adapters of a file; ``scale`` is by default what the file says, or 1."""
+    """A copy of ``graph`` with the adapters of a file; ``scale`` is by default what the file says, or PEFT's beside it.
+
+    Raises ``InvalidCall`` for adapters of other modules, of whole numbers, and where nothing tells the scale.
+    """
     entries, told = read_tensors(path, mapped=False)
     contents = {}
     for key, entry in entries.items():
-        if entry.dtype != "F32":
-            raise InvalidCall("adapters must be float32", given=f"{key}: {entry.dtype}", do="convert the file")
-        array = np.frombuffer(entry.region.view(), np.float32).reshape(entry.shape)
-        contents[key.removeprefix(_PREFIX).removesuffix(".weight")] = array
-    factor = float(told.get(_SCALE, "1")) if scale is None else scale
-    return with_adapters(graph, contents, scale=factor, name=name)
+        if entry.dtype not in _STORED:
+            raise InvalidCall("adapters must be floats", given=f"{key}: {entry.dtype}", available=", ".join(_STORED))
+        array = np.frombuffer(entry.region.view(), _STORED[entry.dtype].numpy).reshape(entry.shape)
+        contents[key.removeprefix(_PREFIX).removesuffix(".weight")] = array.astype(np.float32)
+    if scale is None:
+        scale = float(told[_SCALE]) if _SCALE in told else _scale_of_peft(Path(path).parent / _CONFIG)
+    return with_adapters(graph, contents, scale=scale, name=name)
+
+
+def _scale_of_peft(path: Path) -> float:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        rank = float(told["r"])
+        return float(told["lora_alpha"]) / (math.sqrt(rank) if told.get("use_rslora") else rank)
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise InvalidCall(
+            f"the file must say by what its adapters are multiplied, or {path} must have lora_alpha and r",
+            given=f"{type(error).__name__}: {error}",
+            do="scale=alpha / rank",
+        ) from error
 
 
 def _places(graph: Graph, patterns: Sequence[str] | None) -> Iterator[_Place]:
@@ -192,31 +223,39 @@ def _places(graph: Graph, patterns: Sequence[str] | None) -> Iterator[_Place]:
     if patterns is not None:
         graph = copy_graph(graph).infer()
     kinds = {v.name: v.tensor for v in graph.variables}
-    names, found = names_of(graph, kinds), False
+    names, fixed, found = names_of(graph, kinds), _fixed(graph), False
     for node in graph.nodes:
-        if node.op not in _KINDS or len(node.inputs) < 2 or node.inputs[1] is None:
+        if (node.domain, node.op_type) not in _KINDS or len(node.inputs) < 2 or node.inputs[1] is None:
             continue
         weight, (_, attributes) = node.inputs[1], bind(node)
-        held = source_of(weight)
-        made = () if held.producer is None else held.producer.uses
-        fixed = held.data is not None or (bool(made) and all(v.data is not None for v in made))
         plain = not attributes.get("transA") and attributes.get("group", 1) == 1
-        rank = weight.rank if node.op is ops.conv else weight.rank == 2
-        if not (fixed and plain and rank) or not all(isinstance(dim, int) for dim in weight.shape):
+        rank = weight.rank if node.op is ops.conv or "K" in attributes else weight.rank == 2
+        if not (weight in fixed and plain and rank) or not all(isinstance(dim, int) for dim in weight.shape):
             continue
-        own, paths = names.get(held.name, ([held.name], []))
+        own, paths = names.get(fixed[weight].name, ([fixed[weight].name], []))
         path = [node.name, node.name.strip("/").replace("/", ".")]
         if patterns is not None and not matches((own, [*paths, *path]), patterns):
             continue
         found = True
-        options = {key: value for key, value in attributes.items() if node.op is ops.conv or key in ("alpha", "transB")}
+        options = {key: value for key, value in attributes.items() if node.op is ops.conv or key in _NEEDED}
         yield _Place(node, weight, _module(own[0], node), options)
     if patterns is not None and not found:
         raise InvalidCall(
-            "a MatMul, Gemm or Conv with a fixed weight must match",
+            "a MatMul, Gemm, Conv or MatMulNBits with a fixed weight must match",
             given=", ".join(patterns),
             available=", ".join(list(names)[:50]),
         )
+
+
+def _fixed(graph: Graph) -> dict[Value, Value]:
+    """The values that are computed from constants alone, but not from adapters, and the first variable among these."""
+    held = set(graph.variables)
+    found = {v: v for v in graph.values() if v.producer is None and v.data is not None and not is_adapter(v.name)}
+    for node in graph.nodes:
+        if all(v in found for v in node.uses):
+            made = [found[v] for v in node.uses if found[v] in held and v.rank]
+            found.update({v: made[0] if made else v for v in node.outputs if v is not None})
+    return found
 
 
 def _module(weight: str, node: Node) -> str:
