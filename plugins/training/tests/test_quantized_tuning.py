@@ -12,6 +12,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
+from tenonnx_quantized.tuning.quantize import quantize
 
 BITS = 3  # few codes, so that there is something to win back
 
@@ -63,3 +64,29 @@ def test_tuning_wins_back_what_rounding_lost(backend):
     session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
     scores = session.run(None, {"images": test[0]})[0]
     assert np.mean(scores.argmax(axis=1) == test[1]) == pytest.approx(tuned, abs=0.01)
+
+
+def test_a_file_of_codes_is_tuned_by_its_scales(tmp_path):
+    """Ranges of activations that were found on dark images clip others: accuracy is lost, and won back."""
+    plain, images, labels = digits()
+    coded, _ = quantize(plain, [{"images": images[:8] * 0.3}], mode="static", per_channel=False)
+    tx.export(coded, tmp_path / "int8.onnx")
+    coded, test = tx.load(tmp_path / "int8.onnx"), (images[600:], labels[600:])
+    accuracies = [tt.evaluate(graph, test, ["accuracy"])["accuracy"] for graph in (plain, coded)]
+    tt.fit(
+        coded, (images[:600], labels[:600]), loss="softmax_cross_entropy", optimizer=tt.Adam(2e-3), epochs=4,
+        trainable=["*scale*", "*.bias", "*.shift"], frozen_statistics=True,
+    )  # fmt: skip
+    accuracies.append(tt.evaluate(coded, test, ["accuracy"])["accuracy"])
+    assert accuracies[0] > 0.95
+    assert accuracies[1] < 0.5
+    assert accuracies[2] > 0.9
+    tx.export(coded, tmp_path / "tuned.onnx")
+    before, after = (onnx.load(tmp_path / name) for name in ("int8.onnx", "tuned.onnx"))
+    assert before.graph.node == after.graph.node
+    codes = [{t.name: t for t in m.graph.initializer if t.data_type == onnx.TensorProto.INT8} for m in (before, after)]
+    assert codes[0]
+    assert codes[0] == codes[1]
+    session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx")
+    found = session.run(None, {"images": test[0]})[0]
+    assert np.mean(found.argmax(axis=1) == test[1]) == pytest.approx(accuracies[2], abs=0.01)
