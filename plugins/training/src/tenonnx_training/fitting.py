@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -89,7 +88,7 @@ def fit(
     refuse_unknown(options, backend, fit, TrainingStep.__init__)
     cutting, notes = settled(graph.training_state, {"batch_size": batch_size, "shuffle": shuffle})
     counts = ((epochs, 0), (cutting["batch_size"], 1))
-    if not all(isinstance(count, Integral) and count >= least for count, least in counts):
+    if not all(isinstance(count, int | np.integer) and count >= least for count, least in counts):
         raise InvalidCall(
             "there must be epochs and samples in a batch",
             given=f"epochs={epochs!r}, batch_size={cutting['batch_size']!r}",

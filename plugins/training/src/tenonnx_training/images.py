@@ -136,10 +136,10 @@ class ImageFolder:
 
 def _input(graph: Graph) -> tuple[Value, int, bool]:
     """The input of images, how many channels it has, and whether they are its last axis."""
-    (value, *others) = graph.inputs or [None]
+    value = graph.inputs[0] if len(graph.inputs) == 1 else None
     kind = None if value is None else value.type
     shape = kind.shape if isinstance(kind, TensorType) else None
-    if value is not None and not others and shape is not None and len(shape) == 4:
+    if value is not None and shape is not None and len(shape) == 4:
         for axis in (1, 3):
             channels = shape[axis]
             if isinstance(channels, int) and channels in (1, 3):
@@ -193,4 +193,5 @@ def _weights(side: int, scaled: int) -> Array:
     centres = (np.arange(scaled) + 0.5) * factor - 0.5
     distances = np.abs(centres[:, None] - np.arange(side)) / max(factor, 1.0)
     weights: Array = np.maximum(1.0 - distances, 0.0).astype(np.float32)
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights

@@ -52,7 +52,7 @@ def _has_modes(op: object) -> bool:
 
 def not_for_gradients(graph: Graph) -> set[str]:
     """What no gradient is to change: running statistics, and the ratios of Dropout."""
-    held = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
+    held: list[tuple[Op, slice]] = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
     return {name_of(v) for node in graph.walk() for op, part in held if _is(node.op, op) for v in node.inputs[part]}
 
 

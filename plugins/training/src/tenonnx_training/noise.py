@@ -93,7 +93,7 @@ class _Source:
     def draw(self, rewriter: Rewriter, sizes: Value) -> Value:
         iterations = list(_iterations(rewriter))
         if self.key is None:
-            outermost = rewriter
+            outermost: Any = rewriter
             while outermost.outer is not None:
                 outermost = outermost.outer
             seed, count = (outermost.graph.input(name, "int64", ()) for name in (self.seed, self.count))

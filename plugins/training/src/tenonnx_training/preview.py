@@ -52,7 +52,9 @@ def _updated(groups: Sequence[tuple[Value, ...]], update: Callable[..., tuple[Va
 
 
 @op("Adagrad", domain=_DOMAIN, since=1)
-def adagrad(R, T, *inputs, decay_factor=0.0, epsilon=1e-6, norm_coefficient=0.0):
+def adagrad(
+    R: Value, T: Value, *inputs: Value, decay_factor: float = 0.0, epsilon: float = 1e-6, norm_coefficient: float = 0.0
+) -> Any:
     """Each tensor moved against its gradient, by a rate that shrinks with the sum of squared gradients."""
 
     def update(x: Value, g: Value, h: Value) -> tuple[Value, ...]:
@@ -65,7 +67,7 @@ def adagrad(R, T, *inputs, decay_factor=0.0, epsilon=1e-6, norm_coefficient=0.0)
 
 
 @op("Momentum", domain=_DOMAIN, since=1)
-def momentum(R, T, *inputs, alpha: float, beta: float, mode: str, norm_coefficient: float):
+def momentum(R: Value, T: Value, *inputs: Value, alpha: float, beta: float, mode: str, norm_coefficient: float) -> Any:
     """Each tensor moved along a decaying sum of its gradients, ``mode`` standard or nesterov."""
     if mode not in ("standard", "nesterov"):
         raise TypeMismatch(f"{momentum.title}: unknown mode", given=repr(mode), available="standard, nesterov")
@@ -80,7 +82,16 @@ def momentum(R, T, *inputs, alpha: float, beta: float, mode: str, norm_coefficie
 
 
 @op("Adam", domain=_DOMAIN, since=1)
-def adam(R, T, *inputs, alpha=0.9, beta=0.999, epsilon=1e-6, norm_coefficient=0.0, norm_coefficient_post=0.0):
+def adam(
+    R: Value,
+    T: Value,
+    *inputs: Value,
+    alpha: float = 0.9,
+    beta: float = 0.999,
+    epsilon: float = 1e-6,
+    norm_coefficient: float = 0.0,
+    norm_coefficient_post: float = 0.0,
+) -> Any:
     """Each tensor moved along its mean gradient, by a rate that shrinks with the mean squared gradient."""
     steps = cast(T, to=DType.float64)
     corrected = sqrt(1.0 - pow_(beta, steps)) / (1.0 - pow_(alpha, steps))
@@ -110,7 +121,7 @@ for _op, _slots in ((adagrad, 1), (momentum, 1), (adam, 2)):
 
 
 @op("Gradient", domain=_DOMAIN, since=1)
-def gradient(*Inputs, xs: list[str], y: str, zs: list[str] | None = None, _graph: Graph):
+def gradient(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None = None, _graph: Graph) -> Any:
     """The gradient of the sum of ``y`` with respect to ``xs``, as a function of these and of ``zs``.
 
     The names are those of values in the graph that holds the node; the inputs are where the function is taken.

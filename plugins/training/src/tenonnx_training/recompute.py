@@ -48,7 +48,7 @@ def _matches(node: Node, pattern: str) -> bool:
 def _recompute(graph: Graph, stretch: Sequence[Node], forward: Collection[Node], fixed: Collection[Value]) -> None:
     inside = {node for node in stretch if not node.subgraphs and any(map(_is_large, node.outputs))}
     late, uses = [node for node in graph.nodes if node not in forward], graph.uses()
-    made = {value for node in inside for value in node.outputs if _is_large(value)}
+    made = {v for node in inside for v in node.outputs if v is not None and _is_large(v)}
     kept = {v for v in made if any(n in forward and n not in inside for n in uses.get(v, ()))}.union(graph.outputs)
     read = {v for node in late for v in node.uses if v in made and v not in kept}
     again = [node for node in needed_nodes(graph, read, kept) if node in inside]

@@ -1,12 +1,14 @@
 """Conformance cases of ``ai.onnx.preview.training``."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from tenonnx_testing import Gap, call, cases, shapes, tensors
 from tenonnx_training.preview import adagrad, adam, momentum
 
 
-def _arguments(draw, slots):
+def _arguments(draw: Any, slots: int) -> tuple[Any, ...]:
     """Rate, count, and for one or two tensors themselves, their gradients and their slots, which are not negative."""
     import numpy as np
 
@@ -18,12 +20,12 @@ def _arguments(draw, slots):
 
 
 @cases(adagrad, gradient=False)
-def _(draw):
+def _(draw: Any) -> Any:
     return call(*_arguments(draw, 1), decay_factor=draw(st.sampled_from([0.0, 0.1])), norm_coefficient=0.01)
 
 
 @cases(momentum, gradient=False)
-def _(draw):
+def _(draw: Any) -> Any:
     mode = draw(st.sampled_from(["standard", "nesterov"]))
     return call(*_arguments(draw, 1), alpha=0.9, beta=0.5, mode=mode, norm_coefficient=0.01)
 
@@ -34,5 +36,5 @@ _WIDENED = Gap(
 
 
 @cases(adam, gradient=False, gaps=[_WIDENED])
-def _(draw):
+def _(draw: Any) -> Any:
     return call(*_arguments(draw, 2), alpha=0.8, beta=0.9, norm_coefficient=0.01, norm_coefficient_post=0.02)

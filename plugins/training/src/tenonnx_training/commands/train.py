@@ -292,8 +292,8 @@ def command(
                 say(f"{name}: {path}")
     if history.interrupted:
         held = checkpoint or (output if include_training_state else None)
-        how = f"--resume {held} goes on" if held else "with --checkpoint FILE it could be resumed"
-        complain(f"interrupted after {plural(len(history.losses), 'step')}: {how}")
+        advice = f"--resume {held} goes on" if held else "with --checkpoint FILE it could be resumed"
+        complain(f"interrupted after {plural(len(history.losses), 'step')}: {advice}")
         raise click.exceptions.Exit(INTERRUPTED)
 
 
