@@ -1,0 +1,241 @@
+"""Quantised models: products of codes on numpy, weights in blocks in onnxruntime, and ``tenonnx quantize``.
+
+``python benchmarks/quantised.py`` compares with onnxruntime's integer kernels on one thread, with a product of floats,
+and with onnxruntime's quantiser.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from measure import rounds, table
+from onnxruntime import quantization
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+from operators import ONE_THREAD, normal, random
+
+import tenonnx as tx
+from tenonnx_quantized.blocks import matmul_nbits
+from tenonnx_quantized.convolution import qlinear_conv
+from tenonnx_quantized.matrix import matmul_integer
+from tenonnx_quantized.tuning.quantize import quantize
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SIDE, BLOCK = 4096, 32
+
+
+def codes(dtype: type, *shape: int) -> Any:
+    kind = np.iinfo(dtype)
+    return random.integers(kind.min, kind.max + 1, shape).astype(dtype)
+
+
+def products() -> Iterator[tuple[str, tx.Graph, Any]]:
+    """Ops with the data that they are fed; their weights and parameters are variables."""
+
+    def graph_of(x: Any, build: Callable[..., Any], **variables: Any) -> tuple[tx.Graph, Any]:
+        graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+        fed = graph.input("x", x.dtype.name, x.shape)
+        graph.output("y", build(fed, *(graph.variable(name, np.asarray(v)) for name, v in variables.items())))
+        return graph, x
+
+    a = codes(np.uint8, 512, 512)
+    weights = {"b": codes(np.int8, 512, 512), "az": np.uint8(128), "bz": np.int8(0)}
+    yield "MatMulInteger 512", *graph_of(a, matmul_integer, **weights)
+    image = codes(np.uint8, 1, 64, 56, 56)
+    for name, shape, group in (
+        ("3x3", (64, 64, 3, 3), 1),
+        ("1x1", (64, 64, 1, 1), 1),
+        ("depthwise", (64, 1, 3, 3), 64),
+    ):
+
+        def convolved(x: Any, *given: Any, pads: int = shape[-1] // 2, group: int = group) -> Any:
+            return qlinear_conv(x, *given, pads=[pads] * 4, group=group)
+
+        parameters = {
+            "xs": np.float32(0.02), "xz": np.uint8(128), "w": codes(np.int8, *shape),
+            "ws": random.uniform(0.001, 0.01, 64).astype(np.float32), "wz": np.zeros(64, np.int8),
+            "ys": np.float32(0.5), "yz": np.uint8(128), "bias": random.integers(-1000, 1000, 64).astype(np.int32),
+        }  # fmt: skip
+        yield f"QLinearConv {name}", *graph_of(image, convolved, **parameters)
+    yield "MatMulNBits 4096, one row", *graph_of(normal(1, SIDE), in_blocks, **blocks())
+
+
+def blocks() -> dict[str, Any]:
+    scales = random.uniform(0.001, 0.01, (SIDE, SIDE // BLOCK)).astype(np.float32)
+    return {"B": codes(np.uint8, SIDE, SIDE // BLOCK, BLOCK // 2), "scales": scales}
+
+
+def in_blocks(x: Any, packed: Any, scales: Any) -> Any:
+    return matmul_nbits(x, packed, scales, K=SIDE, N=SIDE, block_size=BLOCK)
+
+
+def session(path: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def on_numpy(folder: Path) -> None:
+    rows = []
+    for name, graph, x in products():
+        tx.export(graph, folder / "op.onnx", overwrite=True)
+        runtime, program = session(folder / "op.onnx"), tx.load(folder / "op.onnx").compile("numpy")
+        np.testing.assert_allclose(program({"x": x})["y"], runtime.run(None, {"x": x})[0], rtol=1e-3, atol=1e-3)
+        found = timed(
+            {"numpy": lambda p=program, x=x: p({"x": x}), "its": lambda r=runtime, x=x: r.run(None, {"x": x})}
+        )
+        rows.append([name, found["numpy"] * 1e3, found["its"] * 1e3, found["numpy"] / found["its"]])
+    table("Products of codes, one thread", ["op", "numpy ms", "onnxruntime ms", "numpy / onnxruntime"], rows)
+
+
+def timed(contestants: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    return rounds(contestants, count=15, summary=min)
+
+
+def in_onnxruntime(folder: Path) -> None:
+    """MatMulNBits as it is, lowered to ai.onnx 21, and a product of floats."""
+    rows = []
+    for count in (1, 64):
+        graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+        x, given = normal(count, SIDE), {name: graph.variable(name, v) for name, v in blocks().items()}
+        graph.output("y", in_blocks(graph.input("x", "float32", x.shape), *given.values()))
+        tx.export(graph, folder / "packed.onnx", overwrite=True)
+        tx.export(graph, folder / "lowered.onnx", opset_version=21, domains=["ai.onnx"], overwrite=True)
+        floats = tx.Graph(opsets={"ai.onnx": 21})
+        floats.output("y", floats.input("x", "float32", x.shape) @ floats.variable("w", normal(SIDE, SIDE)))
+        tx.export(floats, folder / "floats.onnx", overwrite=True)
+        made = {name: session(folder / f"{name}.onnx") for name in ("floats", "packed", "lowered")}
+        found = timed({name: lambda s=s, x=x: s.run(None, {"x": x}) for name, s in made.items()})
+        sizes = [(folder / f"{name}.onnx").stat().st_size / 1e6 for name in ("floats", "lowered")]
+        rows.append([count, *(found[n] * 1e3 for n in made), found["lowered"] / found["floats"], sizes[1] / sizes[0]])
+    columns = ["rows", "MatMul ms", "MatMulNBits ms", "lowered ms", "lowered / MatMul", "size, lowered / MatMul"]
+    table(f"Weights of four bits in onnxruntime, {SIDE} x {SIDE}", columns, rows)
+
+
+# ----- tenonnx quantize beside onnxruntime's quantiser ----------------------------------------------------------------
+
+MODES = {
+    "static, by channel": {"mode": "static", "form": "qdq"},
+    "static, by tensor": {"mode": "static", "per_channel": False},
+    "static, QOperator": {"mode": "static", "form": "qoperator"},
+    "dynamic": {"mode": "dynamic", "form": "qoperator"},
+    "weights of 4 bits": {"mode": "weights", "bits": 4, "form": "qoperator"},
+    "weights of 8 bits": {"mode": "weights", "bits": 8, "form": "qoperator"},
+}
+
+
+class Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, batches: list[dict[str, Any]]) -> None:
+        self.batches = iter(batches)
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self.batches, None)
+
+
+def theirs(source: Path, target: Path, settings: Mapping[str, Any], batches: list[dict[str, Any]]) -> None:
+    """The same by onnxruntime's quantiser."""
+    per_channel = settings.get("per_channel", True)
+    kinds = {"weight_type": quantization.QuantType.QInt8, "per_channel": per_channel}
+    if settings["mode"] == "dynamic":
+        quantization.quantize_dynamic(source, target, **kinds)
+    elif settings["mode"] == "static":
+        form = (
+            quantization.QuantFormat.QOperator if settings.get("form") == "qoperator" else quantization.QuantFormat.QDQ
+        )
+        quantization.quantize_static(source, target, Feeds(batches), quant_format=form, **kinds)
+    else:
+        made = MatMulNBitsQuantizer(str(source), bits=settings["bits"], block_size=BLOCK, is_symmetric=False)
+        made.process()
+        made.model.save_model_to_file(str(target))
+
+
+def models() -> Iterator[tuple[str, Path, list[dict[str, Any]], dict[str, Any], Any]]:
+    """Models of floats, batches to calibrate with, feeds to judge by, and labels: those of the floats if None."""
+    digits = np.load(EXAMPLES / "digits_cnn" / "digits.npz")
+    batches = [{"images": digits["images"][k : k + 20]} for k in range(0, 100, 20)]
+    yield (
+        "digits CNN",
+        EXAMPLES / "digits_cnn" / "digits-cnn.onnx",
+        batches,
+        {"images": digits["images"]},
+        digits["labels"],
+    )
+    folder = EXAMPLES / "quantized"
+    words = [{"input_ids": random.integers(0, 50, (8, 12))} for _ in range(4)]
+    yield "BERT", folder / "bert.onnx", words, {"input_ids": random.integers(0, 50, (2000, 12))}, None
+    images = [{"image": normal(8, 3, 16, 16)} for _ in range(4)]
+    yield "ResNet", folder / "resnet.onnx", images, {"image": normal(1000, 3, 16, 16)}, None
+
+
+def quantisers(folder: Path) -> None:
+    rows = []
+    for name, path, batches, feeds, labels in models():
+        (floats,) = session(path).run(None, feeds)
+        labels = floats.argmax(-1) if labels is None else labels
+        rows.append(
+            [name, "floats", (floats.argmax(-1) == labels).mean() * 100, "", "", "", path.stat().st_size, "", "", ""]
+        )
+        graph = tx.load(path)
+        for mode, settings in MODES.items():
+            cells: list[list[object]] = []
+            for who in ("ours", "theirs"):
+                target = folder / f"{who}.onnx"
+                start = time.perf_counter()
+                if who == "ours":
+                    tx.export(quantize(graph, batches, **settings)[0], target, overwrite=True)
+                else:
+                    theirs(path, target, settings, batches)
+                seconds = time.perf_counter() - start
+                (found,) = session(target).run(None, feeds)
+                right, lost = (found.argmax(-1) == labels).mean() * 100, np.std(found - floats) / np.std(floats)
+                cells.append([float(right), float(lost), target.stat().st_size, seconds])
+            rows.append([name, mode, *(cell for pair in zip(*cells, strict=True) for cell in pair)])
+    columns = ["model", "mode"]
+    for what in ("right %", "error", "bytes", "seconds"):
+        columns += [f"{what}, ours", f"onnxruntime's {what}"]
+    table("tenonnx quantize beside onnxruntime's quantiser", columns, rows)
+
+
+def decoder(folder: Path) -> None:
+    """A decoder of four bits beside that of floats: logits, and the perplexity of the tokens of its samples."""
+    path, feeds = EXAMPLES / "decoder" / "decoder.onnx", dict(np.load(EXAMPLES / "decoder" / "samples.npz"))
+    logits: dict[str, Any] = {"floats": session(path).run(["logits"], feeds)[0]}
+    graph = tx.load(path)
+    for search in ("rtn", "hqq"):
+        settings = {"mode": "weights", "bits": 4, "search": search, "form": "qoperator"}
+        tx.export(quantize(graph, [feeds], **settings)[0], folder / "made.onnx", overwrite=True)
+        logits[f"ours, {search}"] = session(folder / "made.onnx").run(["logits"], feeds)[0]
+    theirs(path, folder / "its.onnx", {"mode": "weights", "bits": 4}, [])
+    logits["onnxruntime's"] = session(folder / "its.onnx").run(["logits"], feeds)[0]
+    rows = []
+    for name, found in logits.items():
+        chances = found[:, :-1] - np.log(np.exp(found[:, :-1]).sum(-1, keepdims=True))
+        seen = np.take_along_axis(chances, feeds["input_ids"][:, 1:, None], -1)
+        difference = float(np.abs(found - logits["floats"]).max() / np.ptp(logits["floats"]))
+        rows.append([name, difference, float(np.exp(-seen.mean()))])
+    table("A decoder of four bits", ["weights", "largest difference / range of the logits", "perplexity"], rows)
+
+
+def main() -> None:
+    if any(os.environ.get(name) != count for name, count in ONE_THREAD.items()):
+        subprocess.run([sys.executable, __file__, *sys.argv[1:]], env={**os.environ, **ONE_THREAD}, check=True)
+        return
+    logging.disable(logging.WARNING)
+    parts = {part.__name__: part for part in (on_numpy, in_onnxruntime, quantisers, decoder)}
+    with tempfile.TemporaryDirectory() as name:
+        for part in sys.argv[1:] or parts:
+            parts[part](Path(name))
+
+
+if __name__ == "__main__":
+    main()
