@@ -208,7 +208,7 @@ def quantisers(folder: Path) -> None:
 
 def decoder(folder: Path) -> None:
     """A decoder of four bits beside that of floats: logits, and the perplexity of the tokens of its samples."""
-    path, feeds = EXAMPLES / "decoder" / "decoder.onnx", dict(np.load(EXAMPLES / "decoder" / "samples.npz"))
+    path, feeds = EXAMPLES / "quantized" / "llama.onnx", dict(np.load(EXAMPLES / "quantized" / "llama.npz"))
     logits: dict[str, Any] = {"floats": session(path).run(["logits"], feeds)[0]}
     graph = tx.load(path)
     for search in ("rtn", "hqq"):

@@ -1,4 +1,4 @@
-"""Make quantised models with tenonnx: a BERT classifier, a ResNet and a decoder, in the forms that users have.
+"""Make quantised models with tenonnx: a BERT classifier, a ResNet and decoders, in the forms that users have.
 
 python examples/quantized/make.py [folder]
 """
@@ -12,6 +12,7 @@ import numpy as np
 
 import tenonnx as tx
 import tenonnx_standard as ops
+import tenonnx_training as tt
 from tenonnx_quantized.forms.qoperator import to_qoperator
 from tenonnx_quantized.tuning.quantize import quantize
 
@@ -78,6 +79,72 @@ def resnet() -> tx.Graph:
     return graph
 
 
+TEXT = (
+    "a model is a graph of operators, and each operator is a function of tensors. a quantised model holds codes in "
+    "place of numbers: a code, less its zero point, times its scale is the number that it stands for. weights of four "
+    "bits come in blocks, and each block has a scale of its own, so that one large number does not spoil the others. "
+)
+LETTERS = sorted(set(TEXT))
+LLAMA_HEADS, KEYS, SIZE, INNER = 4, 2, 8, 64
+
+
+def llama() -> tx.Graph:
+    """Two layers in the style of LLaMA over letters: rotated queries that share keys, RMSNormalization, SwiGLU."""
+    graph = tx.Graph("llama", opsets={"ai.onnx": 23})
+    letters = graph.input("input_ids", "int64", ("batch", "length"))
+    angles = np.outer(np.arange(128), 10000.0 ** (-np.arange(0, SIZE, 2) / SIZE)).astype(np.float32)
+    cosines, sines = graph.variable("cosines", np.cos(angles)), graph.variable("sines", np.sin(angles))
+    length = ops.shape(letters, start=1, end=2)
+    places = ops.expand(ops.range_(0, ops.squeeze(length), 1), ops.shape(letters))
+
+    def scaled(name: str, x: tx.Value) -> tx.Value:
+        return ops.rms_normalization(x, graph.variable(f"{name}.scale", np.ones(HIDDEN, np.float32)))
+
+    def parted(name: str, x: tx.Value, count: int) -> tx.Value:
+        y = ops.reshape(x @ weight(graph, f"{name}.weight", HIDDEN, count * SIZE), [0, 0, count, SIZE])
+        return ops.transpose(y, perm=[0, 2, 1, 3])
+
+    x = ops.gather(graph.variable("letters", RANDOM.normal(0, 1, (len(LETTERS), HIDDEN)).astype(np.float32)), letters)
+    for layer in ("layers.0", "layers.1"):
+        y = scaled(f"{layer}.attention_norm", x)
+        q, k = (
+            ops.rotary_embedding(parted(f"{layer}.{name}", y, count), cosines, sines, places)
+            for name, count in (("query", LLAMA_HEADS), ("key", KEYS))
+        )
+        seen = ops.attention(q, k, parted(f"{layer}.value", y, KEYS), is_causal=1)[0]
+        seen = ops.reshape(ops.transpose(seen, perm=[0, 2, 1, 3]), [0, 0, LLAMA_HEADS * SIZE])
+        x = x + seen @ weight(graph, f"{layer}.output.weight", LLAMA_HEADS * SIZE, HIDDEN)
+        y = scaled(f"{layer}.feed_norm", x)
+        gate, up = (y @ weight(graph, f"{layer}.{name}.weight", HIDDEN, INNER) for name in ("gate", "up"))
+        x = x + (ops.swish(gate) * up) @ weight(graph, f"{layer}.down.weight", INNER, HIDDEN)
+    graph.output("logits", scaled("norm", x) @ weight(graph, "head.weight", HIDDEN, len(LETTERS)))
+    return graph
+
+
+def windows(length: int) -> tuple[np.ndarray, np.ndarray]:
+    """All runs of so many letters of the text, which goes round, and the letters that follow."""
+    text = np.array([LETTERS.index(letter) for letter in TEXT])
+    places = (np.arange(len(text))[:, None] + np.arange(length + 1)) % len(text)
+    return text[places[:, :-1]], text[places[:, 1:]]
+
+
+def learn(graph: tx.Graph, steps: int = 200) -> None:
+    """Let it learn the text by heart."""
+
+    def loss(logits: tx.Value, labels: tx.Value) -> tx.Value:
+        rows = ops.reshape(logits, [-1, len(LETTERS)])
+        return ops.softmax_cross_entropy_loss(rows, ops.reshape(labels, [-1]))[0]
+
+    inputs, labels = windows(32)
+    measure = tt.FunctionLoss(loss, labels=tx.TensorType(tx.DType.int64, ("batch", "length")))
+    step = tt.TrainingStep(graph, measure, tt.Adam(1e-2), trainable=["letters", "*.weight", "*.scale"])
+    for _ in range(steps):
+        chosen = RANDOM.choice(len(inputs), 16, replace=False)
+        found = step({"input_ids": inputs[chosen], "labels": labels[chosen]})
+    print(f"llama: loss {float(found['loss']):.3f}")
+    step.write_back()
+
+
 def main(folder: Path = Path(__file__).parent) -> None:
     """Write the models and their samples into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,9 +152,9 @@ def main(folder: Path = Path(__file__).parent) -> None:
     images = [{"image": RANDOM.normal(size=(8, 3, 16, 16)).astype(np.float32)} for _ in range(4)]
     np.savez(folder / "bert.npz", allow_pickle=False, **words[0])
     np.savez(folder / "resnet.npz", allow_pickle=False, **images[0])
+    letters = windows(32)[0][::32]
+    np.savez(folder / "llama.npz", allow_pickle=False, input_ids=letters)
     classifier, network = bert(), resnet()
-    decoder = tx.load(Path(__file__).parents[1] / "decoder" / "decoder.onnx")
-    prompt = [dict(np.load(Path(__file__).parents[1] / "decoder" / "samples.npz"))]
     static, _ = quantize(network, images, mode="static")
     made = {
         "bert": classifier,
@@ -96,8 +163,11 @@ def main(folder: Path = Path(__file__).parent) -> None:
         "resnet": network,
         "resnet-qdq": static,
         "resnet-qoperator": to_qoperator(static),
-        "decoder-4bit": quantize(decoder, prompt, mode="weights", form="qoperator", search="hqq")[0],
+        "llama": (decoder := llama()),
     }
+    learn(decoder)
+    packed, _ = quantize(decoder, [{"input_ids": letters}], mode="weights", bits=4, search="hqq")
+    made |= {"llama-4bit": to_qoperator(packed), "llama-4bit-qdq": packed}
     for name, graph in made.items():
         tx.export(graph, folder / f"{name}.onnx")
         print(f"{name}.onnx: {(folder / f'{name}.onnx').stat().st_size:,} bytes")

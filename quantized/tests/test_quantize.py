@@ -42,7 +42,7 @@ MODES = {
     **{f"static, {method}": {"mode": "static", "calibration": method} for method in METHODS},
     "dynamic": {"mode": "dynamic"},
     "dynamic, integers": {"mode": "dynamic", "form": "qoperator"},
-    "weights, 4 bits": {"mode": "weights", "bits": 4},
+    "weights, 4 bits": {"mode": "weights"},
     "weights, 8 bits": {"mode": "weights", "bits": 8},
 }
 

@@ -83,7 +83,7 @@ def command(
     batches = list(_batches(graph, read_feeds(graph, inputs, archive), batch))
     if not batches and settings["mode"] != "static":
         complain("note: errors are those on made-up inputs (--inputs gives data)")
-    settings |= {"bits": int(bits or (4 if settings["mode"] == "weights" else 8)), "leave_out": leave_out}
+    settings |= {"bits": None if bits is None else int(bits), "leave_out": leave_out}
     settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
     with working(f"quantising {model}"):
         made, report = quantize(graph, batches, **settings)

@@ -34,14 +34,15 @@ class Settings:
     """How to quantise.
 
     ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
-    or ``weights`` alone, in blocks of ``block_size`` rows with 4 or 8 ``bits``. ``calibration`` is a method of
-    ``calibrate.METHODS``, ``search`` how codes of blocks are found. ``ops`` are the types to quantise (None: all that
-    can be), ``leave_out`` patterns of the names of nodes that stay floats. ``budget`` is the greatest error of the
-    outputs, relative to their size, for which the worst nodes stay floats. ``form`` is that of the result.
+    or ``weights`` alone, in blocks of ``block_size`` rows. ``bits`` of weights are 8, in blocks 4 by default.
+    ``calibration`` is a method of ``calibrate.METHODS``, ``search`` how codes of blocks are found. ``ops`` are the
+    types to quantise (None: all that can be), ``leave_out`` patterns of names of nodes that stay floats. ``budget`` is
+    the greatest error of the outputs, relative to their size, for which the worst nodes stay floats. ``form`` is that
+    of the result.
     """
 
     mode: str = "static"
-    bits: int = 8
+    bits: int | None = None
     block_size: int = 32
     per_channel: bool = True
     symmetric: bool = False
@@ -55,7 +56,7 @@ class Settings:
     def __post_init__(self) -> None:
         choices = {
             "mode": MODES, "form": FORMS, "calibration": tuple(METHODS), "search": SEARCHES,
-            "bits": (4, 8) if self.mode == "weights" else (8,),
+            "bits": (None, 4, 8) if self.mode == "weights" else (None, 8),
         }  # fmt: skip
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -241,7 +242,7 @@ def _made(
         contents = static(value)
         if chosen.mode == "weights":
             options = {"symmetric": chosen.symmetric, "search": chosen.search}
-            codes = in_blocks(contents, chosen.bits, chosen.block_size, 1 - axis, **options)
+            codes = in_blocks(contents, chosen.bits or 4, chosen.block_size, 1 - axis, **options)
         else:
             codes = by_channel(contents, DType.int8, axis if chosen.per_channel else None)
         weights[value.name] = contents, codes
