@@ -96,6 +96,13 @@ def test_what_is_drawn_is_noted_and_the_rest_compared():
     assert [output.name for output in found.outputs] == ["output_1"]
 
 
+def test_rules_of_the_user_hold_for_modules():
+    module, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.randn(4, 3)
+    graph = tx.load(module, x, rules={"Relu": lambda node, x: x * 2.0})
+    expected = module[0](x).detach().numpy() * 2
+    assert np.allclose(graph.run({"input": x.numpy()})["output"], expected, atol=1e-6)
+
+
 class Fixed(nn.Module):
     def forward(self, x):
         y = x * 3
@@ -120,6 +127,7 @@ class Unknown(nn.Module):
     ("module", "dims", "what", "where"),
     [
         (Fixed(), {0: {0: "batch"}}, 'dim "batch", axis 0 of input "x", must be free to vary', "fixes it to 4"),
+        (Fixed(), {0: {0: "batch"}}, "must be free to vary", "in forward: return y.reshape(4, 3) * 2"),
         (Branching(), None, "Branching must be a module that PyTorch can trace", "in forward: if y.sum() > 0:"),
         (Unknown(), None, "operations that have a form in ONNX", "in forward: return torch.linalg.svd(y)[1]"),
     ],

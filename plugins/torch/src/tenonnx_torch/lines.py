@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
+from torch.overrides import TorchFunctionMode
 
 #: Code that is not the user's: PyTorch, the exporter, and this package.
 _FOREIGN = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
@@ -33,18 +35,29 @@ def of_error(error: BaseException) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def of_guards(error: BaseException) -> list[str]:
-    """The lines that fix a size which was to vary, as far as the tracer kept them."""
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+class FixedSizes(TorchFunctionMode):
+    """Notes, while a module is traced, after which lines of the user a size that was to vary is bound to something."""
 
-    environments = {id(env): env for each in _chain(error) for env in _locals(each, ShapeEnv)}
-    found: list[str] = []
-    for environment in environments.values():
-        for guard in environment.guards:
-            found += _in_text(str(getattr(guard, "sloc", "")) + "\n")
-            user = getattr(getattr(guard, "sloc", None), "user_loc", None)
-            found += [str(user)] if user and not str(user).startswith(_FOREIGN) else []
-    return list(dict.fromkeys(found))
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, None] = {}
+        self._known = 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._look(args)
+        try:
+            return function(*args, **(kwargs or {}))
+        finally:
+            self._look(args)
+
+    def _look(self, args: Any) -> None:
+        mode = detect_fake_mode([arg for arg in args if isinstance(arg, torch.Tensor)])
+        environment = None if mode is None else mode.shape_env
+        if environment is not None and len(environment.guards) > self._known:
+            self._known = len(environment.guards)
+            frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_FOREIGN)]
+            inside = [f for f in frames if f.name != "<module>"]
+            self.found |= {_line(f.filename, f.lineno or 0, f.name, f.line or ""): None for f in inside[-1:]}
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -36,19 +36,26 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     sizes = examples.sizes
     examples = examples.resized({dim: max(size, 2) for dim, size in sizes.items()})  # 0 and 1 are not traced as dims
     try:
-        with _quietly(), torch.no_grad():
-            program = torch.export.export(
-                module,
-                examples.arguments,
-                dict(examples.keywords),
-                dynamic_shapes=examples.shapes(module),
-                strict=False,
-            )
+        program = _exported(module, examples)
     except Exception as error:
         raise _untraceable(module, examples, error) from error
     _check_dims(program, examples)
     _mend(program)
     return program
+
+
+def _exported(module: torch.nn.Module, examples: Examples) -> Program:
+    shapes = examples.shapes(module)
+    with _quietly(), torch.no_grad():
+        return torch.export.export(
+            module, examples.arguments, dict(examples.keywords), dynamic_shapes=shapes, strict=False
+        )
+
+
+def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[str]:
+    with contextlib.suppress(Exception), lines.FixedSizes() as watched:  # it fails as it did before
+        _exported(module, examples)
+    return list(watched.found)[-3:]
 
 
 def converted(program: Program) -> onnx.ModelProto:
@@ -117,9 +124,9 @@ def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) 
         dim = examples.dims.get(name, {}).get(int(axis), "?")
         constant = re.search(r"constant \((\d+)\)", text)
         given = f"fixes it to {constant[1]}" if constant else "fixes it"
-        return _fixed(f'dim "{dim}", axis {axis} of input "{name}",', given, lines.of_guards(error)[-3:])
+        return _fixed(f'dim "{dim}", axis {axis} of input "{name}",', given, _lines_that_fix_sizes(module, examples))
     if "Constraints violated" in text or "conflicts between user-specified ranges" in text:
-        where = lines.of_guards(error)[-3:]
+        where = _lines_that_fix_sizes(module, examples)
         return NotRepresentable("the dims must be free to vary as they are given", given=_reason(error), also=where)
     return NotRepresentable(
         f"{type(module).__name__} must be a module that PyTorch can trace",

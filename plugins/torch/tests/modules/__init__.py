@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,3 +67,11 @@ def normal(*shape: int) -> Callable[[], torch.Tensor]:
 
 def whole(high: int, *shape: int) -> Callable[[], torch.Tensor]:
     return lambda: torch.randint(high, shape)
+
+
+def remember_operations() -> None:
+    """Let the exporter read its table of operations once: each export reads it anew, which takes most of its time."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    read = functools.cache(ONNXRegistry.from_torchlib)
+    ONNXRegistry.from_torchlib = staticmethod(lambda opset_version=18: read(opset_version))

@@ -8,19 +8,34 @@ from typing import Any
 import torch
 
 import tenonnx_standard as ops
-from tenonnx.extend import InvalidCall, TensorType, find_rule
+from tenonnx.extend import InvalidCall, Op, TensorType, find_rule
 from tenonnx_torch.rules import filled, ints, rule
-from tenonnx_torch.values import NATIVE
+from tenonnx_torch.values import NATIVE, to_arrays
 
-#: The rules of numpy for these take elements as they come, and look at positions alone.
+#: The rules of numpy for these take elements as they come.
 for _op in (
-    ops.sequence_construct, ops.sequence_empty, ops.sequence_insert, ops.sequence_erase, ops.sequence_at,
-    ops.sequence_length, ops.sequence_map, ops.optional, ops.optional_get_element, ops.optional_has_element,
-    ops.optional_has_element_of, ops.if_,
+    ops.sequence_construct, ops.sequence_empty, ops.sequence_length, ops.sequence_map, ops.optional,
+    ops.optional_get_element, ops.optional_has_element, ops.optional_has_element_of,
 ):  # fmt: skip
     _rule = find_rule(_op, "numpy")
     assert _rule is not None
     rule(_op)(_rule)
+
+
+def _at_a_position(op: Op) -> None:
+    """The same for ops whose last input is a position."""
+    found = find_rule(op, "numpy")
+    assert found is not None
+    rule(op)(lambda *inputs: found(*inputs[:-1], to_arrays(inputs[-1])))
+
+
+for _op in (ops.sequence_insert, ops.sequence_erase, ops.sequence_at):
+    _at_a_position(_op)
+
+
+@rule(ops.if_)
+def _(condition: torch.Tensor, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
+    return then_branch() if bool(condition) else else_branch()
 
 
 @rule(ops.loop)

@@ -1,0 +1,28 @@
+"""The page on PyTorch: its programs run, and its table is that of the cases."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from modules import CASES, architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "plugins" / "torch" / "benchmarks"))
+
+import table  # noqa: E402
+
+
+@pytest.mark.parametrize("name", ["docs/pytorch.md", "plugins/torch/README.md"])
+def test_python_blocks_run(name, monkeypatch, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
+    assert blocks
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "page"}
+    for block in blocks:
+        exec(compile(block, name, "exec"), scope)
+
+
+def test_the_table_of_components_is_that_of_the_cases():
+    assert table.page(CASES) == table.PAGE.read_text("utf-8"), "run python plugins/torch/benchmarks/table.py"
