@@ -192,3 +192,27 @@ def test_numbers_that_are_none_are_noted(run, tmp_path):
     np.save(tmp_path / "x.npy", np.float32([-1, 0, 1]))
     said = run("run", tmp_path / "m.onnx", "--input", f"x={tmp_path / 'x.npy'}")
     assert "of the 3 numbers of y, 1 are NaN, 1 infinite" in said.err
+
+
+def test_maps_are_one_table(run, tmp_path):
+    run("run", example("iris/iris"), "-o", tmp_path / "o.csv")
+    header, *rows = (tmp_path / "o.csv").read_text().splitlines()
+    assert header == "output_label,output_probability[0],output_probability[1],output_probability[2]"
+    assert all(len(row.split(",")) == 4 for row in rows)
+
+
+def test_a_parquet_file_needs_its_package_or_is_written(run, tmp_path, monkeypatch):
+    path = tmp_path / "o.parquet"
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    said = run("run", example("iris/iris"), "-o", path, code=2)
+    assert 'pip install "tenonnx[parquet]"' in said.err
+    assert not path.exists()
+
+
+def test_run_makes_inputs_up_in_sizes_that_run(run, tmp_path):
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    a, b = graph.input("a", "float32", (None, None)), graph.input("b", "float32", (None, None))
+    graph.output("y", ops.matmul(a, b))
+    tx.export(graph, tmp_path / "m.onnx")
+    said = run("run", tmp_path / "m.onnx")
+    assert "made up with" in said.err

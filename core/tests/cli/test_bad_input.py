@@ -182,7 +182,7 @@ USE = {
     "array without the name": (["run", "{model}", "--input", "x=other.npz"], 'must hold an array "x"'),
     "array of another dtype": (["run", "{model}", "--input", "x=words.npy"], "must be float32[n, 3]"),
     "archive": (["run", "{model}", "--inputs", "x.npy"], "must name a .npz or .csv file"),
-    "output format": (["run", "{model}", "-o", "y.txt"], "are written to a .npz or .csv file"),
+    "output format": (["run", "{model}", "-o", "y.txt"], "are written to a .npz, .csv or .parquet file"),
     "output folder": (["run", "{model}", "-o", "none/y.npz"], "folder of an output file must exist"),
     "convert into nowhere": (["convert", "{model}", "-o", "none/m.onnx"], "folder of an output file must exist"),
     "convert onto a folder": (["convert", "{model}", "-o", "folder"], "which is a folder"),

@@ -10,6 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx_onnxruntime import backend, rescue
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -375,3 +376,16 @@ def test_compiling_is_quiet(capfd):
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err == ""
+
+
+def test_an_empty_batch_that_would_end_the_process_is_computed_by_numpy():
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (5, "batch", 3))
+    weights = [graph.variable(n, np.ones((1, 6, k), np.float32)) for n, k in (("w", 3), ("r", 2))]
+    graph.output("y", ops.gru(x, *weights, hidden_size=2)[0])
+    none = {"x": np.zeros((5, 0, 3), np.float32)}
+    program = graph.compile(backend="onnxruntime")
+    with pytest.warns(tx.FallbackWarning, match="end the process"):
+        assert program(none)["y"].shape == (5, 1, 0, 2)
+    with pytest.raises(tx.TenonnxError, match="end the process"):
+        graph.compile(backend="onnxruntime", strict=True)(none)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.cli.output import complain_of_unused
-from tenonnx.cli.tables import is_table, read_table, write_table
+from tenonnx.cli.tables import PARQUET, is_table, read_table, write_table
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.files import write_bytes
 from tenonnx.graph.graph import Graph
@@ -94,8 +94,8 @@ def _typed(array: Any, value: Value) -> Any:
 
 
 def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
-    """Write outputs as a .npz or .csv file, or a single one as a .npy file; whole or not at all."""
-    if is_table(path):
+    """Write outputs as a .npz, .csv or .parquet file, or a single one as a .npy file; whole or not at all."""
+    if is_table(path) or path.lower().endswith(PARQUET):
         write_table(path, contents)
         return
     arrays = dict(flattened(contents))
@@ -110,7 +110,7 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
         np.save(buffer, next(iter(arrays.values())))
     else:
         raise InvalidCall(
-            "outputs are written to a .npz or .csv file, or a single one to a .npy file",
+            "outputs are written to a .npz, .csv or .parquet file, or a single one to a .npy file",
             given=f"{path} for {', '.join(arrays)}",
         )
     write_bytes(path, [buffer.getbuffer()])

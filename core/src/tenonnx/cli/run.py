@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tenonnx.graph.graph import Graph
+    from tenonnx.graph.program import Program
     from tenonnx.graph.types import Type
 
 #: Lines that are printed of one output.
@@ -33,7 +34,7 @@ LARGEST_SHOWN = 1000
 @click.command("run")
 @model_argument
 @input_options
-@click.option("-o", "--output", metavar="FILE", help="Write the outputs to a .npz or .csv file, or one to .npy.")
+@click.option("-o", "--output", metavar="FILE", help="Write outputs to a .npz, .csv or .parquet file, or one to .npy.")
 @click.option("--backend", default="auto", metavar="NAME", help="auto (the default), numpy, onnxruntime ...")
 @shapes_option
 @seed_option
@@ -55,14 +56,14 @@ def command(
 
     graph = load_model(model)
     feeds = read_feeds(graph, inputs, archive)
-    made = _made_up(graph, feeds, seed, input_shapes)
-    feeds |= made
-    check_feeds(graph.all_inputs, feeds)
-    if made:
-        complain(f"made up from seed {seed}: {', '.join(made)} (--input name=file.npy gives contents)")
+    missing = [value.name for value in graph.inputs if value.name not in feeds]
+    if not missing:
+        check_feeds(graph.all_inputs, feeds)
     with working(f"running {model}"), interruptible():
         program = compile_graph(graph, backend)
-        results = program(feeds)
+        results = _run_made_up(graph, program, feeds, seed, input_shapes) if missing else program(feeds)
+    if missing:
+        complain(f"made up from seed {seed}: {', '.join(missing)} (--input name=file.npy gives contents)")
     infer(graph, strict=False)
     kinds = {value.name: value.type for value in graph.outputs}
     results = {name: _as_declared(contents, kinds[name]) for name, contents in results.items()}
@@ -81,16 +82,23 @@ def command(
         say(_indented(_text(contents)))
 
 
-def _made_up(graph: Graph, feeds: Mapping[str, Any], seed: int, input_shapes: InputShapes) -> dict[str, Any]:
-    """Contents for the inputs that are not fed, in the sizes of those that are."""
-    from tenonnx.checks.generate import generate_feeds
+def _run_made_up(
+    graph: Graph, program: Program, feeds: Mapping[str, Any], seed: int, input_shapes: InputShapes
+) -> dict[str, Any]:
+    """The outputs with contents for the inputs that are not fed, in the sizes of those that are, and that run."""
+    from tenonnx.backend.base import check_feeds
+    from tenonnx.checks.sizes import feasible_feeds
 
-    missing = [value.name for value in graph.inputs if value.name not in feeds]
-    if not missing:
-        return {}
+    def run(made: Mapping[str, Any]) -> dict[str, Any]:
+        given = {**made, **feeds}
+        check_feeds(graph.all_inputs, given)
+        return program(given)
+
     shapes = {name: array.shape for name, array in feeds.items() if hasattr(array, "shape")} | input_shapes
-    made = generate_feeds(graph, seed, shapes)
-    return {name: made[name] for name in missing}
+    _, results, sizes = feasible_feeds(graph, run, seed, shapes)
+    if sizes:
+        complain(f"note: made up with {', '.join(f'{name}={size}' for name, size in sizes.items())}")
+    return results
 
 
 def _note_lost(results: Mapping[str, Any]) -> None:

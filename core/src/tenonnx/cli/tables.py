@@ -25,6 +25,10 @@ _DELIMITERS = ",;\t"
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
+#: How the other kind of table is called.
+PARQUET = ".parquet"
+
+
 def is_table(path: str) -> bool:
     return path.lower().endswith(".csv")
 
@@ -154,7 +158,7 @@ def _whole(field: str) -> int:
 
 
 def write_table(path: str, results: Mapping[str, Any]) -> None:
-    """Write outputs as a CSV file with a row for each sample; whole or not at all.
+    """Write outputs as a CSV or Parquet file with a row for each sample; whole or not at all.
 
     Several numbers of a sample are columns ``name[0]``, ``name[1]`` ...; maps are columns ``name[key]``. Raises
     ``InvalidCall`` for outputs that do not have one entry for each sample.
@@ -169,11 +173,29 @@ def write_table(path: str, results: Mapping[str, Any]) -> None:
             given=", ".join(f"{name}: {length}" for name, length in lengths.items()),
             do="write them to a .npz file",
         )
+    write_bytes(path, [_parquet(columns) if path.lower().endswith(PARQUET) else _csv(columns)])
+
+
+def _csv(columns: Mapping[str, Sequence[Any]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    write_bytes(path, [text.getvalue().encode("utf-8")])
+    return text.getvalue().encode("utf-8")
+
+
+def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InvalidCall(
+            "a Parquet file is written by the package pyarrow",
+            do='pip install "tenonnx[parquet]", or write .csv',
+        ) from error
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table(dict(columns)), file)
+    return file.getvalue()
 
 
 def _columns_of(name: str, contents: Any) -> dict[str, Sequence[Any]]:
@@ -183,7 +205,7 @@ def _columns_of(name: str, contents: Any) -> dict[str, Sequence[Any]]:
         return {f"{name}[{k}]": contents[:, k].tolist() for k in range(contents.shape[1])}
     if isinstance(contents, list) and contents and all(isinstance(each, dict) for each in contents):
         keys = list(dict.fromkeys(key for each in contents for key in each))
-        return {f"{name}[{key}]": [each.get(key, "") for each in contents] for key in keys}
+        return {f"{name}[{key}]": [each.get(key) for each in contents] for key in keys}
     raise InvalidCall(
         f'output "{name}" has no rows to write into a table',
         given=f"shape {list(contents.shape)}" if isinstance(contents, np.ndarray) else type(contents).__name__,

@@ -31,6 +31,9 @@ RUNTIME_ERRORS = (
     runtime.NotFound, runtime.NotImplemented, runtime.RuntimeException,
 )  # fmt: skip
 
+#: Ops whose kernels end the process on a batch of none.
+ENDED_BY_NONE = frozenset({"GRU"})
+
 _RUN_ERRORS = (*RUNTIME_ERRORS, RuntimeError, TypeError, ValueError)
 
 
@@ -66,6 +69,7 @@ class RuntimeProgram:
         self._names = [v.name for v in graph.inputs]
         self._outputs = [o.name for o in session.get_outputs()]
         self._session = session
+        self._takes_none = not any(node.op_type in ENDED_BY_NONE for node in graph.walk())
         self._extended = {v.name: v.tensor.dtype for v in graph.inputs if _has_extended(v.type)}
         self._run: Callable[[dict[str, Any], Any], list[Any]] = self._run_arrays
         if any(is_extended(dtype_of(output.type)) for output in session.get_outputs()):
@@ -77,6 +81,8 @@ class RuntimeProgram:
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(zip(self._names, self._check(feeds), strict=True))
+        if not self._takes_none and any(isinstance(each, np.ndarray) and not each.size for each in given.values()):
+            raise run_failure(ValueError("an empty input would end the process"), given)
         try:
             with _in_time() as options:
                 results = self._run(given, options)
