@@ -275,13 +275,13 @@ def _computed(
         lengths = None
     y = np.empty((length, directions, batch, hidden), x.dtype)
     finals = [np.empty((directions, batch, hidden), x.dtype) for _ in initial]
-    rows = x.reshape(length * batch, -1)
+    rows = x.reshape(length * batch, x.shape[2])
     for place, backward in enumerate(backwards):
         of_input, of_state = _biases(ON_ARRAYS, None if b is None else b[place], layer.separate_bias(**own))
         shares = rows @ w[place].T
         if of_input is not None:
             shares += of_input
-        shares = shares.reshape(length, batch, -1)
+        shares = shares.reshape(length, batch, shares.shape[1])
         recurrence = np.ascontiguousarray(r[place].T)
         step = layer.step(ON_ARRAYS, functions[place], recurrence, of_state, None if p is None else p[place], **own)
         states = [np.zeros((batch, hidden), x.dtype) if v is None else v[place] for v in initial]
