@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,8 @@ Generated from the registry by `tools/generate_op_table.py`. *Meanings* are the 
 *Body* says whether the op is composed of simpler ones, *numpy* whether it has a rule of its own; without one it is
 computed by its body. *Gradient* is what calls of the conformance cases show: by a rule of the op (yes), by its body, or
 none with the reason. *Cases* counts the conformance cases, and *versions* those of the schemas at which calls of them
-are compared with another implementation, the body or the law of what is drawn at random.
+are compared with another implementation, the body or the law of what is drawn at random. Of ops of vendors, those that
+onnxruntime has no kernel for on CPUs are judged *by formula*: a second one in the tests of their package.
 """
 
 
@@ -45,7 +47,9 @@ def rows(domain: str) -> Iterator[str]:
             "rule" if "numpy" in newest.rules else "body",
             differentiability(newest).verdict,
             str(sum(len(list(collected(m))) for m in meanings)),
-            "/".join(map(str, reached(registry, domain, name))) if history(domain, name) else "-",
+            "/".join(map(str, reached(registry, domain, name))) + judged(domain, name)
+            if history(domain, name)
+            else "-",
             registry.source(newest).split()[0],
         ]
         yield "| " + " | ".join(cells) + " |"
@@ -55,6 +59,19 @@ def reached(registry: Registry, domain: str, name: str) -> tuple[int, int]:
     """At how many of how many versions calls of the cases of an op are compared; the kit sees to it that this is so."""
     versions = [version for version, schema in history(domain, name).items() if not schema.ends]
     return sum(why_not(registry, domain, name, version) is None for version in versions), len(versions)
+
+
+@functools.cache
+def kernels() -> set[tuple[str, str]]:
+    """The ops that onnxruntime has a kernel for on CPUs."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
+
+    return {(k.domain, k.op_name) for k in get_all_opkernel_def() if k.provider == "CPUExecutionProvider"}
+
+
+def judged(domain: str, name: str) -> str:
+    """How else an op is judged than by onnxruntime."""
+    return "" if domain.startswith("ai.onnx") or (domain, name) in kernels() else ", by formula"
 
 
 def why_not(registry: Registry, domain: str, name: str, version: int) -> str | None:

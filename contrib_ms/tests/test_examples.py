@@ -36,10 +36,30 @@ def experts():
     return path, feeds, run(path, feeds)[0]
 
 
+def whisper():
+    """Generation: sequences, and their scores."""
+    path, feeds = EXAMPLES / "whisper" / "whisper.onnx", samples("whisper")
+    return path, feeds, run(path, feeds)
+
+
 def digits_nhwc():
     """The numbers are those of the same network with the channels second, since no kernel runs this one here."""
     feeds = {"images": np.random.default_rng(0).random((3, 1, 8, 8), np.float32)}
     return EXAMPLES / "digits_nhwc" / "digits-nhwc.onnx", feeds, run(EXAMPLES / "digits_cnn/digits-cnn.onnx", feeds)[0]
+
+
+@pytest.mark.parametrize("opset_version", [None, 13, 17, 21, 23])
+def test_whisper(opset_version):
+    path, feeds, expected = whisper()
+    graph = tx.load(path)
+    if opset_version is None:
+        found = list(graph.run(feeds, backend="numpy").values())
+    else:
+        model = to_model(tx.retarget(graph, opset_version, domains=["ai.onnx"]))
+        onnx.checker.check_model(model, full_check=True)
+        found = run(model.SerializeToString(), feeds)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
 
 
 FUSED = {

@@ -11,7 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms import dropout, fused, gelu, layouts, math, matrix, normalization, packed, tensors
+import tenonnx as tx
+from tenonnx_contrib_ms import (
+    dropout,
+    fused,
+    gelu,
+    layouts,
+    linear_attention,
+    math,
+    matrix,
+    normalization,
+    packed,
+    tensors,
+)
 from tenonnx_testing.cases import collected, load
 
 load()
@@ -251,3 +263,36 @@ def test_formula(case):
             np.testing.assert_allclose(wide(mine), theirs, rtol=4e-2 if rough else 2e-4, atol=4e-2 if rough else 2e-4)
 
     compare()
+
+
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("sides", [(4,), (2, 3)])
+def test_causal_convolution_with_more_axes(sides, dilation):
+    """Causal along the last axis, centred on those before it, where nothing lies beyond the edges."""
+    random = np.random.default_rng(0)
+    kernel, length = (*(3 for _ in sides), 2), 5
+    x, weight = (random.normal(size=size).astype(np.float32) for size in ((2, 3, *sides, length), (3, 1, *kernel)))
+    past, bias = random.normal(size=(2, 3, *sides, dilation)).astype(np.float32), np.float32([0.1, 0.2, 0.3])
+    y, state = linear_attention.causal_conv_with_state(x, weight, bias, past, ndim=len(sides) + 1, dilation=dilation)
+    whole = np.concatenate([past, x], axis=-1)
+    np.testing.assert_array_equal(state, whole[..., length:])
+    for place in np.ndindex(y.shape):
+        instance, channel, *at, position = place
+        total = float(bias[channel])
+        for tap in np.ndindex(kernel):
+            there = [a + t - 1 for a, t in zip(at, tap[:-1], strict=True)]
+            if all(0 <= a < side for a, side in zip(there, sides, strict=True)):
+                column = position + tap[-1] * dilation
+                total += weight[(channel, 0, *tap)] * whole[(instance, channel, *there, column)]
+        np.testing.assert_allclose(y[place], total, rtol=1e-4, atol=1e-5)
+
+
+def test_causal_convolutions_that_are_refused():
+    x, weight = np.zeros((1, 2, 3, 4), np.float32), np.zeros((2, 1, 2, 2), np.float32)
+    for options, said in (
+        ({"ndim": 2}, "odd but for the last one"),
+        ({"ndim": 1}, "weight must have ndim axes"),
+        ({"ndim": 2, "channels_last": 1}, "ndim must be 1, 2 or 3, and 1 with channels_last"),
+    ):
+        with pytest.raises(tx.TenonnxError, match=said):
+            linear_attention.causal_conv_with_state(x, weight, **options)

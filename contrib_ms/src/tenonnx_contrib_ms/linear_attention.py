@@ -12,6 +12,7 @@ from tenonnx.extend import (
     constant,
     dims,
     floats,
+    holds,
     one_of,
     op,
     same_dtype,
@@ -107,6 +108,9 @@ def causal_conv_with_state(
 ):  # fmt: skip
     """Convolve each channel with its own kernel over current and past positions, ``dilation`` apart.
 
+    Positions lie along the last axis; with ``ndim`` 2 or 3 there are axes before it, on which the kernel is centred.
+    onnxruntime's kernel has one axis alone, and the documentation says of the others that they keep their size.
+
     The state is what came before the input (else zeros). With ``state_window`` it has a first axis of as many
     positions, the last ones, of which the last is read; with ``channels_last`` all axes after the second are channels.
     """
@@ -118,11 +122,12 @@ def causal_conv_with_state(
         x = ops.transpose(ops.reshape(input, [batch, length, -1]), perm=[0, 2, 1])
         if before is not None:
             before = ops.transpose(ops.reshape(before, [batch, dims(before)[1], -1]), perm=[0, 2, 1])
-    batch, channels, length = dims(x)
-    reach = (dims(weight)[2] - 1) * dilation
+    *around, length = dims(x)
+    batch = around[0]
+    reach = (dims(weight)[ndim + 1] - 1) * dilation
     if before is None:
-        before = ops.expand(constant(0.0, x.dtype), [batch, channels, reach])
-    padded = ops.concat(before, x, axis=2)
+        before = ops.expand(constant(0.0, x.dtype), [*around, reach])
+    padded = ops.concat(before, x, axis=ndim + 1)
     y = _convolved(padded, weight, bias, length, dilation)
     if activation != "none":
         wide = ops.cast(y, to=DType.float32) if y.dtype.bits < 32 else y
@@ -133,12 +138,13 @@ def causal_conv_with_state(
             return value
         return ops.reshape(ops.transpose(value, perm=[0, 2, 1]), [batch, dims(value)[2], *dims(input)[2:]])
 
+    everything = (slice(None),) * (ndim + 1)
     if not state_window:
-        return placed(y), placed(padded[:, :, length:])
+        return placed(y), placed(padded[(*everything, slice(length, None))])
     states = []
     for place in range(-state_window, 0):
         start = _not_negative(length + place + 1)
-        state = padded[:, :, start : start + reach]
+        state = padded[(*everything, slice(start, start + reach))]
         known = isinstance(length, int)
         there = length + place >= 0
         state = (state if there else ops.zeros_like(state)) if known else ops.where(there, state, 0.0)
@@ -147,15 +153,49 @@ def causal_conv_with_state(
 
 
 def _convolved(padded: Value, weight: Value, bias: Value | None, length: Any, dilation: int) -> Value:
-    channels, _, size = dims(weight)
-    if isinstance(channels, int) and isinstance(size, int):
-        return ops.conv(padded, weight, bias, group=channels, dilations=[dilation] if dilation > 1 else None)
-    places = ops.reshape(ops.range_(0, length, 1), [-1, 1]) + ops.range_(0, size, 1) * dilation
-    y = ops.squeeze(ops.gather(padded, places, axis=2) @ ops.transpose(weight, perm=[0, 2, 1]), [3])
-    return y if bias is None else y + ops.reshape(bias, [-1, 1])
+    channels, _, *sizes = dims(weight)
+    sides = [size // 2 for size in sizes[:-1]] + [0]
+    steps = [1] * (len(sizes) - 1) + [dilation]
+    if all(isinstance(size, int) for size in (channels, *sizes)):
+        plain = len(sizes) == 1
+        return ops.conv(
+            padded, weight, bias, group=channels, pads=None if plain else sides * 2,
+            dilations=None if plain and dilation == 1 else steps,
+        )  # fmt: skip
+    taps = (
+        ops.pad(padded, ops.concat([0, 0], *_vectors(sides), [0, 0], *_vectors(sides), axis=0)) if steps[1:] else padded
+    )
+    lengths = [*dims(padded)[2:-1], length]
+    for axis in reversed(range(len(sizes))):
+        places = ops.reshape(ops.range_(0, lengths[axis], 1), [-1, 1]) + ops.range_(0, sizes[axis], 1) * steps[axis]
+        taps = ops.gather(taps, places, axis=axis + 2)
+    factors = ops.reshape(weight, [channels, *(size for pair in sizes for size in (1, pair))])
+    y = ops.reduce_sum(taps * factors, [3 + 2 * axis for axis in range(len(sizes))], keepdims=0)
+    return y if bias is None else y + ops.reshape(bias, [-1, *[1] * len(sizes)])
+
+
+def _vectors(sizes: list[Any]) -> list[Any]:
+    return [ops.reshape(size, [1]) if isinstance(size, Value) else [size] for size in sizes]
+
+
+def _hold_axes(ndim: int, channels_last: int, weight: Any, input: Any) -> str | None:
+    if ndim not in (1, 2, 3) or (channels_last and ndim > 1):
+        return "ndim must be 1, 2 or 3, and 1 with channels_last"
+    if weight.rank is not None and weight.rank != ndim + 2:
+        return "weight must have ndim axes behind its channels"
+    if not channels_last and input.rank is not None and input.rank != ndim + 2:
+        return "input must have ndim axes behind its channels"
+    if weight.rank is None or ndim == 1:
+        return None
+    _, _, *sides = weight.shape
+    return (
+        "the sizes of weight must be odd but for the last one"
+        if any(isinstance(k, int) and k % 2 == 0 for k in sides[:-1])
+        else None
+    )
 
 
 causal_conv_with_state.requires(
     floats("input"), same_dtype("input", "weight", "bias", "past_state"), at_least(dilation=1, state_window=0),
-    one_of(activation=("none", "silu", "swish"), ndim=(1,)), shapes(weight="c 1 k", bias="c"),
+    one_of(activation=("none", "silu", "swish")), holds(_hold_axes), shapes(weight="c 1 ...", bias="c"),
 )  # fmt: skip

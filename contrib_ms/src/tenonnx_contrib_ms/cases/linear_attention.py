@@ -59,3 +59,21 @@ def _(draw):
     bias = draw(st.sampled_from([None, drawn(total)]))
     attributes = {"activation": draw(st.sampled_from(["none", "silu", "swish"])), "dilation": dilation}
     return call(x, drawn(total, 1, size), bias, past, channels_last=last, state_window=window, **attributes)
+
+
+@cases(causal_conv_with_state)
+def _(draw):
+    """With axes before that of positions, which onnxruntime has no kernel for: see tests/test_formulas.py."""
+    batch, channels, length, size, *sides = draw(shapes(6, 6, 1, 3))
+    dilation, window, ndim = draw(st.integers(1, 2)), draw(st.sampled_from([0, 0, 2])), draw(st.integers(2, 3))
+    around = batch, channels, *sides[: ndim - 1]
+    kernel = [draw(st.sampled_from([1, 3])) for _ in range(ndim - 1)]
+
+    def drawn(*shape):
+        return draw(tensors("float32", shape=shape, min_value=-2, max_value=2))
+
+    state = (*((window,) if window else ()), *around, (size - 1) * dilation)
+    past = drawn(*state) if draw(st.booleans()) else None
+    bias = drawn(channels) if draw(st.booleans()) else None
+    attributes = {"activation": draw(st.sampled_from(["none", "silu"])), "dilation": dilation, "state_window": window}
+    return call(drawn(*around, length), drawn(channels, 1, *kernel, size), bias, past, ndim=ndim, **attributes)
