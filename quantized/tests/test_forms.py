@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnxruntime import quantization
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 import tenonnx as tx
 from tenonnx.cli import main
@@ -96,10 +97,11 @@ def back_and_there(graph):
 
 
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there])
-def test_every_form_gives_the_same_numbers(quantised, form, tmp_path):
+def test_every_form_gives_the_same_numbers(quantised, form, tmp_path, record_property):
     feeds = {"images": IMAGES}
     (wanted,), (found,) = by_onnxruntime(quantised, feeds), written(form(tx.load(quantised)), tmp_path, feeds)
     difference = np.abs(found - wanted)
+    record_property("largest difference / range", f"{difference.max() / np.ptp(wanted):.2g}")
     assert difference.max() < 0.07, "more than one step of the scores"
     assert (difference > 2e-5).mean() <= 0.01, "a code in a hundred may be rounded the other way"
 
@@ -133,6 +135,38 @@ def test_flags_of_convert(quantised, tmp_path, capsys):
     assert "QuantizeLinear" not in kinds(tx.load(tmp_path / "plain.onnx"))
     assert main(["plan", str(quantised), "--qdq"]) == 0
     capsys.readouterr()
+
+
+BERT = CNN.parent / "quantized" / "bert.onnx"
+WEIGHTS = {
+    f"{form.name}-{bits}-{'symmetric' if symmetric else 'shifted'}": (form, bits, symmetric)
+    for form in QuantFormat
+    for bits in (4, 8)
+    for symmetric in (True, False)
+    if form is QuantFormat.QOperator or bits == 4
+}
+
+
+@pytest.mark.parametrize("mode", WEIGHTS)
+@pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there, to_floats])
+def test_weights_in_blocks_of_its_quantiser(mode, form, tmp_path, record_property):
+    """Forms of weights alone have the same numbers, but for the order of sums."""
+    kind, bits, symmetric = WEIGHTS[mode]
+    made = MatMulNBitsQuantizer(str(BERT), bits=bits, block_size=32, is_symmetric=symmetric, quant_format=kind)
+    logging.disable(logging.WARNING)
+    try:
+        made.process()
+        made.model.save_model_to_file(str(tmp_path / "blocks.onnx"))
+    finally:
+        logging.disable(logging.NOTSET)
+    graph = tx.load(tmp_path / "blocks.onnx")
+    feeds = dict(np.load(BERT.with_suffix(".npz")))
+    (wanted,), (found,) = by_onnxruntime(tmp_path / "blocks.onnx", feeds), written(form(graph), tmp_path, feeds)
+    difference = np.abs(found - wanted).max() / np.ptp(wanted)
+    record_property("largest difference / range", f"{difference:.2g}")
+    assert difference < 1e-5
+    expected = {to_qdq: "DequantizeLinear", there_and_back: "DequantizeLinear", to_floats: "MatMul"}
+    assert expected.get(form, "MatMulNBits") in kinds(form(graph))
 
 
 # ----- ops one by one -------------------------------------------------------------------------------------------------
