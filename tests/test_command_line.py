@@ -10,6 +10,7 @@ import pytest
 from models import EXAMPLES, example
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx.cli import main
 
 DIGITS, INT8, DECODER = example("digits/digits"), example("digits/digits-int8"), example("decoder/decoder")
@@ -152,3 +153,17 @@ def test_the_installed_program_starts():
         [sys.executable, "-m", "tenonnx", "check", DIGITS], capture_output=True, text=True, timeout=60
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_newer_opsets_and_other_domains_bring_their_ops(tenonnx, tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n", 4))
+    graph.output("y", x * 0.5 * (1.0 + ops.erf(x / 2.0**0.5)))
+    tx.export(graph, tmp_path / "gelu.onnx")
+    found = {}
+    for options in ("",), ("--opset", "20"), ("--opset", "20", "--no-fuse"), ("--opset", "17"), ("--opset", "16"):
+        assert tenonnx("convert", tmp_path / "gelu.onnx", "-o", tmp_path / "to.onnx", *filter(None, options))[0] == 0
+        found[" ".join(options)] = {node.op_type for node in tx.load(tmp_path / "to.onnx").nodes}
+    written_out = {"Div", "Erf", "Add", "Mul"}
+    assert found.pop("--opset 20") == {"Gelu"}
+    assert all(ops == written_out for ops in found.values())

@@ -63,8 +63,9 @@ SUFFIXES = (".onnx", ".safetensors")
 )  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the output file even if it is read-only.")
 @click.option(
-    "--fuse", is_flag=True,
-    help="Put one node where the body of an op stands that the target has, such as LayerNormalization or Gelu.",
+    "--fuse/--no-fuse", default=None,
+    help="Put one node where the body of an op stands that the target has, such as LayerNormalization or Attention. "
+    "By default where --opset is newer than the model's, or --domains has one that the model does not use.",
 )  # fmt: skip
 @click.option(
     "--functions", type=click.Choice(["keep", "inline"]), default="keep", show_default=True,
@@ -90,7 +91,7 @@ def command(
     rtol: float | None,
     external_data_threshold: int | None,
     overwrite: bool,
-    fuse: bool,
+    fuse: bool | None,
     functions: str,
     ir_version: int | None,
     tidy: bool,
@@ -127,7 +128,7 @@ def command(
         domains=domains,
         target=target,
         external_data_threshold=external_data_threshold,
-        fuse=fuse,
+        fuse=_has_more_ops(graph, opset_version, domains) if fuse is None else fuse,
         functions=functions,
         ir_version=ir_version,
         tidy=tidy,
@@ -148,6 +149,12 @@ def command(
         _say_report(output, report, comparison.found, given)
         if lowered is not None:
             _say_half(lowered)
+
+
+def _has_more_ops(graph: Graph, opset_version: Mapping[str, int] | None, domains: Sequence[str] | None) -> bool:
+    """Whether newer versions or other domains are asked for than the graph has."""
+    newer = any(version > graph.opsets.get(domain, 0) for domain, version in (opset_version or {}).items())
+    return newer or any(domain not in graph.opsets for domain in domains or ())
 
 
 def check_output(output: str, *inputs: str) -> None:

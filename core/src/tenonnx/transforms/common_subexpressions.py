@@ -9,7 +9,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 from tenonnx.transforms.prune import drop_dead_nodes
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
 
 def merge_common_subexpressions(graph: Graph) -> Graph:
@@ -18,6 +18,13 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
     Those are integers with equal contents as expressions of the symbols in shapes, so that the length of an axis is
     found out once, however many tensors have it. Subgraphs, and ops that draw random numbers, are left alone.
     """
+    shared = Rewriter(graph, merging()).run()
+    drop_dead_nodes(shared)
+    return shared
+
+
+def merging() -> Decision:
+    """Decides that a node which is known already becomes what there is; for one graph."""
     seen: dict[Hashable, tuple[Value | None, ...]] = {}
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -34,9 +41,7 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
         seen.update((key, outputs) for key in keys)
         return None
 
-    shared = Rewriter(graph, decide).run()
-    drop_dead_nodes(shared)
-    return shared
+    return decide
 
 
 def _hashable(attributes: Any) -> Hashable | None:

@@ -13,7 +13,7 @@ from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 from tenonnx.op.evaluate import Evaluator
 from tenonnx.transforms.prune import drop_dead_nodes
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
 #: Results larger than this are left to be computed, so that folding never makes a file much larger.
 LARGEST_RESULT = 1 << 20
@@ -37,12 +37,8 @@ def _is_larger(value: Value, largest: int) -> bool:
     return elements > limits.current().elements or elements * value.type.dtype.bits > 8 * largest
 
 
-@in_registry_of_graph
-def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Graph:
-    """``graph`` with every call on static inputs replaced by its result, unless that has more than ``largest`` bytes.
-
-    Ops that draw random numbers are never folded.
-    """
+def folding(evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Decision:
+    """Decides that a node on static inputs becomes its result, unless that has more than ``largest`` bytes."""
     import numpy as np
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -60,6 +56,15 @@ def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int 
             return None
         return [None if v is None else rewriter.intern(r, v.dtype) for r, v in zip(results, outputs, strict=False)]
 
-    folded = Rewriter(graph, decide).run()
+    return decide
+
+
+@in_registry_of_graph
+def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Graph:
+    """``graph`` with every call on static inputs replaced by its result, unless that has more than ``largest`` bytes.
+
+    Ops that draw random numbers are never folded.
+    """
+    folded = Rewriter(graph, folding(evaluator, largest)).run()
     drop_dead_nodes(folded)
     return folded

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from tenonnx.errors import TenonnxError
+from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Value
 from tenonnx.op.rules import find_rule
-from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
-from tenonnx.transforms.fold import fold
+from tenonnx.transforms.common_subexpressions import merging
+from tenonnx.transforms.fold import folding
 from tenonnx.transforms.prune import prune
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
 #: Rounds after which a graph that still gets smaller is left as it is.
 ROUNDS = 8
 
 
+@in_registry_of_graph
 def simplify(graph: Graph) -> Graph:
     """Compute what is constant, merge equal nodes, and leave out what changes nothing or no output needs.
 
@@ -27,10 +30,15 @@ def simplify(graph: Graph) -> Graph:
     """
     for _ in range(ROUNDS):
         before = sum(1 for _ in graph.walk())
-        graph = prune(merge_common_subexpressions(fold(Rewriter(graph, _simpler).run())))
+        steps = folding(), _simpler, merging()
+        graph = prune(Rewriter(graph, functools.partial(_first_of, steps)).run())
         if sum(1 for _ in graph.walk()) == before:
             break
     return graph
+
+
+def _first_of(steps: Sequence[Decision], rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+    return next((found for step in steps if (found := step(rewriter, call)) is not None), None)
 
 
 def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
