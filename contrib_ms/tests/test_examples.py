@@ -62,6 +62,26 @@ def test_whisper(opset_version):
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
 
 
+@pytest.mark.parametrize("opset_version", [None, 13, 17, 21, 23])
+@pytest.mark.parametrize("step", ["", "-decode"])
+def test_llama(step, opset_version):
+    """A prompt, and the token behind it. Beside weights of four bits onnxruntime rounds activations to eight, as the
+    builder asks for with accuracy_level 4; and the builder declares a constant of one element as a scalar."""
+    path = EXAMPLES / "llama" / "llama.onnx"
+    with np.load(EXAMPLES / "llama" / f"samples{step}.npz") as arrays:
+        feeds = dict(arrays)
+    graph = tx.load(path)
+    assert {"GroupQueryAttention", "MatMulNBits"} <= {node.op_type for node in graph.nodes}
+    if opset_version is None:
+        found = list(graph.run(feeds, backend="numpy").values())
+    else:
+        model = to_model(tx.retarget(graph, opset_version, domains=["ai.onnx"]))
+        onnx.checker.check_model(model)
+        found = run(model.SerializeToString(), feeds)
+    for mine, theirs in zip(found, run(path, feeds), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=5e-3)
+
+
 FUSED = {
     bert: {"EmbedLayerNormalization", "Attention", "SkipLayerNormalization", "BiasGelu"},
     experts: {"GroupQueryAttention", "SkipSimplifiedLayerNormalization", "MoE"},

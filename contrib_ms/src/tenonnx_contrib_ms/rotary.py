@@ -102,10 +102,11 @@ def m_rotary_embedding(
     """RotaryEmbedding by three positions of each element: in time, height and width (Qwen2-VL, arXiv:2409.12191).
 
     Of the angles, the first ``mrope_section[0]`` are those of the time, and so on; or with ``mrope_layout`` 1 every
-    third one is of height or width, as long as their section reaches. ``scale`` and ``is_packed_batching`` have no
-    effect, as in onnxruntime.
+    third one is of height or width, as long as their section reaches. What is turned is multiplied by ``scale``.
+    ``is_packed_batching`` has no effect, as in onnxruntime.
     """
     tables = [_of_sections(ops.gather(x, position_ids), mrope_section, mrope_layout) for x in (cos_cache, sin_cache)]
+    tables = [table if scale == 1.0 else table * scale for table in tables]
     return ops.rotary_embedding(
         input, *tables, interleaved=interleaved, num_heads=num_heads, rotary_embedding_dim=rotary_embedding_dim
     )

@@ -119,7 +119,7 @@ def _search(draw: Any, read: int) -> tuple[list[Any], dict[str, Any]]:
     attributes: dict[str, Any] = {"encoder": model.encoder(), "decoder": model.decoder(draw(st.booleans()))}
     attributes |= {"eos_token_id": END, "pad_token_id": PADDING, "decoder_start_token_id": draw(st.integers(0, 7))}
     attributes |= {"model_type": read, "early_stopping": draw(st.integers(0, 1))}
-    attributes |= draw(st.sampled_from([{}, {"no_repeat_ngram_size": 2}]))
+    attributes |= draw(st.sampled_from([{}, {"no_repeat_ngram_size": 2}, {"vocab_size": VOCABULARY}]))
     return [*inputs, vocab_mask, first_mask, mask, begun], attributes
 
 

@@ -58,7 +58,7 @@ def search(draw):
     penalty = np.array([draw(st.sampled_from([1.0, 1.3]))], np.float32)
     masks = masks_of(draw, batch, length)
     attributes = {"decoder": decoder_of(draw), "eos_token_id": END, "pad_token_id": PADDING}
-    attributes |= draw(st.sampled_from([{}, {"no_repeat_ngram_size": 2}]))
+    attributes |= draw(st.sampled_from([{}, {"no_repeat_ngram_size": 2}, {"vocab_size": VOCABULARY}]))
     if draw(st.booleans()):
         attributes["init_decoder"] = decoder_of(draw)
     return ids, most, least, penalty, masks, attributes

@@ -27,6 +27,7 @@ def _(draw):
     beta = drawn(batch, length, draw(st.sampled_from([kv_heads, 1])), low=0.0)
     gates = [decay if "gated" in rule else None, beta if "delta" in rule else None]
     attributes = {"q_num_heads": q_heads, "kv_num_heads": kv_heads, "update_rule": rule, "state_window": window}
+    attributes |= draw(st.sampled_from([{}, {"chunk_size": 2}]))
     return call(*inputs, past, *gates, scale=draw(st.sampled_from([0.0, 0.5])), **attributes)
 
 

@@ -72,7 +72,7 @@ def _(draw):
         inputs = [drawn(draw, tokens, width), drawn(draw, tokens, width), drawn(draw, tokens, wide)]
     bias = drawn(draw, 2 * width + wide) if draw(st.booleans()) else None
     more = bias_of(draw, offset.shape[0], heads, offset.shape[1])
-    scale = draw(st.sampled_from([{}, {"scale": 0.3}]))
+    scale = draw(st.sampled_from([{}, {"scale": 0.3}, {"mask_filter_value": -30.0}]))
     return call(*inputs, bias, offset, sums, more, num_heads=heads, **scale)
 
 

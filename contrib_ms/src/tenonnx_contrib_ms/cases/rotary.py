@@ -9,6 +9,8 @@ from tenonnx_contrib_ms.rotary import gemma_rotary_embedding, m_rotary_embedding
 from tenonnx_testing import call, cases, tensors
 
 POSITIONS = 9
+#: What has no effect.
+IDLE = [{}, {"scale": 2.0, "is_packed_batching": 1}]
 
 
 @cases(rotary_embedding, gradient=["input", "cos_cache", "sin_cache"])
@@ -24,7 +26,7 @@ def _(draw):
         positions = np.array([draw(st.integers(0, POSITIONS - length))])
     else:
         positions = draw(tensors("int64", shape=(batch, length), min_value=0, max_value=POSITIONS - 1))
-    attributes = {"interleaved": draw(st.integers(0, 1))}
+    attributes = {"interleaved": draw(st.integers(0, 1))} | draw(st.sampled_from(IDLE))
     if part < half:
         attributes |= {"rotary_embedding_dim": 2 * part, "num_heads": heads}
     elif flat and draw(st.booleans()):
@@ -43,6 +45,7 @@ def _(draw):
     caches = [draw(tensors(x.dtype.name, shape=(POSITIONS, half), min_value=-1, max_value=1)) for _ in range(2)]
     positions = draw(tensors("int64", shape=(3, batch, length), min_value=0, max_value=POSITIONS - 1))
     attributes = {"interleaved": draw(st.integers(0, 1)), "mrope_layout": draw(st.integers(0, 1)), "num_heads": heads}
+    attributes |= draw(st.sampled_from(IDLE))
     return call(x, positions, *caches, mrope_section=sections, **attributes, **part)
 
 

@@ -76,7 +76,8 @@ def _(draw):
 def _(draw):
     weight = draw(tensors(FLOATS, min_rank=2, max_rank=2))
     rows = draw(tensors("int64", max_rank=3, min_value=0, max_value=len(weight) - 1))
-    return call(weight, rows, np.array(0) if draw(st.booleans()) else None)
+    frequent = draw(st.sampled_from([{}, {"scale_grad_by_freq": 1}]))
+    return call(weight, rows, np.array(0) if draw(st.booleans()) else None, **frequent)
 
 
 @cases(unfold_tensor)
