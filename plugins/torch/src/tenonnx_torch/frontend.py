@@ -70,6 +70,7 @@ def graph_of(
     _forget_the_exporter(model)
     _name_dims(model, _names_of_dims(examples, dims_of_inputs(program)))
     graph = tx.load(model, registry=registry)
+    _name_tied(graph, module)
     given = _chosen("inputs", input_names, list(examples.tensors))
     if len(graph.all_inputs) != len(given):
         found = ", ".join(v.name for v in graph.all_inputs)
@@ -157,10 +158,22 @@ def _chosen(
     return chosen
 
 
+def _name_tied(graph: Graph, module: torch.nn.Module) -> None:
+    """Of a parameter with several names, let the first be that of the variable."""
+    named = list(module.named_parameters(remove_duplicate=False))
+    first = {id(parameter): name for name, parameter in reversed(named)}
+    chosen = {name: first[id(parameter)] for name, parameter in named}
+    for value in graph.variables:
+        name = chosen.get(value.name, value.name)
+        if name not in graph.names():
+            graph.rename(value, name)
+
+
 def _name_inputs(graph: Graph, names: Sequence[str]) -> None:
-    for value in graph.all_inputs:
+    others = [(value, name) for value, name in zip(graph.all_inputs, names, strict=True) if value.name != name]
+    for value, _ in others:
         graph.rename(value, graph.unique_name(f"{value.name}_"))
-    for value, name in zip(graph.all_inputs, names, strict=True):
+    for value, name in others:
         _make_room(graph, name)
         graph.rename(value, name)
 
@@ -174,19 +187,16 @@ def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
 
 
 def _make_room(graph: Graph, name: str) -> None:
-    """Give an inner value that has this name another one. Raises ``InvalidCall`` where an input or parameter has it."""
+    """Give what has this name inside another one. Raises ``InvalidCall`` where an input, parameter or output has it."""
     if name not in graph.names():
-        return None
-    fixed = (*graph.all_inputs, *graph.variables, *graph.outputs)
-    for value in graph.values():
-        if value.name == name:
-            if any(value is other for other in fixed):
-                break
-            return graph.rename(value, graph.unique_name(f"{name}_inner"))
-    else:
-        return None
-    raise InvalidCall(
-        f'the name "{name}" must be new',
-        given="an input or parameter of that name",
-        do="give input_names, output_names",
-    )
+        return
+    if any(value.name == name for value in (*graph.all_inputs, *graph.variables, *graph.outputs)):
+        given = "an input, parameter or output of that name"
+        raise InvalidCall(f'the name "{name}" must be new', given=given, do="give input_names, output_names")
+    for node in graph.walk():
+        if node.name == name:
+            node.name = graph.unique_name(name)
+    for inner in [graph, *(subgraph for node in graph.walk() for subgraph in node.subgraphs)]:
+        for value in [value for value in inner.values() if value.name == name]:
+            value.name = graph.unique_name(name)
+    graph.names().pop(name, None)
