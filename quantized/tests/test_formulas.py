@@ -11,7 +11,7 @@ import pytest
 from tenonnx_quantized.block_floats import dequantize_bfp, quantize_bfp
 from tenonnx_quantized.blocks import gather_block_quantized, matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
 from tenonnx_quantized.float_products import gemm_float8, matmul_fp4_weight, matmul_fp8_weight
-from tenonnx_quantized.formats import E2M1, FLOAT8, packed_array, unpacked_array
+from tenonnx_quantized.formats import E2M1, float8, packed_array, unpacked_array
 from tenonnx_quantized.fourbit import matmul_fpq4
 from tenonnx_quantized.ordered import (
     dequantize_with_order,
@@ -53,7 +53,7 @@ def test_bits_are_packed_lowest_first(bits):
 
 def test_tables_hold_every_value_of_a_format():
     np.testing.assert_array_equal(E2M1, np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32))
-    for code, value in enumerate(FLOAT8):
+    for code, value in enumerate(float8()):
         exponent, mantissa = code >> 3 & 15, code & 7
         wanted = mantissa / 8 * 2**-6 if not exponent else (1 + mantissa / 8) * 2.0 ** (exponent - 7)
         wanted = math.nan if code & 127 == 127 else wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, at_least, dtypes, floats, holds, one_of, op, same_dtype, shapes
-from tenonnx_quantized.formats import E2M1, FLOAT8, looked_up, unpacked
+from tenonnx_quantized.formats import E2M1, float8, looked_up, unpacked
 from tenonnx_quantized.granularity import finite, positive, repeated, scalar
 from tenonnx_quantized.quantize import to, wide
 
@@ -65,7 +65,7 @@ def matmul_fp4_weight(A, B, weight_scale, weight_scale_2, input_scale=None, bias
     """
     x = to(A, wide(A.dtype))
     weights = looked_up(unpacked(B, 4), E2M1, x.dtype)
-    scale = looked_up(weight_scale, FLOAT8, x.dtype)
+    scale = looked_up(weight_scale, float8(), x.dtype)
     return _product(A, x, weights * scalar(weight_scale_2) * repeated(scale, weights, 1, block_size), bias)
 
 

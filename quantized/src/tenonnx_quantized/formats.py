@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ FP4 = (*FP4, *(-x for x in FP4))
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 E2M1 = (*E2M1, *(-x for x in E2M1))
 
-#: What bytes stand for as float8e4m3fn.
-FLOAT8 = tuple(np.arange(256).astype(np.uint8).view(DType.float8e4m3fn.numpy).astype(np.float32).tolist())
+
+@functools.cache
+def float8() -> tuple[float, ...]:
+    """What bytes stand for as float8e4m3fn."""
+    return tuple(np.arange(256).astype(np.uint8).view(DType.float8e4m3fn.numpy).astype(np.float32).tolist())
 
 
 def unpacked(packed: Value, bits: int) -> Value:

@@ -34,6 +34,7 @@ from tenonnx.graph.types import (
     join_types,
 )
 from tenonnx.graph.values import ArrayConstant, Constant, Node, RowConstant, Value
+from tenonnx.op.binding import known_op
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, static, vector
 from tenonnx.op.contents import Known
@@ -67,6 +68,7 @@ from tenonnx.registry.registry import Registry
 from tenonnx.transforms.extract import between
 from tenonnx.transforms.grad import pullback
 from tenonnx.transforms.residuals import Demand, dependents
+from tenonnx.transforms.rewrite import copy_graph
 
 __all__ = [
     "REQUIRED",
@@ -115,6 +117,7 @@ __all__ = [
     "broadcast_types",
     "broadcasts_to",
     "constant",
+    "copy_graph",
     "dependents",
     "differ",
     "dims",
@@ -130,6 +133,7 @@ __all__ = [
     "inline",
     "integers",
     "join_types",
+    "known_op",
     "limits",
     "load_dtypes",
     "one_of",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import pkgutil
 from collections.abc import Collection, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from tenonnx.errors import TypeMismatch
@@ -24,7 +24,9 @@ def load_dtypes(package: str, name: str = "dtypes.json") -> Mapping[str, Any]:
     number in ``shared`` are of one type, those with -1 of any. The last entry holds for all further (variadic)
     positions.
     """
-    data = json.loads(resources.files(package).joinpath(name).read_text("utf-8"))
+    contents = pkgutil.get_data(package, name)
+    assert contents is not None, f"the loader of {package} gives no data"
+    data = json.loads(contents)
     sets = [None if codes is None else frozenset(codes) for codes in data["sets"]]
     return {
         op: {

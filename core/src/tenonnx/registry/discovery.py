@@ -167,16 +167,22 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@cache
 def _installed(group: str) -> tuple[Plugin, ...]:
-    found: dict[tuple[str, str], Plugin] = {}
+    return tuple(sorted((p for p in _everything() if p.group == group), key=lambda p: (p.name, p.rank)))
+
+
+@cache
+def _everything() -> tuple[Plugin, ...]:
+    """The plugins of all groups, found on one way through all that is installed."""
+    found: dict[tuple[str, str, str], Plugin] = {}
     for distribution in importlib.metadata.distributions():
+        if "[tenonnx." not in (distribution.read_text("entry_points.txt") or ""):
+            continue  # to parse what hundreds of packages say of themselves takes long
+        described = distribution.metadata
         for entry in distribution.entry_points:
-            if entry.group == group:
-                name = distribution.metadata["Name"]
-                plugin = Plugin(entry.name, entry.value, group, name, distribution.version)
-                found.setdefault((name, entry.name), plugin)
-    return tuple(sorted(found.values(), key=lambda p: (p.name, p.rank)))
+            key = described["Name"], entry.group, entry.name
+            found.setdefault(key, Plugin(entry.name, entry.value, entry.group, described["Name"], described["Version"]))
+    return tuple(found.values())
 
 
 @dataclass(frozen=True)

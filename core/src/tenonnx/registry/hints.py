@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from functools import cache
-from importlib import resources
 
 
 @cache
 def _hints() -> dict[str, dict[str, str]]:
-    text = resources.files("tenonnx.registry").joinpath("hints.json").read_text("utf-8")
-    return json.loads(text)  # type: ignore[no-any-return]
+    return json.loads(pkgutil.get_data("tenonnx.registry", "hints.json") or "{}")  # type: ignore[no-any-return]
 
 
 def provider(domain: str, name: str) -> str | None:

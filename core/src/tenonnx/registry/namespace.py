@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 import re
 import sys
@@ -45,6 +44,8 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
 
 def _meant(name: str, known: dict[str, str | None]) -> list[str]:
     """The names that a wrong one may stand for: of ONNX's own name, in another spelling, or those that look alike."""
+    import difflib
+
     spelled = {_plain(each): each for each in known} | {_plain(onnx): each for each, onnx in known.items() if onnx}
     plain = _plain(name)
     return [spelled[near] for near in ([plain] if plain in spelled else difflib.get_close_matches(plain, spelled))]

@@ -25,15 +25,16 @@ from tenonnx.extend import (
     Type,
     Value,
     between,
+    copy_graph,
     dependents,
     dims,
     inline,
+    known_op,
     pullback,
     subgraph,
     subgraph_types,
 )
 from tenonnx.extend.symbolic import symbols_of
-from tenonnx.extend.transforms import copy_graph, known_op
 from tenonnx_standard.control_flow import if_, loop, scan
 from tenonnx_standard.logic import greater
 
