@@ -146,6 +146,8 @@ def more_cases() -> dict[str, Case]:
         "Split": case("Split", image(), outputs=4, axis=1, num_outputs=4),
         "RNN": recurrent("RNN", 1),
         "LRN": case("LRN", image(), size=5),
+        "Clip": case("Clip", image(), np.array(0, "f4"), np.array(6, "f4"), weights=(1, 2)),
+        "Sum of three": case("Sum", image(), image(), image()),
         "Gemm": case("Gemm", normal(64, 512), normal(256, 512), normal(256), weights=(1, 2), transB=1),
         "ArgMax": case("ArgMax", image(), axis=1),
         "Unique": case("Unique", integers(100, 10000), outputs=4),

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Op, Value, op
+from tenonnx.extend import Value, op
 from tenonnx_contrib_ms.activations import named
 from tenonnx_contrib_ms.gelu import fast_gelu
-from tenonnx_standard.checking import numpy_rule
 
 Array = np.ndarray[Any, Any]
 
@@ -76,18 +75,3 @@ def gemm_fast_gelu(X, W, bias=None):
 def sparse_to_dense_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
     """TransposeMatMul of a sparse matrix, which is a dense tensor here."""
     return _product(A, B, alpha, (transA, transB))
-
-
-def _numpy(made: Op) -> None:
-    """Multiply views of the matrices, and scale in place."""
-
-    @numpy_rule(made)
-    def _(A, B, *, alpha, transA, transB, transBatchA=0, transBatchB=0):
-        a = A.transpose(_order(A.ndim, transA, transBatchA))
-        b = B.transpose(_order(B.ndim, transB, transBatchB))
-        y = np.asarray(ops.matmul.rules["numpy"](a, b))
-        return y if alpha == 1 else np.multiply(y, y.dtype.type(alpha), out=y)
-
-
-_numpy(fused_matmul)
-_numpy(transpose_matmul)
