@@ -2,7 +2,7 @@
 
 Needs PyTorch and torchvision beside the workspace; weights are drawn. The last block and the head of a ResNet-18 learn
 on images of 64 by 64, the rest being frozen and going by its running statistics; all of a BERT of four layers learns on
-sequences of 64 tokens. ``python benchmarks/fine_tuning.py [--threads 2] [--rounds 3]``
+sequences of 64 tokens. ``python benchmarks/fine_tuning.py [--threads 2] [--rounds 3] [model ...]``
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def resnet() -> tuple[nn.Module, torch.Tensor, list[str]]:
     from torchvision.models import resnet18
 
     model = resnet18(weights=None, num_classes=CLASSES)
-    x = torch.randn(320, 3, 64, 64)
+    x = torch.randn(160, 3, 64, 64)
     model.train()
     with torch.no_grad():  # running statistics as of a model that was trained
-        for k in range(0, 320, 64):
-            model(x[k : k + 64])
+        for k in range(0, 160, 32):
+            model(x[k : k + 32])
     return model, x, ["layer4.1.", "fc."]
 
 
 def bert() -> tuple[nn.Module, torch.Tensor, list[str]]:
-    return Bert(), torch.randint(0, 4096, (640, 64)), [""]
+    return Bert(), torch.randint(0, 4096, (160, 64)), [""]
 
 
 def exported(model: nn.Module, sample: torch.Tensor) -> tx.Graph:
@@ -121,11 +121,14 @@ def ours(graph: tx.Graph, x: torch.Tensor, labels: torch.Tensor, trained: list[s
     return epoch
 
 
-def main(threads: int, rounds: int) -> None:
+MODELS = {"resnet": (RESNET, resnet), "bert": (BERT, bert)}
+
+
+def main(names: list[str], threads: int, rounds: int) -> None:
     logging.disable(logging.WARNING)
     torch.set_num_threads(threads)
     rows, ratios = [], []
-    for name, build in ((RESNET, resnet), (BERT, bert)):
+    for name, build in (MODELS[key] for key in names or MODELS):
         torch.manual_seed(0)
         model, x, trained = build()
         labels = torch.randint(0, CLASSES, (len(x),))
@@ -152,7 +155,8 @@ def main(threads: int, rounds: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", help=", ".join(MODELS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
-    main(chosen.threads, chosen.rounds)
+    main(chosen.models, chosen.threads, chosen.rounds)
