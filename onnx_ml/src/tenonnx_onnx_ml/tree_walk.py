@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ Array = np.ndarray[Any, Any]
 #: So many pairs of a row and a tree are led at once: what is known of them fits the cache.
 BLOCK = 1 << 15
 
+#: After so many steps it is asked which pairs are still on their way; these go on alone unless they are a larger part.
+BETWEEN, MOST_GOING = 4, 0.6
+
 
 def record(trees: Trees) -> Array:
     """What is known of each slot, side by side: it is fetched by one access to memory."""
@@ -31,23 +35,57 @@ def record(trees: Trees) -> Array:
 
 
 def led(trees: Trees, slots: Array, x: Array) -> Array:
-    """The slot of the leaf that each row of ``x`` reaches in each tree, as [trees, rows]."""
+    """The slot of the leaf that each row of ``x`` reaches in each tree, as [trees, rows].
+
+    Trees are seldom as deep everywhere as at their deepest leaf: once most pairs have come to theirs, the others go on
+    by themselves.
+    """
     if trees.lowered:
         part = x[:, : trees.lowered]
         x = np.concatenate([np.where(np.isnan(part), -np.inf, part), x], axis=1, dtype=x.dtype)
     rows, flat = len(x), x.reshape(-1)
-    current = np.repeat(np.arange(trees.count), rows).reshape(trees.count, rows)
-    first = np.arange(rows) * x.shape[1]
-    here = np.empty(current.shape, slots.dtype)
+    current = np.repeat(np.arange(trees.count), rows)
+    first = np.tile(np.arange(0, x.size, x.shape[1]), trees.count)
+    reached, places, left = current, None, trees.depth
+    walk = _walker(slots, flat, len(current))
+    while left > 2 * BETWEEN:
+        walk(current, first, BETWEEN)
+        left -= BETWEEN
+        before = current.copy()
+        walk(current, first, 1)
+        left -= 1
+        moving = before != current
+        going = np.count_nonzero(moving)
+        if going > len(moving) * MOST_GOING:
+            continue
+        if places is not None:
+            reached[places] = current
+        places = np.flatnonzero(moving) if places is None else places[moving]
+        current, first = current[moving], first[moving]
+        walk = _walker(slots, flat, len(current))
+        if not going:
+            break
+    walk(current, first, left)
+    if places is not None:
+        reached[places] = current
+    return reached.reshape(trees.count, rows)
+
+
+def _walker(slots: Array, flat: Array, count: int) -> Callable[[Array, Array, int], None]:
+    """A function that moves so many pairs on by some steps; it is told where each one is and where its row begins."""
+    here = np.empty(count, slots.dtype)
     features, following, thresholds = here["feature"], here["following"], here["threshold"]
-    value, place, holds = np.empty(current.shape, x.dtype), np.empty_like(current), np.empty(current.shape, bool)
-    for _ in range(trees.depth):
-        slots.take(current, out=here, mode="clip")
-        np.add(features, first, out=place)
-        flat.take(place, out=value, mode="clip")
-        np.less_equal(value, thresholds, out=holds)
-        np.add(following, holds, out=current)
-    return current
+    value, place, holds = np.empty(count, flat.dtype), np.empty(count, np.int64), np.empty(count, bool)
+
+    def walk(current: Array, first: Array, steps: int) -> None:
+        for _ in range(steps):
+            slots.take(current, out=here, mode="clip")
+            np.add(features, first, out=place)
+            flat.take(place, out=value, mode="clip")
+            np.less_equal(value, thresholds, out=holds)
+            np.add(following, holds, out=current)
+
+    return walk
 
 
 def led_by_ops(trees: Trees, X: Value) -> Value:

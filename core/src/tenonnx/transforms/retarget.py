@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.definitions import definitions, in_registry_of_graph
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
@@ -56,6 +57,7 @@ def retarget(
 
 
 @in_registry_of_graph
+@uncollected()
 def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defaults: bool = True) -> Retargeted:
     """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left and reported.
 

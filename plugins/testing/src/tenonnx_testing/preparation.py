@@ -56,8 +56,12 @@ def _compare(case: Case, drawn: Call, kernel: Any, what: str, expected: Outputs)
     before = [v.copy() if isinstance(v, np.ndarray) else v for v in drawn.inputs]
     with blaming(what), np.errstate(all="ignore"):
         results = kernel(*drawn.inputs)
-    found = present(trimmed(results if isinstance(results, tuple) else (results,)))
+    found = present(trimmed([_as_array(each) for each in (results if isinstance(results, tuple) else (results,))]))
     wanted = present(expected)
     expect(case, drawn, what, found[: len(wanted)], wanted)
     again = [v for v in drawn.inputs if isinstance(v, np.ndarray)]
     expect(case, drawn, f"{what}, which must not write into its inputs,", again, [v for v in before if v is not None])
+
+
+def _as_array(result: Any) -> Any:
+    return np.asarray(result) if isinstance(result, np.generic) else result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
 from tenonnx.formats.onnx.training import take_training_state
 from tenonnx.formats.onnx.types import read_type
 from tenonnx.formats.recognise import looks_like
+from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Constant, Node, Value
@@ -82,13 +82,8 @@ def read_parts(
 def _read_model(
     model: onnx.ModelProto, files: ExternalFiles, apart: Sequence[tuple[str, Constant]], registry: Registry | None
 ) -> Graph:
-    collecting = gc.isenabled()
-    gc.disable()  # many small objects, none of them garbage: collecting would cost more with every node
-    try:
+    with uncollected():
         return _ModelReader(model, files, apart, registry or default_registry()).graph()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _read_file(path: str | os.PathLike[str]) -> bytes:
