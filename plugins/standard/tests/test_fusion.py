@@ -268,3 +268,16 @@ def test_ops_that_only_the_other_domain_has(form, found):
     graph = graph_of(GELUS.get(form, by_tanh), ("n", 8), opset=17)
     graph.opsets = {**graph.opsets, "com.microsoft": 1}
     assert check(graph, found).nodes[0].domain == "com.microsoft"
+
+
+def test_a_body_of_very_many_terms_is_not_looked_for():
+    @op("Wide", domain="com.example")
+    def wide(X):
+        total = ops.exp(X)
+        for count in range(1, 20):
+            total = total + ops.cos(X * float(count))
+        return total
+
+    graph = graph_of(lambda x: wide.function(x), ("n",))
+    graph.opsets = {**graph.opsets, "com.example": 1}
+    assert len(tx.fuse(graph, [wide]).nodes) == len(graph.nodes)

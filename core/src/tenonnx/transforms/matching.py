@@ -98,7 +98,10 @@ class Matcher:
     # ----- sums and products ------------------------------------------------------------------------------------------
 
     def _operands(self, op: Op, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
-        wanted, number = next(self._groupings(op, pattern, None))
+        told_apart = next(self._groupings(op, pattern, None), None)
+        if told_apart is None:
+            return
+        wanted, number = told_apart
         wanted.sort(key=lambda v: (v in free and v not in match.values, v in free))  # what is told apart best is first
         for operands, other in self._groupings(op, value, len(wanted)):
             found = match
