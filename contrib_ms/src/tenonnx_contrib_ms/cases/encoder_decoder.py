@@ -48,7 +48,7 @@ class Model:
         if past and self.one:
             k, v = ops.concat(past[0], k, axis=2), ops.concat(past[1], v, axis=2)
         x = x + self.attended(self.heads(x, "q"), k, v)
-        x = x + self.attended(self.heads(x, "across"), *behind, mask)
+        x = x + self.attended(self.heads(x, "across"), *behind, mask=mask)
         return [ops.matmul(x, self.weight("out")), k, v]
 
     def encoder(self) -> Graph:
