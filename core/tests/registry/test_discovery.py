@@ -123,3 +123,22 @@ def test_the_cure_for_an_op_of_a_package_that_is_left_out_is_not_to_install_it(m
     monkeypatch.setenv("TENONNX_PLUGINS", "-second")
     assert cure(["third", "second"]) == "pip install third, and let TENONNX_PLUGINS no longer leave out second"
     assert cure(["third"]) == "pip install third"
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"), [("api = 1", False), ("api = 2", True), ("", False), ("import os as api", False)]
+)
+def test_a_package_that_needs_a_newer_api_is_refused(tmp_path, monkeypatch, text, refused):
+    package = tmp_path / f"tenonnx_test_api{len(text)}"
+    package.mkdir()
+    (package / "__init__.py").write_text(text)
+    (package / "ops.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugin = Plugin("com.new", f"{package.name}.ops", "tenonnx.ops", "dist-new", "2.0")
+    if not refused:
+        plugin.load()
+        return
+    with pytest.raises(PluginError, match="must be written for api 1 of tenonnx") as caught:
+        plugin.load()
+    assert caught.value.given == "api = 2"
+    assert "upgrade tenonnx, or install an older dist-new" in caught.value.do

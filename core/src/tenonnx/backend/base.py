@@ -26,6 +26,7 @@ from tenonnx.graph.program import Program
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import MapType, TensorType
 from tenonnx.graph.values import Value
+from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
 
@@ -80,7 +81,8 @@ def compile_graph(
     further options are the backend's own. A backend that cannot run the graph gives way to numpy with a
     ``FallbackWarning``, or raises when ``strict``. Each call must end within ``deadline`` seconds, or raises
     ``LimitExceeded`` once the op at work is done. Raises ``InvalidCall`` for a backend or option that there is not,
-    ``UnsupportedOp`` for a graph that cannot run.
+    ``UnsupportedOp`` for a graph that cannot run. Ops that no package provides run on a backend that has kernels of
+    them (``takes_opaque``), which then has nothing to give way to.
     """
     if deadline is None:
         return _compiled(graph, backend, strict, options)
@@ -94,9 +96,10 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
     from tenonnx.backend.state import check_state
     from tenonnx.transforms.decompose import refuse_opaque
 
-    refuse_opaque(graph, "run")
+    is_opaque = any(not isinstance(node.op, Op) for node in graph.walk())
     installed = backends()
     if backend == "numpy":
+        refuse_opaque(graph, "run")
         return numpy_backend.compile(graph, **options)
     if backend != "auto":
         if backend not in installed:
@@ -106,7 +109,10 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
                 available=", ".join(["numpy", *installed]),
                 do=cure([package]) if package else "take one of these",
             )
-        return installed[backend].load().compile(graph, strict=strict, **options)  # type: ignore[no-any-return]
+        module = installed[backend].load()
+        if is_opaque and not _takes_opaque(module):
+            refuse_opaque(graph, f"run on {backend}")
+        return module.compile(graph, strict=strict or is_opaque, **options)  # type: ignore[no-any-return]
     if options.get("state"):
         check_state(graph, options["state"])
     failure: TenonnxError | None = None
@@ -116,6 +122,8 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
             loaded.append((plugin, plugin.load()))
         except PluginError as error:
             failure = _told(error)
+    if is_opaque:
+        loaded = [found for found in loaded if _takes_opaque(found[1])]
     for plugin, module in sorted(loaded, key=lambda found: -found[1].speed):
         try:
             return _program_of(module, graph, options)
@@ -125,11 +133,18 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
             if isinstance(error, InvalidCall) and set(options) - {"state"}:
                 raise  # what was asked of it is not what it takes
             failure = _told(plugin.failure("cannot compile a graph, and is passed over", error))
+    if is_opaque:
+        refuse_opaque(graph, "run")
     if failure is None:
         return numpy_backend.compile(graph, **options)
     if strict:
         raise failure
     return fall_back(graph, failure, options.get("state"))
+
+
+def _takes_opaque(backend: Backend) -> bool:
+    """Whether a backend may have kernels of ops that no package gives a meaning to."""
+    return bool(getattr(backend, "takes_opaque", False))
 
 
 def _program_of(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> Program:

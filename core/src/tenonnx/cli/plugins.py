@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenonnx.cli import FAILED
+from tenonnx.cli.new import command as new
 from tenonnx.cli.options import json_option
 from tenonnx.cli.output import complain, say, say_json, say_table
 
@@ -15,15 +16,23 @@ if TYPE_CHECKING:
     from tenonnx.registry.discovery import Plugin
 
 
-@click.command("plugins")
+@click.group("plugins", invoke_without_command=True)
 @click.option("--check", is_flag=True, help="Exit with 1 where a plugin or an op of one is left out.")
 @json_option
-def command(check: bool, as_json: bool) -> int:
-    """List the installed plugins, and why one is not loaded.
+@click.pass_context
+def command(context: click.Context, check: bool, as_json: bool) -> int:
+    """List the installed plugins, and why one is not loaded; or begin a new one.
 
     TENONNX_PLUGINS restricts plugins to the packages that it names, separated by commas; if empty, to none. A name
     behind a minus sign leaves that package out.
     """
+    return 0 if context.invoked_subcommand else _list(check, as_json)
+
+
+command.add_command(new)
+
+
+def _list(check: bool, as_json: bool) -> int:
     import warnings
 
     from tenonnx.registry.contents import in_words

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -73,6 +75,9 @@ class Op(Generic[Parameters]):
                 given=f"{function.__name__}{inspect.signature(function)}",
                 do="let attributes be keyword-only: put * before them",
             )
+        _must_hold_somewhere(f"{domain}::{name}", since, before)
+        for consumer in rules:
+            check_consumer(f"{domain}::{name}", consumer)
         unknown = [name for name, rule in rules.items() if not callable(rule)]
         if unknown:
             raise InvalidCall(f"{domain}::{name}: a rule is a function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
@@ -151,8 +156,10 @@ class Op(Generic[Parameters]):
         not exist, ``renamed`` maps today's names to old ones, ``defaults`` gives other defaults (``REQUIRED`` for
         none), ``ignored`` attributes had no effect, ``vectors`` were a number where today's input has one element, and
         ``positive`` are axes of the first input that could not be negative.
-        Without keywords it decorates the function of the old meaning, and gives its ``Op``.
+        Without keywords it decorates the function of the old meaning, and gives its ``Op``. Raises ``InvalidCall`` for
+        a range of versions that is empty or that another has already, and for names and words that are not there.
         """
+        self._check_step(version, spelling)
         if spelling:
             self.respellings.append(_respelling(self, version, spelling))
             return self
@@ -168,6 +175,23 @@ class Op(Generic[Parameters]):
             return old
 
         return meaning
+
+    def _check_step(self, version: int, spelling: Mapping[str, Any]) -> None:
+        call = f"{self.title}.until({version})"
+        if not isinstance(version, int) or isinstance(version, bool) or version <= self.since:
+            raise InvalidCall(
+                f"{call} must name a version above {self.since}, where {self.__name__} begins", given=repr(version),
+                do=f"say what held before with {self.older.__name__}.until" if self.older else "",
+            )  # fmt: skip
+        if self.before is not None and version >= self.before:
+            raise InvalidCall(f"{call} must name a version below {self.before}, where {self.__name__} ends")
+        if not spelling and self.older is not None:
+            what = f"{call} must be the only older meaning of {self.__name__}, or {self.older.__name__} would be lost"
+            raise InvalidCall(what, do="say what held from the newest version to the oldest, each by the one after it")
+        lost = sorted({s.before for s in self.respellings if s.before <= version} if not spelling else ())
+        if lost:
+            what = f"{call} must come before what is said of older spellings, or that until version {lost[0]} is lost"
+            raise InvalidCall(what, do="say it of the older meaning")
 
     def lower(self, to: Op | None = None) -> Callable[[Function], Function]:
         """Decorate a function that says this op by an older one (``to``), taking the op's inputs and attributes.
@@ -198,6 +222,7 @@ class Op(Generic[Parameters]):
         """Tell a consumer what it may know of this op beyond the body; without a function it is a decorator."""
         if function is None:
             return partial(self.rule, consumer)
+        check_consumer(self.title, consumer)
         if consumer in self.rules:
             raise InvalidCall(f"{self.title} has a {consumer} rule already")
         self.rules[consumer] = function
@@ -258,17 +283,48 @@ class Op(Generic[Parameters]):
         return self.rule("type", function)  # type: ignore[no-any-return]
 
 
+#: The consumers of rules in this package; others may have more.
+CONSUMERS = ("normal", "numpy", "prepare", "residuals", "selects", "simplify", "symbolic", "type", "version", "vjp")
+
+
+def check_consumer(title: str, consumer: str) -> None:
+    """Raise ``InvalidCall`` for the name of a rule that is nearly one of ours, and so never read by anyone."""
+    near = difflib.get_close_matches(consumer, CONSUMERS, 1)
+    if near and near[0] != consumer:
+        raise InvalidCall(
+            f"{title}: a rule must be of a consumer that there is",
+            given=f'"{consumer}"; is it "{near[0]}"?',
+            available=f"{', '.join(CONSUMERS)}, or the name of a backend of another package, less like these",
+        )
+
+
+def _must_hold_somewhere(name: str, since: int, before: int | None) -> None:
+    if type(since) is not int or since < 1 or (before is not None and (type(before) is not int or before <= since)):
+        given = f"since={since!r}" + ("" if before is None else f", before={before!r}")
+        raise InvalidCall(
+            f"{name} must hold for some versions: since is 1 or more, and before is above it", given=given
+        )
+
+
 def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
+    words = [field.name for field in fields(Respelling) if field.name != "before"]
+    wrong = sorted(set(spelling) - set(words))
+    if wrong:
+        what = f"{op.title}.until({version}) must be told of a spelling in words that there are"
+        raise InvalidCall(what, given=", ".join(wrong), available=", ".join(words))
     code = inspect.unwrap(op.function).__code__
     known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 1])
     for key in ("attributes", "lacks", "vectors", "positive", "renamed", "defaults"):
         unknown = sorted(set(spelling.get(key) or ()) - known)
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
-    lists = ("attributes", "lacks", "ignored", "vectors", "positive")
-    fields: dict[str, Any] = {k: tuple(spelling[k]) for k in lists if k in spelling}
-    fields |= {k: dict(spelling[k]) for k in ("renamed", "defaults") if spelling.get(k)}
-    return Respelling(version, **fields)
+    mappings = ("renamed", "defaults")
+    given: dict[str, Any] = {k: tuple(spelling[k]) for k in words if k in spelling and k not in mappings}
+    given |= {k: dict(spelling[k]) for k in mappings if spelling.get(k)}
+    made = Respelling(version, **given)
+    if made in op.respellings:
+        raise InvalidCall(f"{op.title}.until({version}) says twice what differs below that version")
+    return made
 
 
 class Define(Protocol):

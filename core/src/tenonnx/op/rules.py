@@ -7,7 +7,7 @@ from typing import Any
 
 from tenonnx.graph.definitions import definitions
 from tenonnx.graph.values import Value
-from tenonnx.op.op import Op
+from tenonnx.op.op import Op, check_consumer
 
 
 def find_rule(op: Op, consumer: str) -> Callable[..., Any] | None:
@@ -35,4 +35,5 @@ def add_rule(op: Op, consumer: str, rule: Callable[..., Any]) -> None:
 
     The op's own rule wins. Raises ``PluginError`` where it has one from another package.
     """
+    check_consumer(op.title, consumer)
     definitions().add_rule(op, consumer, rule)

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,10 @@ from typing import Any
 
 from tenonnx.errors import PluginError, PluginWarning
 from tenonnx.registry.hints import is_ours
+
+#: The version of what packages are made of (``tenonnx.extend``). A package says ``api = 1``, and is refused where it
+#: needs a newer one than this.
+API = 1
 
 
 def _is_backend(value: Any) -> bool:
@@ -122,6 +127,13 @@ class Plugin:
             value = entry.load()
         except (Exception, SystemExit) as error:
             raise self.failure("could not be imported", error) from error
+        wanted = getattr(sys.modules.get(re.split(r"[.:]", self.value)[0]), "api", API)
+        if isinstance(wanted, int) and wanted > API:
+            raise PluginError(
+                f'plugin "{self.name}" of {self.source} must be written for api {API} of tenonnx',
+                given=f"api = {wanted}",
+                do=f"upgrade tenonnx, or install an older {self.distribution}",
+            )
         group = GROUPS[self.group]
         if not group.fits(value):
             raise PluginError(

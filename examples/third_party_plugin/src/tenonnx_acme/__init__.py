@@ -1,7 +1,10 @@
-"""The operators of Acme, a made-up vendor."""
+"""The operators of Acme."""
 
 from tenonnx.extend import hookimpl, op
-from tenonnx_standard.math import sqrt
+from tenonnx_standard import sqrt
+
+#: The version of tenonnx.extend that this is written for; an older tenonnx refuses the package by this number.
+api = 1
 
 
 @op("Squareplus", domain="com.acme", since=1)

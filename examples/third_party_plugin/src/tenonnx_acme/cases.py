@@ -1,4 +1,4 @@
-"""How the inputs and attributes of Acme's operators are drawn."""
+"""How the inputs and attributes of the operators of Acme are drawn."""
 
 from hypothesis import strategies as st
 

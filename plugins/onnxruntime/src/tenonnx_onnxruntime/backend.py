@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 from onnxruntime import GraphOptimizationLevel
 
-from tenonnx.extend import DType, InvalidCall, NotRepresentable, UnsupportedOp
+from tenonnx.extend import DType, InvalidCall, NotRepresentable, Op, UnsupportedOp
 from tenonnx.extend.backends import (
     OPTIONAL_INPUTS_IR,
     DefaultsProgram,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tenonnx.extend import Graph
 
 speed = 100
+
+#: The runtime has ops that no package gives a meaning to: its own, and those of libraries in ``SessionOptions``.
+takes_opaque = True
 
 #: Above this many nodes the runtime's optimiser, whose time grows with the square of them, costs seconds.
 LARGEST_OPTIMIZED = 10_000
@@ -122,11 +125,17 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
     none at the newest. Why one of them cannot be made is added to ``problems``.
     """
     own = target_for(graph).opsets
-    possible = {domain: min(version, newest(domain)) for domain, version in own.items() if newest(domain)}
+    opaque = {node.domain for node in graph.walk() if not isinstance(node.op, Op)}
+    possible = {
+        domain: version if domain in opaque else min(version, newest(domain))
+        for domain, version in own.items()
+        if domain in opaque or newest(domain)
+    }
     if possible == own:
         yield graph
     cpu_alone = all((p if isinstance(p, str) else p[0]) == CPU for p in providers)
-    accepts = has_kernel if cpu_alone else has_schema
+    has = has_kernel if cpu_alone else has_schema
+    accepts = functools.partial(_accepts, has) if opaque else has
     for version in dict.fromkeys([possible["ai.onnx"], newest("ai.onnx"), *left_behind()]):
         try:
             moved = retarget_to(graph, Target(possible | {"ai.onnx": version}, accepts), spare_defaults=False).graph
@@ -134,6 +143,11 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
             problems.append(error.given or error.what)
         else:
             yield moved
+
+
+def _accepts(has: Callable[..., bool], op: Any, *arguments: Any) -> bool:
+    """Whether the runtime has an op, or only the runtime can know."""
+    return not isinstance(op, Op) or has(op, *arguments)
 
 
 def _open(

@@ -1,7 +1,8 @@
 """The conformance kit: declare per op how its inputs are drawn, and everything known of the op is checked.
 
 ``cases``, ``call``, ``Gap``, ``Law`` and the strategies (``tensors``, ``shapes``, ``broadcastable``, ``axis_of``)
-declare cases, ``conformance`` makes the test function of a package. The strategies and the checks need the extra
+declare cases, ``conformance`` makes the test function of a package, ``backend_conformance``, ``onnx_conformance`` and
+``frontend_conformance`` those of a backend and of a front end. The strategies and the checks need the extra
 ``tenonnx[testing]``.
 """
 
@@ -13,17 +14,22 @@ from tenonnx.extend.testing import Tolerance
 from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, incomparable, unwritten
 
 if TYPE_CHECKING:
+    from tenonnx_testing.backends import backend_conformance, onnx_conformance
+    from tenonnx_testing.frontends import Example, frontend_conformance
     from tenonnx_testing.kit import check_case, conformance, known_gaps
     from tenonnx_testing.signatures import signature_problems
     from tenonnx_testing.strategies import axis_of, broadcastable, shapes, tensors
 
 __all__ = [
-    "Call", "Case", "Gap", "Law", "Tolerance", "axis_of", "broadcastable", "call", "cases", "check_case", "conformance",
-    "incomparable", "known_gaps", "shapes", "signature_problems", "tensors", "unwritten",
+    "Call", "Case", "Example", "Gap", "Law", "Tolerance", "axis_of", "backend_conformance", "broadcastable", "call",
+    "cases", "check_case", "conformance", "frontend_conformance", "incomparable", "known_gaps", "onnx_conformance",
+    "shapes", "signature_problems", "tensors", "unwritten",
 ]  # fmt: skip
 
 #: Imported on first use: every pytest run loads this package, for the sake of its plugin.
 _MODULES = {
+    "backends": ("backend_conformance", "onnx_conformance"),
+    "frontends": ("Example", "frontend_conformance"),
     "kit": ("check_case", "conformance", "known_gaps"),
     "signatures": ("signature_problems",),
     "strategies": ("axis_of", "broadcastable", "shapes", "tensors"),

@@ -1,0 +1,88 @@
+"""Versions, spellings and rules are checked where they are written: nothing is lost or left unread without a word."""
+
+import pytest
+import tiny
+
+from tenonnx.errors import InvalidCall
+from tenonnx.extend import add_rule, op
+
+
+def scaled():
+    @op("Scaled", domain="com.example", since=3)
+    def made(X, bias=None, *, by=1.0):
+        return X
+
+    return made
+
+
+def old(X, bias=None, *, by=1.0):
+    return X
+
+
+@pytest.mark.parametrize(
+    "versions", [{"since": 0}, {"since": 2.5}, {"since": 4, "before": 4}, {"since": 4, "before": 2}]
+)
+def test_an_op_holds_for_some_versions(versions):
+    with pytest.raises(InvalidCall, match="Scaled must hold for some versions"):
+        op("Scaled", domain="com.example", **versions)(old)
+
+
+@pytest.mark.parametrize("version", [3, 1, "13", 7.0, True])
+def test_what_held_before_held_for_some_versions(version):
+    with pytest.raises(InvalidCall, match="must name a version above 3, where made begins"):
+        scaled().until(version)(old)
+    with pytest.raises(InvalidCall, match="must name a version above 3"):
+        scaled().until(version, lacks=["bias"])
+
+
+def test_older_meanings_go_downwards_each_from_the_one_after_it():
+    newest = scaled()
+    older = newest.until(9)(old)
+    with pytest.raises(InvalidCall, match="say what held before with old"):
+        newest.until(7)
+    with pytest.raises(InvalidCall, match="or old would be lost"):
+        newest.until(11)
+    with pytest.raises(InvalidCall, match="must name a version below 9, where old ends"):
+        older.until(9)
+    oldest = older.until(7)(old)
+    assert [(m.since, m.before) for m in newest.meanings] == [(9, None), (7, 9), (3, 7)]
+    assert oldest is older.older
+
+
+def test_a_spelling_is_not_lost_below_a_meaning():
+    newest = scaled().until(5, renamed={"by": "factor"})
+    with pytest.raises(InvalidCall, match="or that until version 5 is lost"):
+        newest.until(8)
+
+
+def test_what_differs_below_a_version_is_said_once():
+    newest = scaled().until(5, lacks=["bias"]).until(5, renamed={"by": "factor"})
+    with pytest.raises(InvalidCall, match="says twice what differs"):
+        newest.until(5, lacks=["bias"])
+
+
+def test_a_spelling_is_told_in_words_that_there_are():
+    with pytest.raises(InvalidCall, match="in words that there are") as caught:
+        scaled().until(5, rename={"by": "factor"})
+    assert (caught.value.given, "renamed" in caught.value.available) == ("rename", True)
+    with pytest.raises(InvalidCall, match="renamed names \\['bye'\\]"):
+        scaled().until(5, renamed={"bye": "factor"})
+
+
+@pytest.mark.parametrize("wrong", ["vpj", "numpi", "types", "residual"])
+def test_a_rule_that_nobody_would_read_is_refused(wrong):
+    for write in (
+        lambda: scaled().rule(wrong, old),
+        lambda: add_rule(tiny.double, wrong, old),
+        lambda: op("Scaled", domain="com.example", **{wrong: old})(old),
+    ):
+        with pytest.raises(InvalidCall, match="a rule must be of a consumer that there is") as caught:
+            write()
+        assert f'"{wrong}"; is it "' in caught.value.given
+
+
+def test_other_backends_have_rules_of_their_own_name():
+    made = scaled()
+    made.rule("toy", old)
+    made.rule("tvm", old)
+    assert set(made.rules) == {"toy", "tvm"}

@@ -1,0 +1,140 @@
+"""The suite of a backend: the single-op models of ONNX, and the cases of the installed packages."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.backend.test.loader import load_model_tests
+
+from tenonnx.backend.base import backends as installed_backends
+from tenonnx.backend.base import compile_graph
+from tenonnx.backend.onnx_protocol import PreparedModel
+from tenonnx.checks.compare import compare
+from tenonnx.checks.tolerance import Tolerance
+from tenonnx.errors import InvalidCall, UnsupportedOp
+from tenonnx.formats.loaders import load
+from tenonnx.graph.graph import Graph
+from tenonnx.op.op import Opaque
+from tenonnx_testing.cases import Case, collected
+from tenonnx_testing.cases import load as load_cases
+from tenonnx_testing.kit import calls
+from tenonnx_testing.models import single_node
+from tenonnx_testing.pytest_plugin import EXAMPLES
+from tenonnx_testing.run import Failure, evaluate, expect, is_random
+
+#: The opset of ``ai.onnx`` beside an op of another domain.
+_BESIDE = 21
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    label: str
+    run: Callable[[str, int], None]
+
+
+def backend_conformance(
+    backend: str, *, domains: tuple[str, ...] = ("ai.onnx",), failing: Mapping[str, str] | None = None
+) -> Callable[..., None]:
+    """A pytest function that runs calls of every case of ``domains`` on a backend, against the op itself on arrays.
+
+    The backend is alone, with no other to fall back on; what it refuses with ``UnsupportedOp`` is skipped. ``failing``
+    are patterns of test ids with the reason why they fail; one that no longer fails must go. Raises ``InvalidCall`` for
+    a backend that is not installed, or a pattern that no test has.
+    """
+    load_cases()
+    held = [case for case in collected() if case.op.domain in domains and case.op.before is None]
+    return _test(backend, [_Item(case.title, functools.partial(_run_case, case)) for case in held], failing)
+
+
+def onnx_conformance(backend: str, *, failing: Mapping[str, str] | None = None) -> Callable[..., None]:
+    """A pytest function that runs the single-op models of the onnx package; the rest is as in ``backend_conformance``.
+
+    To compute what these models must give takes onnx some seconds when the tests are collected.
+    """
+    with warnings.catch_warnings(action="ignore"):
+        models = load_model_tests(kind="node")
+    return _test(backend, [_Item(case.name, functools.partial(_run_onnx, case)) for case in models], failing)
+
+
+def _test(backend: str, items: list[_Item], failing: Mapping[str, str] | None) -> Callable[..., None]:
+    there = ["numpy", *installed_backends()]
+    if backend not in there:
+        raise InvalidCall("the backend must be installed", given=backend, available=", ".join(there))
+    reasons: dict[str, str] = {}
+    for pattern, reason in (failing or {}).items():
+        meant = fnmatch.filter([item.label for item in items], pattern)
+        if not meant or not reason:
+            what = "what fails must be patterns of test ids, each with a reason"
+            raise InvalidCall(what, given=f"{pattern!r}: {reason!r}, for {len(meant)} of {len(items)} tests")
+        reasons.update(dict.fromkeys(meant, reason))
+
+    def parameter(item: _Item) -> Any:
+        known = item.label in reasons
+        marks = [pytest.mark.xfail(reason=reasons[item.label], strict=True)] if known else []
+        return pytest.param(item, id=item.label, marks=marks)
+
+    @pytest.mark.parametrize("item", list(map(parameter, items)))
+    def test(item: _Item, request: pytest.FixtureRequest) -> None:
+        try:
+            item.run(backend, request.config.getoption("tenonnx_examples", EXAMPLES))
+        except Failure as failure:
+            pytest.fail(str(failure), pytrace=False)
+
+    return test
+
+
+def _compiled(graph: Graph, backend: str) -> Any:
+    try:
+        return compile_graph(graph, backend, strict=True)
+    except UnsupportedOp as error:
+        pytest.skip(f"not taken: {error.what}")
+
+
+# ----- models of ONNX -------------------------------------------------------------------------------------------------
+
+
+def _run_onnx(case: Any, backend: str, examples: int) -> None:
+    graph = load(case.model)
+    if any(isinstance(node.op, Opaque) for node in graph.walk()):
+        pytest.skip("no installed package provides the op")
+    prepared = PreparedModel(graph, _compiled(graph, backend))
+    for inputs, outputs in case.data_sets:
+        found = prepared.run(list(map(_contents, inputs)))
+        tolerance = Tolerance(case.atol, case.rtol, "as the suite has it")
+        for position, (ours, theirs) in enumerate(zip(found, map(_contents, outputs), strict=False)):
+            result = compare(ours, theirs, tolerance=tolerance)
+            if not result.equal:
+                raise Failure(f"{case.name} differs on {backend}: output {position}: {result.reason}")
+
+
+def _contents(stored: Any) -> Any:
+    if isinstance(stored, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(stored)
+    return np.asarray(stored) if isinstance(stored, np.generic) else stored
+
+
+# ----- cases ----------------------------------------------------------------------------------------------------------
+
+
+def _run_case(case: Case, backend: str, examples: int) -> None:
+    compared = 0
+    for drawn in calls(case, examples):
+        if is_random(case.op, drawn):
+            pytest.skip("what is drawn at random is not compared")
+        expected = evaluate(case.op, drawn)
+        trial = single_node(case.op, drawn, case.op.version, expected, _BESIDE)
+        if trial is None:
+            continue
+        program = _compiled(load(trial.model), backend)
+        expect(case, drawn, backend, program(trial.feeds).values(), trial.expected)
+        compared += 1
+    if not compared:
+        pytest.skip("no call has a form in a file")

@@ -1,0 +1,135 @@
+"""The suite of a front end or format: what it reads runs, and survives the way through files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenonnx.checks.compare import compare
+from tenonnx.checks.structure import structure_problems
+from tenonnx.checks.tolerance import Tolerance
+from tenonnx.checks.verify import verify
+from tenonnx.errors import VerificationFailed
+from tenonnx.formats.export import export
+from tenonnx.formats.loaders import load
+from tenonnx.formats.native import save
+from tenonnx.graph.graph import Graph
+from tenonnx.op.graph_inference import infer
+from tenonnx_testing.run import Failure
+
+
+@dataclass(frozen=True)
+class Example:
+    """Something that a front end reads: what ``tx.load`` is given, and what the graph gives for ``feeds``.
+
+    ``tolerance`` replaces that of the table where the library computes in another way; it must carry a reason.
+    """
+
+    source: Any
+    feeds: Mapping[str, Any]
+    expected: Mapping[str, Any]
+    examples: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: Tolerance | None = None
+
+    def read(self) -> Graph:
+        return load(self.source, *self.examples, **self.options)
+
+
+def frontend_conformance(
+    make: Callable[[Path], Mapping[str, Example]], *, write: Callable[[Graph, Path], object] | None = None
+) -> Callable[..., None]:
+    """A pytest function that holds what a front end reads to what every graph must do.
+
+    ``make`` is given an empty folder and returns examples by name. Of each, the types can be inferred; it gives the
+    expected outputs on numpy; reading it changes no file and gives the same graph again; and it is the same model after
+    an export that ``onnx.checker`` takes, and after it was saved as a native file. Where the package writes its format,
+    too, ``write`` is given a graph and the path of the example, and what is read back must be the same.
+    """
+    checks = {name: check for name, check in _CHECKS.items() if write is not None or name != "its own file"}
+
+    @pytest.mark.parametrize("name", checks)
+    def test(name: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            inside = Path(folder, "examples")
+            inside.mkdir()
+            found = make(inside)
+            if not found:
+                pytest.fail("there must be an example", pytrace=False)
+            for title, example in found.items():
+                try:
+                    checks[name](example, inside, write)
+                except (Failure, VerificationFailed) as failure:
+                    pytest.fail(f"{title}: {failure}", pytrace=False)
+
+    return test
+
+
+def _types(example: Example, folder: Path, write: Any) -> None:
+    graph = example.read()
+    problems = infer(graph, strict=False)
+    if problems:
+        raise Failure(f"the graph must be valid: {problems[0]}")
+
+
+def _numbers(example: Example, folder: Path, write: Any) -> None:
+    found = example.read().run(example.feeds, backend="numpy")
+    if list(found) != list(example.expected):
+        raise Failure(f"the outputs must be {', '.join(example.expected)}; they are {', '.join(found)}")
+    for name, expected in example.expected.items():
+        result = compare(found[name], expected, tolerance=example.tolerance)
+        if not result.equal:
+            raise Failure(f'output "{name}": {result.reason}')
+
+
+def _twice(example: Example, folder: Path, write: Any) -> None:
+    before = _files(folder)
+    first, second = example.read(), example.read()
+    if _files(folder) != before:
+        raise Failure("reading must change no file")
+    if [node.title for node in first.nodes] != [node.title for node in second.nodes]:
+        raise Failure("reading twice must give the same nodes, of the same names")
+    verify(first, second, feeds=example.feeds, backends=["numpy"], structure=False).raise_if_failed()
+
+
+def _through_onnx(example: Example, folder: Path, write: Any) -> None:
+    path = folder / "again.onnx"
+    _returns(example, path, export)
+    if problems := structure_problems(path):
+        raise Failure(f"onnx.checker must take the exported file: {problems[0]}")
+
+
+def _through_native(example: Example, folder: Path, write: Any) -> None:
+    _returns(example, folder / "again.safetensors", save)
+
+
+def _through_own(example: Example, folder: Path, write: Any) -> None:
+    if not isinstance(example.source, Path):
+        raise Failure("the source of an example that is written must be a path")
+    _returns(example, example.source.with_name(f"again{example.source.suffix}"), write)
+
+
+def _returns(example: Example, path: Path, write: Callable[[Graph, Path], object]) -> None:
+    graph = example.read()
+    write(graph, path)
+    again = load(path, *(example.examples if path.suffix not in (".onnx", ".safetensors") else ()))
+    verify(graph, again, feeds=example.feeds, backends=["numpy"]).raise_if_failed()
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+_CHECKS: Mapping[str, Callable[[Example, Path, Any], None]] = {
+    "types": _types,
+    "numbers": _numbers,
+    "read twice": _twice,
+    "an ONNX file": _through_onnx,
+    "a native file": _through_native,
+    "its own file": _through_own,
+}

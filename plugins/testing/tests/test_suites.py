@@ -1,0 +1,160 @@
+"""The suites of backends and front ends: what is right passes, what is wrong is found, each by its message."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx_testing import Example, backend_conformance, backends, call, frontend_conformance
+from tenonnx_testing.cases import Case
+from tenonnx_testing.run import Failure
+
+CASE = Case(ops.add, lambda draw: call(np.float32([1, 2]), np.float32([3, 4])))
+
+
+class OneMore:
+    """A backend's program whose every result is one too much."""
+
+    def __init__(self, graph, backend, *, strict):
+        assert strict
+        self.program = graph.compile("numpy")
+
+    def __call__(self, feeds):
+        return {name: array + 1 for name, array in self.program(feeds).items()}
+
+
+def test_a_backend_that_is_right_passes():
+    backends._run_case(CASE, "numpy", 1)
+
+
+def test_a_backend_that_is_wrong_is_found(monkeypatch):
+    monkeypatch.setattr(backends, "compile_graph", OneMore)
+    with pytest.raises(Failure, match="Add@7 differs from numpy: output 0"):
+        backends._run_case(CASE, "numpy", 1)
+
+
+def test_what_a_backend_refuses_is_skipped_with_what_it_says(monkeypatch):
+    def refuse(*arguments, **options):
+        raise tx.UnsupportedOp("no kernel for Add")
+
+    monkeypatch.setattr(backends, "compile_graph", refuse)
+    with pytest.raises(pytest.skip.Exception, match="not taken: no kernel for Add"):
+        backends._run_case(CASE, "numpy", 1)
+
+
+class OnnxCase:
+    """As the onnx package has them."""
+
+    def __init__(self, given):
+        text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+        self.name, self.model, self.rtol, self.atol = "test_neg", onnx.parser.parse_model(text), 1e-3, 1e-7
+        self.data_sets = [([np.float32([1, 2])], [np.float32(given)])]
+
+
+def test_a_stored_output_is_compared():
+    backends._run_onnx(OnnxCase([-1, -2]), "numpy", 1)
+    with pytest.raises(Failure, match="test_neg differs on numpy: output 0"):
+        backends._run_onnx(OnnxCase([-1, 2]), "numpy", 1)
+
+
+def test_a_backend_that_is_not_there_is_refused():
+    with pytest.raises(tx.InvalidCall, match="the backend must be installed") as caught:
+        backend_conformance("abacus")
+    assert "numpy" in caught.value.available
+
+
+@pytest.mark.parametrize("failing", [{"Add@*": ""}, {"NoSuchOp@*": "it is slow"}])
+def test_what_fails_must_be_tests_each_with_a_reason(failing):
+    with pytest.raises(tx.InvalidCall, match="must be patterns of test ids, each with a reason"):
+        backend_conformance("numpy", failing=failing)
+
+
+def test_known_failures_are_expected_to_fail():
+    test = backend_conformance("numpy", failing={"Add@*": "it carries"})
+    marked = {p.id: p.marks for mark in test.pytestmark for p in mark.args[1] if p.marks}
+    assert set(marked) == {"Add@7"}
+    assert marked["Add@7"][0].kwargs == {"reason": "it carries", "strict": True}
+
+
+# ----- front ends -----------------------------------------------------------------------------------------------------
+
+
+def make(folder):
+    """One line of JSON, which is really a model of ONNX that is read by its bytes."""
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    graph.output("y", ops.relu(graph.input("x", "float32", (2,))))
+    tx.export(graph, folder / "m.onnx")
+    return {"m": Example(folder / "m.onnx", {"x": np.float32([-1, 1])}, {"y": np.float32([0, 1])})}
+
+
+def checks(test):
+    (mark,) = test.pytestmark
+    return list(mark.args[1])
+
+
+def test_a_front_end_that_is_right_passes_every_check():
+    def write(graph, path):
+        tx.export(graph, path)
+
+    test = frontend_conformance(make, write=write)
+    assert len(checks(test)) == 6
+    for name in checks(test):
+        test(name)
+
+
+def other_names(example):
+    graph = tx.load(example.source)
+    other_names.count += 1
+    graph.nodes[0].name = f"relu{other_names.count}"
+    return graph
+
+
+other_names.count = 0
+
+
+def touched(example):
+    example.source.with_suffix(".json").write_text(json.dumps({}))
+    return tx.load(example.source)
+
+
+def mistyped(example):
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x, int64[2] i) => (float[2] y) { y = Add(x, i) }'
+    return tx.load(onnx.parser.parse_model(text))
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "told"),
+    [
+        ("numbers", {"expected": {"y": np.float32([0, 2])}}, 'output "y"'),
+        ("numbers", {"expected": {"z": np.float32([0, 1])}}, "the outputs must be z; they are y"),
+        ("read twice", {"read": other_names}, "the same nodes"),
+        ("read twice", {"read": touched}, "must change no file"),
+        ("types", {"read": mistyped}, "the graph must be valid"),
+    ],
+)
+def test_a_front_end_that_is_wrong_is_found(check, changes, told):
+    def wrong(folder):
+        (example,) = make(folder).values()
+        kind = type("Wrong", (Example,), {"read": changes.get("read", Example.read)})
+        return {"wrong": kind(example.source, example.feeds, changes.get("expected", example.expected))}
+
+    with pytest.raises(pytest.fail.Exception, match=told):
+        frontend_conformance(wrong)(check)
+
+
+def test_what_is_written_and_read_back_as_another_model_is_found():
+    def write(graph, path):
+        other = tx.Graph(opsets={"ai.onnx": 17})
+        other.output("y", ops.neg(other.input("x", "float32", (2,))))
+        tx.export(other, path)
+
+    with pytest.raises(pytest.fail.Exception, match="m: "):
+        frontend_conformance(make, write=write)("its own file")
+
+
+def test_a_suite_without_an_example_fails():
+    with pytest.raises(pytest.fail.Exception, match="there must be an example"):
+        frontend_conformance(lambda folder: {})("numbers")

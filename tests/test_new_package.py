@@ -1,0 +1,99 @@
+"""``tenonnx plugins new``: what it writes installs, tests and certifies itself."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tenonnx.cli import main
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "third_party_plugin"
+
+
+def files(folder):
+    found = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in found}
+
+
+def installed(folder, site):
+    """The package as an installer would lay it out: its entry points, and its modules by the path."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(site)])}
+
+
+def test_the_example_is_what_the_command_writes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", "tenonnx-acme", "--domain", "com.acme"]) == 0
+    assert files(tmp_path / "tenonnx-acme") == files(EXAMPLE)
+
+
+def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parts = ["--backend", "--format", "--target", "--command"]
+    assert main(["plugins", "new", "tenonnx-toy", "--domain", "com.toy", *parts]) == 0
+    folder = tmp_path / "tenonnx-toy"
+    environment = installed(folder, tmp_path / "site")
+
+    def python(*arguments):
+        command = [sys.executable, "-m", *arguments]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
+
+    listed = python("tenonnx", "plugins", "--check", "--json")
+    assert listed.returncode == 0, listed.stderr
+    mine = [row for row in json.loads(listed.stdout) if row["package"] == "tenonnx-toy"]
+    assert {row["group"].removeprefix("tenonnx.") for row in mine} == {
+        "ops", "conformance", "backends", "frontends", "targets", "commands",
+    }  # fmt: skip
+    # The 1,884 models of onnx, which this backend of two ops mostly refuses, are left out.
+    table = python("tenonnx", "ops", "--markdown", "--package", "Tenonnx_Toy")
+    assert table.stdout.splitlines()[2] == (
+        "| com.toy::Squareplus | 1 and newer | X | b=4.0 | output | no | yes | of its body |"
+    ), table.stderr
+    options = ["--tenonnx-examples=1", "--tenonnx-report=conformance.json"]
+    names = ["test_conformance.py", "test_format.py", "test_target.py", "test_command.py"]
+    names += [f"test_backend.py::test_cases[{op}]" for op in ("Add@7", "Mul@7")]  # of a few hundred
+    options += [f"tests/{name}" for name in names]
+    tested = python("pytest", "-q", "-p", "no:cacheprovider", *options)
+    assert tested.returncode == 0, tested.stdout[-2000:]
+    certificate = json.loads((folder / "conformance.json").read_text())
+    assert certificate["packages"] == ["tenonnx-toy 0.1.0"]
+    assert certificate["failed"] == {}
+    assert certificate["comparisons"]["export"] > 0
+
+
+def test_a_package_of_a_backend_alone_says_which_api_it_needs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", "tenonnx-two-words", "--backend", "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert "tenonnx-two-words/src/tenonnx_two_words/backend.py" in written["files"]
+    assert "api = 1" in (tmp_path / "tenonnx-two-words/src/tenonnx_two_words/__init__.py").read_text()
+    assert "com." not in (tmp_path / "tenonnx-two-words/pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["Acme", "--backend"], "must be lower-case words"),
+        (["../acme", "--backend"], "must be lower-case words"),
+        (["acme", "--domain", 'a"b'], "a domain must be words with dots"),
+        (["acme"], "must have something in it"),
+        (["there", "--backend"], "the folder must be new"),
+    ],
+)
+def test_what_makes_no_package_is_refused_and_writes_nothing(arguments, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    assert main(["plugins", "new", *arguments]) == 2
+    assert told in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
