@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,8 @@ from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
+from tenonnx.registry.packages import KEY as PACKAGES
+from tenonnx.registry.packages import packages_in_use
 from tenonnx.transforms.decompose import inline_functions
 from tenonnx.transforms.fuse import fuse
 from tenonnx.transforms.report import Change, Retargeted, all_kept
@@ -168,6 +171,7 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
         model.ir_version = ir_version(graph, target.runtime)
     if settings.include_training_state:
         initializers = add_training_state(graph, model, initializers)
+    _name_packages(graph, model)
     for hook in settings.post_export_hooks:
         model = _hooked(hook, model, initializers, graph)
     if settings.verify is not None:
@@ -188,6 +192,16 @@ def _asked(graph: Graph, settings: ExportConfig) -> Graph:
         graph = copy_graph(graph)
         graph.ir_version = settings.ir_version
     return graph
+
+
+def _name_packages(graph: Graph, model: onnx.ModelProto) -> None:
+    """Say in the metadata which packages of others gave the graph its ops."""
+    found = packages_in_use(graph)
+    entry = next((entry for entry in model.metadata_props if entry.key == PACKAGES), None)
+    if found:
+        (entry or model.metadata_props.add(key=PACKAGES)).value = json.dumps(found)
+    elif entry is not None:
+        model.metadata_props.remove(entry)
 
 
 def _hooked(hook: PostExportHook, model: onnx.ModelProto, initializers: Any, graph: Graph) -> onnx.ModelProto:

@@ -51,6 +51,7 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
     from tenonnx.registry.contents import in_words
     from tenonnx.registry.discovery import cure
     from tenonnx.registry.hints import provider
+    from tenonnx.registry.packages import packages_of
 
     missing: dict[tuple[str, str], list[Node]] = {}
     for node in graph.walk():
@@ -58,13 +59,16 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
             missing.setdefault((node.domain, node.op_type), []).append(node)
     if not missing:
         return
-    lines, packages = [], set()
+    lines, packages, said = [], set(), packages_of(graph)
     for (domain, name), nodes in sorted(missing.items()):
         package = provider(domain, name)
         packages.add(package or f"a package that serves {domain}")
+        told = f", which the file says is of {said[domain]}" if domain in said and package is None else ""
         shown = ", ".join(f'"{n.label}"' for n in nodes[:5])
         more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-        lines.append(f"{domain}::{name}@{nodes[0].version}: {len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more})")
+        lines.append(
+            f"{domain}::{name}@{nodes[0].version}: {len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more}){told}"
+        )
     installable = sorted(p for p in packages if " " not in p)
     registry = graph.registry
     failures = [] if registry is None else [*registry.failures.values(), *in_words(registry.conflicts)]

@@ -10,16 +10,9 @@ from typing import Any
 
 import pytest
 
-from tenonnx.checks.compare import compare
-from tenonnx.checks.structure import structure_problems
-from tenonnx.checks.tolerance import Tolerance
-from tenonnx.checks.verify import verify
-from tenonnx.errors import VerificationFailed
-from tenonnx.formats.export import export
-from tenonnx.formats.loaders import load
-from tenonnx.formats.native import save
-from tenonnx.graph.graph import Graph
-from tenonnx.op.graph_inference import infer
+import tenonnx as tx
+from tenonnx.extend import Graph
+from tenonnx.extend.checks import Tolerance, compare, structure_problems
 from tenonnx_testing.run import Failure
 
 
@@ -38,7 +31,7 @@ class Example:
     tolerance: Tolerance | None = None
 
     def read(self) -> Graph:
-        return load(self.source, *self.examples, **self.options)
+        return tx.load(self.source, *self.examples, **self.options)
 
 
 def frontend_conformance(
@@ -64,7 +57,7 @@ def frontend_conformance(
             for title, example in found.items():
                 try:
                     checks[name](example, inside, write)
-                except (Failure, VerificationFailed) as failure:
+                except (Failure, tx.VerificationFailed) as failure:
                     pytest.fail(f"{title}: {failure}", pytrace=False)
 
     return test
@@ -72,7 +65,7 @@ def frontend_conformance(
 
 def _types(example: Example, folder: Path, write: Any) -> None:
     graph = example.read()
-    problems = infer(graph, strict=False)
+    problems = tx.infer(graph, strict=False)
     if problems:
         raise Failure(f"the graph must be valid: {problems[0]}")
 
@@ -94,18 +87,18 @@ def _twice(example: Example, folder: Path, write: Any) -> None:
         raise Failure("reading must change no file")
     if [node.title for node in first.nodes] != [node.title for node in second.nodes]:
         raise Failure("reading twice must give the same nodes, of the same names")
-    verify(first, second, feeds=example.feeds, backends=["numpy"], structure=False).raise_if_failed()
+    tx.verify(first, second, feeds=example.feeds, backends=["numpy"], structure=False).raise_if_failed()
 
 
 def _through_onnx(example: Example, folder: Path, write: Any) -> None:
     path = folder / "again.onnx"
-    _returns(example, path, export)
+    _returns(example, path, tx.export)
     if problems := structure_problems(path):
         raise Failure(f"onnx.checker must take the exported file: {problems[0]}")
 
 
 def _through_native(example: Example, folder: Path, write: Any) -> None:
-    _returns(example, folder / "again.safetensors", save)
+    _returns(example, folder / "again.safetensors", lambda graph, path: graph.save(path))
 
 
 def _through_own(example: Example, folder: Path, write: Any) -> None:
@@ -117,8 +110,8 @@ def _through_own(example: Example, folder: Path, write: Any) -> None:
 def _returns(example: Example, path: Path, write: Callable[[Graph, Path], object]) -> None:
     graph = example.read()
     write(graph, path)
-    again = load(path, *(example.examples if path.suffix not in (".onnx", ".safetensors") else ()))
-    verify(graph, again, feeds=example.feeds, backends=["numpy"]).raise_if_failed()
+    again = tx.load(path, *(example.examples if path.suffix not in (".onnx", ".safetensors") else ()))
+    tx.verify(graph, again, feeds=example.feeds, backends=["numpy"]).raise_if_failed()
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -1,0 +1,42 @@
+"""Which packages gave a file its ops: said in the file, so that one that is missing where it is read can be named."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from tenonnx.op.op import Op
+from tenonnx.registry.hints import is_ours
+
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
+
+#: The entry of ``metadata_props``: a JSON object from domains to a distribution and its version.
+KEY = "tenonnx.packages"
+
+_SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99} [A-Za-z0-9][A-Za-z0-9.+!-]{0,49}")
+
+
+def packages_in_use(graph: Graph) -> dict[str, str]:
+    """The packages of others that the ops of a graph come from, by domain; of unknown ops, what its file says."""
+    said = packages_of(graph)
+    found: dict[str, str] = {}
+    for domain, op in dict.fromkeys((node.domain, node.op) for node in graph.walk()):
+        if isinstance(op, Op):
+            source = "" if graph.registry is None else graph.registry.source(op)
+            if _SOURCE.fullmatch(source) and not is_ours(source.split(" ")[0]):
+                found[domain] = source
+        elif domain in said:
+            found.setdefault(domain, said[domain])
+    return dict(sorted(found.items()))
+
+
+def packages_of(graph: Graph) -> dict[str, str]:
+    """What the file of a graph says of packages, as far as it is what an export writes."""
+    try:
+        said = json.loads(graph.metadata.get(KEY, "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    entries = said.items() if isinstance(said, dict) else ()
+    return {domain: text for domain, text in entries if isinstance(text, str) and _SOURCE.fullmatch(text)}

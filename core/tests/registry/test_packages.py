@@ -1,0 +1,86 @@
+"""Files say which packages of others their ops come from, and who reads one without is told."""
+
+import io
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx as tx
+from tenonnx.extend import op
+from tenonnx.registry.packages import KEY
+from tenonnx.registry.registry import Registry
+
+
+@op("Halve", domain="com.acme")
+def halve(X):
+    return X
+
+
+def model(op="com.acme.Halve", **metadata):
+    header = '<ir_version: 8, opset_import: ["": 17, "com.acme": 1]>'
+    made = onnx.parser.parse_model(f"{header} g (float[2] x) => (float[2] y) {{ y = {op}(x) }}")
+    onnx.helper.set_model_props(made, metadata)
+    return made
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A registry in which a package of others gave the op."""
+    found = Registry()
+    found.add(halve)
+    monkeypatch.setattr(Registry, "source", lambda self, op: "tenonnx-acme 2.1")
+    return found
+
+
+def written(graph, **options):
+    stream = io.BytesIO()
+    tx.export(graph, stream, **options)
+    return onnx.load_from_string(stream.getvalue())
+
+
+def props(model):
+    return {entry.key: entry.value for entry in model.metadata_props}
+
+
+def test_an_export_names_the_packages_of_others(registry):
+    saved = written(tx.load(model(author="me"), registry=registry))
+    assert json.loads(props(saved)[KEY]) == {"com.acme": "tenonnx-acme 2.1"}
+    assert props(saved)["author"] == "me"
+    without = tx.load(saved, registry=Registry())
+    with pytest.raises(tx.UnsupportedOp, match="no installed package provides 1 of its ops") as caught:
+        without.run({"x": np.ones(2, np.float32)}, backend="numpy")
+    assert "which the file says is of tenonnx-acme 2.1" in caught.value.given
+    assert "pip install" not in caught.value.do  # of what a file says, nothing is advised to be installed
+    assert props(written(without))[KEY] == props(saved)[KEY]
+
+
+def test_what_is_said_goes_with_the_ops():
+    graph = tx.load(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        )
+    )
+    assert KEY not in props(written(graph))
+    graph.metadata[KEY] = json.dumps({"com.acme": "tenonnx-acme 2.1"})
+    assert KEY not in props(written(graph))
+
+
+UNSAID = [
+    "",
+    "[",
+    "[1]",
+    "3",
+    '{"com.acme": 1}',
+    '{"com.acme": "evil; rm 1"}',
+    '{"com.acme": "a\\u001b[31m 1"}',
+    "[" * 9999,
+]
+
+
+@pytest.mark.parametrize("said", UNSAID)
+def test_what_no_export_writes_is_not_repeated(said):
+    with pytest.raises(tx.UnsupportedOp) as caught:
+        tx.load(model(**{KEY: said}), registry=Registry()).run({"x": np.ones(2, np.float32)}, backend="numpy")
+    assert "which the file says" not in caught.value.given
