@@ -173,6 +173,80 @@ def test_results_keep_to_the_limit_of_elements(op, inputs, attributes):
         program(feeds)
 
 
+@pytest.mark.parametrize("kind", ["an output", "an entry of one"])
+def test_an_output_that_is_a_view_keeps_to_the_limit_of_elements(kind):
+    expand = helper.make_node("Expand", ["x", "s"], ["y" if kind == "an output" else "e"])
+    nodes = [expand] if kind == "an output" else [expand, helper.make_node("SequenceConstruct", ["e"], ["y"])]
+    model = model_of(nodes, [info("x", dims=[1, 1])], initializer=[tensor("s", I([1 << 20, 1 << 20]))])
+    if kind != "an output":
+        model.graph.output[0].ClearField("type")
+    with pytest.raises(tx.LimitExceeded, match='an output must keep to the limit "elements"'):
+        tx.load(model).compile("numpy")({"x": np.ones((1, 1), F)})
+
+
+HUGE = 1 << 40
+
+
+def steps(model, feeds):
+    """What a person does with a model, each step for itself."""
+    return {
+        "infer": lambda: tx.infer(tx.load(model), strict=False),
+        "retarget": lambda: tx.retarget(tx.load(model), 9),
+        "narrow": lambda: tx.retarget(tx.load(model), 17, domains=["ai.onnx"]),
+        "run": lambda: tx.load(model).compile("numpy", deadline=5)(feeds),
+        "grad": lambda: tx.grad(tx.load(model), of="y", wrt="x", seeds={"y": "g"}),
+    }
+
+
+#: Point for point what a file may write: op, attributes, the shape of its input, further inputs.
+HUGE_ATTRIBUTES = [
+    ("LRN", {"size": HUGE}, [1, 3, 8, 8], {}),
+    ("LRN", {"size": HUGE}, [1, "channels", 8, 8], {}),
+    ("Split", {"num_outputs": HUGE, "axis": 1}, [1, 4], {}),
+    ("MaxPool", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {}),
+    ("AveragePool", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {}),
+    ("LpPool", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {}),
+    ("Conv", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {"w": np.ones((1, 1, 2, 2), F)}),
+    ("DepthToSpace", {"blocksize": HUGE}, [1, 4, 2, 2], {}),
+    ("GroupNormalization", {"num_groups": HUGE}, [1, 4, 2], {"s": np.ones(4, F), "b": np.ones(4, F)}),
+]
+
+
+@pytest.mark.parametrize("step", steps(None, None))
+@pytest.mark.parametrize(("op", "attributes", "shape", "further"), HUGE_ATTRIBUTES, ids=lambda p: str(p)[:9])
+def test_huge_attributes_are_done_with_at_once(op, attributes, shape, further, step):
+    """By a result or an error of ours; before, LRN never came to either."""
+    node = helper.make_node(op, ["x", *further], ["y"], **attributes)
+    tensors = [tensor(name, array) for name, array in further.items()]
+    model = model_of([node], [info("x", dims=shape)], initializer=tensors)
+    feeds = {"x": np.ones([3 if dim == "channels" else dim for dim in shape], F)}
+    ended = "by a result"
+    try:
+        steps(model, feeds)[step]()
+    except tx.TenonnxError as error:
+        ended = error.what
+    assert ended
+
+
+def test_windows_of_huge_skips_take_no_time():
+    attributes = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": HUGE}
+    pool = {"ngram_counts": [0, 1], "ngram_indexes": [0, 1], "pool_int64s": [1, 2, 3]}
+    node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], **attributes, **pool)
+    model = model_of([node], [info("x", TensorProto.INT64, [4])])
+    assert tx.load(model).run({"x": I([1, 2, 3, 1])}, backend="numpy")["y"].tolist() == [2, 1]
+
+
+def test_the_neighbours_of_a_channel_are_no_more_than_there_are():
+    x = np.arange(1, 7, dtype=F).reshape(1, 3, 2)
+    model = model_of(
+        [helper.make_node("LRN", ["x"], ["y"], size=HUGE + 1, alpha=float(HUGE))], [info("x", dims=[1, 3, 2])]
+    )
+    graph = tx.decompose(tx.load(model), keep=lambda call: call.op.name != "LRN")
+    expected = x / (1 + (x * x).sum(1, keepdims=True)) ** 0.75
+    np.testing.assert_allclose(graph.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-5)
+    np.testing.assert_allclose(tx.load(model).run({"x": x}, backend="numpy")["y"], expected, rtol=1e-5)
+
+
 def test_a_list_of_sizes_keeps_to_the_limit_of_entries():
     shape = info("s", TensorProto.INT64, [1 << 32])  # a file of 76 bytes
     with pytest.raises(tx.LimitExceeded, match='"entries"'):

@@ -12,6 +12,7 @@ import numpy as np
 from tenonnx.extend import (
     DType,
     Op,
+    TensorType,
     Value,
     at_least,
     axis,
@@ -20,6 +21,7 @@ from tenonnx.extend import (
     dims,
     divides,
     floats,
+    limits,
     one_of,
     op,
     same_dtype,
@@ -433,8 +435,16 @@ def _local(X: Value, alpha: float, bias: float, size: int) -> Value:
     return _window_sum(X * X, (size - 1) // 2, size // 2) * (alpha / size) + bias
 
 
+#: Nodes that a neighbour costs, with those that slicing expands to.
+_FOR_A_NEIGHBOUR = 16
+
+
 def _window_sum(x: Value, before: int, after: int) -> Value:
     """The sum of each channel with so many before and after it."""
+    channels = x.shape[1] if isinstance(x.type, TensorType) and x.type.shape else None
+    if isinstance(channels, int):  # there are no more neighbours
+        before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
+    limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOUR, "the sum over neighbours of LRN")
     around = [0] * x.ndim
     starts, ends = around.copy(), around.copy()
     starts[1], ends[1] = before, after

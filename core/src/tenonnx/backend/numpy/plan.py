@@ -256,13 +256,19 @@ def owned(results: Sequence[Any], feeds: Sequence[Any], plan: Plan) -> list[Any]
         if isinstance(result, np.ndarray):
             root = _root(result)
             if id(root) in taken or not isinstance(root, np.ndarray) or not result.flags.writeable:
-                result = result.copy()
+                result = _copied(result)
             else:
                 taken.add(id(root))
         elif isinstance(result, list):
-            result = [r.copy() if isinstance(r, np.ndarray) else r for r in result]
+            result = [_copied(r) if isinstance(r, np.ndarray) else r for r in result]
         mine.append(result)
     return mine
+
+
+def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if 0 in array.strides:  # what stands for more elements than there are
+        limits.check_elements(array.shape, "an output")
+    return array.copy()
 
 
 def _root(array: Any) -> Any:
