@@ -228,6 +228,16 @@ def test_huge_attributes_are_done_with_at_once(op, attributes, shape, further, s
     assert ended
 
 
+def test_a_sample_of_thirty_axes_is_refused():
+    """Its body has a tap for each corner, of which there are 2^28."""
+    shapes = {"x": [1] * 30, "grid": [*[1] * 29, 28]}
+    node = helper.make_node("GridSample", list(shapes), ["y"])
+    model = model_of([node], [info(name, dims=dims) for name, dims in shapes.items()], outputs=())
+    model.graph.output.append(onnx.ValueInfoProto(name="y"))
+    with pytest.raises(tx.LimitExceeded, match='so many axes is made of must keep to the limit "nodes"'):
+        tx.retarget(tx.load(model), 16, domains=["ai.onnx"])
+
+
 def test_windows_of_huge_skips_take_no_time():
     attributes = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": HUGE}
     pool = {"ngram_counts": [0, 1], "ngram_indexes": [0, 1], "pool_int64s": [1, 2, 3]}

@@ -122,6 +122,10 @@ def _cubic(distance: Any, far: bool) -> Any:
     return (distance * 1.25 - 2.25) * distance * distance + 1.0
 
 
+#: Nodes that a tap costs, with those that reading its point expands to.
+_FOR_A_TAP = 8
+
+
 def _all_taps(xp: Any, positions: Sequence[Any], sizes: Sequence[Any], *how: Any) -> list[tuple[Any, Any]]:
     """The taps of all axes together: flat positions and weights."""
     taps: list[tuple[Any, Any]] = []
@@ -130,6 +134,9 @@ def _all_taps(xp: Any, positions: Sequence[Any], sizes: Sequence[Any], *how: Any
         if not taps:
             taps = along
             continue
+        limits.check(
+            "nodes", len(taps) * len(along) * _FOR_A_TAP, "the points that a sample of so many axes is made of"
+        )
         taps = [(p * size + q, w if v is None else v if w is None else w * v) for p, w in taps for q, v in along]
     return taps
 
