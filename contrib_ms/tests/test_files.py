@@ -82,7 +82,7 @@ def test_binaries_are_kept_and_refused(op_type, attributes):
         ("Rfft", {"normalized": 1}, "normalized must be"),
         ("IsAllFinite", {"isinf_only": 1, "isnan_only": 1}, "exclude each other"),
         ("GatedDeltaNet", {"update_rule": "other"}, "update_rule must be"),
-        ("CausalConvWithState", {"ndim": 2}, "ndim must be"),
+        ("CausalConvWithState", {"ndim": 4}, "ndim must be"),
     ],
 )
 def test_attributes_are_checked_at_import(op_type, attributes, message):

@@ -179,8 +179,8 @@ def _vectors(sizes: list[Any]) -> list[Any]:
 
 
 def _hold_axes(ndim: int, channels_last: int, weight: Any, input: Any) -> str | None:
-    if ndim not in (1, 2, 3) or (channels_last and ndim > 1):
-        return "ndim must be 1, 2 or 3, and 1 with channels_last"
+    if channels_last and ndim > 1:
+        return "ndim must be 1 with channels_last"
     if weight.rank is not None and weight.rank != ndim + 2:
         return "weight must have ndim axes behind its channels"
     if not channels_last and input.rank is not None and input.rank != ndim + 2:
@@ -197,5 +197,6 @@ def _hold_axes(ndim: int, channels_last: int, weight: Any, input: Any) -> str | 
 
 causal_conv_with_state.requires(
     floats("input"), same_dtype("input", "weight", "bias", "past_state"), at_least(dilation=1, state_window=0),
-    one_of(activation=("none", "silu", "swish")), holds(_hold_axes), shapes(weight="c 1 ...", bias="c"),
+    one_of(activation=("none", "silu", "swish"), ndim=(1, 2, 3)), holds(_hold_axes),
+    shapes(weight="c 1 ...", bias="c"),
 )  # fmt: skip

@@ -194,7 +194,8 @@ def _settle_node(graph: Graph, node: Node) -> None:
     statistics, uses = node.inputs[_STATISTICS], graph.uses()
     for value, held in zip(node.outputs[1:], statistics * 2, strict=False):
         if value is not None and (value in uses or any(value is output for output in graph.outputs)):
-            graph.insert(Node(identity, node.version, [held], {}, [value]), before=node)
+            graph.append(Node(identity, node.version, [held], {}, [value]))
+            graph.nodes.insert(graph.nodes.index(node), graph.nodes.pop())
     node.outputs = node.outputs[:1]
 
 
@@ -207,9 +208,10 @@ def _inlined(graph: Graph, node: Node) -> list[Node]:
     fresh, position = graph.nodes[start:], graph.nodes.index(node)
     graph.nodes[start:] = []
     graph.nodes[position : position + 1] = fresh
-    for output, result in zip(node.outputs, results, strict=False):
-        if output is not None and result is not None:
-            graph.replace(output, result)
+    with graph.editing():
+        for output, result in zip(node.outputs, results, strict=False):
+            if output is not None and result is not None:
+                graph.replace(output, result)
     return fresh
 
 

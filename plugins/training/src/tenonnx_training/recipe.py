@@ -75,6 +75,7 @@ class Recipe:
             raise InvalidCall(
                 "recompute must be a list of patterns", given=repr(self.recompute), do='recompute=["*/layer.0/*"]'
             )
+        object.__setattr__(self, "recompute", tuple(self.recompute))
         if not all(isinstance(group, Group) for group in self.groups):
             raise InvalidCall(
                 "groups must be a list of Group", given=repr(self.groups), do='groups=[tt.Group("head.*", rate=10.0)]'
