@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: The checks that a gap can name.
 CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
-    "versions", "own versions", "layout", "special values", "empty axes", "prepared",
+    "versions", "own versions", "layout", "special values", "empty axes", "prepared", "requirements",
 )  # fmt: skip
 
 
