@@ -154,7 +154,7 @@ def test_what_is_missing_says_that_it_was_left_out():
         model = onnx.parser.parse_model(
             '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g (float[2] x) => (float[2] y)'
             '{ y = com.microsoft.Gelu(x) }')
-        tx.load(model).run({"x": np.ones(2, np.float32)})
+        tx.load(model).run({"x": np.ones(2, np.float32)}, backend="numpy")
     """
     done = python("", "-c", textwrap.dedent(program), TENONNX_PLUGINS="-tenonnx-contrib-ms")
     assert "let TENONNX_PLUGINS no longer leave out tenonnx-contrib-ms" in done.stderr

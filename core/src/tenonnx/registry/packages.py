@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: The entry of ``metadata_props``: a JSON object from domains to a distribution and its version.
 KEY = "tenonnx.packages"
 
-_SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99} [A-Za-z0-9][A-Za-z0-9.+!-]{0,49}")
+_SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99} [0-9][A-Za-z0-9.+!-]{0,49}")
 
 
 def packages_in_use(graph: Graph) -> dict[str, str]:
