@@ -1,23 +1,32 @@
-"""Numpy rules of ops that have a body: how many times longer the body takes, for calls that the kit draws.
+"""Rules of ops that have a body: how many times longer the body takes. A rule that is not faster repeats it.
 
-Calls are drawn by the cases of the installed packages, and their first axis is made long where the op takes that. A
-rule that is not faster than its body repeats it, and should go.
+Calls of numpy rules are those of ``operators.py``, of real sizes; with ``--drawn`` what the cases of the installed
+packages draw, with a long first axis where the op takes that, and those that gain little (``--all``: each).
+``--types`` times type rules that know no more than the body, which is asked once for each kind of call.
 
-    python benchmarks/rules.py [--all]
+    python benchmarks/rules.py [--drawn | --all | --types] [NAME ...]
 """
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 import warnings
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from measure import geometric, rounds
+import operators
+from measure import geometric, rounds, table
 
+import tenonnx as tx
 from tenonnx.extend import Op
+from tenonnx.extend.testing import infer_by_body
+from tenonnx.extend.transforms import bind, infer_call, known_op
 from tenonnx_testing.cases import Call, Case, collected, load
+from tenonnx_testing.inference import rule_knows_more, values_of
 from tenonnx_testing.kit import calls
 from tenonnx_testing.run import evaluate
 
@@ -46,34 +55,74 @@ def enlarged(case: Case, drawn: Call) -> Call:
     return larger
 
 
-def ratio(case: Case, drawn: Call) -> tuple[float, float]:
+def ratio(op: Op, drawn: Call) -> tuple[float, float]:
     """Microseconds of the rule, and how many times longer the body takes."""
-    contestants = {
-        "rule": lambda: evaluate(case.op, drawn),
-        "body": lambda: evaluate(case.op, drawn, body_of=case.op),
-    }
-    found = rounds(contestants, count=3, summary=min)
+    contestants = {"rule": lambda: evaluate(op, drawn), "body": lambda: evaluate(op, drawn, body_of=op)}
+    found = rounds(contestants, count=5, summary=min)
     return found["rule"] * 1e6, found["body"] / found["rule"]
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
+def ruled(rule: str, names: Collection[str]) -> dict[Op, list[Case]]:
+    """The cases of all ops that have a body and that rule."""
     load()
     found: dict[Op, list[Case]] = {}
     for case in collected():
-        if not case.op.primitive and "numpy" in case.op.rules:
+        if not case.op.primitive and rule in case.op.rules and (not names or case.op.name in names):
             found.setdefault(case.op, []).append(case)
-    print("| op | microseconds of the rule | the body takes, of short calls | of long ones |")
-    print("| --- | --- | --- | --- |")
-    for op, cases in found.items():
+    return found
+
+
+def of_real_size(names: Collection[str]) -> None:
+    rows = []
+    for name, each in {**operators.main_cases(), **operators.more_cases()}.items():
+        (node,) = tx.load(each.model).nodes
+        op = known_op(node)
+        if not op.primitive and "numpy" in op.rules and (not names or op.name in names):
+            rows.append([name, *ratio(op, Call(tuple(each.inputs), bind(node)[1], each.outputs))])
+    table("Numpy rules against bodies, at real sizes", ["op", "microseconds of the rule", "the body takes"], rows)
+
+
+def of_drawn(names: Collection[str], least: float) -> None:
+    rows = []
+    for op, cases in ruled("numpy", names).items():
+        drawn = [(case, each) for case in cases for each in calls(case, 2)]
+        short = [ratio(op, each)[1] for _, each in drawn]
+        long = [ratio(op, enlarged(case, each)) for case, each in drawn]
+        spent, large = (geometric([row[k] for row in long]) for k in range(2))
+        if large < least:
+            rows.append([f"{op.domain} {op.name} {op.since}", spent, geometric(short), large])
+    columns = ["op", "microseconds of the rule", "the body takes, of short calls", "of long ones"]
+    table("Numpy rules against bodies", columns, rows)
+
+
+def of_types(names: Collection[str]) -> None:
+    rows = []
+    for op, cases in ruled("type", names).items():
+        drawn = [(case, each) for case in cases for each in calls(case, 8)]
         times = []
-        for case in cases:
-            for drawn in calls(case, 2):
-                times.append((*ratio(case, enlarged(case, drawn)), ratio(case, drawn)[1]))
-        time, large, small = (geometric([row[k] for row in times]) for k in range(3))
-        if large < 1.5 or "--all" in sys.argv:
-            print(f"| {op.domain} {op.name} {op.since} | {time:.0f} | {small:.1f} | {large:.1f} |", flush=True)
+        for case, each in drawn[:4]:
+            values, _ = values_of(case, each)
+            arguments = op, values, each.attributes, each.outputs
+            start = time.perf_counter()
+            infer_by_body(*arguments)  # which remembers what it finds
+            once = time.perf_counter() - start
+            times.append((rounds({"rule": lambda given=arguments: infer_call(*given)})["rule"] * 1e6, once * 1e6))
+        if not any(rule_knows_more(case, each) for case, each in drawn):
+            means = [geometric(column) for column in zip(*times, strict=True)]
+            rows.append([f"{op.domain} {op.name} {op.since}", *means])
+    table("Type rules that know what the body knows, microseconds", ["op", "rule", "body, once"], rows)
+
+
+def main(*given: str) -> None:
+    warnings.simplefilter("ignore")
+    names = [each for each in given if not each.startswith("-")]
+    if "--types" in given:
+        of_types(names)
+    elif "--drawn" in given or "--all" in given:
+        of_drawn(names, math.inf if "--all" in given else 1.5)
+    else:
+        of_real_size(names)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

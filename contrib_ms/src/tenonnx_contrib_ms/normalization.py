@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import REQUIRED, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, shapes
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    TypeMismatch,
+    Value,
+    broadcasts_to,
+    constant,
+    dims,
+    floats,
+    op,
+    same_dtype,
+    shapes,
+)
 from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 #: The default of ``epsilon`` as a file holds it.
@@ -39,35 +51,18 @@ def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilo
     return ops.rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total)), None, None, total
 
 
-skip_layer_normalization.requires(shapes(gamma="_", beta="_", bias="_"))
-skip_simplified_layer_normalization.requires(shapes(gamma="_", bias="_"))
-
-
-def _skip_types(made: Op) -> None:
-    """The outputs have the type of ``input``, to which the others broadcast."""
-
-    @made.type
-    def _(input: Value, *others: Value | None, epsilon: float) -> tuple[TensorType | None, ...]:
-        for value in others:
-            if value is None:
-                continue
-            if value.dtype is not input.dtype or not value.dtype.is_float:
-                raise TypeMismatch(
-                    f"{made.title}: the inputs must be floats of one dtype", given=f"{input!r}, {value!r}"
-                )
-            ours, theirs = input.tensor.shape, value.tensor.shape
-            if ours is None or theirs is None:
-                continue
-            pairs = zip(reversed(ours), reversed(theirs), strict=False)
-            known = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
-            if len(theirs) > len(ours) or any(b not in (1, a) for a, b in known):
-                given = f"{value!r} for input {input!r}"
-                raise TypeMismatch(f"{made.title}: every input must broadcast to the first", given=given)
-        return input.tensor, None, None, input.tensor
-
-
-_skip_types(skip_layer_normalization)
-_skip_types(skip_simplified_layer_normalization)
+skip_layer_normalization.requires(
+    shapes(gamma="_", beta="_", bias="_"),
+    floats("input"),
+    same_dtype("input", "skip", "gamma", "beta", "bias"),
+    broadcasts_to("input", "skip", "gamma", "beta", "bias"),
+)
+skip_simplified_layer_normalization.requires(
+    shapes(gamma="_", bias="_"),
+    floats("input"),
+    same_dtype("input", "skip", "gamma", "bias"),
+    broadcasts_to("input", "skip", "gamma", "bias"),
+)
 
 
 # ----- groups of channels ---------------------------------------------------------------------------------------------

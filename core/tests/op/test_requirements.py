@@ -22,8 +22,10 @@ from tenonnx.extend import (
     shapes,
     together,
 )
+from tenonnx.graph.symbolic import symbol
 from tenonnx.graph.types import SequenceType, TensorType
 from tenonnx.graph.values import Value
+from tenonnx.op.infer import infer_by_body
 from tenonnx.registry.registry import Registry
 
 
@@ -73,6 +75,31 @@ def test_what_is_unknown_may_fit():
 
 def test_a_size_known_later_holds_from_there():
     assert "where n is 4" in refused(shapes(x="n n n"), f32("s", 4, 5))
+
+
+def test_a_body_sees_one_size_for_one_name():
+    @op("Shift", domain="com.acme")
+    def shift(x, y):
+        return x + y
+
+    def shape(*shapes_of):
+        return infer_by_body(shift, [value("v", shape=given) for given in shapes_of], {}, None)[0].type.shape
+
+    assert shape((symbol("n"), 2), (symbol("m"), 2)) == (None, 2)
+    shift.requires(shapes(x="rows ... last", y="rows ... last"))
+    assert shape((symbol("n"), 5, symbol("k")), (symbol("m"), None, 2)) == (symbol("n"), 5, 2)
+
+
+def test_a_run_of_axes_is_one_run():
+    @op("Shift", domain="com.acme")
+    def shift(x, y):
+        return x + y
+
+    shift.requires(shapes(x="sizes...", y="_ sizes..."))
+    known = infer_by_body(
+        shift, [value("x", shape=(symbol("n"), None)), value("y", shape=(1, symbol("m"), 3))], {}, None
+    )
+    assert known[0].type.shape == (1, symbol("n"), 3)
 
 
 def test_ranks():

@@ -3,9 +3,10 @@
 import numpy as np
 
 import tenonnx as tx
-from tenonnx.extend import dims
+from tenonnx.extend import ArrayConstant, dims
 from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
 from tenonnx_standard.activation import leaky_relu
+from tenonnx_standard.constants import constant_of_shape
 from tenonnx_standard.math import add, exp, mul
 from tenonnx_standard.random import random_uniform_like
 from tenonnx_standard.reduction import reduce_sum
@@ -40,6 +41,18 @@ def test_attributes_and_outputs_tell_nodes_apart(standard_operators):
     shared = merge_common_subexpressions(graph)
     assert ops_of(shared) == ["LeakyRelu", "LeakyRelu", "Identity"]
     assert [v.name for v in shared.outputs] == ["a", "b", "c"]
+
+
+def test_tensors_as_attributes_are_told_apart_by_contents():
+    graph = tx.Graph("g")
+    shape = graph.input("shape", "int64", (2,))
+    ones, twos = (ArrayConstant(np.float32([number])) for number in (1, 2))
+    with graph.building():
+        first, second, other = (constant_of_shape(shape, value=value) for value in (ones, ones, twos))
+        graph.output("y", add(add(first, second), other))
+    shared = merge_common_subexpressions(graph)
+    assert ops_of(shared) == ["ConstantOfShape", "ConstantOfShape", "Add", "Add"]
+    assert shared.run({"shape": np.int64([1, 2])}, backend="numpy")["y"].tolist() == [[4, 4]]
 
 
 def test_the_length_of_an_axis_is_found_out_once(standard_operators):

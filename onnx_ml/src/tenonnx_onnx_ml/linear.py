@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Value, constant, differ, holds, op
-from tenonnx_onnx_ml.rows import ROWS, float_rows, float_rows_of_array, floats
+from tenonnx.extend import Dim, DType, holds, op
+from tenonnx_onnx_ml.rows import ROWS, fits, float_rows, float_rows_of_array, floats, weighted, weighted_array
 from tenonnx_onnx_ml.scores import (
     labelled,
     labelled_array,
@@ -20,24 +20,10 @@ from tenonnx_onnx_ml.scores import (
 )
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
-from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.selection import argmax
 from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
-
-
-def _scores(X: Value, weights: Array, intercepts: Any) -> Value:
-    """A column for each row of weights."""
-    scores = matmul(float_rows(X), constant(weights.T.copy()))
-    return scores + constant(floats(intercepts)) if intercepts else scores
-
-
-def _scores_of_array(X: Array, weights: Array, intercepts: Any) -> Array:
-    scores = np.matmul(float_rows_of_array(X), weights.T)
-    if intercepts:
-        scores += floats(intercepts)
-    return scores
 
 
 # ----- LinearClassifier -----------------------------------------------------------------------------------------------
@@ -61,7 +47,7 @@ def linear_classifier(
     """
     labels = classlabels_ints, classlabels_strings
     weights = _weights(coefficients, intercepts, *labels)
-    scores = _scores(X, weights, intercepts)
+    scores = weighted(float_rows(X), weights, intercepts)
     if len(weights) > 1:
         return labelled(argmax(scores, axis=1, keepdims=0), *labels), transformed(scores, post_transform)
     positions = cast(reshape(scores, [-1]) > 0.0, to=DType.int64)
@@ -83,7 +69,7 @@ def _weights(coefficients: Any, intercepts: Any, integers: Any, strings: Any) ->
 def _(X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, multi_class, post_transform):
     labels = classlabels_ints, classlabels_strings
     weights = _weights(coefficients, intercepts, *labels)
-    scores = _scores_of_array(X, weights, intercepts)
+    scores = weighted_array(float_rows_of_array(X), weights, intercepts)
     if len(weights) > 1:
         return labelled_array(scores.argmax(axis=1), *labels), transformed_array(scores, post_transform)
     positions = (scores[:, 0] > 0).astype(np.int64)
@@ -117,8 +103,7 @@ def check(
 def _fits(
     features: Dim, coefficients: Any, intercepts: Any, classlabels_ints: Any, classlabels_strings: Any
 ) -> str | None:
-    wanted = _weights(coefficients, intercepts, classlabels_ints, classlabels_strings).shape[1]
-    return f"X must have {wanted} features" if differ(features, wanted) else None
+    return fits(features, _weights(coefficients, intercepts, classlabels_ints, classlabels_strings).shape[1])
 
 
 linear_classifier.requires(holds(check), ROWS, holds(_fits))
@@ -138,13 +123,13 @@ def linear_regressor(
 ):
     """``X @ coefficients.T + intercepts`` with a row of coefficients for each target, after a transform."""
     weights = floats(coefficients).reshape(targets, -1)
-    return transformed(_scores(X, weights, intercepts), post_transform)
+    return transformed(weighted(float_rows(X), weights, intercepts), post_transform)
 
 
 @numpy_rule(linear_regressor)
 def _(X, *, coefficients, intercepts, post_transform, targets):
     weights = floats(coefficients).reshape(targets, -1)
-    return transformed_array(_scores_of_array(X, weights, intercepts), post_transform)
+    return transformed_array(weighted_array(float_rows_of_array(X), weights, intercepts), post_transform)
 
 
 def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, targets: int) -> str | None:
@@ -158,9 +143,8 @@ def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, 
     return transform_problem(post_transform)
 
 
-def _fits_targets(features: Dim, coefficients: Any, targets: int) -> str | None:
-    wanted = len(coefficients) // targets
-    return f"X must have {wanted} features" if differ(features, wanted) else None
-
-
-linear_regressor.requires(holds(check_regressor), ROWS, holds(_fits_targets))
+linear_regressor.requires(
+    holds(check_regressor),
+    ROWS,
+    holds(lambda features, coefficients, targets: fits(features, len(coefficients) // targets)),
+)

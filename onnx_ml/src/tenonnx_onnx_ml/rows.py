@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Op, TypeMismatch, Value, shapes
+from tenonnx.extend import Dim, DType, Value, constant, differ, shapes
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_standard.casting import cast
+from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +31,7 @@ def float_rows_of_array(X: Array) -> Array:
 
 
 @remembered
-def floats(numbers: list[float]) -> Array:
+def floats(numbers: Sequence[float]) -> Array:
     """A list of an attribute as float32."""
     return np.asarray(numbers, np.float32)
 
@@ -38,10 +40,23 @@ def floats(numbers: list[float]) -> Array:
 ROWS = shapes(X="features | rows features")
 
 
-def row_count(op: Op, X: Value, features: int) -> Dim:
-    """The number of ``ROWS``. Raises ``TypeMismatch`` unless they have so many features."""
-    if X.rank is None:
-        return None
-    if isinstance(X.shape[-1], int) and X.shape[-1] != features:
-        raise TypeMismatch(f"{op.title}: X must have {features} features", given=repr(X))
-    return X.shape[0] if X.ndim == 2 else 1
+def fits(features: Dim, wanted: int) -> str | None:
+    """What is wrong with the number of features of ``ROWS``."""
+    return f"X must have {wanted} features" if differ(features, wanted) else None
+
+
+# ----- weighted sums of features --------------------------------------------------------------------------------------
+
+
+def weighted(rows: Value, weights: Array, intercepts: Sequence[float] | None = None) -> Value:
+    """A column of sums for each row of weights, plus what each, or all of them, begin with."""
+    sums = matmul(rows, constant(weights.T.copy()))
+    return sums + constant(floats(intercepts)) if intercepts else sums
+
+
+def weighted_array(rows: Array, weights: Array, intercepts: Sequence[float] | None = None) -> Array:
+    """``weighted`` of arrays."""
+    sums: Array = np.matmul(rows, weights.T)
+    if intercepts:
+        sums += floats(intercepts)
+    return sums

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, Value, constant, holds, op
+from tenonnx.extend import Dim, DType, Value, constant, holds, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.coupling import coupled, coupled_array, pairs
-from tenonnx_onnx_ml.rows import ROWS, float_rows, float_rows_of_array, floats, row_count
+from tenonnx_onnx_ml.rows import ROWS, fits, float_rows, float_rows_of_array, floats, weighted, weighted_array
 from tenonnx_onnx_ml.scores import (
-    label_dtype,
     labelled,
     labelled_array,
     labels_problem,
@@ -155,7 +154,7 @@ def svm_classifier(
     labels = classlabels_ints, classlabels_strings
     x, classes = float_rows(X), len(classlabels_ints or classlabels_strings)
     if not sum(vectors_per_class or ()):
-        scores = matmul(x, constant(floats(coefficients).reshape(classes, -1).T.copy())) + rho[0]
+        scores = weighted(x, floats(coefficients).reshape(classes, -1)) + rho[0]
         position = argmax(scores, axis=1, keepdims=0)
         if classes == 2 and not prob_a:
             position = where(_is_second(coefficients, reduce_max(scores, [1], keepdims=0)), 1, position)
@@ -187,7 +186,7 @@ def _(
     labels = classlabels_ints, classlabels_strings
     x, classes = float_rows_of_array(X), len(classlabels_ints or classlabels_strings)
     if not sum(vectors_per_class or ()):
-        scores = np.matmul(x, floats(coefficients).reshape(classes, -1).T) + floats(rho)[0]
+        scores = weighted_array(x, floats(coefficients).reshape(classes, -1)) + floats(rho)[0]
         position = scores.argmax(axis=1)
         if classes == 2 and not prob_a:
             position = np.where(_is_second(coefficients, scores.max(axis=1)), 1, position)
@@ -204,16 +203,6 @@ def _(
     if classes == 2:
         return label, with_second_array(scores, post_transform, mirrored=post_transform == "NONE")
     return label, transformed_array(scores, post_transform)
-
-
-@svm_classifier.type
-def _(X, **attributes):
-    strings = attributes["classlabels_strings"]
-    classes, vectors = len(attributes["classlabels_ints"] or strings), sum(attributes["vectors_per_class"] or ())
-    features = len(attributes["support_vectors"]) // vectors if vectors else len(attributes["coefficients"]) // classes
-    columns = classes if classes == 2 or not vectors or attributes["prob_a"] else len(pairs(classes))
-    rows = row_count(svm_classifier, X, features)
-    return TensorType(label_dtype(strings), (rows,)), TensorType(DType.float32, (rows, columns))
 
 
 def check_classifier(
@@ -248,7 +237,17 @@ def check_classifier(
     return None
 
 
-svm_classifier.requires(holds(check_classifier), ROWS)
+def _fits_classes(
+    features: Dim, classlabels_ints: Any, classlabels_strings: Any, coefficients: Any, support_vectors: Any,
+    vectors_per_class: Any,
+) -> str | None:  # fmt: skip
+    count = sum(vectors_per_class or ())
+    if count:
+        return fits(features, len(support_vectors) // count)
+    return fits(features, len(coefficients) // len(classlabels_ints or classlabels_strings))
+
+
+svm_classifier.requires(holds(check_classifier), ROWS, holds(_fits_classes))
 
 
 # ----- SVMRegressor ---------------------------------------------------------------------------------------------------
@@ -274,7 +273,7 @@ def svm_regressor(
     x = float_rows(X)
     if n_supports:
         x = _kernel(kernel_type, kernel_params, support_vectors, n_supports).of(x)
-    y = matmul(x, constant(floats(coefficients).reshape(-1, 1))) + rho[0]
+    y = weighted(x, floats(coefficients).reshape(1, -1)) + rho[0]
     return where(greater(y, 0.0), 1.0, constant(np.float32(-1))) if one_class else y
 
 
@@ -285,15 +284,8 @@ def _(
     x = float_rows_of_array(X)
     if n_supports:
         x = _kernel(kernel_type, kernel_params, support_vectors, n_supports).of_array(x)
-    y = np.matmul(x, floats(coefficients).reshape(-1, 1)) + floats(rho)[0]
+    y = weighted_array(x, floats(coefficients).reshape(1, -1)) + floats(rho)[0]
     return np.where(y > 0, np.float32(1), np.float32(-1)) if one_class else y
-
-
-@svm_regressor.type
-def _(X, **attributes):
-    count = attributes["n_supports"]
-    features = len(attributes["support_vectors"]) // count if count else len(attributes["coefficients"])
-    return TensorType(DType.float32, (row_count(svm_regressor, X, features), 1))
 
 
 def check_regressor(
@@ -313,4 +305,8 @@ def check_regressor(
     return None
 
 
-svm_regressor.requires(holds(check_regressor), ROWS)
+def _fits_weights(features: Dim, coefficients: Any, n_supports: int, support_vectors: Any) -> str | None:
+    return fits(features, len(support_vectors) // n_supports if n_supports else len(coefficients))
+
+
+svm_regressor.requires(holds(check_regressor), ROWS, holds(_fits_weights))

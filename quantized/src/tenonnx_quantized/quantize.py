@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, op, static
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, floats, op, same_dtype, shapes, static
 from tenonnx_quantized.granularity import (
     check_granularity,
     collected,
@@ -119,18 +119,17 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
     return encode(to(x, stage) / scale, zero_point, dtype, saturate)
 
 
-def _quantized(made: Op, x: Value, y_scale: Value, y_zero_point: Value | None, **attributes: Any) -> TensorType:
-    dtype = _code(made, y_zero_point, attributes.get("output_dtype", 0))
+@quantize_linear.type
+def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+    title = quantize_linear.title
+    dtype = _code(quantize_linear, y_zero_point, output_dtype)
     if not x.dtype.is_float and x.dtype is not DType.int32:
-        raise TypeMismatch(f"{made.title}: x must hold floats or int32", given=repr(x), do="cast it")
+        raise TypeMismatch(f"{title}: x must hold floats or int32", given=repr(x), do="cast it")
     if not y_scale.dtype.is_float and y_scale.dtype is not DType.int32:
-        raise TypeMismatch(f"{made.title}: the scale must hold floats", given=repr(y_scale), do="cast it")
-    _stage(made, x.dtype, y_scale.dtype, attributes.get("precision", 0))
-    check_granularity(made, x, y_scale, y_zero_point, attributes.get("axis", 1), attributes.get("block_size", 0))
+        raise TypeMismatch(f"{title}: the scale must hold floats", given=repr(y_scale), do="cast it")
+    _stage(quantize_linear, x.dtype, y_scale.dtype, precision)
+    check_granularity(quantize_linear, x, y_scale, y_zero_point, axis, block_size)
     return TensorType(dtype, x.tensor.shape)
-
-
-quantize_linear.type(lambda *inputs, **attributes: _quantized(quantize_linear, *inputs, **attributes))
 
 
 @quantize_linear.numpy
@@ -179,15 +178,7 @@ def quantize_linear_in_one_type(x, y_scale, y_zero_point=None, *, axis=1, block_
 quantize_linear_in_one_type.until(21, lacks=["block_size", "output_dtype"])
 
 
-@quantize_linear_in_one_type.type
-def _(x, y_scale, y_zero_point, **attributes):
-    if x.dtype is not y_scale.dtype:
-        raise TypeMismatch(
-            f"{quantize_linear_in_one_type.title}: x and the scale must have one type",
-            given=f"{x!r}, {y_scale!r}",
-            do="cast one of them",
-        )
-    return _quantized(quantize_linear_in_one_type, x, y_scale, y_zero_point, **attributes)
+quantize_linear_in_one_type.requires(same_dtype("x", "y_scale"))
 
 
 @quantize_linear.lower(to=quantize_linear_in_one_type)
@@ -203,9 +194,6 @@ def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, sa
 def quantize_linear_by_float(x, y_scale, y_zero_point=None, *, axis=1):
     """QuantizeLinear by a float32 scale, to eight bits: one for all of ``x`` or one for each position of ``axis``."""
     return quantize_linear(x, y_scale, y_zero_point, axis=axis)
-
-
-quantize_linear_by_float.type(lambda *inputs, **attributes: _quantized(quantize_linear_by_float, *inputs, **attributes))
 
 
 @quantize_linear_in_one_type.lower()
@@ -238,9 +226,7 @@ def quantize_linear_by_number(x, y_scale, y_zero_point=None):
     return quantize_linear_by_float(x, scalar(y_scale), None if y_zero_point is None else scalar(y_zero_point))
 
 
-@quantize_linear_by_number.type
-def _(x, y_scale, y_zero_point):
-    return _quantized(quantize_linear_by_number, x, _number(quantize_linear_by_number, y_scale), y_zero_point)
+quantize_linear_by_number.requires(shapes(y_scale="|1", y_zero_point="|1"))
 
 
 @quantize_linear_by_float.lower(to=quantize_linear_by_number)
@@ -248,12 +234,6 @@ def _(x, y_scale, y_zero_point, *, axis):
     if not is_single(y_scale):
         return None
     return quantize_linear_by_number(x, scalar(y_scale), None if y_zero_point is None else scalar(y_zero_point))
-
-
-def _number(made: Op, scale: Value) -> Value:
-    if scale.tensor.shape is not None and any(isinstance(d, int) and d != 1 for d in scale.shape):
-        raise TypeMismatch(f"{made.title}: the scale must be one number", given=repr(scale))
-    return scale
 
 
 # ----- DequantizeLinear -----------------------------------------------------------------------------------------------
@@ -280,23 +260,21 @@ dequantize_linear.until(23, lacks=["output_dtype"])
 dequantize_linear.until(21, lacks=["block_size"])
 
 
-def _dequantized(made: Op, x: Value, x_scale: Value, x_zero_point: Value | None, **attributes: Any) -> TensorType:
-    number = attributes.get("output_dtype", 0)
-    dtype = _dtype(made, "output_dtype", number) if number else x_scale.dtype
+@dequantize_linear.type
+def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+    title = dequantize_linear.title
+    dtype = _dtype(dequantize_linear, "output_dtype", output_dtype) if output_dtype else x_scale.dtype
     if not dtype.is_float or dtype.bits <= 8:
         raise TypeMismatch(
-            f"{made.title}: output_dtype, or else the scale, must be a float type of 16 bits or more",
-            given=f"output_dtype={number}, scale {x_scale!r}",
+            f"{title}: output_dtype, or else the scale, must be a float type of 16 bits or more",
+            given=f"output_dtype={output_dtype}, scale {x_scale!r}",
         )
     if not x.dtype.is_numeric or x.dtype.is_complex:
-        raise TypeMismatch(f"{made.title}: x must hold codes", given=repr(x))
+        raise TypeMismatch(f"{title}: x must hold codes", given=repr(x))
     if x_zero_point is not None and x_zero_point.dtype is not x.dtype:
-        raise TypeMismatch(f"{made.title}: x and its zero point must have one type", given=f"{x!r}, {x_zero_point!r}")
-    check_granularity(made, x, x_scale, x_zero_point, attributes.get("axis", 1), attributes.get("block_size", 0))
+        raise TypeMismatch(f"{title}: x and its zero point must have one type", given=f"{x!r}, {x_zero_point!r}")
+    check_granularity(dequantize_linear, x, x_scale, x_zero_point, axis, block_size)
     return TensorType(dtype, x.tensor.shape)
-
-
-dequantize_linear.type(lambda *inputs, **attributes: _dequantized(dequantize_linear, *inputs, **attributes))
 
 
 @dequantize_linear.numpy
@@ -341,9 +319,7 @@ def dequantize_linear_by_number(x, x_scale, x_zero_point=None):
     return dequantize_linear(x, scalar(x_scale), None if x_zero_point is None else scalar(x_zero_point))
 
 
-@dequantize_linear_by_number.type
-def _(x, x_scale, x_zero_point):
-    return _dequantized(dequantize_linear_by_number, x, _number(dequantize_linear_by_number, x_scale), x_zero_point)
+dequantize_linear_by_number.requires(shapes(x_scale="|1", x_zero_point="|1"))
 
 
 @dequantize_linear.lower(to=dequantize_linear_by_number)
@@ -369,11 +345,7 @@ def dynamic_quantize_linear(x):
     return quantize_linear(x, scale, zero_point), scale, zero_point
 
 
-@dynamic_quantize_linear.type
-def _(x):
-    if not x.dtype.is_float:
-        raise TypeMismatch(f"{dynamic_quantize_linear.title}: x must hold float32", given=repr(x), do="cast it")
-    return TensorType(DType.uint8, x.tensor.shape), TensorType(x.dtype, ()), TensorType(DType.uint8, ())
+dynamic_quantize_linear.requires(floats("x"))
 
 
 @dynamic_quantize_linear.numpy

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
 
 
+@runtime_checkable
 class Constant(Protocol):
     """Static contents of a tensor: they may lie in memory, in a message or in a mapped file."""
 

@@ -87,7 +87,7 @@ class Builder:
         if written is None:
             defaults = op.signature.attributes
             written = {n: v for n, v in attributes.items() if v is not None and not same_attribute(v, defaults[n])}
-        wanted = f"{self.prefix}/{op.name}" if self.prefix else op.name
+        wanted = self._within(op.name)
         made = []
         for entry in known:
             value = None if entry is None else Value(self.name(wanted), entry.type, graph=self.graph)
@@ -126,6 +126,9 @@ class Builder:
 
     def name(self, wanted: str) -> str:
         return unique_name(self.names, wanted)
+
+    def _within(self, name: str) -> str:
+        return f"{self.prefix}/{name}" if self.prefix else name
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -200,7 +203,7 @@ class Builder:
         small = array.nbytes <= 1024 and dtype is not DType.string
         key = (dtype, array.shape, array.tobytes()) if small else object()
         if key not in self._constants:
-            name = self.name(f"{self.prefix}/constant" if self.prefix else "constant")
+            name = self.name(self._within("constant"))
             self._constants[key] = constant_value(array, dtype, self.graph, name)
         return self._constants[key]
 
@@ -209,7 +212,7 @@ class Builder:
         if value.data.nbytes <= 1024:
             return self.intern(value.data.array(), value.data.type.dtype)
         if value not in self._constants:
-            name = self.name(f"{self.prefix}/constant" if self.prefix else "constant")
+            name = self.name(self._within("constant"))
             self._constants[value] = Value(name, value.type, data=value.data, graph=self.graph)
         return self._constants[value]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.graph.dtypes import DType
 from tenonnx.graph.values import Constant, Value
 
 if TYPE_CHECKING:
@@ -80,11 +81,10 @@ def call_key(
     op: Op, inputs: Iterable[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> Hashable | None:
     """What types may depend on, once ``sizes_alone`` is left of the inputs; None where calls cannot be told apart."""
-    try:
-        given = tuple(None if value is None else (value.type, _contents(value)) for value in inputs)
-        return op, given, tuple(map(_frozen, attributes.values())), outputs
-    except TypeError:
+    written = attributes_key(attributes)
+    if written is None:
         return None
+    return op, tuple(None if v is None else (v.type, _contents(v)) for v in inputs), written, outputs
 
 
 def _contents(value: Value) -> Hashable:
@@ -93,9 +93,19 @@ def _contents(value: Value) -> Hashable:
     return None if value.data is None else tuple(value.data.array().reshape(-1).tolist())
 
 
+def attributes_key(attributes: Mapping[str, Any]) -> Hashable | None:
+    """What tells the attributes of a call from others; None where one is a graph, or more than ``SIZES`` long."""
+    try:
+        return tuple((name, _frozen(given)) for name, given in sorted(attributes.items()) if given is not None)
+    except TypeError:
+        return None
+
+
 def _frozen(attribute: Any) -> Hashable:
-    if attribute is None or isinstance(attribute, int | float | str):
+    if isinstance(attribute, int | float | str):
         return attribute
     if isinstance(attribute, list | tuple) and len(attribute) <= SIZES:
         return tuple(map(_frozen, attribute))
+    if isinstance(attribute, Constant) and attribute.nbytes <= SIZES and attribute.type.dtype is not DType.string:
+        return attribute.type, attribute.array().tobytes()
     raise TypeError(attribute)

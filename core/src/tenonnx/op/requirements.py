@@ -243,10 +243,10 @@ def _implied(call: Arguments, axes: Sequence[str], shape: Shape | None) -> Shape
         if word.endswith("..."):
             known: Shape | None = call.runs.get(word, dims)
         else:
-            known = (int(word) if word.isdigit() else call.attributes.get(word, call.dims.get(word)),)
+            known = (_size(call, word),)
         if known is None:
             return None
-        found += known if dims is None else [b if a is None else a for a, b in zip(known, dims, strict=True)]
+        found += known if dims is None else map(_learned, known, dims)
     return tuple(found)
 
 
@@ -266,16 +266,28 @@ def _disagreement(call: Arguments, word: str, dims: Shape) -> str | None:
     if word in ("_", "..."):
         return None
     if word.endswith("..."):
-        run = call.runs.setdefault(word, dims)
-        fits = len(run) == len(dims) and not any(map(differ, run, dims))
-        return None if fits else f", where {word} is [{', '.join(map(_side, run))}]"
+        run = call.runs.get(word, dims)
+        if len(run) != len(dims) or any(map(differ, run, dims)):
+            return f", where {word} is [{', '.join(map(_side, run))}]"
+        call.runs[word] = tuple(map(_learned, run, dims))
+        return None
     (dim,) = dims
-    known = int(word) if word.isdigit() else call.attributes.get(word, call.dims.get(word))
+    known = _size(call, word)
     if differ(known, dim):
         return "" if word.isdigit() else f", where {word} is {known}"
-    if known is None or isinstance(dim, int):
-        call.dims[word] = dim
+    call.dims[word] = _learned(known, dim)
     return None
+
+
+def _size(call: Arguments, word: str) -> Dim:
+    """What is known so far of the size that a word stands for."""
+    given = int(word) if word.isdigit() else call.attributes.get(word)
+    return call.dims.get(word) if given is None else given
+
+
+def _learned(known: Dim, dim: Dim) -> Dim:
+    """What is known of a size that two dims tell: a number, else the first name."""
+    return dim if known is None or isinstance(dim, int) else known
 
 
 def _side(dim: Dim) -> str:

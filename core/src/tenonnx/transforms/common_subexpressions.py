@@ -8,6 +8,7 @@ from typing import Any
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
+from tenonnx.op.memo import attributes_key
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
@@ -31,7 +32,7 @@ def merging() -> Decision:
         if rewriter.outer is not None or call.node is None or call.node.subgraphs or not call.op.pure:
             return None
         outputs = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
-        attributes = _hashable(call.node.attributes)
+        attributes = attributes_key(call.node.attributes)
         keys = [] if attributes is None else [(call.op, call.inputs, attributes, tuple(v is None for v in outputs))]
         if len(outputs) == 1 and (contents := _contents(outputs[0])) is not None:
             keys.append(contents)
@@ -42,13 +43,6 @@ def merging() -> Decision:
         return None
 
     return decide
-
-
-def _hashable(attributes: Any) -> Hashable | None:
-    """Attributes as a key, None where one of them is a tensor."""
-    items = [(name, tuple(a) if isinstance(a, list) else a) for name, a in sorted(attributes.items())]
-    plain = all(isinstance(part, int | float | str) for _, a in items for part in (a if isinstance(a, tuple) else (a,)))
-    return tuple(items) if plain else None
 
 
 def _contents(value: Value | None) -> Any:

@@ -13,6 +13,7 @@ from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.values import Value
+from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
@@ -73,14 +74,7 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
 
 
 def _key(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
-    given = list(inputs)
+    given, written = list(inputs), attributes_key(attributes)
     while given and given[-1] is None:
         given.pop()
-    items = tuple(
-        (name, tuple(a) if isinstance(a, list) else a) for name, a in sorted(attributes.items()) if a is not None
-    )
-    try:
-        hash(items)
-    except TypeError:
-        return None
-    return None if any(isinstance(a, Graph) for _, a in items) or not op.pure else (op, tuple(given), items)
+    return None if written is None or not op.pure else (op, tuple(given), written)

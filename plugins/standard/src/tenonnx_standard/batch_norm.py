@@ -31,6 +31,11 @@ def batch_normalization(
     stage = statistics_dtype(X, scale, B, input_mean, input_var)
     x, weight, shift, mean, variance = (to_dtype(v, stage) for v in (X, scale, B, input_mean, input_var))
     if not training_mode:
+        if _outputs is not None and _outputs > 1:
+            raise TypeMismatch(
+                f"{batch_normalization.title}: running statistics are an output in training only",
+                given=f"{_outputs} outputs, training_mode=0",
+            )
         factor = weight / sqrt(variance + epsilon)
         return to_dtype(x * per_channel(factor, X) + per_channel(shift - mean * factor, X), X.dtype)
     axes = but_channels(X.ndim)
@@ -39,18 +44,6 @@ def batch_normalization(
     running_mean = mean * momentum + reshape(batch_mean, [-1]) * (1 - momentum)
     running_variance = variance * momentum + reshape(batch_variance, [-1]) * (1 - momentum)
     return to_dtype(y, X.dtype), to_dtype(running_mean, input_mean.dtype), to_dtype(running_variance, input_var.dtype)
-
-
-@batch_normalization.type
-def _(X, scale, B, input_mean, input_var, *, training_mode, _outputs, **attributes):
-    if training_mode:
-        return X.tensor, input_mean.tensor, input_var.tensor
-    if _outputs is not None and _outputs > 1:
-        raise TypeMismatch(
-            f"{batch_normalization.title}: running statistics are an output in training only",
-            given=f"{_outputs} outputs, training_mode=0",
-        )
-    return X.tensor
 
 
 batch_normalization.requires(

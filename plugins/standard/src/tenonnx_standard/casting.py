@@ -180,7 +180,6 @@ def cast_infinity_to_nan(input, *, to: int, saturate=1):
     return cast(input, to=target, saturate=saturate)
 
 
-cast_infinity_to_nan.type(_cast_type)
 cast_infinity_to_nan.until(19, lacks=["saturate"])
 
 

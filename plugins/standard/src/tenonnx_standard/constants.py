@@ -29,7 +29,7 @@ from tenonnx.extend import (
     symbolic,
 )
 from tenonnx.extend import constant as literal
-from tenonnx_standard.checking import Array, dims_of, integer_vector, length, numbers, numpy_rule, positions
+from tenonnx_standard.checking import Array, dims_of, numbers, numpy_rule, positions
 
 # ----- constants ------------------------------------------------------------------------------------------------------
 
@@ -98,20 +98,9 @@ def constant_of_shape(input: Index, *, value: Constant | None = None):
 def _element(value: Any) -> tuple[Array, DType]:
     if value is None:
         return np.zeros((), np.float32), DType.float32
-    return value.array().reshape(-1)[:1].reshape(()), value.type.dtype
-
-
-@constant_of_shape.type
-def _(input, *, value):
-    known, count = integer_vector(constant_of_shape, "input", input), length(input)
-    if value is not None and math.prod(value.type.shape) != 1:
+    if math.prod(value.type.shape) != 1:
         raise TypeMismatch(f"{constant_of_shape.title}: value must hold one element", given=str(value.type))
-    dtype = DType.float32 if value is None else value.type.dtype
-    if known is None:
-        return TensorType(dtype, None if count is None else (None,) * count)
-    if any(isinstance(size, int) and size < 0 for size in known):
-        raise TypeMismatch(f"{constant_of_shape.title}: dims cannot be negative", given=f"shape {known}")
-    return TensorType(dtype, tuple(known))
+    return value.array().reshape(-1)[:1].reshape(()), value.type.dtype
 
 
 @numpy_rule(constant_of_shape)

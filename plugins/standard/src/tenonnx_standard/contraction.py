@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Dim, TensorType, TypeMismatch, Value, constant, dims, op
-from tenonnx.extend.symbolic import broadcast
-from tenonnx_standard.broadcasting import check_one_dtype
+from tenonnx.extend import TypeMismatch, Value, constant, dims, op, same_dtype
 from tenonnx_standard.checking import counted
 from tenonnx_standard.constants import range_
 from tenonnx_standard.linear_algebra import matmul, size
@@ -82,25 +80,7 @@ def _labels(equation: str, text: str, rank: int) -> Labels:
     return (*before, *range(covered - 1, -1, -1), *after)
 
 
-@einsum.type
-def _(*Inputs: Value, equation: str) -> TensorType:
-    if not Inputs:
-        raise TypeMismatch(f"{einsum.title} needs at least one input")
-    check_one_dtype(einsum, Inputs)
-    if any(v.rank is None for v in Inputs):
-        return TensorType(Inputs[0].dtype)
-    terms, wanted = _parsed(equation, [v.ndim for v in Inputs])
-    lengths: dict[Any, Dim] = {}
-    try:
-        for value, labels in zip(Inputs, terms, strict=True):
-            for label, dim in zip(labels, value.shape, strict=True):
-                lengths[label] = broadcast(lengths[label], dim) if label in lengths else dim
-    except ValueError as error:
-        raise TypeMismatch(
-            f"{einsum.title}: axes of one subscript must be of one length",
-            given=f'"{equation}" for {", ".join(map(repr, Inputs))}',
-        ) from error
-    return TensorType(Inputs[0].dtype, tuple(lengths[label] for label in wanted))
+einsum.requires(same_dtype("Inputs"))
 
 
 # ----- one operand ----------------------------------------------------------------------------------------------------

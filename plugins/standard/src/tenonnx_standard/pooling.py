@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Operand, TensorType, TypeMismatch, Value, always, constant, dims, op
+from tenonnx.extend import (
+    DType,
+    Operand,
+    TensorType,
+    TypeMismatch,
+    Value,
+    always,
+    constant,
+    dims,
+    floats,
+    op,
+    same_dtype,
+)
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import transposed_to
 from tenonnx_standard.global_pooling import global_lp_pool_float, power, root
@@ -251,10 +263,7 @@ def _places_by_comparing(X: Value, y: Value, window: Windows) -> Value:
     return images * places.size + constant(places[tuple(tap_slices(window, (0,) * window.rank, outputs))]) + inside
 
 
-@max_pool_gradient.type
-def _(X, dY, Y, **_):
-    one_float_dtype(max_pool_gradient.title, X, dY, Y)
-    return X.tensor
+max_pool_gradient.requires(floats("X", "dY", "Y"), same_dtype("X", "dY", "Y"))
 
 
 @max_pool_gradient.numpy

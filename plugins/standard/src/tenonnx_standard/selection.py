@@ -16,15 +16,16 @@ from tenonnx.extend import (
     TypeMismatch,
     Value,
     always,
+    axis,
     constant,
     elements,
     limits,
     op,
     primitive,
-    static,
+    shapes,
     symbolic,
 )
-from tenonnx_standard.checking import Array, axis_within, check_shape, dim_of, length, numpy_rule
+from tenonnx_standard.checking import Array, axis_within, check_shape, dim_of, numpy_rule
 from tenonnx_standard.slicing import from_front, put_back
 
 # ----- extreme positions ----------------------------------------------------------------------------------------------
@@ -243,20 +244,10 @@ def one_hot(indices, depth: Index, values, *, axis=-1):
     return ops.where(ops.equal(ops.unsqueeze(places, [axis]), grid), values[1], values[0])
 
 
-@one_hot.type
-def _(indices, depth, values, *, axis):
-    if depth.rank not in (None, 0, 1) or values.rank not in (None, 1) or length(values) not in (None, 2):
-        raise TypeMismatch(
-            f"{one_hot.title}: depth must be a number and values must be two", given=f"{depth!r}, {values!r}"
-        )
-    kind, known, count = indices.tensor, static(depth), elements(depth)
-    if kind.shape is None:
-        return TensorType(values.dtype)
-    if not kind.shape:
-        raise TypeMismatch(f"{one_hot.title}: indices must have an axis", given=repr(indices))
-    axis = axis_within(one_hot, axis, len(kind.shape) + 1)
-    size = int(known.reshape(())) if known is not None else count[0] if count else None
-    return TensorType(values.dtype, (*kind.shape[:axis], size, *kind.shape[axis:]))
+one_hot.requires(
+    shapes(indices="_ ...", depth="|1", values="2"),
+    axis("axis", of="indices", end=True),
+)
 
 
 @numpy_rule(one_hot)

@@ -287,7 +287,6 @@ def optional_has_element_of(input):
     return optional_has_element(input)
 
 
-optional_has_element_of.type(lambda input: TensorType(DType.bool, ()))
 optional_has_element_of.numpy(lambda input: np.asarray(input is not None))
 
 

@@ -96,12 +96,6 @@ def size(data):
     return ops.reduce_prod(shape(data), keepdims=0)
 
 
-@size.type
-def _(data):
-    kind = data.tensor
-    return TensorType(DType.int64, ()) if kind.shape is None else known_contents([symbolic.product(kind.shape)], ())
-
-
 size.numpy(lambda x: np.array(x.size, dtype=np.int64))
 size.vjp(lambda g, y, data: None)
 
@@ -222,14 +216,6 @@ def _product(items: list[Any]) -> Any:
 
 
 flatten.until(11, positive=["axis"])
-
-
-@flatten.type
-def _(input, *, axis):
-    kind = input.tensor
-    if kind.shape is None:
-        return kind.with_shape((None, None))
-    return kind.with_shape(tuple(symbolic.product(part) for part in _parted(kind.shape, axis)))
 
 
 @flatten.numpy

@@ -22,8 +22,8 @@ from tenonnx.extend import (
     Value,
     find_rule,
 )
+from tenonnx.extend.symbolic import Expr, symbols_of
 from tenonnx.extend.symbolic import evaluate as value_of
-from tenonnx.extend.symbolic import symbols_of
 from tenonnx.extend.testing import UNFORESEEN, constant_value, infer_by_body, type_of
 from tenonnx.extend.transforms import infer_call
 from tenonnx_testing.cases import Call, Case
@@ -48,7 +48,7 @@ def inferred_are_real(case: Case, drawn: Call, expected: tuple[Any, ...]) -> boo
     """No inferred type contradicts the real outputs; what ONNX infers from static shapes is inferred here, too."""
     for view, contents_known in _VIEWS:
         what = f"with {view}" + ("" if contents_known else " and unknown contents of index inputs")
-        values, symbols = _inputs(case, drawn, view, contents_known)
+        values, symbols = values_of(case, drawn, view, contents_known)
         with blaming(f"type inference of {case.op.title} {what}"):
             try:
                 known = infer_call(case.op, values, drawn.attributes, drawn.outputs)
@@ -64,7 +64,10 @@ def inferred_are_real(case: Case, drawn: Call, expected: tuple[Any, ...]) -> boo
     return True
 
 
-def _inputs(case: Case, drawn: Call, view: str, contents_known: bool) -> tuple[list[Value | None], dict[str, int]]:
+def values_of(
+    case: Case, drawn: Call, view: str = "static shapes", contents_known: bool = True
+) -> tuple[list[Value | None], dict[str, int]]:
+    """Inputs of which inference is told so much, and the sizes that symbols stand for."""
     values: list[Value | None] = []
     symbols: dict[str, int] = {}
     for position, contents in enumerate(drawn.inputs):
@@ -119,15 +122,32 @@ def _knows_what_the_body_knows(
             )
 
 
-def is_vaguer(one: Type | None, other: Type | None) -> bool:
-    """Whether a type leaves open what another one tells."""
+def rule_knows_more(case: Case, drawn: Call) -> bool:
+    """Whether the type rule of an op tells of some output what the body leaves open, at known ranks."""
+    for view, contents_known in _VIEWS:
+        if view == "unknown ranks":
+            continue
+        values, _ = values_of(case, drawn, view, contents_known)
+        known = infer_call(case.op, values, drawn.attributes, drawn.outputs)
+        try:
+            by_body = infer_by_body(case.op, values, drawn.attributes, drawn.outputs)
+        except (TypeMismatch, *UNFORESEEN):
+            return True
+        for entry, other in zip(known, by_body, strict=False):
+            if entry is not None and other is not None and is_vaguer(other.type, entry.type, sizes=(int, Expr)):
+                return True
+    return False
+
+
+def is_vaguer(one: Type | None, other: Type | None, sizes: tuple[type, ...] = (int,)) -> bool:
+    """Whether a type leaves open what another one tells, where of dims only ``sizes`` tell something."""
     if isinstance(one, SequenceType | OptionalType) and isinstance(other, SequenceType | OptionalType):
-        return is_vaguer(one.element, other.element)
+        return is_vaguer(one.element, other.element, sizes)
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):
         return one is None and other is not None
     if one.shape is None or other.shape is None:
         return one.shape is None and other.shape is not None
-    return any(a is None and isinstance(b, int) for a, b in zip(one.shape, other.shape, strict=False))
+    return any(a is None and isinstance(b, sizes) for a, b in zip(one.shape, other.shape, strict=False))
 
 
 def contradiction(inferred: Type | None, contents: Any, symbols: Mapping[str, int]) -> str:

@@ -1,0 +1,28 @@
+"""What ops say of calls that no requirement refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tenonnx_standard as ops
+from tenonnx.extend import ArrayConstant, Graph, TypeMismatch
+from tenonnx.extend.transforms import infer_call
+
+
+def test_a_constant_of_a_shape_has_one_element():
+    with pytest.raises(TypeMismatch, match="value must hold one element"):
+        ops.constant_of_shape([2], value=ArrayConstant(np.zeros(2, np.float32)))
+
+
+def test_running_statistics_are_of_training_alone():
+    graph = Graph()
+    x, channels = graph.input("x", "float32", (2, 3)), graph.input("channels", "float32", (3,))
+    attributes = {"epsilon": 1e-5, "momentum": 0.9, "training_mode": 0}
+    with pytest.raises(TypeMismatch, match="running statistics are an output in training only"):
+        infer_call(ops.batch_normalization, [x, channels, channels, channels, channels], attributes, 3)
+
+
+def test_terms_of_an_equation_and_inputs_are_as_many():
+    with pytest.raises(TypeMismatch, match="as many terms as there are inputs"):
+        ops.einsum(np.float32([1]), equation="i,i->")

@@ -1,0 +1,42 @@
+"""A type rule beside a body knows more than the body somewhere, or spares one that takes long."""
+
+from __future__ import annotations
+
+from tenonnx_testing.cases import Case, collected, load
+from tenonnx_testing.inference import rule_knows_more
+from tenonnx_testing.kit import calls
+
+_LONG = "its body takes milliseconds, once for each kind of call: benchmarks/rules.py --types"
+
+#: Rules that know no more than the body, of what cases draw, and why they stay.
+SPARED = {
+    "ai.onnx.ml::TreeEnsemble@5": _LONG,
+    "ai.onnx.ml::TreeEnsembleClassifier@3": _LONG,
+    "ai.onnx.ml::TreeEnsembleRegressor@3": _LONG,
+    "ai.onnx::DFT@20": _LONG,
+    "ai.onnx::GridSample@20": _LONG,
+    "ai.onnx::Pad@19": "a length in symbols is short, where the body takes the greatest and least of expressions",
+    "ai.onnx::Range@27": "the count of numbers up to a symbol is known by name, and no case draws symbols as contents",
+    "ai.onnx::Resize@19": _LONG,
+    "tenonnx::ConvWeightGradient@1": _LONG,
+}
+
+
+def ruled() -> dict[str, list[Case]]:
+    """The cases of each op that has a body and a type rule."""
+    load()
+    found: dict[str, list[Case]] = {}
+    for case in collected():
+        if not case.op.primitive and "type" in case.op.rules:
+            found.setdefault(case.op.title, []).append(case)
+    return found
+
+
+def knows_more(cases: list[Case], count: int) -> bool:
+    return any(rule_knows_more(case, drawn) for case in cases for drawn in calls(case, count))
+
+
+def test_each_knows_more_than_the_body_or_spares_it():
+    few, many = 2, 8
+    found = {title: knows_more(cases, few if title in SPARED else many) for title, cases in ruled().items()}
+    assert {title for title, more in found.items() if not more} == SPARED.keys()
