@@ -47,6 +47,28 @@ def handmade() -> dict[str, ModelProto]:
         ],
         [x], "y", initializer=[_tensor("i", 0, np.int64), _tensor("z", [0], np.int64), _tensor("m", [2], np.int64)],
     )  # fmt: skip
+    found["written_out"] = _model(
+        [
+            make_node("ReduceMean", ["x", "last"], ["m"]),
+            make_node("Sub", ["x", "m"], ["d"]),
+            make_node("Mul", ["d", "d"], ["dd"]),
+            make_node("ReduceMean", ["dd", "last"], ["v"]),
+            make_node("Add", ["v", "tiny"], ["ve"]),
+            make_node("Sqrt", ["ve"], ["s"]),
+            make_node("Div", ["d", "s"], ["n"]),
+            make_node("Mul", ["n", "scale"], ["l"]),
+            make_node("Div", ["l", "root"], ["a"]),
+            make_node("Erf", ["a"], ["b"]),
+            make_node("Add", ["b", "one"], ["c"]),
+            make_node("Mul", ["l", "c"], ["e"]),
+            make_node("Mul", ["e", "half"], ["y"]),
+        ],
+        [x], "y", initializer=[
+            _tensor("last", [-1], np.int64), _tensor("tiny", 1e-5, np.float32),
+            _tensor("scale", [1, 2, 3, 4], np.float32), _tensor("root", 2**0.5, np.float32),
+            _tensor("one", 1, np.float32), _tensor("half", 0.5, np.float32),
+        ],
+    )  # fmt: skip
     then = helper.make_graph([make_node("Mul", ["x", "x"], ["p"])], "then", [], [_info("p")])
     inner = helper.make_graph([make_node("Add", ["x", "late"], ["r"])], "inner", [], [_info("r")])
     deeper = make_node("If", ["c"], ["q"], then_branch=then, else_branch=inner)

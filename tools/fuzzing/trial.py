@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import random
@@ -25,6 +26,9 @@ checked_every, CHECKER_SECONDS = 25, 2
 
 #: Whether the traceback of what escapes is printed.
 trace = False
+
+#: Ops that fusion looks for: some that the seeds have written out, and so many more.
+WRITTEN_OUT, FUSED = ("ai.onnx::Gelu", "ai.onnx::LayerNormalization"), 4
 
 #: Elements that are made up as inputs.
 LARGEST_FED = 1 << 20
@@ -50,6 +54,11 @@ def attempt(path: Path, seed: int = 1) -> dict[str, str]:
         "save": lambda: graph.save(path.with_name("saved.safetensors")),
         "retarget": lambda: tx.retarget(graph, dice.randrange(7, 25)),
         "narrow": lambda: tx.retarget(graph, dice.randrange(9, 22), domains=["ai.onnx"]),
+        "fuse": lambda: _fuse(graph, dice),
+        "simplify": lambda: tx.export(tx.simplify(graph), io.BytesIO()),
+        "half": lambda: tx.export(tx.lower_precision(graph, dice.choice(("float16", "bfloat16"))).graph, io.BytesIO()),
+        "shaping": lambda: _shape(graph, dice),
+        "edit": lambda: _edit(tx.load(path), dice),
         "run": lambda: _run(path),
         "grad": lambda: _grad(tx.load(path)),
     }
@@ -93,6 +102,40 @@ def _look(graph: Any) -> None:
 def _check(graph: Any) -> None:
     with tx.limits.override(seconds=CHECKER_SECONDS):
         structure_problems(graph)
+
+
+def _fuse(graph: Any, dice: random.Random) -> None:
+    registry = tx.default_registry()
+    known = [op for domain in graph.opsets for op in registry.ops(domain) if not op.primitive]
+    wanted: list[Any] = dice.sample(known, min(FUSED, len(known)))
+    wanted += [name for name in WRITTEN_OUT if name.partition("::")[0] in graph.opsets]
+    tx.export(tx.fuse(graph, wanted), io.BytesIO())
+
+
+def _shape(graph: Any, dice: random.Random) -> None:
+    tx.costs(graph)
+    if graph.inputs:
+        value = dice.choice(graph.inputs)
+        rank = len(value.type.shape or ()) if isinstance(value.type, tx.TensorType) else 1
+        shape: list[Any] = [dice.choice((None, 0, 1, 3, "N")) for _ in range(rank)]
+        tx.export(tx.fix_shapes(graph, {value.name: shape}), io.BytesIO())
+        tx.free_dims(graph, {value.name: {dice.randrange(-1, 2): "M"}})
+
+
+def _edit(graph: Any, dice: random.Random) -> None:
+    values = list(graph.values())
+    ways: list[Callable[[], Any]] = [
+        lambda: graph.insert_after(dice.choice(values), lambda value: value + value),
+        lambda: graph.replace(dice.choice(values), dice.choice(values)),
+        lambda: graph.rename(dice.choice(values), dice.choice(("renamed", values[0].name))),
+        lambda: graph.remove(dice.choice(graph.nodes)),
+        lambda: graph.extract([dice.choice(values).name], [dice.choice(values).name]),
+        lambda: graph.extract(None, [dice.choice(values).name]),
+    ]
+    for way in dice.sample(ways, 3) if values and graph.nodes else []:
+        with contextlib.suppress(tx.TenonnxError):
+            way()
+    tx.export(graph, io.BytesIO())
 
 
 def _run(path: Path) -> None:
