@@ -150,6 +150,16 @@ def test_costs_are_counted(run):
     assert seven.peak == 7 * max(each["live"] for each in costs["nodes"])
 
 
+def test_costs_that_cannot_be_counted_are_none():
+    header = '<ir_version: 8, opset_import: ["": 17, "local": 1]>'
+    function = '<domain: "local", opset_import: ["": 17]> Twice (a) => (b) { b = Add(a, a) }'
+    unknown = f"g (x) => (y) {{ y = local.Twice(x) }} {function}"
+    scalar = "g (float x, float w, float[2, 2] r) => (y) { y = LSTM(x, w, r) }"
+    for text in (unknown, scalar):
+        graph = tx.load(onnx.parser.parse_model(f"{header} {text}"))
+        assert [cost.multiplications for cost in tx.costs(graph).nodes] == [None]
+
+
 def test_costs_of_bodies_and_unknown_dims():
     graph = tx.Graph("g", opsets={"ai.onnx": 23})
     x = graph.input("x", "float32", (2, 4, 8, 16))

@@ -28,7 +28,7 @@ checked_every, CHECKER_SECONDS = 25, 2
 trace = False
 
 #: Ops that fusion looks for: some that the seeds have written out, and so many more.
-WRITTEN_OUT, FUSED = ("ai.onnx::Gelu", "ai.onnx::LayerNormalization"), 4
+WRITTEN_OUT, FUSED = ("Gelu", "LayerNormalization"), 4
 
 #: Elements that are made up as inputs.
 LARGEST_FED = 1 << 20
@@ -105,10 +105,9 @@ def _check(graph: Any) -> None:
 
 
 def _fuse(graph: Any, dice: random.Random) -> None:
-    registry = tx.default_registry()
-    known = [op for domain in graph.opsets for op in registry.ops(domain) if not op.primitive]
-    wanted: list[Any] = dice.sample(known, min(FUSED, len(known)))
-    wanted += [name for name in WRITTEN_OUT if name.partition("::")[0] in graph.opsets]
+    ops = ((op, version) for domain, version in graph.opsets.items() for op in tx.default_registry().ops(domain))
+    known = [op for op, version in ops if op.holds_at(version) and not op.primitive]
+    wanted = [op for op in known if op.name in WRITTEN_OUT] + dice.sample(known, min(FUSED, len(known)))
     tx.export(tx.fuse(graph, wanted), io.BytesIO())
 
 

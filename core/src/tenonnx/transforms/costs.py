@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenonnx.errors import TenonnxError
+from tenonnx.errors import TenonnxError, UnknownType
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import evaluate, symbols_of
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.binding import bind
+from tenonnx.op.binding import bind, foreseeing, known_op
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -144,7 +144,7 @@ def _counted(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, An
     rule = find_rule(op, "cost")
     try:
         if rule is not None:
-            return int(rule(*inputs, **attributes))
+            return _by_rule(op, rule, inputs, attributes)
         if op.primitive:
             return 0
         body = Graph(op.name, opsets={op.domain: op.version})
@@ -152,25 +152,26 @@ def _counted(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, An
         with body.building():
             results = op(*given, **attributes, _outputs=outputs)
         body.outputs = [v for v in (results if isinstance(results, tuple) else (results,)) if v is not None]
-        parts = decompose(body, _is_counted)
-    except (TenonnxError, TypeError):
+        total = 0
+        for node in decompose(body, _is_counted).walk():
+            found = find_rule(known_op(node), "cost")
+            if found is not None:
+                total += _by_rule(known_op(node), found, *bind(node))
+        return total
+    except TenonnxError:  # a size that the body leaves open, or a call of the wrong types
         return None
-    total = 0
-    for node in parts.walk():
-        found = find_rule(node.op, "cost") if isinstance(node.op, Op) else None
-        if found is not None:
-            bound, known = bind(node)
-            try:
-                total += int(found(*bound, **known))
-            except TypeError:  # a dim that the body leaves open
-                return None
-    return total
+
+
+def _by_rule(op: Op, rule: Callable[..., Any], inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> int:
+    with foreseeing(op.title, inputs, attributes):
+        return int(rule(*inputs, **attributes))
 
 
 def _given(body: Graph, name: str, value: Value) -> Value:
     if value.data is not None:
         return body.variable(name, value.data)
-    assert value.type is not None
+    if value.type is None:
+        raise UnknownType(f'the type of "{value.name}" must be known to count what is computed from it')
     return body.input(name, value.type)
 
 

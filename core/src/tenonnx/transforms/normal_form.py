@@ -65,7 +65,7 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     except TenonnxError:  # it stays as it is: a rank that must be known is not
         return None
     key = rewriter.key(call.op, call.inputs, call.attributes)
-    if call.node is None or key is None:
+    if call.node is None or key is None or not call.node.outputs:
         return None
     if len(rewriter.seen.get(key, ())) < len(call.node.outputs):
         rewriter.seen[key] = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
