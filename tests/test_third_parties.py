@@ -7,6 +7,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 #: A bystander's program: it reads a model of Softmax and Relu, runs it on any backend, and prints what it got.
@@ -167,3 +170,36 @@ def test_the_reason_leads_to_the_author_s_line(installed):
     )
     done = python(installed.path, "-m", "tenonnx", "plugins")
     assert f"correct {Path(installed.path, 'acme.py')}:3," in done.stderr
+
+
+def test_a_file_that_carries_what_it_needs_outlives_its_package(installed, tmp_path):
+    installed(
+        "tenonnx-acme", "tenonnx.ops", "com.acme",
+        """
+        from tenonnx.extend import hookimpl, op
+
+        @op("Scaled", domain="com.acme")
+        def scaled(X, *, by=2.0, mode="product"):
+            return X * by if mode == "product" else X + by
+
+        @hookimpl
+        def register_ops(registry):
+            registry.add(scaled)
+        """,
+    )  # fmt: skip
+    header = '<ir_version: 8, opset_import: ["": 17, "com.acme": 1]> g (float[2] x) => (float[2] y)'
+    calls = '{ a = com.acme.Scaled<by = 3.0>(x)  y = com.acme.Scaled<mode = "sum">(a) }'
+    onnx.save(onnx.parser.parse_model(f"{header} {calls}"), tmp_path / "m.onnx")
+    made = tmp_path / "made.onnx"
+    convert = ["-m", "tenonnx", "convert", str(tmp_path / "m.onnx"), "-o", str(made), "--functions", "vendor"]
+    done = python(installed.path, *convert)
+    assert "carried" in done.stdout, done.stderr
+    x = np.float32([1, 4])
+    session = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": x})[0].tolist() == [5, 14]
+    program = (
+        f"import tenonnx as tx; g = tx.load({str(made)!r}); print(g.run({{'x': [1.0, 4.0]}}, 'numpy')['y'], g.metadata)"
+    )
+    done = python(installed.path, "-c", program, TENONNX_PLUGINS="-tenonnx-acme")
+    assert done.stdout.startswith("[ 5. 14.]"), done.stderr
+    assert "tenonnx-acme 1.0" in done.stdout

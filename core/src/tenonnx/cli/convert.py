@@ -68,8 +68,9 @@ SUFFIXES = (".onnx", ".safetensors")
     "By default where --opset is newer than the model's, or --domains has one that the model does not use.",
 )  # fmt: skip
 @click.option(
-    "--functions", type=click.Choice(["keep", "inline"]), default="keep", show_default=True,
-    help="What becomes of functions that the model defines for itself.",
+    "--functions", type=click.Choice(["keep", "inline", "vendor"]), default="keep", show_default=True,
+    help="What becomes of functions that the model defines for itself; vendor also writes what ops of other packages "
+    "mean as such functions, so that the model needs no package.",
 )  # fmt: skip
 @click.option("--ir-version", type=click.IntRange(min=1), metavar="N", help="The IR version of the file.")
 @shaping_options

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import onnx
 
 #: What becomes of functions that a model defines for itself.
-FUNCTIONS = ("keep", "inline")
+FUNCTIONS = ("keep", "inline", "vendor")
 
 #: Called with the finished message before it is written; it may change the message, or return another.
 PostExportHook = Callable[["onnx.ModelProto"], "onnx.ModelProto | None"]
@@ -40,7 +40,8 @@ class ExportConfig:
     whitelist, None for all; ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least
     ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
     ``fuse`` puts one node where the body of an op stands that the target has, one of the ``domains`` included.
-    ``functions`` are those that the model defines for itself: ``keep`` where the target can, or ``inline``.
+    ``functions`` are those that the model defines for itself: ``keep`` where the target can, or ``inline``; ``vendor``
+    also carries the ops of other packages as such functions, so that the model runs and is read without them.
     ``ir_version`` is that of the file, which must be able to hold the graph; with None it stays or is the lowest.
     ``tidy`` also sorts, declares every domain and writes every inferred type. ``include_training_state`` adds what an
     optimizer needs to go on, as initializers. ``overwrite`` replaces a read-only file, too. ``post_export_hooks`` run
@@ -163,6 +164,9 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     moved = _moved(graph, target, settings.domains)
     if settings.fuse:
         moved = _fused(moved, target, settings.domains or ())
+    packages = packages_in_use(moved.graph)
+    if settings.functions == "vendor":
+        moved = _carried(moved, target, settings)
     graph = copy_graph(moved.graph) if settings.tidy and moved.graph is graph else moved.graph
     if settings.tidy:
         infer(graph, strict=False)
@@ -171,7 +175,7 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
         model.ir_version = ir_version(graph, target.runtime)
     if settings.include_training_state:
         initializers = add_training_state(graph, model, initializers)
-    _name_packages(graph, model)
+    _name_packages(packages, model)
     for hook in settings.post_export_hooks:
         model = _hooked(hook, model, initializers, graph)
     if settings.verify is not None:
@@ -179,13 +183,23 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     return model, initializers, Report(dict(graph.opsets), model.ir_version, moved.changes)
 
 
+def _nested(graph: Graph) -> bool:
+    from tenonnx.formats.onnx.carried import calls_vendor_ops
+
+    return calls_vendor_ops(graph)
+
+
 def _asked(graph: Graph, settings: ExportConfig) -> Graph:
     """The graph with its functions and IR version as they are asked for."""
     from tenonnx.formats.onnx.writer import check_ir_version
 
     if settings.functions not in FUNCTIONS:
-        raise InvalidCall("functions are kept or inlined", given=settings.functions, available=", ".join(FUNCTIONS))
-    if settings.functions == "inline" and graph.functions:
+        raise InvalidCall(
+            "functions are kept or inlined, or carry those of a vendor",
+            given=settings.functions,
+            available=", ".join(FUNCTIONS),
+        )
+    if graph.functions and (settings.functions == "inline" or (settings.functions == "vendor" and _nested(graph))):
         graph = inline_functions(graph)
     if settings.ir_version is not None:
         check_ir_version(graph, settings.ir_version)
@@ -194,9 +208,20 @@ def _asked(graph: Graph, settings: ExportConfig) -> Graph:
     return graph
 
 
-def _name_packages(graph: Graph, model: onnx.ModelProto) -> None:
+def _carried(moved: Retargeted, target: Target, settings: ExportConfig, *, refuse: bool = True) -> Retargeted:
+    """What was moved, with ops of other packages as functions, which takes an IR version that has these."""
+    from tenonnx.formats.onnx.carried import carry_vendor_ops
+    from tenonnx.formats.onnx.writer import check_ir_version
+
+    carried = carry_vendor_ops(moved, target, refuse=refuse)
+    if settings.ir_version is not None:
+        check_ir_version(carried.graph, settings.ir_version)
+        carried.graph.ir_version = settings.ir_version
+    return carried
+
+
+def _name_packages(found: Mapping[str, str], model: onnx.ModelProto) -> None:
     """Say in the metadata which packages of others gave the graph its ops."""
-    found = packages_in_use(graph)
     entry = next((entry for entry in model.metadata_props if entry.key == PACKAGES), None)
     if found:
         (entry or model.metadata_props.add(key=PACKAGES)).value = json.dumps(found)
@@ -240,6 +265,8 @@ def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], in
     planned = _moved(graph, target, settings.domains, refuse=False)
     if settings.fuse and not planned.refused:
         planned = _fused(planned, target, settings.domains or ())
+    if settings.functions == "vendor" and not planned.refused:
+        planned = _carried(planned, target, settings, refuse=False)
     try:
         return target, planned.changes, ir_version(planned.graph, target.runtime)
     except NotRepresentable as error:
