@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, dims
+from tenonnx.extend import DType, Value, constant, dims, dtypes, op, same_dtype, shapes
 from tenonnx_standard.checking import dim_of
 
 #: Behind all positions.
@@ -38,16 +40,34 @@ def taken(cache: Value, places: Value) -> Value:
 
 
 def appended(past: tuple[Value, Value], new: tuple[Value, Value], rows: Value, total: Value) -> tuple[Value, Value]:
-    """Caches with what is new at its ``rows`` (batch, length), long enough for ``total`` keys."""
-    capacity = dim_of(past[0], 2)
-    behind = ops.concat([0] * 6, ops.maximum(total, capacity) - capacity, [0], axis=0)
-    longer = (ops.pad(x, behind) for x in past)
-    places = ops.unsqueeze(rows, [1, 3])
-    first, second = (
-        ops.scatter_elements(x, ops.expand(places, [1, dim_of(n, 1), 1, dim_of(n, 3)]), n, axis=2)
-        for x, n in zip(longer, new, strict=True)
-    )
+    """Both caches with what is new at its ``rows``."""
+    first, second = (updated(p, n, rows, total) for p, n in zip(past, new, strict=True))
     return first, second
+
+
+@op("CacheUpdate", domain="tenonnx")
+def updated(past, new, rows, total):
+    """``past`` with what is ``new`` at its ``rows`` (batch, length), long enough for ``total`` (1) keys."""
+    capacity = dim_of(past, 2)
+    behind = ops.concat([0] * 6, ops.maximum(total, capacity) - capacity, [0], axis=0)
+    places = ops.expand(ops.unsqueeze(rows, [1, 3]), [1, dim_of(new, 1), 1, dim_of(new, 3)])
+    return ops.scatter_elements(ops.pad(past, behind), places, new, axis=2)
+
+
+updated.requires(
+    shapes(past="batch heads _ size", new="batch heads length size", rows="batch length", total="1"),
+    same_dtype("past", "new"),
+    dtypes(rows="int64", total="int64"),
+)
+
+
+@updated.numpy
+def _(past, new, rows, total):
+    batch, heads, capacity, size = past.shape
+    present = np.zeros((batch, heads, max(capacity, int(total[0])), size), past.dtype)
+    present[:, :, :capacity] = past
+    present[np.arange(batch)[:, None], :, rows] = new.transpose(0, 2, 1, 3)
+    return present
 
 
 class SlidingWindow:

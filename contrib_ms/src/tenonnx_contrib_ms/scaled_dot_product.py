@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, op, symbolic
+from tenonnx.extend import DType, Value, constant, divides, floats, op, same_dtype, shapes, symbolic
 from tenonnx_standard.checking import dim_of
 
 
@@ -22,6 +22,46 @@ def scaled_dot_product_attention(query, key, value, bias=None, sink=None, *, sca
     scores = logits(query, key, bias, scale=scale, softcap=softcap)
     y = weighted(ops.softmax(scores), value)
     return y if sink is None else y * share_beside(sink, scores)
+
+
+scaled_dot_product_attention.requires(
+    shapes(
+        query="batch heads length size", key="batch groups total size", value="batch groups total _",
+        bias="_ _ _ _", sink="heads",
+    ),
+    floats("query", "key", "value", "bias", "sink"),
+    same_dtype("query", "key", "value", "bias", "sink"),
+    divides("groups", "heads"),
+)  # fmt: skip
+
+
+@scaled_dot_product_attention.numpy
+def _(query, key, value, bias, sink, *, scale, softcap):
+    dtype = query.dtype
+    if dtype.itemsize < 4:
+        query, key, value = (x.astype(np.float32) for x in (query, key, value))
+    batch, heads, length, size = query.shape
+    groups, total = key.shape[1:3]
+    rows = (query * query.dtype.type(scale or 1 / math.sqrt(size))).reshape(batch, groups, -1, size)
+    shares = (rows @ key.swapaxes(2, 3)).reshape(batch, heads, length, total)
+    if softcap:
+        shares /= softcap
+        np.tanh(shares, out=shares)
+        shares *= softcap
+    if bias is not None:
+        shares += bias
+    highest = shares.max(axis=-1, keepdims=True, initial=-np.inf)
+    if sink is not None:
+        sink = sink.astype(shares.dtype).reshape(-1, 1, 1)
+        highest = np.maximum(highest, sink)
+    shares -= highest
+    np.exp(shares, out=shares)
+    whole = shares.sum(axis=-1, keepdims=True)
+    if sink is not None:
+        whole += np.exp(sink - highest)
+    shares /= whole
+    y = shares.reshape(batch, groups, -1, total) @ value
+    return y.reshape(batch, heads, length, -1).astype(dtype, copy=False)
 
 
 def _as_standard(meaning: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tenonnx.extend import InvalidCall
 from tenonnx.extend import op as define
 from tenonnx_standard.checking import dim_of
@@ -40,6 +42,25 @@ def rotary_embedding(
     if rest is not None:
         result = concat(result, rest, axis=-1)
     return reshape(result, [0, 0, width]) if X.ndim == 3 else result
+
+
+@rotary_embedding.numpy
+def _(X, cos_cache, sin_cache, position_ids, *, interleaved, num_heads, rotary_embedding_dim):
+    if X.ndim == 3 and not num_heads:
+        raise InvalidCall("RotaryEmbedding needs num_heads for an input of rank 3", given=f"X {list(X.shape)}")
+    heads = X.reshape(*X.shape[:2], num_heads, -1) if X.ndim == 3 else X
+    tables = (cos_cache, sin_cache) if position_ids is None else (cos_cache[position_ids], sin_cache[position_ids])
+    cos, sin = (np.expand_dims(table, 2 if X.ndim == 3 else 1) for table in tables)
+    width = rotary_embedding_dim or heads.shape[3]
+    parts = (
+        (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(0, width // 2), slice(width // 2, width))
+    )
+    a, b = (heads[..., part] for part in parts)
+    turned = np.empty_like(heads)
+    np.subtract(a * cos, b * sin, out=turned[..., parts[0]])
+    np.add(a * sin, b * cos, out=turned[..., parts[1]])
+    turned[..., width:] = heads[..., width:]
+    return turned.reshape(X.shape)
 
 
 def _turn(x, cos, sin, size, interleaved):

@@ -1,0 +1,35 @@
+"""Cases of what attention and its caches are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx_contrib_ms.caches import updated
+from tenonnx_contrib_ms.scaled_dot_product import scaled_dot_product_attention
+from tenonnx_testing import call, cases, tensors
+
+
+@cases(scaled_dot_product_attention)
+def _(draw):
+    dtype, batch, groups = (
+        draw(st.sampled_from(["float32", "float16"])),
+        draw(st.integers(1, 2)),
+        draw(st.integers(1, 2)),
+    )
+    heads, length, total, size = groups * draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4)), 4
+    shapes = (heads, length, size), (groups, total, size), (groups, total, draw(st.integers(1, 3)))
+    inputs = [draw(tensors(dtype, shape=(batch, *shape), min_value=-2, max_value=2)) for shape in shapes]
+    sides = draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, heads])), draw(st.sampled_from([1, length]))
+    bias = draw(tensors(dtype, shape=(*sides, total), min_value=-1, max_value=1)) if draw(st.booleans()) else None
+    sink = draw(tensors(dtype, shape=(heads,), min_value=-1, max_value=1)) if draw(st.booleans()) else None
+    return call(*inputs, bias, sink, **draw(st.sampled_from([{}, {"scale": 0.3, "softcap": 1.5}])))
+
+
+@cases(updated)
+def _(draw):
+    batch, heads, length, size = (draw(st.integers(1, 2)) for _ in range(4))
+    past = draw(tensors(["float32", "int8"], shape=(batch, heads, draw(st.integers(0, 3)), size)))
+    new = draw(tensors(past.dtype.name, shape=(batch, heads, length, size)))
+    starts = np.array([[draw(st.integers(0, past.shape[2]))] for _ in range(batch)])
+    return call(past, new, starts + np.arange(length), np.array([starts.max() + length]))
