@@ -27,7 +27,7 @@ from tenonnx_contrib_ms import attention, gelu, grouped_query, normalization
 LAYERS, HIDDEN, HEADS, GROUPS, SIZE, INNER, WORDS, LENGTH = 4, 512, 8, 2, 64, 1376, 4000, 128
 LOWERED = (17, 23)
 #: Calls of each contestant.
-COUNT = 15
+COUNT = 9
 
 Feeds = dict[str, Any]
 

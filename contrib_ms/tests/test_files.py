@@ -94,3 +94,28 @@ def test_attributes_are_checked_at_import(op_type, attributes, message):
         made.graph.node[0].input[3] = ""
     with pytest.raises(tx.TenonnxError, match=message):
         tx.load(made)
+
+
+def sparse_product(**contents):
+    """A product whose first operand is sparse."""
+    node = helper.make_node("SparseToDenseMatMul", ["a", "b"], ["y"], domain=MS)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 2]) for name in ("b", "y")]
+    inputs = infos[:1] if contents else [helper.make_sparse_tensor_value_info("a", TensorProto.FLOAT, [3, 3]), infos[0]]
+    graph = helper.make_graph([node], "sparse", inputs, infos[1:], **contents)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)])
+
+
+def test_a_sparse_constant_is_multiplied():
+    values = helper.make_tensor("a", TensorProto.FLOAT, [2], [1.0, 2.0])
+    places = helper.make_tensor("places", TensorProto.INT64, [2], [1, 5])
+    graph = tx.load(sparse_product(sparse_initializer=[helper.make_sparse_tensor(values, places, [3, 3])]))
+    b = np.float32([[1, 2], [3, 4], [5, 6]])
+    expected = np.float32([[3, 4], [10, 12], [0, 0]])
+    for made in (graph, tx.retarget(graph, 13, domains=["ai.onnx"])):
+        np.testing.assert_array_equal(made.run({"b": b}, backend="numpy")["y"], expected)
+
+
+def test_a_sparse_input_is_refused():
+    with pytest.raises(tx.UnknownType, match='value "a" must be a tensor of known dtype') as caught:
+        tx.load(sparse_product()).compile("numpy")
+    assert caught.value.do == "declare a dense tensor; of what is sparse, only constants are computed with"

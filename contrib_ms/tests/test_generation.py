@@ -180,6 +180,12 @@ def test_other_decoders_are_refused():
         tx.load(greedy(0, decoder=odd)).infer()
 
 
+def test_generation_has_no_gradient():
+    graph = tx.load(EXAMPLE / "gpt2-beams.onnx")
+    with pytest.raises(tx.NotDifferentiable, match="BeamSearch@1: tokens that are chosen have no gradient"):
+        tx.grad(graph, of="sequences_scores", wrt="length_penalty", seeds={"sequences_scores": "seed"})
+
+
 @pytest.mark.parametrize("name", ["", "-beams"])
 @pytest.mark.parametrize("opset", [None, 13, 17, 21, 23])
 def test_gpt2(name, opset):

@@ -122,7 +122,7 @@ SHARED = {"attention_mode": "local_plus_selected", "selected_kv_source": "auxili
         (SHARED | {"local_window_size": 2}, "auxiliary_key belongs to"),
         (SHARED, "local_window_size must be at least 1"),
         ({"attention_mode": "local_plus_selected"}, "attention_mode and selected_kv_source must be"),
-        ({"is_causal": 0}, "is_causal must be 1"),
+        ({"is_causal": 0}, "is_causal must be a known one"),
         ({"rotary_offset": 4}, "multiple of 8"),
         ({"do_rotary": 1}, "needs cos_cache"),
     ],

@@ -10,6 +10,8 @@ from tenonnx.extend import (
     REQUIRED,
     DType,
     Graph,
+    NotDifferentiable,
+    Op,
     Value,
     at_least,
     constant,
@@ -329,3 +331,18 @@ whisper_beam_search.requires(
     holds(_hold_whisper),
     *_BEAMS_HOLD,
 )
+
+
+# ----- gradients ------------------------------------------------------------------------------------------------------
+
+
+def _without_gradient(made: Op) -> None:
+    @made.vjp
+    def _(*values, **attributes):
+        raise NotDifferentiable(
+            f"{made.title}: tokens that are chosen have no gradient", do="differentiate the graph of its decoder"
+        )
+
+
+for _made in (greedy_search, sampling, beam_search, whisper_beam_search):
+    _without_gradient(_made)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, divides, floats, op, same_dtype, shapes, symbolic
+from tenonnx.extend import DType, Value, constant, differ, divides, floats, holds, op, same_dtype, shapes, symbolic
 from tenonnx_standard.checking import dim_of
 
 
@@ -24,14 +24,22 @@ def scaled_dot_product_attention(query, key, value, bias=None, sink=None, *, sca
     return y if sink is None else y * share_beside(sink, scores)
 
 
+def _hold_bias(bias: Any, batch: Any, heads: Any, length: Any, total: Any) -> str | None:
+    if bias is None or bias.rank is None:
+        return None
+    pairs = zip(reversed(bias.shape), (total, length, heads, batch), strict=False)
+    fits = bias.rank <= 4 and not any(differ(given, wanted) and differ(given, 1) for given, wanted in pairs)
+    return None if fits else "bias must broadcast to (batch, heads, length, total)"
+
+
 scaled_dot_product_attention.requires(
     shapes(
-        query="batch heads length size", key="batch groups total size", value="batch groups total _",
-        bias="_ _ _ _", sink="heads",
+        query="batch heads length size", key="batch groups total size", value="batch groups total _", sink="heads|1",
     ),
     floats("query", "key", "value", "bias", "sink"),
     same_dtype("query", "key", "value", "bias", "sink"),
     divides("groups", "heads"),
+    holds(_hold_bias),
 )  # fmt: skip
 
 

@@ -169,17 +169,13 @@ def _hold_selection(
     return None
 
 
-def _hold_mode(
-    attention_mode: str, selected_kv_source: str, local_window_size: int, is_causal: int, rotary_offset: int
-) -> str | None:
+def _hold_mode(attention_mode: str, selected_kv_source: str, local_window_size: int, rotary_offset: int) -> str | None:
     if (attention_mode, selected_kv_source) not in (("selected_only", "main"), ("local_plus_selected", "auxiliary")):
         return (
             "attention_mode and selected_kv_source must be selected_only and main, or local_plus_selected and auxiliary"
         )
     if attention_mode == "local_plus_selected" and local_window_size < 1:
         return "local_window_size must be at least 1 with attention_mode local_plus_selected"
-    if not is_causal:
-        return "is_causal must be 1"
     return None
 
 
@@ -231,6 +227,7 @@ dynamic_sparse_attention.requires(
     dtypes(position_ids="int64"),
     integers("seqlens_k", "total_sequence_length"),
     together("past_key", "past_value"),
+    one_of(is_causal=(1,)),
     holds(_hold_mode),
     *_COMMON,
 )  # fmt: skip

@@ -21,8 +21,11 @@ def _(draw):
     shapes = (heads, length, size), (groups, total, size), (groups, total, draw(st.integers(1, 3)))
     inputs = [draw(tensors(dtype, shape=(batch, *shape), min_value=-2, max_value=2)) for shape in shapes]
     sides = draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, heads])), draw(st.sampled_from([1, length]))
-    bias = draw(tensors(dtype, shape=(*sides, total), min_value=-1, max_value=1)) if draw(st.booleans()) else None
-    sink = draw(tensors(dtype, shape=(heads,), min_value=-1, max_value=1)) if draw(st.booleans()) else None
+
+    def small(*shape):
+        return draw(st.none() | tensors(dtype, shape=shape, min_value=-1, max_value=1))
+
+    bias, sink = small(*sides[draw(st.integers(0, 2)) :], total), small(draw(st.sampled_from([1, heads])))
     return call(*inputs, bias, sink, **draw(st.sampled_from([{}, {"scale": 0.3, "softcap": 1.5}])))
 
 

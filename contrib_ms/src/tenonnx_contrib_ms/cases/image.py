@@ -44,6 +44,7 @@ def _(draw):
     b = draw(st.none() | tensors(shape=(group * results,)))
     pads = np.array([draw(st.integers(0, 1)) for _ in range(4)])
     options = {"strides": [draw(st.integers(1, 2)) for _ in range(2)], "group": group, "kernel_shape": [2, 3]}
+    options |= draw(st.sampled_from([{}, {"dilations": [2, 1]}, {"auto_pad": "VALID"}]))
     return call(x, w, draw(st.sampled_from([None, pads])), b, **options)
 
 
@@ -56,7 +57,7 @@ def masked_pooling(draw, least):
     mask = draw(tensors("int32", shape=(1, 1, *sizes), min_value=least, max_value=3))
     strides = [draw(st.integers(1, 2)) for _ in range(rank)]
     pads = [draw(st.integers(0, min(1, size - 1))) for size in kernel * 2]
-    options = draw(st.sampled_from([{"pads": pads}, {"auto_pad": "VALID"}, {}]))
+    options = draw(st.sampled_from([{"pads": pads}, {"auto_pad": "VALID"}, {"storage_order": 1}, {}]))
     return call(x, mask, kernel_shape=kernel, strides=strides, **options)
 
 

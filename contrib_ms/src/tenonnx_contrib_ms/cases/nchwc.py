@@ -24,7 +24,10 @@ def window(draw):
     """The attributes of a small window over two axes."""
     attributes = {"kernel_shape": [draw(st.integers(1, 3)) for _ in range(2)]}
     attributes["strides"] = [draw(st.integers(1, 2)) for _ in range(2)]
-    padding = draw(st.sampled_from([{}, {"pads": [0, 0, 0, 0]}, {"auto_pad": "SAME_UPPER"}, {"auto_pad": "VALID"}]))
+    pads = [draw(st.integers(0, min(1, size - 1))) for size in attributes["kernel_shape"] * 2]
+    padding = draw(st.sampled_from([{}, {"pads": pads}, {"auto_pad": "SAME_UPPER"}, {"auto_pad": "VALID"}]))
+    if draw(st.booleans()):
+        attributes["dilations"] = [2 if size == 2 else 1 for size in attributes["kernel_shape"]]
     return attributes | padding
 
 
@@ -76,7 +79,12 @@ def _(draw):
 @cases(nchwc.max_pool, gaps=GAPS[:1])
 def _(draw):
     shape = (1, channels(draw), 4, 3)
-    return call(draw(tensors(shape=shape, distinct=True)), **window(draw), ceil_mode=draw(st.integers(0, 1)))
+    return call(
+        draw(tensors(shape=shape, distinct=True)),
+        **window(draw),
+        ceil_mode=draw(st.integers(0, 1)),
+        storage_order=draw(st.integers(0, 1)),
+    )
 
 
 @cases(nchwc.average_pool)

@@ -6,12 +6,14 @@ import importlib
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import assume
+from hypothesis import strategies as st
 
 import tenonnx_standard as ops
 from tenonnx.extend import Op
 from tenonnx_contrib_ms import nhwc
-from tenonnx_testing import Call, Case, Gap, cases
+from tenonnx_testing import Call, Case, Gap, call, cases, tensors
 from tenonnx_testing.cases import collected
 
 FAMILIES = ("batch_norm", "convolution", "image", "normalization", "pooling", "rearrangement")
@@ -22,7 +24,8 @@ for family in FAMILIES:
 def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> Callable[..., Call]:
     """What ``case`` draws, with the channels of the named inputs last, and numbers for each axis in that order.
 
-    Of attributes those that are ``known`` are kept; calls that are known to fail without the domain are left out.
+    Some calls have an activation, too. Of attributes those that are ``known`` are kept; calls that are known to fail
+    without the domain are left out.
     """
     names = [parameter.name for parameter in case.op.signature.inputs]
 
@@ -43,12 +46,17 @@ def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> 
                 value = value.reshape(-1, rank)[:, order].reshape(-1)
             inputs.append(value)
         attributes = {name: value for name, value in attributes.items() if name in known}
+        if "activation" in known and given.inputs[0].dtype.kind == "f":
+            attributes |= draw(st.sampled_from([{}, {"activation": "Tanh"}, CLIP]))
         if axes:
             attributes["axes"] = [order.index(axis % rank) for axis in axes]
         return replace(given, inputs=tuple(inputs), attributes=attributes)
 
     return drawn
 
+
+#: An activation with parameters, of which no call comes near.
+CLIP = {"activation": "Clip", "activation_params": [-1e4, 1e4]}
 
 MIXED = Gap(
     "export",
@@ -79,3 +87,14 @@ for name in (
 ):  # fmt: skip
     declare(getattr(nhwc, name), getattr(ops, name))
 declare(nhwc.max_unpool, ops.max_unpool, "I")
+
+
+@cases(nhwc.max_unpool, gradient=("X",), gaps=[Gap("empty axes", "the body reshapes by lengths of which one is 0")])
+def _(draw):
+    """With padding, and the shape that follows, which may be given."""
+    shape = (1, draw(st.integers(1, 2)), 4, 3)
+    attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 1, 1]}
+    found = ops.max_pool(draw(tensors(shape=shape, distinct=True)), _outputs=2, **attributes)
+    pooled, places = (x.transpose(0, 2, 3, 1).copy() for x in found)
+    size = draw(st.sampled_from([None, np.array([shape[axis] for axis in (0, 2, 3, 1)])]))
+    return call(pooled, places, size, **attributes)

@@ -89,6 +89,7 @@ def _(draw):
     if "gated" in rule and draw(st.booleans()):
         attributes["gate_activation"] = "qwen"
         inputs[-2:] = [drawn(heads), drawn(heads)]
+    attributes |= draw(st.sampled_from([{}, {"chunk_size": 2}]))
     counts, capacity = captured(draw, batch)
     active = None if counts is None else draw(st.sampled_from([None, np.array([0], np.int32)]))
     return call(*inputs, counts, active, **attributes, **capacity)

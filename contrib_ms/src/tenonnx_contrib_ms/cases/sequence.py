@@ -31,7 +31,10 @@ def _(draw):
     inputs += [drawn(count, 3 * hidden, maybe=True), drawn(count, hidden, size), drawn(count, depth, size)]
     inputs += [drawn(count, size), drawn(batch, steps, depth)]
     inputs += [draw(st.none() | tensors("int32", shape=(batch,), min_value=1, max_value=steps)), joined]
-    return call(*inputs, direction=direction, hidden_size=hidden)
+    parameters = {"activation_alpha": [0.02] * count, "activation_beta": [0.5] * count}
+    bent = {"activations": ["HardSigmoid", "Tanh", "Sigmoid"] * count, **parameters}
+    attributes = draw(st.sampled_from([{}, bent, {"clip": 20.0}, {"input_forget": 1}]))
+    return call(*inputs, direction=direction, hidden_size=hidden, **attributes)
 
 
 @cases(
@@ -51,5 +54,6 @@ def _(draw):
     words[np.arange(length) >= np.array([[draw(st.integers(1, length))] for _ in range(count)])] = 0
     w = draw(tensors(shape=(results, 1, width, size), min_value=-1, max_value=1))
     attributes = draw(st.sampled_from([{}, {"embedding_size": results, "conv_window_size": width}]))
+    attributes |= draw(st.sampled_from([{}, {"char_embedding_size": size}]))
     b, c = draw(tensors(shape=(results,))), draw(tensors(shape=(6, size), min_value=-1, max_value=1))
     return call(words, w, b, c, **attributes)

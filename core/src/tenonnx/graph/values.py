@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tenonnx.errors import UnknownType
 from tenonnx.graph.operators import operators
-from tenonnx.graph.types import Shape, TensorType, Type
+from tenonnx.graph.types import Shape, SparseTensorType, TensorType, Type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +109,11 @@ class Value:
         """The type, which must be a known tensor type."""
         if not isinstance(self.type, TensorType):
             known = "unknown" if self.type is None else str(self.type)
-            raise UnknownType(f'value "{self.name}" must be a tensor of known dtype', given=f"its type is {known}")
+            sparse = isinstance(self.type, SparseTensorType)
+            raise UnknownType(
+                f'value "{self.name}" must be a tensor of known dtype', given=f"its type is {known}",
+                do="declare a dense tensor; of what is sparse, only constants are computed with" if sparse else "",
+            )  # fmt: skip
         return self.type
 
     @property

@@ -195,7 +195,9 @@ class Rewriter(Builder):
             if output is None:
                 continue
             if result is None:
-                raise InvalidCall(f'{node.title}: nothing replaces output "{output.name}"')
+                if output in self.source.outputs or self.source.uses().get(output):
+                    raise InvalidCall(f'{node.title}: nothing replaces output "{output.name}"')
+                continue
             if result in fresh:
                 fresh.discard(result)
                 result.name = output.name

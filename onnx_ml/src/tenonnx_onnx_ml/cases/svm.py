@@ -99,7 +99,7 @@ def _(draw):
     x = draw(tensors(NUMBERS, min_rank=2, max_rank=2, max_side=3))
     count = draw(st.integers(1, 4))
     attributes = {"coefficients": numbers(draw, count), "rho": numbers(draw, 1), **kernel_of(draw, x.shape[1], count)}
-    return call(x, n_supports=count, **attributes)
+    return call(x, n_supports=count, post_transform=draw(st.sampled_from(TRANSFORMS)), **attributes)
 
 
 @cases(svm_regressor, gaps=[WIDE], gradient=False)

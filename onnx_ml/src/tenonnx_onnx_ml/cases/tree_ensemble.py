@@ -54,7 +54,18 @@ def forest(draw, modes=MODES):
     attributes = {f"nodes_{name}": numbers for name, numbers in columns.items()}
     if draw(st.booleans()):
         del attributes["nodes_missing_value_tracks_true"]
+    if draw(st.booleans()):
+        attributes["nodes_hitrates"] = [1.0] * len(columns["nodeids"])
     return attributes, leaves
+
+
+def in_float64(draw, attributes, prefix, count):
+    """The same with thresholds, weights and shares of hits as tensors, and maybe so many base values."""
+    for name in ("nodes_values", f"{prefix}_weights", "nodes_hitrates"):
+        if name in attributes:
+            attributes[f"{name}_as_tensor"] = np.asarray(attributes.pop(name), np.float64)
+    if count and draw(st.booleans()):
+        attributes["base_values_as_tensor"] = draw(tensors("float64", shape=(count,)))
 
 
 def rows(draw, dtypes):
@@ -151,8 +162,7 @@ def _(draw):
     """Thresholds and weights in float64."""
     attributes, leaves = forest(draw)
     attributes |= votes(draw, leaves, range(3), "class", 0.1, 1) | labels_of(draw, 3)
-    attributes["nodes_values_as_tensor"] = np.asarray(attributes.pop("nodes_values"), np.float64)
-    attributes["class_weights_as_tensor"] = np.asarray(attributes.pop("class_weights"), np.float64)
+    in_float64(draw, attributes, "class", 3)
     return call(rows(draw, ["float64"]), **attributes)
 
 
@@ -170,11 +180,11 @@ def _(draw):
 
 @cases(tree_ensemble_regressor, gradient=False, gaps=[NAN, WIDE])
 def _(draw):
-    """Weights for some targets, and thresholds in float64."""
+    """Weights for some targets, and thresholds in float64; onnxruntime adds no base value where there are no votes."""
     attributes, leaves = forest(draw)
-    attributes |= votes(draw, leaves, [draw(st.integers(0, 1))], "target", -1, 1)
-    attributes["nodes_values_as_tensor"] = np.asarray(attributes.pop("nodes_values"), np.float64)
-    attributes["target_weights_as_tensor"] = np.asarray(attributes.pop("target_weights"), np.float64)
+    voted = draw(st.sampled_from([[0], [1], [0, 1]]))
+    attributes |= votes(draw, leaves, voted, "target", -1, 1)
+    in_float64(draw, attributes, "target", 2 if len(voted) == 2 else 0)
     attributes["aggregate_function"] = draw(st.sampled_from(["SUM", "MIN"]))
     return call(rows(draw, ["float64"]), n_targets=2, **attributes)
 
@@ -224,6 +234,8 @@ def listed(draw, dtype, targets):
         attributes["membership_values"] = np.array(members, weights.dtype)
     if draw(st.booleans()):
         attributes["nodes_missing_value_tracks_true"] = missing
+    if draw(st.booleans()):
+        attributes["nodes_hitrates"] = np.ones(len(nodes), np.float32)
     return attributes
 
 

@@ -190,8 +190,9 @@ def _given(op: Op, drawn: Call) -> set[str]:
 
 
 def drawable(op: Op) -> list[str]:
-    """The names of all inputs and attributes, which the calls of some case should have."""
-    return [*(p.name for p in op.signature.inputs), *op.signature.attributes]
+    """The names of all inputs and attributes, which the calls of some case should have; not of what has one value."""
+    fixed = {name for each in op.requirements.declared for name, items in each.choices.items() if len(items) == 1}
+    return [*(p.name for p in op.signature.inputs), *(name for name in op.signature.attributes if name not in fixed)]
 
 
 def known_gaps() -> list[tuple[Case, Gap]]:
