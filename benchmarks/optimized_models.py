@@ -60,7 +60,9 @@ def session(model: Any, level: str = "ORT_DISABLE_ALL", written: Path | None = N
 
 def feeds_of(path: Path) -> Feeds:
     """The samples beside a model, or numbers that are made up."""
-    names = [value.name for value in onnx.load(path).graph.input]
+    graph = onnx.load(path).graph
+    held = {tensor.name for tensor in graph.initializer}
+    names = [value.name for value in graph.input if value.name not in held]
     samples, test_data = path.parent / "samples.npz", path.parent / "test_data_set_0"
     if samples.exists():
         with np.load(samples) as arrays:
@@ -125,7 +127,8 @@ def outcomes(path: Path, opsets: list[int]) -> Iterator[tuple[str, str, str]]:
     try:
         feeds = feeds_of(path)
         session(str(path)).run(None, feeds)
-    except Exception:
+    except Exception as error:
+        print(f"{path}: onnxruntime does not run it: {str(error)[:120]}", file=sys.stderr)
         return
     seen: set[bytes] = set()
     with tempfile.TemporaryDirectory() as folder:

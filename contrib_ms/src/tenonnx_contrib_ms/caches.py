@@ -39,35 +39,42 @@ def taken(cache: Value, places: Value) -> Value:
     return ops.transpose(ops.gather(rows, places), perm=[0, 2, 1, 3])
 
 
-def appended(past: tuple[Value, Value], new: tuple[Value, Value], rows: Value, total: Value) -> tuple[Value, Value]:
-    """Both caches with what is new at its ``rows``."""
-    first, second = (updated(p, n, rows, total) for p, n in zip(past, new, strict=True))
-    return first, second
-
-
 @op("CacheUpdate", domain="tenonnx")
-def updated(past, new, rows, total):
-    """``past`` with what is ``new`` at its ``rows`` (batch, length), long enough for ``total`` (1) keys."""
-    capacity = dim_of(past, 2)
+def updated(past_key, past_value, key, value, rows, total):
+    """Caches with what is new at its ``rows`` (batch, length), long enough for ``total`` (1) keys."""
+    capacity = dim_of(past_key, 2)
     behind = ops.concat([0] * 6, ops.maximum(total, capacity) - capacity, [0], axis=0)
-    places = ops.expand(ops.unsqueeze(rows, [1, 3]), [1, dim_of(new, 1), 1, dim_of(new, 3)])
-    return ops.scatter_elements(ops.pad(past, behind), places, new, axis=2)
+    longer = (ops.pad(x, behind) for x in (past_key, past_value))
+    places = ops.unsqueeze(rows, [1, 3])
+    return tuple(
+        ops.scatter_elements(x, ops.expand(places, [1, dim_of(n, 1), 1, dim_of(n, 3)]), n, axis=2)
+        for x, n in zip(longer, (key, value), strict=True)
+    )
 
 
 updated.requires(
-    shapes(past="batch heads _ size", new="batch heads length size", rows="batch length", total="1"),
-    same_dtype("past", "new"),
+    shapes(
+        past_key="batch heads capacity size", past_value="batch heads capacity value_size",
+        key="batch heads length size", value="batch heads length value_size", rows="batch length", total="1",
+    ),
+    same_dtype("past_key", "key"),
+    same_dtype("past_value", "value"),
     dtypes(rows="int64", total="int64"),
-)
+)  # fmt: skip
 
 
 @updated.numpy
-def _(past, new, rows, total):
-    batch, heads, capacity, size = past.shape
-    present = np.zeros((batch, heads, max(capacity, int(total[0])), size), past.dtype)
-    present[:, :, :capacity] = past
-    present[np.arange(batch)[:, None], :, rows] = new.transpose(0, 2, 1, 3)
-    return present
+def _(past_key, past_value, key, value, rows, total):
+    instances, length = np.arange(len(rows))[:, None], int(total[0])
+
+    def written(past, new):
+        batch, heads, capacity, size = past.shape
+        present = np.zeros((batch, heads, max(capacity, length), size), past.dtype)
+        present[:, :, :capacity] = past
+        present[instances, :, rows] = new.transpose(0, 2, 1, 3)
+        return present
+
+    return written(past_key, key), written(past_value, value)
 
 
 class SlidingWindow:

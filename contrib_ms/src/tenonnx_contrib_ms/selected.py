@@ -59,7 +59,7 @@ def dynamic_sparse_attention(
         present = held = (k, v)
     else:
         total = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
-        present = caches.appended((past_key, past_value), (k, v), rows, total)
+        present = caches.updated(past_key, past_value, k, v, rows, total)
         held = tuple(ops.slice_(x, [0], total, [2]) for x in present)
     keys, at = ops.range_(0, dim_of(held[0], 2), 1), ops.unsqueeze(rows, [1, 3])
     visible = keys <= at

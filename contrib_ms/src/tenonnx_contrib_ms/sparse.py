@@ -44,7 +44,7 @@ def sparse_attention(
     tables = (ops.gather(cos_cache, rows), ops.gather(sin_cache, rows)) if do_rotary else None
     q, *new = split_all(flat, [num_heads, kv_num_heads, kv_num_heads], None, 0.0, tables, rotary_interleaved)
     total = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
-    present = caches.appended((past_key, past_value), (new[0], new[1]), rows, total)
+    present = caches.updated(past_key, past_value, new[0], new[1], rows, total)
     k, v = (ops.slice_(x, [0], total, [2]) for x in present)
     keys = ops.range_(0, ops.reshape(total, []), 1)
 

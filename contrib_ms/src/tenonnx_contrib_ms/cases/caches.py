@@ -31,8 +31,9 @@ def _(draw):
 
 @cases(updated)
 def _(draw):
-    batch, heads, length, size = (draw(st.integers(1, 2)) for _ in range(4))
-    past = draw(tensors(["float32", "int8"], shape=(batch, heads, draw(st.integers(0, 3)), size)))
-    new = draw(tensors(past.dtype.name, shape=(batch, heads, length, size)))
-    starts = np.array([[draw(st.integers(0, past.shape[2]))] for _ in range(batch)])
-    return call(past, new, starts + np.arange(length), np.array([starts.max() + length]))
+    batch, heads, length, capacity = (draw(st.integers(low, 2)) for low in (1, 1, 1, 0))
+    dtype = draw(st.sampled_from(["float32", "int8"]))
+    sizes = [draw(st.integers(1, 2)) for _ in range(2)]
+    past, new = ([draw(tensors(dtype, shape=(batch, heads, n, size))) for size in sizes] for n in (capacity, length))
+    starts = np.array([[draw(st.integers(0, capacity))] for _ in range(batch)])
+    return call(*past, *new, starts + np.arange(length), np.array([starts.max() + length]))
