@@ -104,12 +104,11 @@ def is_close(found: list[Any], expected: list[Any], share: float) -> bool:
     return True
 
 
-def judged(path: Path, feeds: Feeds, opsets: list[int]) -> Iterator[tuple[str, str]]:
+def judged(path: Path, feeds: Feeds, expected: list[Any], opsets: list[int]) -> Iterator[tuple[str, str]]:
     """For numpy and each opset what came of a file: right, wrong, or refused with a reason."""
     graph = tx.load(path)
     codes = any(word in node.op_type for node in graph.walk() for word in ("Quant", "QLinear", "Integer", "NBits"))
     share = 0.03 if codes else 0.001
-    expected = session(str(path)).run(None, feeds)
     found = list(graph.run(feeds, backend="numpy").values())
     yield "numpy", "right" if is_close(found, expected, share) else "wrong"
     for opset_version in opsets:
@@ -140,15 +139,16 @@ def outcomes(path: Path, opsets: list[int]) -> Iterator[tuple[str, str, str]]:
                 if plain or text in seen:
                     continue
                 seen.add(text)
+                expected = session(str(made)).run(None, feeds)
                 try:
-                    for judge, outcome in judged(made, feeds, opsets):
+                    for judge, outcome in judged(made, feeds, expected, opsets):
                         yield level, judge, outcome
                 except tx.TenonnxError as error:
                     yield level, "numpy", f"refused: {error.what}"
                 except Exception as error:
                     yield level, "numpy", f"wrong: {type(error).__name__}: {error}"
         except Exception as error:
-            print(f"{path}: onnxruntime wrote nothing: {str(error)[:120]}", file=sys.stderr)
+            print(f"{path}: onnxruntime writes no file that it runs: {str(error)[:120]}", file=sys.stderr)
 
 
 def main() -> None:
