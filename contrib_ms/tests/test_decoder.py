@@ -126,3 +126,25 @@ def test_a_lowered_attention_is_short(opset, most):
     ):
         graph.output(f"y{k}", y)
     assert len(tx.retarget(graph, opset, domains=["ai.onnx"]).nodes) <= most
+
+
+@pytest.mark.parametrize("opset", [17, 23])
+def test_layers_share_their_mask_and_their_tables(opset):
+    """What each attention makes for itself is one mask and two tables after simplification, whatever the layers."""
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    x = graph.input("x", "float32", ("batch", "length", 64))
+    counts = graph.input("last", "int32", ("batch",)), graph.input("total", "int32", ())
+    tables = [graph.input(name, "float32", (32, 8)) for name in ("cos", "sin")]
+    for layer in range(3):
+        past = [graph.input(f"past_{layer}_{k}", "float32", ("batch", 4, "past", 16)) for k in range(2)]
+        x, *_ = group_query_attention(x, x, x, *past, *counts, *tables, num_heads=4, kv_num_heads=4, do_rotary=1)
+    graph.output("y", x)
+    moved = tx.retarget(graph, opset, domains=["ai.onnx"])
+    assert made_of_positions(moved) == (3, 6)
+    assert made_of_positions(tx.simplify(moved)) == (1, 2)
+
+
+def made_of_positions(graph):
+    """How many nodes compare positions, and how many read rows of the cosines and sines."""
+    read = [node for node in graph.nodes if node.op_type == "Gather" and node.inputs[0].name in ("cos", "sin")]
+    return [node.op_type for node in graph.nodes].count("LessOrEqual"), len(read)
