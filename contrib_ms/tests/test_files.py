@@ -119,3 +119,24 @@ def test_a_sparse_input_is_refused():
     with pytest.raises(tx.UnknownType, match='value "a" must be a tensor of known dtype') as caught:
         tx.load(sparse_product()).compile("numpy")
     assert caught.value.do == "declare a dense tensor; of what is sparse, only constants are computed with"
+
+
+def normalised(read):
+    """A sum that is standardised, whose mean has a name, and maybe a reader."""
+    scale = helper.make_node("Constant", [], ["scale"], value=onnx.numpy_helper.from_array(np.ones(3, np.float32)))
+    outputs = ["y", "mean", "deviation"] if not read else ["z", "y", "deviation"]
+    node = helper.make_node("SkipLayerNormalization", ["x", "x", "scale"], outputs, domain=MS, epsilon=1e-5)
+    return tx.load(model([scale, node], [("", 17), (MS, 1)]))
+
+
+def test_statistics_that_have_names_and_no_reader():
+    """onnxruntime's optimizer leaves their names in its files."""
+    graph = normalised(read=False)
+    expected = (X - X.mean(-1, keepdims=True)) / X.std(-1, keepdims=True)
+    for made in (graph, tx.retarget(graph, 17, domains=["ai.onnx"])):
+        np.testing.assert_allclose(made.run({"x": X}, backend="numpy")["y"], expected, rtol=1e-4)
+
+
+def test_statistics_that_are_read_are_refused():
+    with pytest.raises(tx.TenonnxError, match='nothing replaces output "y"'):
+        normalised(read=True).run({"x": X}, backend="numpy")

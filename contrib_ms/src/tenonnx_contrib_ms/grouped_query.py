@@ -71,7 +71,7 @@ def group_query_attention(
         attention_bias = None if attention_bias is None else window.columns_of(attention_bias)
     elif start is not None:
         total = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
-        present = caches.updated(past_key, past_value, *new, rows, total)
+        present = caches.updated(past_key, past_value, new[0], new[1], rows, total)
         held = [ops.slice_(x, [0], total, [2]) for x in present]
         keys = ops.range_(0, ops.reshape(total, []), 1)
     k, v = (x if s is None else caches.restored(x, s, bits, q.dtype) for x, s in zip(held, scales, strict=True))
