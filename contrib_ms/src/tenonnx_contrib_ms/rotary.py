@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tenonnx.extend import (
 from tenonnx_standard import rotary
 from tenonnx_standard.constants import range_
 from tenonnx_standard.shapes import expand, reshape, shape, transpose
+from tenonnx_standard.spots import by_position, looked_up, rotated
 
 
 @op("RotaryEmbedding", domain="com.microsoft")
@@ -48,6 +50,22 @@ def rotary_embedding(
     apart = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
     turned = rotary.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
     return reshape(transpose(turned, perm=[0, 2, 1, 3]), shape(input))
+
+
+@rotary_embedding.spot
+def _(y: Value) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
+    """By tables and positions; or by what is the same in each instance, as tables, from position 0 on."""
+    for x, *tables, attributes in rotated(y):
+        cosine, sine = (by_position(x, table) for table in tables)
+        if cosine is None or sine is None:
+            continue
+        if "rotary_embedding_dim" in attributes:  # onnxruntime wants the number of heads, too
+            attributes["num_heads"] = x.shape[1]
+        found = looked_up(cosine, sine)
+        if found is not None:
+            yield (x, found[2], *found[:2]), attributes
+        if cosine.shape[0] == sine.shape[0] == 1:
+            yield (x, constant([0], "int64"), *(ops.squeeze(t, [0]) for t in (cosine, sine))), attributes
 
 
 def _counted(first: Value, batch: Any, length: Any) -> Value:

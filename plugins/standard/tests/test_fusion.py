@@ -169,6 +169,17 @@ def test_an_export_fuses_for_another_domain_that_is_asked_for(tmp_path):
     tx.verify(graph, written).raise_if_failed()
 
 
+@pytest.mark.parametrize(("dtype", "found"), [("float32", True), ("bfloat16", False)])
+def test_an_export_fuses_to_no_op_that_lacks_the_element_type(dtype, found, tmp_path):
+    """HardSwish takes no bfloat16 until version 22, Clip does from 13 on."""
+    graph = tx.Graph(opsets={"ai.onnx": 14})
+    x = graph.input("x", dtype, ("n",))
+    graph.output("y", x * ops.clip(x * (1 / 6) + 0.5, 0.0, 1.0))
+    tx.export(graph, tmp_path / "fused.onnx", opset_version=14, fuse=True)
+    written = {node.op_type for node in tx.load(tmp_path / "fused.onnx").nodes}
+    assert ("HardSwish" in written) == found
+
+
 HEADS = ("batch", 2, "length", 4)
 
 
@@ -234,6 +245,54 @@ def test_group_normalization_by_reshaping():
     check(graph_of(form, ("batch", 4, 3, 3)), "GroupNormalization", num_groups=2, epsilon=1e-6)
 
 
+def convolved(x, bias=True, **attributes):
+    kernel = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    return ops.conv(x, kernel, np.float32([1, 2, 3, 4]) if bias else None, **attributes)
+
+
+def normalised(x):
+    random = np.random.default_rng(1)
+    parameters = [random.uniform(0.5, 2, 4).astype(np.float32) for _ in range(4)]
+    return ops.batch_normalization(x, *parameters, epsilon=1e-3)
+
+
+IMAGES = ("batch", 3, 8, 8)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_convolution_takes_the_batch_normalization_behind_it(bias):
+    graph = graph_of(lambda x: normalised(convolved(x, bias, pads=[1, 1, 1, 1], strides=[2, 2])), IMAGES)
+    check(graph, "Conv", ops=["Conv"], strides=[2, 2])
+
+
+def test_a_convolution_takes_numbers_by_channel():
+    numbers = np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1)
+    check(graph_of(lambda x: ops.add(numbers, convolved(x) * numbers), IMAGES), "Conv", ops=["Conv"])
+    check(graph_of(lambda x: convolved(x) * numbers[:, 0], (*IMAGES[:2], 6, 6)), "Conv", "Mul", ops=["Conv"])
+
+
+def test_a_convolution_that_others_read_keeps_its_numbers():
+    graph = tx.Graph(opsets={"ai.onnx": 18})
+    inner = convolved(graph.input("x", "float32", IMAGES))
+    graph.output("inner", inner)
+    graph.output("y", normalised(inner))
+    check(graph, "Conv", "BatchNormalization", ops=["Conv"])
+
+
+def test_statistics_that_are_inputs_stay():
+    graph = graph_of(lambda x, *p: ops.batch_normalization(convolved(x), *p), IMAGES, (4,), (4,), (4,), (4,))
+    check(graph, "Conv", "BatchNormalization", ops=["Conv"])
+
+
+def test_what_no_checker_knows_is_found_by_name_alone():
+    def by_square(x, scale):
+        return scale * (x / ops.sqrt(ops.reduce_mean(ops.pow_(x, 2.0), [-1]) + 1e-6))
+
+    graph = graph_of(by_square, SEQUENCES, (8,), opset=17)
+    check(graph, "SimplifiedLayerNormalization", ops=["SimplifiedLayerNormalization"], epsilon=1e-6)
+    assert "SimplifiedLayerNormalization" not in {node.op_type for node in tx.fuse(graph).nodes}
+
+
 def test_a_part_that_others_read_is_an_output_of_the_op():
     graph = tx.Graph(opsets={"ai.onnx": 17, "com.microsoft": 1})
     x, skip = (graph.input(name, "float32", SEQUENCES) for name in ("x", "skip"))
@@ -258,6 +317,16 @@ def test_heads_are_joined_and_split():
     graph = graph_of(form, SEQUENCES, SEQUENCES, SEQUENCES, opset=17)
     graph.opsets = {**graph.opsets, "com.microsoft": 1}
     check(graph, "MultiHeadAttention", num_heads=2, scale=0.5)
+
+
+def test_a_mask_keeps_the_axes_that_it_was_given():
+    def form(q, k, v, bias):
+        parts = (ops.transpose(ops.reshape(x, [0, -1, 2, 4]), perm=[0, 2, 1, 3]) for x in (q, k, v))
+        return ops.reshape(ops.transpose(attended(*parts, ops.unsqueeze(bias, [0])), perm=[0, 2, 1, 3]), [0, -1, 8])
+
+    graph = graph_of(form, SEQUENCES, SEQUENCES, SEQUENCES, (2, "length", "length"), opset=17)
+    graph.opsets = {**graph.opsets, "com.microsoft": 1}
+    check(graph, "Unsqueeze", "MultiHeadAttention", ops=["com.microsoft::MultiHeadAttention"])
 
 
 @pytest.mark.parametrize(("form", "found"), [("half of it first", "Gelu"), ("by tanh", "FastGelu")])

@@ -281,9 +281,10 @@ def _fused(moved: Retargeted, target: Target, domains: Collection[str]) -> Retar
     fused = fuse(graph)
     used = {node.domain for node in fused.walk()}
     fused.opsets = {d: v for d, v in fused.opsets.items() if d in used or d in moved.graph.opsets}
-    if target.runtime is not None:
-        fused = retarget_to(fused, target).graph
     before = {node.label: node.op_type for node in moved.graph.nodes}
+    if any(before.get(node.label) != node.op_type for node in fused.nodes):  # the target may lack them for these types
+        wide = replace(target, opsets={**fused.opsets, **target.opsets})
+        fused = retarget_to(fused, wide, refuse=target.runtime is not None).graph
     found = [node for node in fused.nodes if before.get(node.label) != node.op_type]
     changes = [
         Change(node.label, f"{node.domain}::{node.op_type}@{fused.opsets[node.domain]}", "fused", "its body stood here")

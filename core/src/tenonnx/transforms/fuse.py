@@ -94,19 +94,19 @@ def _found(wanted: str | Op, graph: Graph, registry: Registry) -> Op:
 class Fused:
     """A call for values of the source: ``outputs`` has one for each output of the call, None where nobody reads it.
 
-    The ``region`` is what it replaces, ``made`` the number of nodes that compute its inputs from those of the source,
-    and ``last`` the place of the last node that it needs.
+    The ``region`` is what it replaces, ``made`` are the values on the way to its inputs that no call that was chosen
+    before makes, and ``last`` is the place of the last node that it needs.
     """
 
     proposal: Proposal
     outputs: tuple[Value | None, ...]
     region: tuple[Node, ...]
-    made: int
+    made: frozenset[Value]
     last: int
 
     @property
     def gain(self) -> int:
-        return len(self.region) - self.made - 1
+        return len(self.region) - len(self.made) - 1
 
 
 class _Pass:
@@ -126,19 +126,36 @@ class _Pass:
             for value in node.uses:
                 self.readers.setdefault(value, []).append(node)
         self.results = frozenset(graph.outputs)
+        #: Values of the normal form that the source has not, and calls that were chosen have as inputs.
+        self.wanted: set[Value] = set()
+        self.brought: dict[Value, Value] = {}
 
     def run(self) -> Graph | None:
         """The graph with what was found, None where nothing was."""
         found: dict[Value, Fused] = {}
         taken: set[Node] = set()
+        shared: dict[frozenset[Value], list[Fused]] = {}
+
+        def take(fused: Fused) -> None:
+            taken.update(fused.region)
+            self.wanted |= fused.made
+            found.update((v, fused) for v in fused.outputs if v is not None)
+
         for node in reversed(self.graph.nodes):
             outputs = [v for v in node.outputs if v is not None]
             if len(outputs) != 1 or node in taken:
                 continue
             best = self._best(outputs[0], taken)
-            if best is not None:
-                taken.update(best.region)
-                found.update((v, best) for v in best.outputs if v is not None)
+            if best is not None and best.gain > 0:
+                take(best)
+            elif best is not None:
+                shared.setdefault(best.made, []).append(best)
+        for made, calls in shared.items():  # what is too much for one call may pay for several
+            apart = [call for call in calls if not taken.intersection(call.region)]
+            if sum(len(call.region) - 1 for call in apart) > len(made - self.wanted):
+                for call in apart:
+                    if not taken.intersection(call.region):
+                        take(call)
         return self._rewritten(found) if found else None
 
     def _rewritten(self, found: dict[Value, Fused]) -> Graph:
@@ -176,20 +193,22 @@ class _Pass:
         return made
 
     def _brought(self, rewriter: Rewriter, value: Value) -> Value:
-        """A value of the normal form in the new graph: that of the source, or computed from some of the source."""
+        """A value of the normal form in the new graph: that of the source, or computed once from some of the source."""
         if value in self.sources:
             return rewriter.copy(self.sources[value])
         if value.data is not None:
-            return rewriter.intern(value.data.array(), value.data.type.dtype)
-        node = value.producer
-        assert node is not None
-        assert isinstance(node.op, Op)
-        inputs, attributes = bind(node)
-        given = [None if v is None else self._brought(rewriter, v) for v in inputs]
-        results = Builder.call(rewriter, node.op, given, attributes, len(node.outputs))
-        found = results[next(k for k, v in enumerate(node.outputs) if v is value)]
-        assert found is not None
-        return found
+            return rewriter.intern_constant(value)
+        if value not in self.brought:
+            node = value.producer
+            assert node is not None
+            assert isinstance(node.op, Op)
+            inputs, attributes = bind(node)
+            given = [None if v is None else self._brought(rewriter, v) for v in inputs]
+            results = Builder.call(rewriter, node.op, given, attributes, len(node.outputs))
+            self.brought.update(
+                (v, r) for v, r in zip(node.outputs, results, strict=False) if v is not None and r is not None
+            )
+        return self.brought[value]
 
     # ----- what is found ----------------------------------------------------------------------------------------------
 
@@ -202,16 +221,15 @@ class _Pass:
         for proposals in (self._guessed(root), *self._from_templates(root)):
             for proposal in proposals:
                 given, made = self._needed(proposal)
-                gained = 0 if best is None else best.gain
-                if len(self._region((value,), given, alone=True)) - made - 1 <= gained:
+                replaced = len(self._region((value,), given, alone=True))
+                if replaced < 2 or (best is not None and replaced - len(made) - 1 <= best.gain):
                     continue
                 results = self._proven(proposal, root)
                 if results is None:
                     continue
                 ways = (self._placed(value, proposal, found) for found in (results, results[:1]))
-                better = [w for w in ways if w is not None and w.gain > gained and not taken & set(w.region)]
-                if better:
-                    best = max(better, key=lambda way: way.gain)
+                better = [w for w in ways if w is not None and len(w.region) > 1 and not taken & set(w.region)]
+                best = max([*better, *([] if best is None else [best])], key=lambda way: way.gain, default=None)
                 break
         return best
 
@@ -255,24 +273,21 @@ class _Pass:
         last = max((self.position[v.producer] for v in given if v.producer is not None), default=-1)
         readers = [node for v in outputs if v is not None for node in self.readers.get(v, ()) if node not in inside]
         early = any(self.position[node] <= last for node in readers)
-        return None if early else Fused(proposal, outputs, tuple(region), made, last)
+        return None if early else Fused(proposal, outputs, tuple(region), frozenset(made), last)
 
-    def _needed(self, proposal: Proposal) -> tuple[set[Value], int]:
-        """The values of the source that the inputs are or are computed from, and by how many nodes."""
+    def _needed(self, proposal: Proposal) -> tuple[set[Value], set[Value]]:
+        """The values of the source that the inputs are or are computed from, and those that are made on the way."""
         given: set[Value] = set()
-        pending, made = [v for v in proposal.inputs if v is not None], 0
-        seen: set[Value] = set()
+        made: set[Value] = set()
+        pending = [v for v in proposal.inputs if v is not None]
         while pending:
             value = pending.pop()
-            if value in seen:
-                continue
-            seen.add(value)
             if value in self.sources:
                 given.add(self.sources[value])
-            elif value.producer is not None:
-                made += 1
+            elif value.producer is not None and value not in made:
+                made.add(value)
                 pending += value.producer.uses
-        return given, made
+        return given, made - self.wanted
 
     def _region(self, outputs: Sequence[Value | None], given: set[Value], *, alone: bool = False) -> list[Node]:
         """The nodes that nobody needs once the outputs are there, found from these back; ``alone``, as if none did."""
@@ -301,10 +316,14 @@ class _Pass:
 
     def _proven(self, proposal: Proposal, root: Value) -> Sequence[Value | None] | None:
         """What the call gives, in normal form, if the first of it is what the graph computes."""
-        count = None if proposal.op.signature.counts_outputs else 1
+        op, inputs, attributes = proposal.op, proposal.inputs, proposal.attributes
+        count = None if op.signature.counts_outputs else 1
         try:
-            infer_call(proposal.op, proposal.inputs, proposal.attributes, count)
-            results = self.normal.expand(Call(proposal.op, proposal.inputs, proposal.attributes, count))
+            infer_call(op, inputs, attributes, count)
+            if root.producer is not None and root.producer.op is op:  # it is a word of the normal form
+                results = self.normal.call(op, inputs, attributes, count)
+            else:
+                results = self.normal.expand(Call(op, inputs, attributes, count))
         except TenonnxError:
             return None
         strict = Matcher(self.normal.associative)

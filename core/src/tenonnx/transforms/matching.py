@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,7 +106,7 @@ class Matcher:
         wanted.sort(key=lambda v: (v in free and v not in match.values, v in free))  # what is told apart best is first
         for operands, other in self._groupings(op, value, len(wanted)):
             found = match
-            if not np.isclose(number, other, rtol=CLOSE, atol=0):
+            if not math.isclose(number, other, rel_tol=CLOSE):
                 if not self.loose:
                     continue
                 found = match.noting(other, other / number if number else other)

@@ -11,12 +11,15 @@ import numpy as np
 from tenonnx.extend import Op, TensorType, Value, dims, static, symbolic
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
+from tenonnx_standard.convolution_forms import folded
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
+from tenonnx_standard.operators import lengths
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
-from tenonnx_standard.shapes import expand, identity, reshape, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, identity, reshape, shape, transpose, unsqueeze
 from tenonnx_standard.simplification import reshaped_once, transposed_once
+from tenonnx_standard.weaving import each, lifted
 
 
 def _is_float(x: Value) -> bool:
@@ -59,10 +62,13 @@ def _(X: Value, Y: Value) -> Value | None:
     return None
 
 
-def _spread_anyway(x: Value, other: Value) -> Value | None:
-    """What ``other`` was expanded from, if ``x`` has all of the axes that this gave."""
+def _spread_anyway(x: Value, other: Value, *ops: Op) -> Value | None:
+    """What ``other`` was made from by one of ``ops``, which add axes in front, if ``x`` has all that this gave."""
     node = other.producer
-    inner = None if node is None or node.op is not expand else node.inputs[0]
+    inner = None if node is None or node.op not in ops else node.uses[0]
+    if inner is not None and node is not None and node.op is unsqueeze:
+        places = static(node.uses[1])
+        inner = inner if places is not None and places.tolist() == list(range(len(places))) else None
     shapes = [None if v is None or not isinstance(v.type, TensorType) else v.type.shape for v in (x, other, inner)]
     if inner is None or any(shape is None or None in shape for shape in shapes):
         return None
@@ -74,21 +80,22 @@ def _spread_anyway(x: Value, other: Value) -> Value | None:
     return inner if same else None
 
 
-def _drops(op: Op, unit: float) -> None:
-    """Leave out what changes nothing, and expand nothing that broadcasts."""
+def _drops(op: Op, unit: float, *spreading: Op) -> None:
+    """Leave out what changes nothing, expand nothing that broadcasts, and reckon by parts and in kernels."""
 
     @op.rule("normal")
     def _(A: Value, B: Value) -> Value | None:
         for x, other in ((A, B), (B, A)):
             if _number(other) == unit and other.rank == 0:
                 return x
-            if (spread := _spread_anyway(x, other)) is not None:
+            if (spread := _spread_anyway(x, other, *spreading)) is not None:
                 return op(x, spread)  # type: ignore[no-any-return]
-        return None
+        found = folded(op, A, B) if _is_float(A) else None
+        return lifted(op, A, B) if found is None and _is_float(A) else found
 
 
-_drops(add, 0.0)
-_drops(mul, 1.0)
+_drops(add, 0.0, expand)  # masks keep their axes
+_drops(mul, 1.0, expand, unsqueeze)
 
 
 @identity.rule("normal")
@@ -98,7 +105,9 @@ def _(input: Value) -> Value:
 
 @cast.rule("normal")
 def _(input: Value, *, to: int, **_: Any) -> Value | None:
-    return input if isinstance(input.type, TensorType) and input.type.dtype == to else None
+    if isinstance(input.type, TensorType) and input.type.dtype == to:
+        return input
+    return each(cast, input, to=to) if _is_float(input) else None
 
 
 def parts_of_product(x: Value) -> tuple[Value, float]:
@@ -190,7 +199,15 @@ def _(input: Value, *, axis: int) -> Value | None:
 
 @concat.rule("normal")
 def _(*inputs: Value, axis: int) -> Value | None:
-    return concat(*inputs, axis=axis % inputs[0].ndim) if axis < 0 else None
+    if axis < 0:
+        return concat(*inputs, axis=axis % inputs[0].ndim)
+    flat = [part for x in inputs for part in _joined(x, axis)]
+    return concat(*flat, axis=axis) if len(flat) > len(inputs) else None
+
+
+def _joined(x: Value, axis: int) -> Sequence[Value]:
+    node = x.producer
+    return node.uses if node is not None and node.op is concat and node.attributes["axis"] == axis else (x,)
 
 
 @gemm.rule("normal")
@@ -198,6 +215,16 @@ def _(A: Value, B: Value, C: Value | None, *, alpha: float, beta: float, transA:
     left, right = (transpose(x, perm=[1, 0]) if turned else x for x, turned in ((A, transA), (B, transB)))
     product = matmul(left, right) * alpha
     return product if C is None else product + C * beta
+
+
+@shape.rule("normal")
+def _(data: Value, *, start: int, end: int | None) -> Value | None:
+    """Lengths that inputs of the graph have, too, are theirs."""
+    sizes = data.type.shape if isinstance(data.type, TensorType) else None
+    inputs = [] if data.graph is None else data.graph.all_inputs
+    if sizes is None or None in sizes[start:end] or any(data is x for x in inputs):
+        return None
+    return lengths(sizes[start:end], inputs)
 
 
 def _counts_from_the_front(op: Op) -> None:

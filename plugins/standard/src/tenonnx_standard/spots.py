@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,8 +19,10 @@ from tenonnx_standard.math import add, isnan, mul
 from tenonnx_standard.normal_forms import parts_of_product
 from tenonnx_standard.normalization import group_normalization, instance_normalization
 from tenonnx_standard.reduction import reduce_max
+from tenonnx_standard.rotary import rotary_embedding
 from tenonnx_standard.shapes import expand, identity, reshape, squeeze, transpose, unsqueeze
 from tenonnx_standard.slicing import gather, slice_
+from tenonnx_standard.weaving import woven
 
 Guess = tuple[tuple[Value | None, ...], dict[str, Any]]
 
@@ -162,6 +165,71 @@ def _behind_past(x: Value) -> tuple[Value, Value] | None:
     if node is None or node.op is not concat or len(node.uses) != 2 or node.attributes.get("axis") != 2:
         return None
     return node.uses[0], node.uses[1]
+
+
+# ----- rotary embedding -----------------------------------------------------------------------------------------------
+
+
+def rotated(y: Value) -> Iterator[tuple[Value, Value, Value, dict[str, Any]]]:
+    """Of heads of which two parts are turned: these before that, cosines and sines that broadcast, and attributes."""
+    found = woven(y) if y.rank == 4 else None
+    if found is None or len(found.parts) not in (2, 3):
+        return
+    factors = [_factors_of_parts(term) for term in _terms(found.parts[0])]
+    if len(factors) != 2 or None in factors:
+        return
+    for (one, cosine), (other, sine) in itertools.permutations(f for f in factors if f is not None):
+        (x, first, *_), (same, *_) = (v.uses for v in (one.producer, other.producer) if v is not None)
+        if same is not x or static(first) != 0:  # a cosine keeps a part where it is
+            continue
+        attributes = {"interleaved": int(found.turns)}
+        if len(found.parts) == 3 and isinstance(one.shape[-1], int):
+            attributes["rotary_embedding_dim"] = 2 * one.shape[-1]
+        yield x, cosine, sine, attributes
+
+
+def _factors_of_parts(term: Value) -> tuple[Value, Value] | None:
+    """Of a product, what is a slice, and what this is multiplied with but for a number."""
+    term = parts_of_product(term)[0]
+    if term.producer is None or term.producer.op is not mul:
+        return None
+    operands = [parts_of_product(x)[0] for x in term.producer.uses]
+    for one, other in (operands, operands[::-1]):
+        if one.producer is not None and one.producer.op is slice_ and one.rank == 4:
+            return one, other
+    return None
+
+
+def by_position(x: Value, table: Value) -> Value | None:
+    """Of numbers that broadcast to all heads: (batch or 1, length, half), where they are that."""
+    inner = table.producer.uses[0] if table.producer is not None and table.producer.op is unsqueeze else None
+    for found in (inner, table):
+        if found is not None and found.rank == 3 and found.shape[:2] in ((1, x.shape[2]), (x.shape[0], x.shape[2])):
+            return found
+    if table.rank == 2 and table.shape[0] == x.shape[2]:
+        return unsqueeze(table, [0])
+    return squeeze(table, [1]) if table.rank == 4 and table.shape[1] == 1 else None
+
+
+def looked_up(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
+    """The tables of which rows were gathered by one and the same positions, and these."""
+    one, other = cosine.producer, sine.producer
+    if one is None or other is None or one.op is not gather or other.op is not gather:
+        return None
+    same = one.uses[1] is other.uses[1] and one.uses[1].rank == 2 and one.uses[0].rank == other.uses[0].rank == 2
+    return (one.uses[0], other.uses[0], one.uses[1]) if same else None
+
+
+@rotary_embedding.spot
+def _(y: Value) -> Iterator[Guess]:
+    for x, *tables, attributes in rotated(y):
+        cosine, sine = (by_position(x, table) for table in tables)
+        if cosine is None or sine is None:
+            continue
+        found = looked_up(cosine, sine)
+        if found is not None:
+            yield (x, *found), attributes
+        yield (x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes
 
 
 # ----- normalisation --------------------------------------------------------------------------------------------------

@@ -1,0 +1,67 @@
+"""Convolutions by what is multiplied and added behind them: in normal form kernels and biases hold these numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Op, Value, constant
+from tenonnx_standard.batch_norm import batch_normalization
+from tenonnx_standard.convolution import conv
+from tenonnx_standard.math import add, mul
+
+
+def by_channel(x: Value, channels: Any, axis: int) -> np.ndarray[Any, Any] | None:
+    """The numbers of a constant, one for each position of an axis, counted from the end."""
+    if x.data is None or not isinstance(channels, int) or x.data.type.dtype.bits > 64 or x.rank is None:
+        return None
+    wanted = (channels, *(1,) * (axis - 1))
+    shape = x.data.type.shape
+    return x.data.array().reshape(-1) if shape in (wanted, (1, *wanted)) else None
+
+
+def folded(op: Op, A: Value, B: Value) -> Value | None:
+    """A convolution whose channels are multiplied with numbers, or have numbers added, by other kernels and biases."""
+    for x, other in ((A, B), (B, A)):
+        node = x.producer
+        if node is None or node.op is not conv or x.rank is None or x.rank < 3:
+            continue
+        image, kernel, bias = (*node.inputs, None)[:3]
+        if image is None or kernel is None or kernel.data is None or (bias is not None and bias.data is None):
+            continue
+        numbers = by_channel(other, kernel.shape[0], x.rank - 1)
+        if numbers is None:
+            continue
+        dtype = kernel.dtype
+        weights, wide = kernel.data.array(), numbers.astype(np.float64)
+        start: Any = np.zeros(len(wide)) if bias is None else bias.data.array().astype(np.float64)  # type: ignore[union-attr]
+        if op is mul:
+            scaled = weights.astype(np.float64) * wide.reshape(-1, *[1] * (weights.ndim - 1))
+            kernel = constant(scaled.astype(weights.dtype), dtype)
+            bias = None if bias is None else constant((start * wide).astype(weights.dtype), dtype)
+        elif op is add:
+            bias = constant((start + wide).astype(weights.dtype), dtype)
+        return conv(image, kernel, bias, **node.attributes)
+    return None
+
+
+@batch_normalization.rule("normal")
+def _(
+    X: Value, scale: Value, B: Value, input_mean: Value, input_var: Value, *, training_mode: int, **attributes: Any
+) -> Value | None:
+    """Behind a convolution as what it multiplies with and adds."""
+    parameters = scale, B, input_mean, input_var
+    made = X.producer is not None and X.producer.op is conv
+    if training_mode or not made or any(v.data is None for v in parameters):
+        return None
+    attributes.pop("_outputs", None)
+    return batch_normalization.function(X, *parameters, **attributes)  # type: ignore[no-any-return]
+
+
+@conv.spot
+def _(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
+    """A convolution of the normal form is one."""
+    if y.producer is not None and y.producer.op is conv:
+        yield tuple(y.producer.inputs), dict(y.producer.attributes)
