@@ -163,6 +163,15 @@ def test_the_installed_program_starts():
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_a_plan_says_what_fixed_shapes_would_make_constant(tenonnx, tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n", 4))
+    graph.output("y", x / ops.cast(ops.gather(ops.shape(x), np.int64(0)), to=1))
+    tx.export(graph, tmp_path / "mean.onnx")
+    _, said, _ = tenonnx("plan", tmp_path / "mean.onnx", "--opset", "13")
+    assert "with fixed shapes (convert --fix-shapes) 3 nodes more would be constant" in said
+
+
 def test_newer_opsets_and_other_domains_bring_their_ops(tenonnx, tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 4))

@@ -117,6 +117,8 @@ def test_plan_and_convert_say_what_becomes_of_nodes(tenonnx, model, tmp_path):
     assert planned.code == 0
     assert "3 nodes kept, 1 node rewritten, 0 refused" in planned.out
     assert "tiny::Affine@4" in planned.out
+    assert "with fixed shapes" not in planned.out
+    assert tenonnx("plan", model, "--opset", "tiny=3", "--json").json["constant_if_shapes_were_fixed"] == []
     result = tenonnx("convert", model, "-o", "old.onnx", "--opset", "tiny=3")
     assert result.code == 0
     assert "expanded into" in result.out

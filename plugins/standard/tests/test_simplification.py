@@ -5,6 +5,9 @@ import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
+from tenonnx.extend import subgraph
+from tenonnx.op.build import building
+from tenonnx.transforms.simplify import constant_where_fixed
 
 
 def simplified(function, *shapes, dtype="float32", opset=21):
@@ -81,3 +84,38 @@ def test_arithmetic_of_shapes_goes_with_what_it_decides():
 
 def test_integers_plus_zero():
     assert simplified(lambda x: x + 0, ("n",), dtype="int64") == ["Identity"]  # an output has a name of its own
+
+
+def branching(rows):
+    """Twice of what has three rows, one more than what has others."""
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", (rows, "n"))
+    with building(graph):
+        is_three = ops.equal(ops.gather(ops.shape(x), np.int64(0)), np.int64(3))
+        graph.output(
+            "y", ops.if_(is_three, then_branch=subgraph(lambda: x * 2.0), else_branch=subgraph(lambda: x + 1.0))
+        )
+    simple = tx.simplify(graph)
+    tx.verify(graph, simple).raise_if_failed()
+    return [node.op_type for node in simple.nodes]
+
+
+def test_a_branch_that_is_always_taken_stands_for_both():
+    assert branching(3) == ["Mul"]
+    assert branching(4) == ["Add"]
+    assert branching("m")[-1] == "If"
+
+
+def test_zeros_before_a_softmax():
+    zeros = np.zeros((1, 4), np.float32)
+    assert simplified(lambda x: ops.softmax(x + zeros), ("n", 4)) == ["Softmax"]
+    assert simplified(lambda x: ops.softmax(x + zeros), ("n", 1)) == ["Add", "Softmax"]
+
+
+def test_what_would_be_constant_if_shapes_were_fixed():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x, y = graph.input("x", "float32", ("n", 4)), graph.input("y", "float32", ("n", 4))
+    count = ops.cast(ops.gather(ops.shape(x), np.int64(0)), to=1)
+    graph.output("z", (x + y) / count)
+    assert constant_where_fixed(graph) == ["Cast", "Gather", "Shape"]
+    assert constant_where_fixed(tx.fix_shapes(graph, {"x": (3, 4), "y": (3, 4)})) == []

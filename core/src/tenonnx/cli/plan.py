@@ -44,11 +44,13 @@ def command(
     from tenonnx.cli.changes import say_changes, say_summary, summarize
     from tenonnx.formats.export import ExportConfig, plan
     from tenonnx.op.graph_inference import infer
+    from tenonnx.transforms.simplify import constant_where_fixed
 
     graph = transformed(load_model(model))
     with working(f"planning {model}"):
         infer(graph, input_shapes, strict=False)
         where, changes, ir_version = plan(graph, ExportConfig(opset_version, domains, target))
+        fixed = constant_where_fixed(graph)
     note_unused(opset_version, {"ai.onnx", *graph.opsets, *(change.op.partition("::")[0] for change in changes)})
     refused = sum(change.action == "refused" for change in changes)
     if as_json:
@@ -61,6 +63,7 @@ def command(
                 "possible": not refused,
                 "summary": summarize(changes),
                 "nodes": [change.to_json() for change in changes],
+                "constant_if_shapes_were_fixed": fixed,
             }
         )
         return 1 if refused else 0
@@ -71,4 +74,6 @@ def command(
     say(f"{plural(kept, 'node')} kept, {plural(changed, 'node')} rewritten, {refused:,} refused")
     say_summary(changes)
     say_changes(changes)
+    if fixed:
+        say(f"with fixed shapes (convert --fix-shapes) {plural(len(fixed), 'node')} more would be constant")
     return 1 if refused else 0

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
+from tenonnx.graph.symbolic import Dim
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Value
+from tenonnx.op.inline import inline
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.common_subexpressions import merging
+from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.fold import folding
 from tenonnx.transforms.prune import prune
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
@@ -25,8 +29,8 @@ ROUNDS = 8
 def simplify(graph: Graph) -> Graph:
     """Compute what is constant, merge equal nodes, and leave out what changes nothing or no output needs.
 
-    Families say which calls change nothing, and which two can be one, by the rule ``simplify`` of an op. Inputs,
-    outputs and their types stay.
+    Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
+    by the rule ``simplify`` of an op. Inputs, outputs and their types stay.
     """
     for _ in range(ROUNDS):
         before = sum(1 for _ in graph.walk())
@@ -35,6 +39,44 @@ def simplify(graph: Graph) -> Graph:
         if sum(1 for _ in graph.walk()) == before:
             break
     return graph
+
+
+@in_registry_of_graph
+def constant_where_fixed(graph: Graph) -> list[str]:
+    """The labels of nodes that would be constant if every dim of the inputs were a number, and are not now.
+
+    None where no numbers are found that the graph takes.
+    """
+    open_dims = dict.fromkeys(d for v in graph.inputs for d in _dims(v) if not isinstance(d, int))
+    if not open_dims:
+        return []
+    for sizes in (itertools.count(11), itertools.repeat(8), itertools.repeat(64)):
+        numbers = dict(zip(open_dims, sizes, strict=False))
+        shapes = {v.name: [d if isinstance(d, int) else numbers[d] for d in _dims(v)] for v in graph.inputs if _dims(v)}
+        try:
+            return sorted(_constants(fix_shapes(graph, shapes)) - _constants(graph))
+        except TenonnxError:  # the graph does not take these
+            continue
+    return []
+
+
+def _dims(value: Value) -> tuple[Dim | None, ...]:
+    return (value.type.shape or ()) if isinstance(value.type, TensorType) else ()
+
+
+def _constants(graph: Graph) -> set[str]:
+    """The labels of nodes that depend on static contents alone."""
+    found: set[str] = set()
+    fold = folding()
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        results = fold(rewriter, call)
+        if results is not None and call.node is not None:
+            found.add(call.node.label)
+        return results
+
+    Rewriter(graph, decide).run()
+    return found
 
 
 def _first_of(steps: Sequence[Decision], rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -48,6 +90,9 @@ def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     try:
         with rewriter.attempt():
             found = None if rule is None else rewriter.inside(rule, *call.inputs, **call.attributes)
+            if isinstance(found, Graph):  # one of the call, to be put in its place
+                captures = [rewriter.copy(v) for v in call.node.captures]
+                found = rewriter.inside(inline, found, [], captures=captures)
             if found is None:
                 found = _lengths(rewriter, call)
     except TenonnxError:  # what must be known is not

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Op, TensorType, Value, constant, elements, static
+from tenonnx.extend import Graph, Op, TensorType, Value, constant, elements, static
+from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
+from tenonnx_standard.control_flow import if_
 from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import where
 from tenonnx_standard.math import add, div, mul, pow_, sub
@@ -64,6 +66,16 @@ def _(A: Value, B: Value) -> Value | None:
     for x, other in ((A, B), (B, A)):
         if _is_all(other, 0) and (not x.dtype.is_float or np.signbit(_first(other))):
             return x
+    return None
+
+
+@softmax.rule("simplify")
+def _(input: Value, *, axis: int) -> Value | None:
+    """Without zeros that are added: minus zero weighs what zero weighs."""
+    node = input.producer
+    for x, other in () if node is None or node.op is not add else (node.uses, node.uses[::-1]):
+        if _is_all(other, 0) and _known_shape(x) is not None and _known_shape(x) == _known_shape(input):
+            return softmax(x, axis=axis)
     return None
 
 
@@ -259,6 +271,12 @@ def _(condition: Value, X: Value, Y: Value) -> Value | None:
     if held.all():
         return X
     return None if held.any() else Y
+
+
+@if_.rule("simplify")
+def _(cond: Value, *, then_branch: Graph, else_branch: Graph) -> Graph | None:
+    held = static(cond)
+    return None if held is None or held.size != 1 else then_branch if held.all() else else_branch
 
 
 @dropout.rule("simplify")
