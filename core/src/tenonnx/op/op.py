@@ -267,7 +267,7 @@ class Op(Generic[Parameters]):
         """Where a call may stand in a graph: a value in normal form to guesses, pairs of inputs and attributes.
 
         Fusion proves each of them by the body, so that a guess may be wrong; an op with this rule is looked for by it
-        alone.
+        alone. An op with the rule ``rare`` is looked for only where it is asked for by name.
         """
         return self.rule("spot", function)  # type: ignore[no-any-return]
 
@@ -284,7 +284,19 @@ class Op(Generic[Parameters]):
 
 
 #: The consumers of rules in this package; others may have more.
-CONSUMERS = ("normal", "numpy", "prepare", "residuals", "selects", "simplify", "symbolic", "type", "version", "vjp")
+CONSUMERS = (
+    "normal",
+    "numpy",
+    "prepare",
+    "rare",
+    "residuals",
+    "selects",
+    "simplify",
+    "symbolic",
+    "type",
+    "version",
+    "vjp",
+)
 
 
 def check_consumer(title: str, consumer: str) -> None:

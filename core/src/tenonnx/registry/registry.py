@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,8 @@ class Registry:
         self._operators: Operators | None = None
         self._tables: dict[str, dict[str, Any]] = {}
         self._newest: dict[Op, Any] = {}
+        #: What transforms made of the contents for one graph, and may use for the next.
+        self.made: dict[Hashable, Any] = {}
 
     @classmethod
     def installed(cls) -> Registry:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tenonnx.errors import InvalidCall, TenonnxError
@@ -20,6 +20,7 @@ from tenonnx.graph.values import Node, Value
 from tenonnx.limits import work
 from tenonnx.op.binding import bind
 from tenonnx.op.build import Builder
+from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -27,7 +28,7 @@ from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.matching import Match, Matcher
 from tenonnx.transforms.normal_form import Normalizer
 from tenonnx.transforms.prune import drop_dead_nodes
-from tenonnx.transforms.rewrite import ALLOWANCE, Call, Rewriter, copy_graph
+from tenonnx.transforms.rewrite import ALLOWANCE, Call, Decision, Rewriter, copy_graph
 from tenonnx.transforms.templates import Proposal, Templates, can_be_traced
 
 #: Passes over a graph: one op may be part of the body of another.
@@ -39,7 +40,8 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None) -> Graph:
     """``graph`` with one node wherever the body of an op stands, as long as that leaves fewer nodes.
 
     ``ops`` are the ops to look for, by name (``com.microsoft::FastGelu``, or ``Gelu`` for ``ai.onnx``) or themselves;
-    by default all that exist at the graph's opsets and have a body. What other nodes read inside a match is an output
+    by default all that exist at the graph's opsets and have a body, but for those that runtimes have seldom a kernel
+    for. What other nodes read inside a match is an output
     of the op, or kept for them. Raises ``InvalidCall`` for a name that no installed package gives.
     """
     registry = graph.root.registry or default_registry()
@@ -49,9 +51,10 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None) -> Graph:
     else:
         wanted = [_found(op, graph, registry) for op in ops]
         traced = [op for op in wanted if can_be_traced(op)]
-    templates = Templates(graph, traced)
+    templates = Templates.of_registry(registry, graph, traced)
     spots = [op for op in wanted if find_rule(op, "spot") is not None]
     graph = _without_unread_outputs(copy_graph(graph))
+    ensure_inferred(graph)
     with work(PASSES * ALLOWANCE * len(graph.nodes)):
         for _ in range(PASSES):
             fused = _Pass(graph, templates, spots).run()
@@ -64,7 +67,8 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None) -> Graph:
 def _candidates(graph: Graph, registry: Registry) -> Iterator[Op]:
     for domain, version in graph.opsets.items():
         for op in registry.ops(domain):
-            if op.holds_at(version) and op.specified and op.pure and not op.primitive:
+            rare = not op.specified or op.primitive or find_rule(op, "rare") is not None
+            if op.holds_at(version) and op.pure and not rare:
                 yield op
 
 
@@ -109,6 +113,19 @@ class Fused:
         return len(self.region) - len(self.made) - 1
 
 
+class _Replacing(Rewriter):
+    """Decides about the nodes that give ``replaced`` values alone; what stays has its types from the search."""
+
+    def __init__(
+        self, source: Graph, decide: Decision, replaced: Container[Value] = (), *, outer: Rewriter | None = None
+    ) -> None:
+        super().__init__(source, decide, outer=outer)
+        self.replaced = replaced
+
+    def is_settled(self, node: Node) -> bool:
+        return self.node is not None and not any(v in self.replaced for v in self.node.outputs if v is not None)
+
+
 class _Pass:
     """One search over a graph."""
 
@@ -126,6 +143,7 @@ class _Pass:
             for value in node.uses:
                 self.readers.setdefault(value, []).append(node)
         self.results = frozenset(graph.outputs)
+        self.strict = Matcher(self.normal.associative)
         #: Values of the normal form that the source has not, and calls that were chosen have as inputs.
         self.wanted: set[Value] = set()
         self.brought: dict[Value, Value] = {}
@@ -174,7 +192,7 @@ class _Pass:
                 made.update(self._called(rewriter, fused))
             return [made[value]]
 
-        fused = Rewriter(self.graph, decide).run()
+        fused = _Replacing(self.graph, decide, found.keys()).run()
         drop_dead_nodes(fused)
         return _without_unread_outputs(fused)
 
@@ -224,7 +242,7 @@ class _Pass:
                 replaced = len(self._region((value,), given, alone=True))
                 if replaced < 2 or (best is not None and replaced - len(made) - 1 <= best.gain):
                     continue
-                results = self._proven(proposal, root)
+                results = self._proven(proposal, root, alone=len(self._region((value,), given)) == replaced)
                 if results is None:
                     continue
                 ways = (self._placed(value, proposal, found) for found in (results, results[:1]))
@@ -314,18 +332,21 @@ class _Pass:
                     heapq.heappush(queue, (-self.position[source], id(source), source))
         return found
 
-    def _proven(self, proposal: Proposal, root: Value) -> Sequence[Value | None] | None:
-        """What the call gives, in normal form, if the first of it is what the graph computes."""
+    def _proven(self, proposal: Proposal, root: Value, *, alone: bool) -> Sequence[Value | None] | None:
+        """What the call gives, in normal form, if the first of it is what the graph computes; that ``alone`` will do
+        where nobody reads what is inside.
+        """
         op, inputs, attributes = proposal.op, proposal.inputs, proposal.attributes
         count = None if op.signature.counts_outputs else 1
         try:
             infer_call(op, inputs, attributes, count)
+            if alone and self.templates.prove(proposal, root, self.strict):
+                return [root]
             if root.producer is not None and root.producer.op is op:  # it is a word of the normal form
                 results = self.normal.call(op, inputs, attributes, count)
             else:
                 results = self.normal.expand(Call(op, inputs, attributes, count))
         except TenonnxError:
             return None
-        strict = Matcher(self.normal.associative)
-        same = results[0] is not None and any(strict.match(results[0], root, Match(), frozenset()))
+        same = results[0] is not None and any(self.strict.match(results[0], root, Match(), frozenset()))
         return results if same else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from tenonnx.op.binding import foreseeing, invoke
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.op import REQUIRED, Op
+from tenonnx.registry.registry import Registry
 from tenonnx.transforms.matching import Match, Matcher
 from tenonnx.transforms.normal_form import Normalizer
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
@@ -31,6 +32,9 @@ MOST_OPTIONAL = 3
 
 #: Attributes that may be more words are taken as they are by default.
 MOST_WORDS = 4
+
+#: So many sets of bodies are kept for the next graph.
+MOST_REMEMBERED = 8
 
 #: Ways to match one body at one place that are looked at.
 MOST_MATCHES = 4
@@ -91,6 +95,36 @@ class Templates:
         self.opsets, self.registry = graph.opsets, graph.registry
         self._traced: dict[Any, list[Template]] = {}
         self._ending: dict[Any, dict[Any, list[Template]]] = {}
+        self._exact: dict[Hashable, Template | None] = {}
+
+    @classmethod
+    def of_registry(cls, registry: Registry, graph: Graph, ops: Sequence[Op]) -> Templates:
+        """Those of these ops at the opsets of a graph, which graphs after each other share."""
+        key = cls, tuple(sorted(graph.opsets.items())), tuple(ops)
+        if key not in registry.made and len(registry.made) >= MOST_REMEMBERED:
+            registry.made.clear()
+        return registry.made.setdefault(key, cls(graph, ops))  # type: ignore[no-any-return]
+
+    def prove(self, proposal: Proposal, root: Value, strict: Matcher) -> bool:
+        """Whether ``root`` is the body of a call, as it is for inputs of these types whatever they hold.
+
+        What is not proven so may still be by the body for what the inputs hold.
+        """
+        kinds = tuple(None if v is None else v.type for v in proposal.inputs)
+        items = tuple((name, tuple(a) if isinstance(a, list) else a) for name, a in proposal.attributes.items())
+        key = proposal.op, items, kinds
+        try:
+            known = key in self._exact
+        except TypeError:  # an attribute that is no number or word
+            return False
+        if not known:
+            self._exact[key] = self.traced(proposal.op, proposal.attributes, kinds)
+        template = self._exact[key]
+        if template is None or template.output in template.inputs:
+            return False
+        pairs = zip(template.inputs, proposal.inputs, strict=True)
+        given = {ours: theirs for ours, theirs in pairs if ours is not None and theirs is not None}
+        return any(strict.match(template.output, root, Match(given), frozenset(given)))
 
     def of(self, root: Value, present: frozenset[Op]) -> Sequence[Template]:
         """Those that end as ``root`` does, of ops that need no others than are ``present`` in the graph.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, Value, constant, dims, static
+from tenonnx.extend import DType, Op, TensorType, Value, always, constant, dims, static
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
@@ -233,6 +233,9 @@ def _(y: Value) -> Iterator[Guess]:
 
 
 # ----- normalisation --------------------------------------------------------------------------------------------------
+
+
+group_normalization.rule("rare", always)  # onnxruntime has no kernel for it on CPUs, and is faster without it
 
 
 @group_normalization.spot

@@ -1,0 +1,46 @@
+"""Half precision of models at realistic sizes: the difference, the size of the file, and whether onnxruntime takes it.
+
+``python examples/exports/make.py FOLDER --hidden 512 --layers 4`` makes them, ``python benchmarks/half.py FOLDER``
+lowers them.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from fusion import feeds, session
+
+import tenonnx as tx
+from tenonnx.checks.half import lower_within
+
+BUDGET = 0.01
+
+
+def main() -> None:
+    print("| file | nodes, left in float32 | MiB before | after | largest difference, numpy | onnxruntime | clipped |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        for path in sorted(Path(sys.argv[1]).glob("*.onnx")):
+            print(row(path, Path(folder) / path.name), flush=True)
+
+
+def row(path: Path, target: Path) -> str:
+    """Of one model, the inputs and outputs of which stay; differences are by the largest number of an output."""
+    graph, given = tx.load(path), feeds(onnx.load(path))
+    lowered = lower_within(graph, "float16", BUDGET, feeds=given)
+    tx.export(lowered.graph, target)
+    pairs = list(zip(session(path).run(None, given), session(target).run(None, given), strict=True))
+    theirs = max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs)
+    ours = next(note for note in lowered.notes if note.startswith("output")).split("differs by ")[-1].split()[0]
+    sizes = [file.stat().st_size / 2**20 for file in (path, target)]
+    counts = f"{len(lowered.graph.nodes)}, {len(lowered.kept)}"
+    clipped = ", ".join(lowered.clipped) or "-"
+    return f"| {path.stem} | {counts} | {sizes[0]:.1f} | {sizes[1]:.1f} | {ours} | {theirs:.1e} | {clipped} |"
+
+
+if __name__ == "__main__":
+    main()
