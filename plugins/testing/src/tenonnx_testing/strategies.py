@@ -21,6 +21,13 @@ Draw: TypeAlias = Callable[[Strategy], Any]
 #: How far ``exclude_near`` keeps values away.
 DISTANCE = 0.1
 
+
+@st.composite
+def _of(draw: Draw, drawn: Callable[[Draw], Any]) -> Any:
+    """What ``drawn`` draws. Making a composite reads source code; one for all is made once and not at every draw."""
+    return drawn(draw)
+
+
 _WORDS = ("", "a", "b", "ab", "Tenon", "onnx", "zwölf", "x y", "7", "-1")
 
 
@@ -29,12 +36,11 @@ def shapes(
 ) -> st.SearchStrategy[tuple[int, ...]]:
     """Shapes of so many axes of such lengths."""
 
-    @st.composite
     def drawn(draw: Draw) -> tuple[int, ...]:
         rank = draw(st.integers(min_rank, max(min_rank, max_rank)))
         return tuple(draw(st.integers(min_side, max_side)) for _ in range(rank))
 
-    return drawn()
+    return _of(drawn)
 
 
 def tensors(
@@ -56,14 +62,13 @@ def tensors(
     at least 0.1 away from the numbers in ``exclude_near``.
     """
 
-    @st.composite
     def drawn(draw: Draw) -> Array:
         kind = _draw_dtype(draw, dtype)
         sides = draw(shapes(min_rank, max_rank, min_side, max_side)) if shape is None else _given_shape(draw, shape)
         random = _random(draw)
         return contents(random, kind, sides, min_value, max_value, distinct=distinct, exclude_near=exclude_near)
 
-    return drawn()
+    return _of(drawn)
 
 
 def broadcastable(
@@ -78,7 +83,6 @@ def broadcastable(
 ) -> st.SearchStrategy[list[Array]]:
     """``n`` arrays of one dtype that broadcast together; the further keywords are those of ``tensors``."""
 
-    @st.composite
     def drawn(draw: Draw) -> list[Array]:
         kind = _draw_dtype(draw, dtype)
         whole = draw(shapes(min_rank, max_rank, min_side, max_side))
@@ -90,7 +94,7 @@ def broadcastable(
             found.append(draw(tensors(kind, shape=sides, **same)))
         return found
 
-    return drawn()
+    return _of(drawn)
 
 
 def axis_of(x: Array) -> st.SearchStrategy[int]:
