@@ -58,6 +58,20 @@ def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkey
     assert tx.load(state).training_state.tensors["training__step"].array() == 2
 
 
+@pytest.mark.parametrize("place", ["training_step.step_graph", "TrainingStep.train", "commands.train.read_data"])
+def test_ctrl_c_before_the_first_step_says_that_nothing_was_learned(place, tmp_path, data, capsys, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"tenonnx_training.{place}", stopped)
+    tuned = tmp_path / "tuned.onnx"
+    assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "-o", tuned) == 130
+    told = capsys.readouterr().err
+    assert "interrupted before the first step: nothing was learned, and the same command begins anew" in told
+    assert "--resume" not in told
+    assert not tuned.exists()
+
+
 def checkpoint(tmp_path, data):
     path = tmp_path / "state.safetensors"
     assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "--checkpoint", path) == 0

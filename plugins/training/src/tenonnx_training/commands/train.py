@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -224,7 +225,7 @@ def command(
 ) -> None:
     """Tune the weights of a model on data, and write it back with nothing else changed.
 
-    Ctrl-C ends the training in order, with exit code 130: what was learned so far is written.
+    Ctrl-C ends the training in order, with exit code 130: what was learned so far is written, if anything was.
     """
     import tenonnx as tx
     from tenonnx_training.data import samples_of
@@ -232,49 +233,52 @@ def command(
     from tenonnx_training.training_step import TrainingStep
 
     _check_paths(output, checkpoint, emit_step)
-    graph = load_model(model)
-    if resume is not None:
-        _take_state(graph, load_model(resume), resume)
-    how: dict[str, Any] = {"weights": sample_weights, "of": of, **images}
-    arrays = read_data(graph, data, labels, loss, **how)
-    chosen = _optimizer(graph, optimizer, learning_rate, weight_decay)
-    if schedule is not None:
-        batches = -(-samples_of(arrays) // _batch_size(graph, batch_size))
-        chosen = _scheduled(graph, chosen, *schedule, run=epochs * batches)
-    options: dict[str, Any] = {
-        "loss": loss,
-        "optimizer": chosen,
-        "output": of,
-        "metrics": metrics,
-        "trainable": _listed(trainable),
-        "groups": groups,
-        "clip_norm": clip_norm,
-        "clip_value": clip_value,
-        "accumulate": accumulate,
-        "average": average,
-        "precision": precision,
-        "recompute": _listed(recompute),
-        "sample_weights": sample_weights,
-        "frozen_statistics": frozen_statistics,
-        "seed": seed,
-        "untie": untie,
-        "keep_training_form": keep_training_form,
-        "backend": backend,
-    }
-    if emit_step is not None:
-        fields = {} if opset_version is None else {"opset_version": opset_version}
-        TrainingStep(graph, **options).export(emit_step, domains=domains, **fields)
-    history = fit(
-        graph,
-        arrays,
-        epochs=epochs,
-        batch_size=batch_size,
-        validation=None if validation is None else read_data(graph, validation, labels, loss, like=data, **how),
-        patience=patience,
-        checkpoint=checkpoint,
-        progress=None if as_json else True,
-        **options,
-    )
+    with _nothing_learned():
+        graph = load_model(model)
+        if resume is not None:
+            _take_state(graph, load_model(resume), resume)
+        how: dict[str, Any] = {"weights": sample_weights, "of": of, **images}
+        arrays = read_data(graph, data, labels, loss, **how)
+        chosen = _optimizer(graph, optimizer, learning_rate, weight_decay)
+        if schedule is not None:
+            batches = -(-samples_of(arrays) // _batch_size(graph, batch_size))
+            chosen = _scheduled(graph, chosen, *schedule, run=epochs * batches)
+        options: dict[str, Any] = {
+            "loss": loss,
+            "optimizer": chosen,
+            "output": of,
+            "metrics": metrics,
+            "trainable": _listed(trainable),
+            "groups": groups,
+            "clip_norm": clip_norm,
+            "clip_value": clip_value,
+            "accumulate": accumulate,
+            "average": average,
+            "precision": precision,
+            "recompute": _listed(recompute),
+            "sample_weights": sample_weights,
+            "frozen_statistics": frozen_statistics,
+            "seed": seed,
+            "untie": untie,
+            "keep_training_form": keep_training_form,
+            "backend": backend,
+        }
+        if emit_step is not None:
+            fields = {} if opset_version is None else {"opset_version": opset_version}
+            TrainingStep(graph, **options).export(emit_step, domains=domains, **fields)
+        history = fit(
+            graph,
+            arrays,
+            epochs=epochs,
+            batch_size=batch_size,
+            validation=None if validation is None else read_data(graph, validation, labels, loss, like=data, **how),
+            patience=patience,
+            checkpoint=checkpoint,
+            progress=None if as_json else True,
+            **options,
+        )
+        if history.interrupted and not history.losses:
+            raise KeyboardInterrupt
     if output is not None:
         if output.lower().endswith(".safetensors"):
             graph.save(output)
@@ -295,6 +299,16 @@ def command(
         advice = f"--resume {held} goes on" if held else "with --checkpoint FILE it could be resumed"
         complain(f"interrupted after {plural(len(history.losses), 'step')}: {advice}")
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _nothing_learned() -> Iterator[None]:
+    """Say on Ctrl-C that there is nothing to go on from yet."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain("interrupted before the first step: nothing was learned, and the same command begins anew")
+        raise
 
 
 def _listed(text: str | None) -> list[str] | None:
