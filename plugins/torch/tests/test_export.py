@@ -123,6 +123,90 @@ class Unknown(nn.Module):
         return torch.linalg.svd(y)[1]
 
 
+class Sparse(nn.Module):
+    def forward(self, x):
+        return torch.sparse.mm(x.to_sparse(), x.T)
+
+
+class Special(nn.Module):
+    def forward(self, x):
+        y = x.clamp(0, 1)
+        return torch.special.bessel_j0(y) + 1
+
+
+class Histogram(nn.Module):
+    def forward(self, x):
+        return torch.histc(x, bins=4)
+
+
+class Counted(nn.Module):
+    def forward(self, x):
+        count = int(x.sum().item())
+        return x * count
+
+
+class Halving(nn.Module):
+    def forward(self, x):
+        while x.abs().max() > 1:
+            x = x / 2
+        return x
+
+
+class Arrays(nn.Module):
+    def forward(self, x):
+        y = np.exp(x.numpy())
+        return torch.from_numpy(y)
+
+
+class Foreign(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return torch.from_numpy(x.detach().numpy() * 2)
+
+
+class Custom(nn.Module):
+    def forward(self, x):
+        return Foreign.apply(x)
+
+
+class Rows(nn.Module):
+    def forward(self, x):
+        rows = [row * 2 for row in x]
+        return torch.stack(rows[::-1])
+
+
+class Mismatched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 5), nn.Linear(4, 2)
+
+    def forward(self, x):
+        y = self.first(x)
+        return self.second(y)
+
+
+class Refusing(nn.Module):
+    def forward(self, x):
+        if x.dim() != 4:
+            raise ValueError(f"an image has 4 axes, not {x.dim()}")
+        return x
+
+
+class Lacking(nn.Module):
+    def forward(self, x):
+        return self.missing(x)
+
+
+class Odd(nn.Module):
+    def forward(self, x):
+        return x[x > 100].reshape(-1, 2, 0)
+
+
+class Speaking(nn.Module):
+    def forward(self, x):
+        return {"scores": x, "told": "done"}
+
+
 @pytest.mark.parametrize(
     ("module", "dims", "what", "where"),
     [
@@ -130,6 +214,14 @@ class Unknown(nn.Module):
         (Fixed(), {0: {0: "batch"}}, "must be free to vary", "in forward: return y.reshape(4, 3) * 2"),
         (Branching(), None, "Branching must be a module that PyTorch can trace", "in forward: if y.sum() > 0:"),
         (Unknown(), None, "operations that have a form in ONNX", "in forward: return torch.linalg.svd(y)[1]"),
+        (Sparse(), None, "a form in ONNX", "in forward: return torch.sparse.mm(x.to_sparse(), x.T)"),
+        (Special(), None, "a form in ONNX", "in forward: return torch.special.bessel_j0(y) + 1"),
+        (Histogram(), None, "a form in ONNX", "in forward: return torch.histc(x, bins=4)"),
+        (Counted(), None, "can trace", "in forward: count = int(x.sum().item())"),
+        (Halving(), None, "can trace", "in forward: while x.abs().max() > 1:"),
+        (Arrays(), None, "can trace", "in forward: y = np.exp(x.numpy())"),
+        (Custom(), None, "can trace", "in forward: return Foreign.apply(x)"),
+        (Rows(), {0: {0: "batch"}}, "must be free to vary", "in forward: rows = [row * 2 for row in x]"),
     ],
 )
 def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, where):
@@ -137,6 +229,23 @@ def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, wh
         tx.load(module, torch.randn(4, 3), dims=dims)
     assert where in str(caught.value)
     assert "torch/_" not in str(caught.value)
+    assert "site-packages" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "what", "where"),
+    [
+        (Mismatched(), "Mismatched must run on its examples", "in forward: return self.second(y)"),
+        (Refusing(), "must run on its examples", "an image has 4 axes, not 2"),
+        (Lacking(), "must run on its examples", "in forward: return self.missing(x)"),
+        (Odd(), "must run on its examples", "in forward: return x[x > 100].reshape(-1, 2, 0)"),
+        (Speaking(), "what Speaking returns must be tensors", "output_told: 'done'"),
+    ],
+)
+def test_a_module_that_fails_by_itself_is_told_where(module, what, where):
+    with pytest.raises(tx.InvalidCall, match=what) as caught:
+        tx.load(module, torch.randn(4, 3))
+    assert where in str(caught.value)
 
 
 def test_nothing_is_written_where_the_file_differs_from_the_module(tmp_path, monkeypatch):

@@ -122,6 +122,29 @@ def test_state_dicts_are_loaded_by_the_names_of_initializers():
     assert network(torch.ones(2)).tolist() == [1, 1]
 
 
+def test_what_a_body_makes_of_a_parameter_follows_it():
+    graph = parse(
+        "g (float[1, 2] x) => (float[1, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { t = Identity(w) y = Gemm(x, t) }"
+    )
+    network = tenonnx_torch.module(graph)
+    network(torch.ones(1, 2)).sum().backward()
+    assert network.get_parameter("w").grad.tolist() == [[1, 1], [1, 1]]
+    network.load_state_dict({"w": torch.zeros(2, 2)})
+    assert network(torch.ones(1, 2)).tolist() == [[0, 0]]
+
+
+def test_what_decides_sizes_is_no_parameter():
+    graph = parse(
+        "g (float[1, 1, 2] x) => (float[1, 1, 4] y) <float[3] s = {1, 1, 2}, float[1] b = {1}>"
+        """{ z = Resize<mode = "nearest">(x, "", s) y = Add(z, b) }"""
+    )
+    network = tenonnx_torch.module(graph)
+    assert [name for name, _ in network.named_parameters()] == ["b"]
+    assert [name for name, _ in network.named_buffers()] == ["s"]
+    network(torch.ones(1, 1, 2)).sum().backward()
+    assert network.get_parameter("b").grad.tolist() == [4]
+
+
 def test_a_subgraph_runs_and_passes_gradients():
     graph = parse("""g (int64 n, float[3] x) => (float[3] y) <float[3] w = {1, 2, 3}> {
         going = Constant<value = bool {1}>()

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry
 from tenonnx_torch.examples import Dims, Examples, joined
-from tenonnx_torch.tracing import converted, dims_of_inputs, restore_training_forms, traced
+from tenonnx_torch.tracing import check_call, converted, dims_of_inputs, restore_training_forms, traced
 from tenonnx_torch.verification import verify_against
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def graph_of(
     task: str | None,
 ) -> Graph:
     """The graph of a module, not verified yet."""
+    check_call(module, examples)
     program = traced(module, examples)
     model = converted(program)
     restore_training_forms(model)

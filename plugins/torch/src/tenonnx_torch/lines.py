@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import onnxscript
 import torch
 from torch._guards import detect_fake_mode
 from torch.overrides import TorchFunctionMode
 
 #: Code that is not the user's: PyTorch, the exporter, and this package.
-_FOREIGN = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
+_FOREIGN = (*(str(Path(each).parent) for each in (torch.__file__, onnxscript.__file__, __file__)), "<")
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n *(?P<code>[^\n]*)')
 

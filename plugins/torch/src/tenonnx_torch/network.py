@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, find_rule
 from tenonnx.extend.backends import check_feeds
-from tenonnx.extend.transforms import Call, decompose
+from tenonnx.extend.transforms import Call, copy_graph, decompose, opened
 from tenonnx_torch.examples import to_numpy
-from tenonnx_torch.plan import Plan, place
+from tenonnx_torch.plan import Plan, gives_codes, place
 from tenonnx_torch.values import NATIVE, is_native, to_arrays, to_contents
+
+#: By op the first input that gradients do not change: running statistics, and what decides sizes.
+_FIXED_FROM = {"BatchNormalization": 3, "Resize": 1, "Upsample": 1}
 
 
 def module(graph: Graph) -> Network:
@@ -24,10 +28,10 @@ class Network(torch.nn.Module):
 
     It is called with one tensor for each graph input, in order or by name, and gives a tensor, or a tuple with one for
     each output. Variables are parameters and buffers of the same names, so that ``state_dict`` speaks of initializers:
-    floating-point ones with axes are parameters, but for statistics of BatchNormalization, and the others buffers.
-    Ops with a rule ``torch`` run as PyTorch, others by their body; what PyTorch has no kernel for (text, a few integer
-    and eight-bit types, ops such as NonMaxSuppression) is computed by numpy, where no gradient may pass. Raises
-    ``UnsupportedOp`` for ops that no package provides.
+    floating-point ones with axes are parameters, but for statistics of BatchNormalization and the scales of Resize, and
+    the others buffers. Ops with a rule ``torch`` run as PyTorch, others by their body; what PyTorch has no kernel for
+    (text, a few integer and eight-bit types, ops such as NonMaxSuppression) is computed by numpy, where no gradient may
+    pass. Raises ``UnsupportedOp`` for ops that no package provides.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -38,16 +42,16 @@ class Network(torch.nn.Module):
         self.source = graph
         self.input_names = [value.name for value in graph.inputs]
         self.output_names = [value.name for value in graph.outputs]
-        plain = _lowered(graph)
+        parameters = _parameters(graph)
+        plain = _lowered(graph, parameters)
         self._inputs = plain.inputs
         self._states = [value.name for value in plain.variables if _is_state(value)]
-        statistics = _statistics(graph)
         for value in plain.variables:
             if _is_state(value):
                 assert value.data is not None
                 tensor = to_contents(value.data.array())
                 owner, name = place(self, value.name)
-                if value.tensor.dtype.is_float and value.tensor.shape and value.name not in statistics:
+                if value.name in parameters:
                     owner._parameters[name] = torch.nn.Parameter(tensor)
                 else:
                     owner._buffers[name] = tensor
@@ -93,22 +97,40 @@ def _checked(value: Value, given: dict[str, Any]) -> Any:
     return to_contents(checked)
 
 
-def _statistics(graph: Graph) -> set[str]:
-    """The variables that hold what BatchNormalization has seen, which training does not change by gradients."""
-    found = set()
+def _parameters(graph: Graph) -> set[str]:
+    """The variables that gradients may change."""
+    fixed = set()
     for node in graph.walk():
-        if node.op_type == "BatchNormalization":
-            found |= {value.name for value in node.inputs[3:] if value is not None}
-    return found
+        if node.op_type in _FIXED_FROM:
+            fixed |= {value.name for value in node.inputs[_FIXED_FROM[node.op_type] :] if value is not None}
+    floats = (v for v in graph.variables if _is_state(v) and v.tensor.dtype.is_float and v.tensor.shape)
+    return {value.name for value in floats} - fixed
 
 
-def _lowered(graph: Graph) -> Graph:
-    """The graph in ops that the plan runs: of PyTorch where there is a rule, else the body, else those of numpy."""
+def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
+    """The graph in ops that the plan runs: of PyTorch where there is a rule, else the body, else those of numpy.
+
+    What is computed from ``parameters`` is not folded, so that gradients reach them.
+    """
+    free = copy_graph(graph)
+    listed = {value.name for value in free.all_inputs}
+    free.all_inputs += [v for v in free.variables if v.name in parameters and v.name not in listed]
+    free = opened(free, parameters)
     try:
-        plain = decompose(graph, keep=_is_kept)
+        plain = decompose(free, keep=_is_kept)
     except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
-        plain = decompose(graph, keep=lambda call: _is_kept(call) or find_rule(call.op, "numpy") is not None)
+        plain = decompose(free, keep=lambda call: _is_kept(call) or find_rule(call.op, "numpy") is not None)
+    values = {value.name: value for value in (*plain.variables, *plain.all_inputs)}
+    plain.all_inputs = [value for value in plain.all_inputs if value.name in listed]
+    plain.variables = [values[value.name] for value in graph.variables]
+    for value, source in zip(plain.variables, graph.variables, strict=True):
+        value.data = source.data
     return plain
+
+
+def _gives_floats(call: Call) -> bool:
+    kinds = [None if known is None else known.type for known in call.known]
+    return any(not isinstance(kind, TensorType) or kind.dtype.is_float for kind in kinds)
 
 
 def _is_kept(call: Call) -> bool:
@@ -117,6 +139,8 @@ def _is_kept(call: Call) -> bool:
     if not all(is_native(value.type) for value in call.inputs if value is not None):
         return find_rule(call.op, "numpy") is not None
     rule = find_rule(call.op, "torch")
+    if gives_codes(call.op) and find_rule(call.op, "numpy") is not None and not _gives_floats(call):
+        return True  # its body would lose the gradient in silence
     takes = getattr(rule, "takes", None)
     if rule is None or takes is None:
         return rule is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tenonnx.extend import Graph, InvalidCall, Node, NotDifferentiable, TenonnxError, Value, find_rule
+from tenonnx.extend import Graph, InvalidCall, Node, NotDifferentiable, Op, TenonnxError, Value, find_rule
 from tenonnx.extend.transforms import bind, known_op
 from tenonnx_torch.values import is_native, tensors_in, to_arrays, to_contents
 
@@ -52,7 +52,7 @@ class Step:
         values = [v for v in (*inputs, *node.outputs) if v is not None]
         self.numpy = find_rule(op, "numpy")
         self.torch = find_rule(op, "torch") if self.plans or all(is_native(v.type) for v in values) else None
-        self.floats = any(v is not None and _is_float(v) for v in node.outputs)
+        self.passes = gives_codes(op) or any(v is not None and _is_float(v) for v in node.outputs)
 
     def __call__(self, slots: list[Any]) -> None:
         arguments = [slots[slot] for slot in self.inputs]
@@ -83,7 +83,7 @@ class Step:
         if self.numpy is None:
             raise InvalidCall("this op has no rule for PyTorch, and none for numpy")
         trained = any(tensor.requires_grad for each in arguments for tensor in tensors_in(each))
-        if trained and self.floats and torch.is_grad_enabled():
+        if trained and self.passes and torch.is_grad_enabled():
             raise NotDifferentiable(
                 "numpy computes this op, and no gradient passes",
                 do="run it under torch.no_grad(), or train what lies behind it alone",
@@ -161,6 +161,11 @@ class Plan:
         self._dead = [
             [slot for slot, at in last.items() if at == place and slot not in kept] for place in range(len(self._steps))
         ]
+
+
+def gives_codes(op: Op) -> bool:
+    """Whether an op has a gradient that PyTorch knows nothing of, such as that of QuantizeLinear in its codes."""
+    return find_rule(op, "vjp") is not None and find_rule(op, "torch") is None
 
 
 def _is_float(value: Value) -> bool:

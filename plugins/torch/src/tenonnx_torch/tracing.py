@@ -15,7 +15,8 @@ import torch
 
 from tenonnx.extend import InvalidCall, NotRepresentable
 from tenonnx_torch import lines
-from tenonnx_torch.examples import Examples
+from tenonnx_torch.examples import Examples, joined
+from tenonnx_torch.verification import leaves
 
 #: A module as PyTorch traced it.
 Program = Any
@@ -29,6 +30,26 @@ _OF_BOOLEANS: dict[Any, Callable[..., Any]] = {
     aten.maximum.default: aten.logical_or.default,
     aten.minimum.default: aten.logical_and.default,
 }
+
+
+def check_call(module: torch.nn.Module, examples: Examples) -> None:
+    """Raise ``InvalidCall`` naming lines of a module that fails by itself, or what it returns that is no tensor."""
+    try:
+        returned = leaves(module, examples)
+    except Exception as error:
+        raise InvalidCall(
+            f"{type(module).__name__} must run on its examples",
+            given=_reason(error),
+            do="mend the module, or give other examples",
+            also=lines.of_error(error)[-3:],
+        ) from error
+    for path, leaf in returned:
+        if leaf is not None and not isinstance(leaf, torch.Tensor):
+            raise InvalidCall(
+                f"what {type(module).__name__} returns must be tensors",
+                given=f"{joined('output', path)}: {leaf!r}"[:200],
+                do="leave it out, or return torch.tensor of it",
+            )
 
 
 def traced(module: torch.nn.Module, examples: Examples) -> Program:
@@ -132,7 +153,8 @@ def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) 
         f"{type(module).__name__} must be a module that PyTorch can trace",
         given="\n".join(lines.of_error(error)[-3:]) or _reason(error),
         also=_reason(error),
-        do="take branches that depend on contents out of forward, or write them with torch.cond and torch.where",
+        do="let forward compute with tensors alone, without .item() and .numpy(); branches that depend on contents are "
+        "torch.cond or torch.where",
     )
 
 

@@ -89,13 +89,17 @@ def _drawn(module: torch.nn.Module, examples: Examples) -> list[bool]:
     return [not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(first, second, strict=True)]
 
 
-def _outputs(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[torch.Tensor]:
-    """The tensors that the module returns; what a call leaves behind in it is undone."""
+def leaves(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[tuple[Any, Any]]:
+    """What the module returns, with the path to each part; what a call leaves behind in the module is undone."""
     arguments, keywords = examples.copied()
     with _restored(module), torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(seed)
         result = module(*arguments, **keywords)
-    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    return pytree.tree_flatten_with_path(result)[0]
+
+
+def _outputs(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[torch.Tensor]:
+    return [leaf for _, leaf in leaves(module, examples, seed) if isinstance(leaf, torch.Tensor)]
 
 
 @contextlib.contextmanager

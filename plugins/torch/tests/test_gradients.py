@@ -1,0 +1,77 @@
+"""Gradients of the examples: PyTorch's, through ``tenonnx_torch.module``, are those of our own graph of gradients."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tenonnx as tx
+import tenonnx_torch
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+#: Sizes of dims where an example has no samples.
+SIZES = {"total": 4, "height": 8, "width": 8}
+
+#: Examples whose weights are attributes.
+WITHOUT = {"iris/iris", "iris/tree"}
+
+#: Examples of codes that numpy computes, where PyTorch would lose the gradient that we have.
+CODES = {"digits/digits-int8", *(f"quantized/{name}" for name in (
+    "bert-dynamic", "bert-static", "llama-4bit-qdq", "resnet-qdq", "resnet-qoperator"
+))}  # fmt: skip
+
+#: Examples that search in a loop whose tensors grow: PyTorch follows each turn, we do not.
+SEARCHES = {"gpt2/gpt2-beams", "whisper/whisper"}
+
+
+def examples():
+    return sorted(f"{path.parent.name}/{path.stem}" for path in EXAMPLES.glob("*/*.onnx"))
+
+
+def fed(graph, name):
+    """Contents for the inputs: the samples of an example, else what is drawn."""
+    path = EXAMPLES / f"{name}.onnx"
+    model, _, kind = path.stem.partition("-")
+    stored = [path.with_name(f"{each}.npz") for each in (f"samples-{kind}", model, "samples")]
+    held = next((dict(np.load(each)) for each in stored if each.exists()), {})
+    random = np.random.default_rng(0)
+    feeds = {}
+    for value in graph.inputs:
+        shape = [dim if isinstance(dim, int) else SIZES.get(str(dim), 2) for dim in value.shape]
+        drawn = random.normal(size=shape) if value.tensor.dtype.is_float else random.integers(0, 2, shape)
+        feeds[value.name] = held.get(value.name, drawn.astype(value.tensor.dtype.numpy))
+    return feeds
+
+
+@pytest.mark.parametrize("name", examples())
+def test_gradients_of_an_example_are_ours(name):
+    graph = tx.load(EXAMPLES / f"{name}.onnx")
+    feeds = fed(graph, name)
+    network = tenonnx_torch.module(graph)
+    if name in CODES:
+        with pytest.raises(tx.NotDifferentiable, match="no gradient passes"):
+            network(**feeds)
+        return
+    found = network(**feeds)
+    found = found if isinstance(found, tuple) else (found,)
+    given = zip(graph.outputs, found, strict=True)
+    outputs = {v.name: tensor for v, tensor in given if isinstance(tensor, torch.Tensor) and tensor.requires_grad}
+    assert (name in WITHOUT) == (not outputs)
+    if not outputs:
+        return
+    random = np.random.default_rng(1)
+    seeds = {key: random.normal(size=tensor.shape).astype(np.float32) for key, tensor in outputs.items()}
+    torch.autograd.backward(list(outputs.values()), [torch.from_numpy(seed) for seed in seeds.values()])
+    parameters = dict(network.named_parameters())
+    if name in SEARCHES:
+        with pytest.raises(tx.NotDifferentiable):
+            tx.grad(graph, of=list(outputs), wrt=list(parameters), seeds={key: f"{key}/seed" for key in seeds})
+        return
+    slope = tx.grad(graph, of=list(outputs), wrt=list(parameters), seeds={key: f"{key}/seed" for key in seeds})
+    ours = slope.run({**feeds, **{f"{key}/seed": seed for key, seed in seeds.items()}}, "numpy")
+    for key, parameter in parameters.items():
+        expected = ours[f"{key}/grad"]
+        actual = np.zeros_like(expected) if parameter.grad is None else parameter.grad.numpy()
+        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max() + 1e-5, err_msg=key)
