@@ -12,7 +12,7 @@ from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
-from tenonnx_standard.shapes import reshape, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import (
     Array,
@@ -204,7 +204,12 @@ def conv_weight_gradient(
     window = windows(conv.title, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     batch, channels, *sizes = dims(X)
     _, results, *outputs = dims(dY)
+    places = int(np.prod(window.kernel))
     x = padded_with(X, *window.padding(sizes))
+    if 0 in (channels, results):
+        return expand(constant(np.zeros(()), X.dtype), [results, channels // group, *window.kernel])
+    if group == 1 and _has_few_positions(channels, results, places, outputs):
+        return _weights_at_once(x, dY, window)
     g = transpose(reshape(dY, [batch, group, results // group, -1]), perm=[0, 1, 3, 2])
     taps = [
         reshape(tap(x, window, offset, outputs), [batch, group, channels // group, -1]) for offset in window.offsets
@@ -213,9 +218,27 @@ def conv_weight_gradient(
         taps = [concat(*taps, axis=2)]
     products = [matmul(t, g) for t in taps]
     flat = sum_of_first_axes(products[0] if len(products) == 1 else concat(*products, axis=2), 1)
-    places = int(np.prod(window.kernel))
     weights = transpose(reshape(flat, [group, places, channels // group, results // group]), perm=[0, 3, 2, 1])
     return reshape(weights, [results, channels // group, *window.kernel])
+
+
+def _has_few_positions(channels: Length, results: Length, places: int, outputs: Sequence[Length]) -> bool:
+    """Whether kernels for each image would be more to write than the images with their channels in front."""
+    if not isinstance(channels, int) or not isinstance(results, int) or not all(isinstance(n, int) for n in outputs):
+        return False
+    return places * channels * results > (channels + results) * int(np.prod(outputs))
+
+
+def _weights_at_once(x: Value, dY: Value, window: Windows) -> Value:
+    """The gradient with one product for each place of the kernel, over the positions of all images."""
+    _, channels, *_ = dims(x)
+    _, results, *outputs = dims(dY)
+    front = [1, 0, *range(2, x.ndim)]
+    g, x = reshape(transpose(dY, perm=front), [results, -1]), transpose(x, perm=front)
+    taps = [reshape(tap(x, window, offset, outputs), [channels, -1]) for offset in window.offsets]
+    products = [reshape(matmul(g, transpose(t, perm=[1, 0])), [1, -1]) for t in taps]
+    flat = products[0] if len(products) == 1 else transpose(concat(*products, axis=0), perm=[1, 0])
+    return reshape(flat, [results, channels, *window.kernel])
 
 
 @conv_weight_gradient.type
