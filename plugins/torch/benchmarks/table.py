@@ -1,43 +1,73 @@
-"""The table of components in docs/pytorch.md, from the cases of the tests and what ``exports.py`` measured of them.
+"""What docs/pytorch.md tells of the cases of the tests: the table of components, and what ``exports.py`` counted.
 
-``python table.py`` writes it, ``--check`` stops where it is not up to date.
+``python table.py`` writes both, ``--check`` stops where they are not up to date.
 """
 
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "pytorch.md"
 RESULTS = Path(__file__).with_name("exports.json")
 OPSETS = (13, 17, 21)
+SIDES = ("ours", "theirs")
+
+
+def measured(results, names, who) -> list[str]:
+    """The modules among ``names`` that were exported by one side."""
+    return [name for name in names if f"{who} {OPSETS[0]}" in results.get(name, {})]
+
+
+def counts(results, names, who, wanted: Callable[[str], bool]) -> list[int]:
+    """For each opset, of how many modules ``wanted`` holds for what came of them."""
+    return [sum(wanted(results[name][f"{who} {opset}"]) for name in names) for opset in OPSETS]
+
+
+def is_right(found: str) -> bool:
+    return found.startswith("right")
 
 
 def table(cases) -> str:
     """A line for each component: which modules there are, and how many were right at each opset."""
     results = json.loads(RESULTS.read_text("utf-8"))
-    components = sorted({case.component for case in cases.values()})
     rows = ["| component | modules | right at 13, 17, 21 | the exporter itself |", "| --- | --- | --- | --- |"]
-    for component in components:
+    for component in sorted({case.component for case in cases.values()}):
         names = [name for name, case in cases.items() if case.component == component]
-        counts = {
-            who: [
-                sum(results[n][f"{who} {opset}"].startswith("right") for n in names if n in results) for opset in OPSETS
-            ]
-            for who in ("ours", "theirs")
-        }
-        measured = sum(name in results for name in names)
-        shown = {who: ", ".join(map(str, each)) + f" of {measured}" for who, each in counts.items()}
-        rows.append(f"| {component} | {'; '.join(names)} | {shown['ours']} | {shown['theirs']} |")
+        held = {who: measured(results, names, who) for who in SIDES}
+        ours, theirs = (
+            ", ".join(map(str, counts(results, held[who], who, is_right))) + f" of {len(held[who])}" for who in SIDES
+        )
+        rows.append(f"| {component} | {'; '.join(names)} | {ours} | {theirs} |")
     return "\n".join(rows)
+
+
+def summary(cases) -> str:
+    """How many modules were right at each opset, and what was wrong with those of the exporter."""
+    results = json.loads(RESULTS.read_text("utf-8"))
+    held = {who: measured(results, cases, who) for who in SIDES}
+    rows = [
+        ("right here", "ours", is_right),
+        ("right from the exporter itself", "theirs", is_right),
+        ("... of those with parameters whose names are gone", "theirs", lambda found: "without" in found),
+        ("left at opset 18 without a word", "theirs", lambda found: found.startswith("left at")),
+        ("wrong, or refused by the exporter", "theirs", lambda found: not found.startswith(("right", "left at"))),
+    ]
+    lines = [f"| | of | {' | '.join(f'opset {opset}' for opset in OPSETS)} |", "| --- |" + " --- |" * (len(OPSETS) + 1)]
+    for title, who, wanted in rows:
+        numbers = " | ".join(map(str, counts(results, held[who], who, wanted)))
+        lines.append(f"| {title} | {len(held[who])} | {numbers} |")
+    return "\n".join(lines)
 
 
 def page(cases) -> str:
     text = PAGE.read_text("utf-8")
-    return re.sub(
-        r"(<!-- components -->\n).*(<!-- end -->)", lambda m: m[1] + table(cases) + "\n" + m[2], text, flags=re.DOTALL
-    )
+    for name, made in (("counts", summary(cases)), ("components", table(cases))):
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(pattern, lambda m, made=made: m[1] + made + "\n" + m[2], text, flags=re.DOTALL)
+    return text
 
 
 def main() -> None:

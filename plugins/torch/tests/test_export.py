@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from modules import CASES, architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
+from modules import CASES, Apply, architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
 from torch import nn
 
 import tenonnx as tx
@@ -212,6 +212,7 @@ class Speaking(nn.Module):
     [
         (Fixed(), {0: {0: "batch"}}, 'dim "batch", axis 0 of input "x", must be free to vary', "fixes it to 4"),
         (Fixed(), {0: {0: "batch"}}, "must be free to vary", "in forward: return y.reshape(4, 3) * 2"),
+        (Apply(lambda x: x.reshape(4, 3)), {0: {0: "b"}}, 'dim "b", axis 0 of input "inputs_0"', "fixes it to 4"),
         (Branching(), None, "Branching must be a module that PyTorch can trace", "in forward: if y.sum() > 0:"),
         (Unknown(), None, "operations that have a form in ONNX", "in forward: return torch.linalg.svd(y)[1]"),
         (Sparse(), None, "a form in ONNX", "in forward: return torch.sparse.mm(x.to_sparse(), x.T)"),
@@ -284,6 +285,18 @@ def test_a_module_that_counts_on_the_size_it_was_traced_at_is_found_out():
 def test_bad_calls_are_refused(examples, options, what):
     with pytest.raises(tx.InvalidCall, match=what):
         tx.load(nn.Linear(3, 2), *examples, **options)
+
+
+def test_elements_of_a_larger_size_are_no_copies():
+    from tenonnx_torch.examples import Examples
+
+    boxes, classes = torch.tensor([[0.0, 0.0, 1.0, 2.0], [1.0, 1.0, 2.0, 2.0]]), torch.tensor([3, 5])
+    given = Examples.of(nn.Bilinear(4, 2, 1), (boxes, classes), None, {k: {0: "n"} for k in (0, 1)})
+    larger, repeated = given.resized({"n": 5}).tensors.values()
+    assert larger.shape == (5, 4)
+    assert len(larger[:, 3].unique()) == 3
+    assert torch.all(larger[:, 2:] > larger[:, :2])
+    assert repeated.tolist() == [3, 5, 3, 5, 3]
 
 
 def test_one_name_of_a_dim_is_one_number():

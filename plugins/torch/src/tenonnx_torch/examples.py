@@ -149,18 +149,13 @@ def _checked(dims: Dims, tensors: Mapping[str, torch.Tensor]) -> dict[str, Mappi
 
 
 def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    """The elements again and again along each axis; floats are moved on in each round, so that rounds differ."""
+    """The elements again and again along each axis; floats shrink in each round, so that no two are equal for that."""
     changed = tensor.detach()
     for axis, size in sizes.items():
         length = changed.shape[axis]
         if not length:
             return torch.zeros([sizes.get(k, n) for k, n in enumerate(tensor.shape)], dtype=tensor.dtype)
-        rounds = [
-            changed.roll(k, dims=(axis + 1) % changed.ndim)
-            if changed.is_floating_point() and changed.ndim > 1
-            else changed
-            for k in range(-(-size // length))
-        ]
+        rounds = [changed * 0.875**k if changed.is_floating_point() else changed for k in range(-(-size // length))]
         changed = torch.cat(rounds, dim=axis).narrow(axis, 0, size) if rounds else changed.narrow(axis, 0, 0)
     return changed.contiguous()
 

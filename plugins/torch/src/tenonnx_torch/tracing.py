@@ -139,9 +139,12 @@ def _fixed(what: str, given: str, where: list[str]) -> NotRepresentable:
 
 def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) -> NotRepresentable | InvalidCall:
     text = str(error)
-    marked = re.search(r"inputs?\['?(\w+)'?\]\.?(?:size\(\)|shape)\[(\d+)\]|L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]", text)
+    marked = re.search(
+        r"inputs?\['?(\w+)'?\]\.?(?:size\(\)|shape)\[(\d+)\]|L\['(\w+)'\](\S*?)\.size\(\)\[(\d+)\]", text
+    )
     if "pecialized" in text and marked:
-        name, axis = marked[1] or marked[3], marked[2] or marked[4]
+        inside = re.findall(r"\w+", marked[4] or "")
+        name, axis = "_".join([marked[1] or marked[3], *inside]), marked[2] or marked[5]
         dim = examples.dims.get(name, {}).get(int(axis), "?")
         constant = re.search(r"constant \((\d+)\)", text)
         given = f"fixes it to {constant[1]}" if constant else "fixes it"
