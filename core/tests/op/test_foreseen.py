@@ -87,3 +87,21 @@ def test_the_message_stays_short():
     with pytest.raises(tx.TypeMismatch) as caught:
         made(np.ones(2, np.float32), of=[7] * 100_000)
     assert len(str(caught.value)) < 1000
+
+
+@each
+@pytest.mark.parametrize(
+    ("rule", "consumer"),
+    [("simplify", tx.simplify), ("normal", tx.fuse), ("spot", lambda graph: tx.fuse(graph, [graph.nodes[0].op]))],
+)
+def test_what_may_be_left_out_is_left_out(rule, consumer, error):
+    made = op("Bad", domain="tiny")(lambda x: tiny.exp(x))
+    made.rule(rule, failing(error))
+    assert [node.op for node in consumer(applied(made)).nodes] == [made]
+
+
+@each
+def test_in_a_cost_rule(error):
+    made = op("Bad", domain="tiny")(lambda x: tiny.exp(x))
+    made.rule("cost", failing(error))
+    assert [cost.multiplications for cost in tx.costs(applied(made)).nodes] == [None]

@@ -18,7 +18,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.limits import work
-from tenonnx.op.binding import bind
+from tenonnx.op.binding import bind, foreseeing
 from tenonnx.op.build import Builder
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import infer_call
@@ -257,7 +257,8 @@ class _Pass:
             rule = find_rule(op, "spot")
             assert rule is not None
             try:
-                guesses = self.normal.inside(lambda rule=rule: list(rule(root)))
+                with foreseeing(op.title, [root], {}):
+                    guesses = self.normal.inside(lambda rule=rule: list(rule(root)))
             except TenonnxError:  # what must be known is not
                 continue
             for inputs, attributes in guesses:

@@ -13,6 +13,7 @@ from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.values import Value
+from tenonnx.op.binding import foreseeing
 from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -57,7 +58,8 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     rule = find_rule(call.op, "normal")
     try:
         if rule is not None:
-            said = rewriter.inside(rule, *call.inputs, **call.attributes)
+            with foreseeing(call.op.title, call.inputs, call.attributes):
+                said = rewriter.inside(rule, *call.inputs, **call.attributes)
             if said is not None:
                 return said if isinstance(said, tuple) else (said,)
         if not call.op.primitive and (call.op.before is not None or not rewriter.exists(call.op)):

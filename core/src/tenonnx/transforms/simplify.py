@@ -13,6 +13,7 @@ from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import Dim
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Value
+from tenonnx.op.binding import foreseeing
 from tenonnx.op.inline import inline
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.common_subexpressions import merging
@@ -88,7 +89,7 @@ def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     if call.node is None:
         return None
     try:
-        with rewriter.attempt():
+        with rewriter.attempt(), foreseeing(call.op.title, call.inputs, call.attributes):
             found = None if rule is None else rewriter.inside(rule, *call.inputs, **call.attributes)
             if isinstance(found, Graph):  # one of the call, to be put in its place
                 captures = [rewriter.copy(v) for v in call.node.captures]
