@@ -43,6 +43,11 @@ def found(made, names=tuple(CHECKS)):
     return failures
 
 
+def told(what, function):
+    """How a message names the line of what is wrong."""
+    return f"{what} {__file__}:{function.__code__.co_firstlineno}"
+
+
 def test_the_right_one_passes():
     made = weighted()
     made.numpy(lambda X, W, *, by: np.asarray(X * W + X.dtype.type(by)))
@@ -99,7 +104,7 @@ def test_a_wrong_numpy_rule_is_found(rule, check):
     made = weighted()
     made.numpy(rule)
     failures = found(made, [check])
-    assert any("com.example::Weighted@1" in text for text in failures.values())
+    assert any("com.example::Weighted@1" in text and told("numpy", rule) in text for text in failures.values())
 
 
 GRADIENTS = {
@@ -115,7 +120,9 @@ def test_a_wrong_gradient_is_found(rule, says):
     made = weighted()
     made.broadcasts = True
     made.vjp(rule)
-    assert says in found(made, ["gradient"])["gradient"]
+    text = found(made, ["gradient"])["gradient"]
+    assert says in text
+    assert told("vjp", rule) in text
 
 
 TYPES = {
@@ -128,7 +135,7 @@ TYPES = {
 def test_a_wrong_type_is_found(rule):
     made = weighted()
     made.type(rule)
-    assert "types" in found(made, ["types"])
+    assert told("type", rule) in found(made, ["types"])["types"]
 
 
 def test_a_lowering_with_inputs_swapped_is_found():
@@ -140,8 +147,13 @@ def test_a_lowering_with_inputs_swapped_is_found():
     def taken_once(X, W):
         return X - W
 
-    taken.lower(to=taken_once)(lambda X, W, *, by: taken_once(W * by, X))
-    assert "com.example::Taken@3 at version 1 of com.example" in found(taken, ["own versions"])["own versions"]
+    def swapped(X, W, *, by):
+        return taken_once(W * by, X)
+
+    taken.lower(to=taken_once)(swapped)
+    text = found(taken, ["own versions"])["own versions"]
+    assert "com.example::Taken@3 at version 1 of com.example" in text
+    assert told("lowering 0", swapped) in text
 
 
 def test_an_old_meaning_that_is_wrong_is_found():
@@ -154,4 +166,4 @@ def test_an_old_meaning_that_is_wrong_is_found():
         return X + W
 
     taken.lower(to=taken_once)(lambda X, W, *, by: taken_once(X, W * by))
-    assert "own versions" in found(taken, ["own versions"])
+    assert told("the meaning below 3", taken_once.function) in found(taken, ["own versions"])["own versions"]

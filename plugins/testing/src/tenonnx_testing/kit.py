@@ -6,12 +6,15 @@ import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 
+import tenonnx
 from tenonnx.extend import Op, Registry
 from tenonnx.extend.testing import default_registry
 from tenonnx.extend.transforms import same_attribute
@@ -178,8 +181,23 @@ def _check_call(case: Case, check: Check, drawn: Call, offset: int, gaps: dict[G
             compared += found
     except Failure as failure:
         failure.add_note(f"reproduce: {one_line(case.op, drawn)}")
+        failure.add_note(f"written at: {', '.join(_written_at(case.op))}")
         raise
     return compared
+
+
+def _written_at(op: Op) -> list[str]:
+    """Where the body, the rules, the older meanings and the lowerings of an op are, as far as they are its author's."""
+    written = {"body": op.function, **op.rules}
+    written |= {f"the meaning below {older.before}": older.function for older in op.meanings if older is not op}
+    written |= {f"lowering {place}": function for place, (_, function) in enumerate(op.lowerings)}
+    codes = {what: function.__code__ for what, function in written.items() if isinstance(function, FunctionType)}
+    core = str(Path(tenonnx.__file__).parent)
+    return [
+        f"{what} {code.co_filename}:{code.co_firstlineno}"
+        for what, code in codes.items()
+        if not code.co_filename.startswith(core)
+    ]
 
 
 def _given(op: Op, drawn: Call) -> set[str]:
