@@ -150,6 +150,7 @@ GROWING = [
     ("Resize", [IMAGE, F([]), F([]), I([1, 1, 50, 50])], {"mode": "linear"}),
     ("ConvTranspose", [IMAGE, np.ones((1, 1, 2, 2), F)], {"output_shape": [100, 100]}),
     ("ConvTranspose", [IMAGE, np.ones((1, 1, 2, 2), F)], {"strides": [50, 50]}),
+    ("ConvTranspose", [IMAGE, np.ones((1, 1, 2, 2), F)], {"dilations": [1, 60], "output_shape": [4, 4]}),
     ("MaxUnpool", [IMAGE, np.zeros((1, 1, 4, 4), I), I([1, 1, 90, 90])], {"kernel_shape": [1, 1]}),
     ("DFT", [np.ones((1, 8, 1), F), I(1000)], {}),
     ("RandomNormal", [], {"shape": [1000]}),

@@ -115,6 +115,7 @@ def _depthwise(
     along = [taps_inside(n, window, k, begins[k], outputs[k]) for k, n in enumerate(sizes)][1:]
     width = math.prod(inner)
     some = min(channels, max(1, BLOCK // ((width + per_channel * rows) * height * math.prod(outputs[1:]))))
+    limits.sized((some, width + per_channel * rows, height, *outputs[1:]), "what the windows of a convolution read")
     down = slice(begins[0], begins[0] + sizes[0])
     reads = []
     for place in np.ndindex(*inner):
@@ -163,7 +164,7 @@ def _by_lines(
     item = np.dtype(dtype).itemsize
     steps = steps_of((channels, *lengths), item)
     run = sum((n - 1) * step for n, step in zip(outputs, steps[1:], strict=True)) // item + 1
-    unfolded = (channels, *window.kernel, run)
+    unfolded = limits.sized((channels, *window.kernel, run), "what the windows of a convolution read")
     strides = (steps[0], *(d * step for d, step in zip(window.dilations, steps[1:], strict=True)), item)
     depth = math.prod(kernels[1:])
     weights = (kernels[0], depth) if group == 1 else (group, kernels[0] // group, depth)
@@ -245,16 +246,16 @@ def columns(
             strides.insert(place, apart)
             taken = None if low else (slice(first, first + count), surround)
             blocks.append((taken, slice(first, first + count), slice(low, high), view, low * outer[0], strides))
-    largest = images * width * rows * math.prod(outputs[1:])
+    block = limits.sized((images, width, rows, *outputs[1:]), "what the windows of a convolution read")
 
     def unfold(x: Array) -> Iterator[tuple[slice, slice, Array]]:
-        buffer = np.empty(largest, dtype)
+        buffer = np.empty(math.prod(block), dtype)
         for taken, chosen, low_to_high, view, offset, strides in blocks:
             if taken is not None:
                 store = taken[1](x[taken[0]])
-            block = buffer[: math.prod(view)].reshape(view)
-            block[...] = np.ndarray(view, dtype, store, offset, strides)
-            yield chosen, low_to_high, block
+            windows = buffer[: math.prod(view)].reshape(view)
+            windows[...] = np.ndarray(view, dtype, store, offset, strides)
+            yield chosen, low_to_high, windows
 
     return unfold
 
@@ -283,7 +284,7 @@ def transposed(
     reach = [-(-extent // s) for extent, s in zip(window.extents, strides, strict=True)]
     apart = Windows(window.title, tuple(reach), (1,) * rank, (1,) * rank, tuple(n - 1 for n in reach) * 2)
     positions = apart.outputs(sizes)
-    arranged = (group * per_group * math.prod(strides), depth, *reach)
+    arranged = limits.sized((group * per_group * math.prod(strides), depth, *reach), "kernels with their gaps")
     whole = [n * s for n, s in zip(positions, strides, strict=True)]
     target = limits.sized((batch, group * per_group, *outputs), "a transposed convolution")
     run = convolution(shape, arranged, dtype, apart, group)
