@@ -17,6 +17,7 @@ from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.user_rules import apply_rules
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.forms.qoperator import to_qoperator
+from tenonnx_training import TrainingStep
 
 LIGHT = [path for path in suite_files() if path.parent.name == "light"]
 SMALL = [*(path for path in suite_files() if path not in LIGHT), *(example(name) for name in SAMPLES)]
@@ -84,8 +85,8 @@ TRANSFORMS = {
 QUICK = ("retarget to 9", "plan", "tidy export", "decompose", "merge", "rules")
 
 
-def check(path, names):
-    graph = tx.load(path)
+def check(source, names):
+    graph = source if isinstance(source, tx.Graph) else tx.load(source)
     before = contents(graph)
     for name in names:
         with contextlib.suppress(tx.TenonnxError, tx.FallbackWarning, IndexError):  # not every model can go everywhere
@@ -108,6 +109,15 @@ def test_a_write_would_be_seen():
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
 def test_no_transform_writes_into_a_large_source(path):
     check(path, QUICK)
+
+
+@pytest.mark.parametrize("name", ["digits/digits", "decoder/decoder", "digits_cnn/digits-cnn"])
+def test_no_transform_writes_into_a_training_step_nor_that_into_its_source(name):
+    graph = tx.load(example(name))
+    before = contents(graph)
+    step = TrainingStep(graph, "softmax_cross_entropy", backend="numpy").graph()
+    assert contents(graph) == before
+    check(step, QUICK)
 
 
 @pytest.mark.parametrize("name", ["digits/digits", "decoder/decoder", "iris/tree"])

@@ -1,4 +1,4 @@
-"""One flat namespace for the ops of a package, whose modules are imported when a name of theirs is first used."""
+"""One flat namespace for the names of a package, whose modules are imported when a name of theirs is first used."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 _LINE = re.compile(r"^from (?P<module>\S+) import (?P<name>\w+) as (?P=name)(?:  # (?P<onnx>\w+))?$", re.MULTILINE)
 
 
+@cache
 def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for a package whose ``__init__.pyi`` says where its names are defined.
 

@@ -1,0 +1,51 @@
+"""The public names; read by type checkers, and when a name is first used."""
+
+from tenonnx import limits as limits
+from tenonnx.checks.verify import Verification as Verification
+from tenonnx.checks.verify import verify as verify
+from tenonnx.errors import FallbackWarning as FallbackWarning
+from tenonnx.errors import InvalidCall as InvalidCall
+from tenonnx.errors import InvalidFeed as InvalidFeed
+from tenonnx.errors import InvalidModel as InvalidModel
+from tenonnx.errors import LimitExceeded as LimitExceeded
+from tenonnx.errors import NotDifferentiable as NotDifferentiable
+from tenonnx.errors import NotRepresentable as NotRepresentable
+from tenonnx.errors import PluginError as PluginError
+from tenonnx.errors import PluginWarning as PluginWarning
+from tenonnx.errors import TenonnxError as TenonnxError
+from tenonnx.errors import TypeMismatch as TypeMismatch
+from tenonnx.errors import UnknownType as UnknownType
+from tenonnx.errors import UnsafePath as UnsafePath
+from tenonnx.errors import UnsupportedOp as UnsupportedOp
+from tenonnx.errors import VerificationFailed as VerificationFailed
+from tenonnx.formats.export import ExportConfig as ExportConfig
+from tenonnx.formats.export import Report as Report
+from tenonnx.formats.export import export as export
+from tenonnx.formats.loaders import load as load
+from tenonnx.graph.dtypes import DType as DType
+from tenonnx.graph.graph import Graph as Graph
+from tenonnx.graph.program import Program as Program
+from tenonnx.graph.types import MapType as MapType
+from tenonnx.graph.types import OptionalType as OptionalType
+from tenonnx.graph.types import SequenceType as SequenceType
+from tenonnx.graph.types import TensorType as TensorType
+from tenonnx.graph.values import Node as Node
+from tenonnx.graph.values import Value as Value
+from tenonnx.op.graph_inference import infer as infer
+from tenonnx.registry.registry import Registry as Registry
+from tenonnx.registry.registry import default_registry as default_registry
+from tenonnx.transforms.compose import compose as compose
+from tenonnx.transforms.costs import costs as costs
+from tenonnx.transforms.decompose import decompose as decompose
+from tenonnx.transforms.dims import fix_shapes as fix_shapes
+from tenonnx.transforms.dims import free_dims as free_dims
+from tenonnx.transforms.extract import extract as extract
+from tenonnx.transforms.fold import fold as fold
+from tenonnx.transforms.fuse import fuse as fuse
+from tenonnx.transforms.grad import grad as grad
+from tenonnx.transforms.precision import lower_precision as lower_precision
+from tenonnx.transforms.prune import prune as prune
+from tenonnx.transforms.retarget import retarget as retarget
+from tenonnx.transforms.simplify import simplify as simplify
+
+__version__: str

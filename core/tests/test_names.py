@@ -1,0 +1,34 @@
+"""The public names: one list, read by type checkers and by the package itself."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tenonnx as tx
+
+#: Forgets the package before each name, so that each is the first that is used.
+FIRST = """
+import sys
+for name in sys.argv[1:]:
+    for module in [m for m in sys.modules if m.partition(".")[0] == "tenonnx"]:
+        del sys.modules[module]
+    import tenonnx
+    assert getattr(tenonnx, name) is not None, name
+"""
+
+
+def test_each_may_be_the_first_that_is_used():
+    assert {"load", "Graph", "verify", "limits", "__version__"} <= set(dir(tx))
+    subprocess.run([sys.executable, "-c", FIRST, *dir(tx)], check=True, timeout=120)
+
+
+def test_a_registry_is_had_without_numpy_and_onnx():
+    code = "import sys, tenonnx; tenonnx.default_registry(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert {"numpy", "onnx"}.isdisjoint(done.stdout.split())
+
+
+def test_a_wrong_name_is_answered_with_the_right_one():
+    with pytest.raises(AttributeError, match=r"tenonnx has no 'retarge'; did you mean retarget\?"):
+        tx.retarge  # noqa: B018
