@@ -111,7 +111,7 @@ def test_no_transform_writes_into_a_large_source(path):
     check(path, QUICK)
 
 
-@pytest.mark.parametrize("name", ["digits/digits", "decoder/decoder", "digits_cnn/digits-cnn"])
+@pytest.mark.parametrize("name", ["digits/digits", "digits_cnn/digits-cnn"])
 def test_no_transform_writes_into_a_training_step_nor_that_into_its_source(name):
     graph = tx.load(example(name))
     before = contents(graph)

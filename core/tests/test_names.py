@@ -7,7 +7,7 @@ import pytest
 
 import tenonnx as tx
 
-#: Forgets the package before each name, so that each is the first that is used.
+#: Forgets the package before each name, so that it is the first that is used.
 FIRST = """
 import sys
 for name in sys.argv[1:]:
@@ -20,12 +20,13 @@ for name in sys.argv[1:]:
 
 def test_each_may_be_the_first_that_is_used():
     assert {"load", "Graph", "verify", "limits", "__version__"} <= set(dir(tx))
-    subprocess.run([sys.executable, "-c", FIRST, *dir(tx)], check=True, timeout=120)
+    one_of_each_module = {getattr(getattr(tx, name), "__module__", name): name for name in dir(tx)}
+    subprocess.run([sys.executable, "-c", FIRST, *one_of_each_module.values()], check=True)
 
 
 def test_a_registry_is_had_without_numpy_and_onnx():
     code = "import sys, tenonnx; tenonnx.default_registry(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert {"numpy", "onnx"}.isdisjoint(done.stdout.split())
 
 

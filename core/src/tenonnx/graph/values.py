@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tenonnx.errors import UnknownType
@@ -233,6 +234,13 @@ class Value:
         return operators().getitem(self, key)
 
 
+@cache
+def _graph_class() -> type[Graph]:
+    from tenonnx.graph.graph import Graph
+
+    return Graph
+
+
 class Node:
     """One use of an operator.
 
@@ -292,12 +300,10 @@ class Node:
     @property
     def subgraphs(self) -> Sequence[Graph]:
         if self._subgraphs is None:
-            from tenonnx.graph.graph import Graph
-
             found: list[Graph] = []
             for attribute in self._attributes.values():
                 items = attribute if isinstance(attribute, list) else [attribute]
-                found += items if items and isinstance(items[0], Graph) else []
+                found += items if items and isinstance(items[0], _graph_class()) else []
             self._subgraphs = tuple(found)
         return self._subgraphs
 

@@ -241,6 +241,7 @@ class GraphReader:
     def _read_nodes(self, protos: Any, *, final: bool = False) -> bool:
         """Read nodes in order. False when a node reads what only a later one computes, unless ``final``."""
         scope, graph, resolve = self.scope, self.graph, self.resolver.resolve
+        read_subgraph, in_function = self._read_subgraph, self.resolver.in_function
         nodes = graph.nodes
         for proto in protos:
             inputs: list[Value | None] = []
@@ -259,8 +260,7 @@ class GraphReader:
                 inputs.append(value)
             try:
                 attributes = {
-                    a.name: read_attribute(a, self._read_subgraph, in_function=self.resolver.in_function)
-                    for a in proto.attribute
+                    a.name: read_attribute(a, read_subgraph, in_function=in_function) for a in proto.attribute
                 }
             except _Unsorted as error:
                 if not final and self._sorting_helps(error, nodes):

@@ -27,6 +27,7 @@ class Resolved:
     names: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
     kinds: Mapping[str, str] | None = None
+    checked: bool = False
     least_inputs: int = 0
     most_inputs: float = float("inf")
 
@@ -62,7 +63,7 @@ class Resolver:
             found = self._cache[key] = self._find(*key)
         op = found.op
         if found.kinds is not None and isinstance(op, Op):
-            if not found.required <= attributes.keys() <= found.names:
+            if (attributes or found.required) and not found.required <= attributes.keys() <= found.names:
                 raise self._wrong_names(node, found, attributes)
             if not found.least_inputs <= inputs <= found.most_inputs:
                 raise InvalidModel(
@@ -76,7 +77,7 @@ class Resolver:
                         f'{_title(node, found)}: attribute "{name}" must be {PHRASES[kind]}',
                         given=f"{value!r}"[:500],
                     )
-            if op.requirements.of_attributes:
+            if found.checked:
                 self._check(node, found, op, attributes)
         return op, found.version
 
@@ -103,7 +104,8 @@ class Resolver:
         variadic = bool(form.inputs) and form.inputs[-1].variadic
         most = float("inf") if variadic else len(form.inputs)
         least = max([k + 1 for k, p in enumerate(form.inputs) if not p.optional], default=0)
-        return Resolved(op, version, frozenset(form.attributes) | form.ignored, required, kinds, least, most)
+        names, checked = frozenset(form.attributes) | form.ignored, bool(op.requirements.of_attributes)
+        return Resolved(op, version, names, required, kinds, checked, least, most)
 
     def _wrong_names(self, node: onnx.NodeProto, found: Resolved, attributes: Mapping[str, Any]) -> InvalidModel:
         unknown = sorted(map(str, attributes.keys() - found.names))
