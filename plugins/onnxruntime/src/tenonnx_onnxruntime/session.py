@@ -173,7 +173,8 @@ class _Side:
         self._binding = session.io_binding()
         self._bound: dict[str, Any] | None = None
         self._shown: weakref.ref[Results] | None = None
-        types = {v.name: v.type for v in graph.outputs}
+        inputs = {v.name: v.type for v in graph.all_inputs}
+        types = {output: inputs[name] for name, output in state.items()}  # what replaces an input is of its type
         self._buffers = {name: buffer for name in kept if (buffer := _buffer(types[name])) is not None}
         self._loose = [name for name in kept if name not in self._buffers]
         for name in (*others, *self._loose):
