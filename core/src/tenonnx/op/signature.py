@@ -11,7 +11,6 @@ import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from numbers import Integral, Real
 from typing import Annotated, Any, Final, get_args
 
@@ -224,7 +223,6 @@ def _kind(value: Any) -> str:
 _KINDS = (("str", str), ("int", Integral), ("float", Real), ("Graph", Graph), ("Type", Type))
 
 
-@cache
 def _kind_of_type(given: type) -> str:
     for kind, wanted in _KINDS:
         if issubclass(given, wanted):
