@@ -33,7 +33,7 @@ def binary(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
 NO_AXIS = Gap(
     "reference",
     "onnx.reference takes no notice of axis, which aligned the axes of B with those of A before opset 7",
-    when=lambda call: call.attributes.get("axis") is not None,
+    when=lambda call: call.attributes.get("axis") is not None and np.ndim(call.inputs[1]) > 0,
 )
 
 
