@@ -99,6 +99,7 @@ def test_families_import_no_other_vendor_family():
 PACKAGES = (
     "plugins/standard",
     "plugins/onnxruntime",
+    "plugins/openvino",
     "plugins/torch",
     "plugins/training",
     "plugins/testing",

@@ -1,5 +1,6 @@
 import gc
 import pickle
+from importlib.util import find_spec
 
 import ml_dtypes
 import numpy as np
@@ -34,7 +35,7 @@ def listed(results):
     return {name: array.tolist() for name, array in results.items()}
 
 
-@pytest.fixture(params=["onnxruntime", "numpy"])
+@pytest.fixture(params=["onnxruntime", "numpy", *(["openvino"] if find_spec("openvino") else [])])
 def backend(request):
     return request.param
 
@@ -90,6 +91,8 @@ def test_a_state_that_is_fed_counts_for_that_call(backend):
 
 
 def test_a_failed_call_changes_nothing(backend):
+    if backend == "openvino":
+        pytest.skip("it takes no shapes that are fed, as it does not notice one that does not fit")
     text = """
     <ir_version: 8, opset_import: ["" : 18]>
     g (int64[K] shape, float[4] count) => (float[4] next, float[A, B] y) <float[4] count = {1, 2, 3, 4}>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
@@ -32,11 +34,14 @@ from tenonnx.registry.hints import provider
 
 Array = np.ndarray[Any, Any]
 
+#: Graphs with more bytes of variables run on the first backend that takes them.
+LARGEST_COMPARED = 1 << 30
+
 
 class Backend(Protocol):
     """What a plugin of the group ``tenonnx.backends`` provides, as a module or an object."""
 
-    #: Larger is faster: ``auto`` takes the fastest that can run the graph.
+    #: ``auto`` tries the larger first. Of several that can run a graph, it takes the one that is measured to be faster.
     speed: int
 
     def compile(
@@ -76,7 +81,9 @@ def compile_graph(
 ) -> Program:
     """Make ``graph`` ready to run.
 
-    ``auto`` is the fastest installed backend that can run it; one that fails otherwise is named in a ``PluginWarning``.
+    ``auto`` is the fastest installed backend that can run it, numpy where there is none; one that fails otherwise is
+    named in a ``PluginWarning``. Where several can, the first call measures them (``choice.py``), and the figures are
+    kept for this graph on this machine.
     ``state={input: output}`` names inputs that live in the program and are replaced by an output after each call;
     further options are the backend's own. A backend that cannot run the graph gives way to numpy with a
     ``FallbackWarning``, or raises when ``strict``. Each call must end within ``deadline`` seconds, or raises
@@ -92,6 +99,7 @@ def compile_graph(
 
 
 def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any]) -> Program:
+    from tenonnx.backend.choice import Contest, recalled, remember
     from tenonnx.backend.numpy import backend as numpy_backend
     from tenonnx.backend.state import check_state
     from tenonnx.transforms.decompose import refuse_opaque
@@ -124,15 +132,23 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
             failure = _told(error)
     if is_opaque:
         loaded = [found for found in loaded if _takes_opaque(found[1])]
-    for plugin, module in sorted(loaded, key=lambda found: -found[1].speed):
+    versions = {plugin.name: plugin.source for plugin, _ in loaded}
+    seconds = recalled(graph, versions, **options) if len(loaded) > 1 else {}
+    programs: dict[str, Program] = {}
+    for plugin, module in sorted(loaded, key=lambda found: (seconds.get(found[0].name, math.inf), -found[1].speed)):
         try:
-            return _program_of(module, graph, options)
+            programs[plugin.name] = _program_of(module, graph, options)
         except (UnsupportedOp, NotRepresentable) as error:
             failure = error
         except Exception as error:
             if isinstance(error, InvalidCall) and set(options) - {"state"}:
                 raise  # what was asked of it is not what it takes
             failure = _told(plugin.failure("cannot compile a graph, and is passed over", error))
+        if programs and (seconds or _is_large(graph)):
+            break
+    if programs:
+        decided = functools.partial(remember, graph=graph, versions=versions, **options)
+        return Contest(programs, decided) if len(programs) > 1 else next(iter(programs.values()))
     if is_opaque:
         refuse_opaque(graph, "run")
     if failure is None:
@@ -140,6 +156,11 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
     if strict:
         raise failure
     return fall_back(graph, failure, options.get("state"))
+
+
+def _is_large(graph: Graph) -> bool:
+    """Whether backends must not have the variables all at once, to be compared."""
+    return sum(value.data.nbytes for value in graph.variables if value.data is not None) > LARGEST_COMPARED
 
 
 def _takes_opaque(backend: Backend) -> bool:

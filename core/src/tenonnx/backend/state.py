@@ -61,6 +61,28 @@ class State(MutableMapping[str, Any]):
                 )
 
 
+class MovingState(MutableMapping[str, Any]):
+    """The state of whichever program has it at the moment."""
+
+    def __init__(self, held: Callable[[], MutableMapping[str, Any]]) -> None:
+        self._held = held
+
+    def __getitem__(self, name: str) -> Any:
+        return self._held()[name]
+
+    def __setitem__(self, name: str, contents: Any) -> None:
+        self._held()[name] = contents
+
+    def __delitem__(self, name: str) -> None:
+        del self._held()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held())
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+
 class Results(dict[str, Any]):
     """The outputs by name. Those that the program keeps as state are copied (``show``) when they are read.
 

@@ -10,7 +10,7 @@ import tenonnx
 
 #: Each is a module beside this one, in the order of the help text.
 COMMANDS = (
-    "inspect", "check", "run", "convert", "plan", "compare", "extract", "rename", "compose",
+    "inspect", "check", "run", "bench", "convert", "plan", "compare", "extract", "rename", "compose",
     "targets", "ops", "plugins",
 )  # fmt: skip
 

@@ -1,12 +1,13 @@
 """What a backend is made of: it compiles a graph into a program.
 
 ``check_feeds`` says whether feeds are of the types of the inputs (``FeedCheck`` for those that come again and again),
-``DefaultsProgram`` lets a call feed an input that has a default, ``State`` and ``check_state`` hold what lives in a
-program between calls, and ``fall_back`` is numpy's program where a graph cannot run. Inputs are made up by
-``generate_feeds``.
+``DefaultsProgram`` lets a call feed an input that has a default, ``ShapedProgram`` makes programs for single shapes,
+``State`` and ``check_state`` hold what lives in a program between calls, and ``fall_back`` is numpy's program where a
+graph cannot run. Inputs are made up by ``generate_feeds``.
 """
 
 from tenonnx.backend.base import Backend, FeedCheck, check_feeds, compile_graph, fall_back
+from tenonnx.backend.by_shape import ShapedProgram
 from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
 from tenonnx.backend.state import Results, State, StatefulProgram, check_state
 from tenonnx.checks.generate import generate_feeds
@@ -23,6 +24,7 @@ __all__ = [
     "FeedCheck",
     "Program",
     "Results",
+    "ShapedProgram",
     "State",
     "StatefulProgram",
     "Target",

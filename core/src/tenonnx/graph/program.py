@@ -9,7 +9,8 @@ from typing import Any, Protocol
 class Program(Protocol):
     """A graph made ready to run. ``state`` holds the inputs that live in the program, by name."""
 
-    backend: str
+    @property
+    def backend(self) -> str: ...
 
     @property
     def state(self) -> MutableMapping[str, Any]: ...

@@ -1,0 +1,157 @@
+"""Which of several backends is the fastest for a graph: measured once on each machine, and remembered."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from tenonnx import limits
+from tenonnx.backend.state import MovingState
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
+from tenonnx.graph.values import Value
+
+#: Of so many graphs the figures are kept.
+REMEMBERED = 1000
+
+#: Seconds and calls, at most, by which a backend is measured; the first call does not count.
+SECONDS, CALLS = 0.3, 5
+
+
+def measured(program: Program, feeds: Mapping[str, Any], seconds: float = SECONDS, calls: int = CALLS) -> float:
+    """The median seconds of a call, the first apart: at least one, then as many as fit into ``seconds``."""
+    program(feeds)
+    found: list[float] = []
+    while not found or (len(found) < calls and sum(found) < seconds):
+        start = time.perf_counter()
+        program(feeds)
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+class Contest:
+    """Programs of one graph, of which the fastest on the first feeds stays; ``decided`` is told the seconds of each.
+
+    All begin from the same state, and the state that was measured on is forgotten. A program that fails leaves the
+    contest; where all fail, the error is that of the first. Under a deadline the first runs, and nothing is decided.
+    """
+
+    def __init__(self, programs: Mapping[str, Program], decided: Callable[[Mapping[str, float]], None]) -> None:
+        self._programs, self._decided = dict(programs), decided
+        self._lock = threading.Lock()
+        self._state = MovingState(lambda: self._first.state)
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        return self._state
+
+    @property
+    def _first(self) -> Program:
+        return next(iter(self._programs.values()))
+
+    @property
+    def backend(self) -> str:
+        return self._first.backend
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        if len(self._programs) > 1 and limits.end() is None:
+            with self._lock:
+                if len(self._programs) > 1:
+                    self._decide(feeds)
+        return self._first(feeds)
+
+    def _decide(self, feeds: Mapping[str, Any]) -> None:
+        state = dict(self.state)
+        seconds: dict[str, float] = {}
+        failure: TenonnxError | None = None
+        for name, program in self._programs.items():
+            program.state.update(state)
+            try:
+                seconds[name] = measured(program, feeds)
+            except TenonnxError as error:
+                failure = failure or error
+            finally:
+                program.state.update(state)
+        if not seconds:
+            assert failure is not None
+            raise failure
+        best = min(seconds, key=lambda name: seconds[name])
+        self._programs = {best: self._programs[best]}
+        self._decided(seconds)
+
+
+# ----- what is remembered ---------------------------------------------------------------------------------------------
+
+
+def recalled(graph: Graph, versions: Mapping[str, str], **how: Any) -> dict[str, float]:
+    """The seconds of backends that were measured on this machine in these ``versions``, none where they were not."""
+    return _read().get(_key(graph, versions, how), {})
+
+
+def remember(seconds: Mapping[str, float], graph: Graph, versions: Mapping[str, str], **how: Any) -> None:
+    """Keep the seconds of each backend. Where the cache cannot be written, they are measured again."""
+    path = cache()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = _read()
+        kept.pop(key := _key(graph, versions, how), None)
+        kept[key] = dict(seconds)
+        with NamedTemporaryFile("w", dir=path.parent, suffix=".json", delete=False, encoding="utf-8") as file:
+            json.dump(dict(list(kept.items())[-REMEMBERED:]), file)
+        Path(file.name).replace(path)
+
+
+def cache() -> Path:
+    """Where figures are kept: ``tenonnx/backends.json`` in ``XDG_CACHE_HOME``, or in ``.cache`` of the home."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "tenonnx" / "backends.json"
+
+
+def _read() -> dict[str, dict[str, float]]:
+    """What is kept, without what is no figure."""
+    try:
+        found = json.loads(cache().read_text("utf-8"))
+    except (OSError, ValueError, RuntimeError):  # the last where there is no home
+        return {}
+    entries = found.items() if isinstance(found, dict) else ()
+    return {
+        key: entry
+        for key, entry in entries
+        if isinstance(entry, dict) and all(isinstance(seconds, float) for seconds in entry.values())
+    }
+
+
+def _key(graph: Graph, versions: Mapping[str, str], how: Mapping[str, Any]) -> str:
+    """Names the machine, the backends, what is asked of them, and the graph, but not the contents of its variables."""
+    machine = platform.node(), platform.machine(), os.cpu_count()
+    parts = repr((machine, sorted(versions.items()), sorted(how.items(), key=str))), *_described(graph)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _described(graph: Graph) -> Iterator[str]:
+    numbers: dict[Value | None, int | None] = {None: None}
+    for value in (*graph.all_inputs, *graph.variables):
+        numbers.setdefault(value, len(numbers))
+        yield f"{value.name}: {value.type}"
+    for node in graph.nodes:
+        inputs = [numbers.setdefault(value, len(numbers)) for value in (*node.inputs, *node.captures)]
+        types = [None if value is None else str(value.type) for value in (*node.inputs, *node.outputs)]
+        numbers.update((value, len(numbers) + k) for k, value in enumerate(node.outputs) if value is not None)
+        yield repr((node.domain, node.op_type, node.version, inputs, types))
+        for name, attribute in sorted(node.attributes.items()):
+            if isinstance(attribute, Graph):
+                yield from _described(attribute)
+            else:
+                yield f"{name}={getattr(attribute, 'type', attribute)!r}"  # a tensor by its type
+    yield repr([numbers.get(value) for value in graph.outputs])

@@ -1,0 +1,23 @@
+"""Backends that take part in the choice."""
+
+import pytest
+
+import tenonnx as tx
+from tenonnx.backend import base
+from tenonnx.registry.discovery import Plugin
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """The installed backends by name, to be filled."""
+    backends = {}
+
+    def load(plugin):
+        found = backends[plugin.name]
+        if isinstance(found, tx.PluginError):
+            raise found
+        return found
+
+    monkeypatch.setattr(base, "backends", lambda: {n: Plugin(n, "m", "g", f"tenonnx-{n}", "1") for n in backends})
+    monkeypatch.setattr(Plugin, "load", load)
+    return backends

@@ -1,0 +1,142 @@
+"""Which of several backends ``auto`` takes: the one that is measured to be the fastest."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+import tiny
+
+import tenonnx as tx
+from tenonnx.backend import choice
+
+X = {"x": np.array([1, 2], np.float32)}
+
+
+class Timed:
+    """numpy under another name, some seconds later."""
+
+    def __init__(self, name, seconds, speed=1, error=None):
+        self.name, self.seconds, self.speed, self.error = name, seconds, speed, error
+        self.calls = 0
+
+    def compile(self, graph, *, state=None, strict=False):
+        backend, program = self, graph.compile("numpy", state=state)
+
+        class Program:
+            backend = self.name
+            state = program.state
+
+            def __call__(self, feeds):
+                backend.calls += 1
+                if backend.error is not None:
+                    raise backend.error
+                time.sleep(backend.seconds)
+                return program(feeds)
+
+        return Program()
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tenonnx" / "backends.json"
+
+
+def graph(length=1):
+    """``2 * x + w`` and ``w + 1``, and so many nodes."""
+    made = tx.Graph(opsets={"tiny": 5})
+    made.registry = tiny.registry()
+    w = made.input("w", "float32", (1,))
+    w.data = tx.Graph().variable("w", np.array([10], np.float32)).data
+    made.variables.append(w)
+    made.output("y", tiny.affine(made.input("x", "float32", ("n",)), w))
+    following = tiny.add(w, 1.0)
+    for _ in range(length):
+        following = tiny.add(following, 0.0)
+    made.output("next", following)
+    return made
+
+
+def test_the_first_call_measures_and_the_next_program_remembers(installed, cache):
+    installed.update(slow=Timed("slow", 0.02, speed=9), fast=Timed("fast", 0.0))
+    program = graph().compile()
+    assert program(X)["y"].tolist() == [12, 14]
+    assert program.backend == "fast"
+    (seconds,) = json.loads(cache.read_text()).values()
+    assert seconds["fast"] < 0.02 <= seconds["slow"]
+    calls = installed["slow"].calls
+    again = graph().compile()
+    assert again(X)["y"].tolist() == [12, 14]
+    assert (again.backend, installed["slow"].calls) == ("fast", calls)
+
+
+def test_another_graph_is_measured_anew(installed, cache):
+    installed.update(slow=Timed("slow", 0.01), fast=Timed("fast", 0.0))
+    for length in (1, 2):
+        graph(length).compile()(X)
+    assert len(json.loads(cache.read_text())) == 2
+
+
+def test_what_was_measured_on_changes_no_state(installed):
+    installed.update(slow=Timed("slow", 0.01, speed=9), fast=Timed("fast", 0.0))
+    program = graph().compile(state={"w": "next"})
+    program.state["w"] = [20]
+    assert [program(X)["y"].tolist() for _ in range(3)] == [[22, 24], [23, 25], [24, 26]]
+    assert program.state["w"].tolist() == [23]
+
+
+def test_a_backend_that_fails_at_the_first_call_is_out(installed):
+    installed.update(broken=Timed("broken", 0.0, speed=9, error=tx.InvalidCall("no")), slow=Timed("slow", 0.01))
+    program = graph().compile()
+    assert program(X)["y"].tolist() == [12, 14]
+    assert program.backend == "slow"
+
+
+def test_where_all_fail_the_first_says_why(installed):
+    installed.update(one=Timed("one", 0.0, speed=9, error=tx.InvalidCall("first")))
+    installed.update(two=Timed("two", 0.0, error=tx.InvalidCall("second")))
+    with pytest.raises(tx.InvalidCall, match="first"):
+        graph().compile()(X)
+
+
+def test_under_a_deadline_nothing_is_measured(installed, cache):
+    installed.update(first=Timed("first", 0.0, speed=9), other=Timed("other", 0.0))
+    assert graph().compile(deadline=5)(X)["y"].tolist() == [12, 14]
+    assert (installed["first"].calls, installed["other"].calls) == (1, 0)
+    assert not cache.exists()
+
+
+def test_a_large_graph_is_compiled_once(installed, monkeypatch):
+    monkeypatch.setattr("tenonnx.backend.base.LARGEST_COMPARED", 0)
+    installed.update(first=Timed("first", 0.01, speed=9), other=Timed("other", 0.0))
+    assert graph().compile().backend == "first"
+
+
+@pytest.mark.parametrize("contents", ["", "[1]", '{"a": 1}', '{"a": {"fast": "quick"}}', "\x00"])
+def test_a_damaged_cache_is_no_cache(installed, cache, contents):
+    cache.parent.mkdir()
+    cache.write_text(contents)
+    installed.update(slow=Timed("slow", 0.01), fast=Timed("fast", 0.0))
+    program = graph().compile()
+    program(X)
+    assert program.backend == "fast"
+    assert len(json.loads(cache.read_text())) == 1
+
+
+def test_where_the_cache_cannot_be_written_it_is_measured_again(installed, cache):
+    cache.parent.write_text("a file in its place")
+    installed.update(slow=Timed("slow", 0.01), fast=Timed("fast", 0.0))
+    for _ in range(2):
+        program = graph().compile()
+        program(X)
+        assert program.backend == "fast"
+
+
+def test_the_cache_does_not_grow_for_ever(monkeypatch, cache):
+    monkeypatch.setattr(choice, "REMEMBERED", 3)
+    for length in range(5):
+        choice.remember({"fast": 1.0}, graph(length), {})
+    assert len(json.loads(cache.read_text())) == 3
+    assert choice.recalled(graph(4), {}) == {"fast": 1.0}
+    assert choice.recalled(graph(0), {}) == {}

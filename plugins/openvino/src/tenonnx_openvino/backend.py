@@ -1,0 +1,81 @@
+"""Compiling a graph for OpenVINO, by the shapes that it is fed with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.extend import InvalidCall, UnsupportedOp
+from tenonnx.extend.backends import DefaultsProgram, Program, ShapedProgram, fall_back
+from tenonnx_openvino.conversion import compiled, converted, core
+from tenonnx_openvino.programs import OpenVinoProgram, OpenVinoStatefulProgram
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Graph
+
+speed = 90
+
+#: Left to itself, OpenVINO computes in bfloat16 where the processor can.
+_PROPERTIES = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+
+
+def compile(
+    graph: Graph,
+    *,
+    state: Mapping[str, str] | None = None,
+    device: str = "CPU",
+    properties: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    **options: Any,
+) -> Program:
+    """Make ``graph`` ready to run on OpenVINO.
+
+    ``device`` is one that OpenVINO finds, ``properties`` those of a device in its own words, such as
+    ``{"INFERENCE_NUM_THREADS": 2}`` or ``{"INFERENCE_PRECISION_HINT": "bf16"}`` for less than float32. A graph that it
+    cannot run goes to numpy with a ``FallbackWarning``, or raises ``UnsupportedOp`` when ``strict``. Raises
+    ``InvalidCall`` for wrong options.
+    """
+    if options:
+        raise InvalidCall(
+            "the openvino backend does not have every option",
+            given=", ".join(options),
+            available="state, device, properties, strict",
+        )
+    settings = _settings(device, properties)
+
+    def make(each: Graph, names: Mapping[str, str]) -> Program:
+        try:
+            if names:
+                return OpenVinoStatefulProgram(each, names, lambda form: compiled(form, device, settings))
+            return DefaultsProgram(each, lambda form: OpenVinoProgram(form, compiled(form, device, settings)))
+        except UnsupportedOp as error:
+            if strict:
+                raise
+            return fall_back(each, error, names)
+
+    try:
+        program = ShapedProgram(graph, make, state)
+        if not program.is_made:
+            converted(graph)
+    except UnsupportedOp as error:
+        if strict:
+            raise
+        return fall_back(graph, error, state)
+    return program
+
+
+def _settings(device: str, properties: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The properties to compile with. Raises ``InvalidCall`` for a device or property that there is not."""
+    if device not in (available := core().available_devices):
+        raise InvalidCall("the device must be one that OpenVINO finds", given=device, available=", ".join(available))
+    if not isinstance(properties or {}, Mapping):
+        raise InvalidCall("properties must be a mapping of names to values", given=type(properties).__name__)
+    known = core().get_property(device, "SUPPORTED_PROPERTIES")
+    unknown = [name for name in properties or {} if name not in known]
+    if unknown:
+        raise InvalidCall(
+            f"properties must be such as the device {device} has",
+            given=", ".join(map(str, unknown)),
+            available=", ".join(known),
+        )
+    return {**_PROPERTIES, **(properties or {})}
