@@ -174,7 +174,6 @@ def hints() -> str:
                 raise SystemExit(f"{op!r} comes from {source}, and owners.json gives it to {owner}")
     for group in ("tenonnx.commands", "tenonnx.backends"):
         found[group] = {plugin.name: plugin.distribution for plugin in plugins(group)}
-    found["tenonnx.backends"]["openvino"] = "tenonnx-openvino"  # not installed here, as it is large
     found["tenonnx.frontends"] = {"torch": "tenonnx-torch"}  # not installed here, as it would pull PyTorch
     return json.dumps(found, indent=1) + "\n"
 
