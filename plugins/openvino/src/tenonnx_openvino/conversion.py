@@ -87,14 +87,8 @@ def _moved(graph: Graph, without: Set[str]) -> Graph:
 def _accepts(
     without: Set[str], op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]
 ) -> bool:
-    """Bits of 64 need all of them, where small numbers do not; and half precision is computed without NaN."""
-    taken = _WITHIN
-    if op.name.startswith("Bit"):
-        taken = taken - {DType.int64}
-    elif op.name == "IsNaN":
-        taken = taken - {DType.float16, DType.bfloat16}
     kinds = [kind for kind in (*inputs, *outputs) if kind is not None]
-    return op.name not in without and all(isinstance(kind, TensorType) and kind.dtype in taken for kind in kinds)
+    return op.name not in without and all(isinstance(kind, TensorType) and kind.dtype in _WITHIN for kind in kinds)
 
 
 def _check_interface(graph: Graph) -> None:

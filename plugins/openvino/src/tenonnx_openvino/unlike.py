@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenonnx.extend import elements, static
+from tenonnx.extend import DType, UnsupportedOp, elements, static
 from tenonnx.extend.transforms import Call
 
 
 def is_unlike(call: Call) -> bool:
-    """Whether the body of a call must stand for it, or another backend run it."""
+    """Whether the body of a call must stand for it. Raises ``UnsupportedOp`` where that is no better."""
+    if call.op.domain == "ai.onnx" and call.op.name in _REFUSED and _REFUSED[call.op.name](call):
+        raise UnsupportedOp(f"OpenVINO computes {call.op.title} otherwise", do="use another backend")
     unlike = _UNLIKE.get(call.op.name) if call.op.domain == "ai.onnx" else None
     return unlike is not None and unlike(call)
 
@@ -37,8 +39,7 @@ def _broadcasts(call: Call) -> bool:
 
 def _rounds_up(call: Call) -> bool:
     """The last window counts where it begins in the padding; and there is one order of indices."""
-    automatic = call.attributes["auto_pad"] not in ("NOTSET", "VALID")
-    return bool((call.attributes["ceil_mode"] and automatic) or call.attributes.get("storage_order"))
+    return bool(call.attributes["ceil_mode"] or call.attributes.get("storage_order"))
 
 
 def _crops(call: Call) -> bool:
@@ -48,8 +49,23 @@ def _crops(call: Call) -> bool:
 
 
 def _is_peculiar(call: Call) -> bool:
-    """Some axes in an order of their own, or cubic weights without those outside."""
-    return bool(call.attributes.get("axes") or call.attributes.get("exclude_outside"))
+    """Some axes in an order of their own, other weights than those between neighbours, corners that meet."""
+    chosen = any(call.attributes.get(name) for name in ("axes", "exclude_outside", "antialias"))
+    return chosen or call.attributes["coordinate_transformation_mode"] == "align_corners"
+
+
+def _is_float(call: Call) -> bool:
+    return call.inputs[0].dtype.is_float
+
+
+def _is_rare(call: Call) -> bool:
+    """Batches first, or peepholes."""
+    peepholes = call.inputs[7] if len(call.inputs) > 7 else None
+    return bool(call.attributes.get("layout")) or peepholes is not None
+
+
+def _has_16_bits(call: Call) -> bool:
+    return any(value is not None and value.dtype in (DType.int16, DType.uint16) for value in call.inputs)
 
 
 def _is_unchecked(call: Call) -> bool:
@@ -57,16 +73,37 @@ def _is_unchecked(call: Call) -> bool:
     return static(call.inputs[1]) is None and elements(call.inputs[1]) is None
 
 
+def _has_64_bits(call: Call) -> bool:
+    """Of which the upper half would be lost."""
+    return call.inputs[0].dtype in (DType.int64, DType.uint64)
+
+
+_REFUSED: dict[str, Callable[[Any], bool]] = {
+    "BitShift": _always,  # what is shifted out of 8 bits is not lost, and a product stays in them
+    "Bitshift": _always,
+    "BitwiseAnd": _has_64_bits,
+    "BitwiseNot": _has_64_bits,
+    "BitwiseOr": _has_64_bits,
+    "BitwiseXor": _has_64_bits,
+    "NonMaxSuppression": _always,  # at most so many boxes, of each class or of all
+}
+
 _UNLIKE: dict[str, Callable[[Any], bool]] = {
-    "BitShift": _always,  # what is shifted out of 8 bits is not lost
+    "Col2Im": _always,
     "Compress": _always,  # ends the process on an empty tensor
     "ConvTranspose": _has_two_shapes,
+    "DFT": _always,
     "Dropout": _always,  # a scalar comes out as what lay in its memory
+    "DynamicQuantizeLinear": _always,
+    "GRU": _is_rare,
     "HardSigmoid": _always,  # a beta of 0 is taken for none
+    "LSTM": _is_rare,
     "LayerNormalization": _broadcasts,
     "MaxPool": _rounds_up,
     "Pad": _crops,
-    "NonMaxSuppression": _always,  # at most so many boxes, of each class or of all
+    "Mod": _is_float,  # the rest of a division by infinity
+    "QuantizeLinear": _has_16_bits,
+    "RNN": _is_rare,
     "Reshape": _is_unchecked,
     "Resize": _is_peculiar,
     "RoiAlign": _always,  # output_half_pixel
