@@ -94,6 +94,7 @@ GROUPS: Mapping[str, Group] = {
         frozenset(
             {
                 "inspect",
+                "bench",
                 "check",
                 "run",
                 "convert",
