@@ -6,13 +6,14 @@ import pytest
 from onnx import helper
 
 import tenonnx as tx
-from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
+from tenonnx.errors import InvalidCall, InvalidFeed, InvalidModel, TypeMismatch
 from tenonnx.extend import (
     at_least,
     axis,
     broadcasts_to,
     divides,
     dtypes,
+    every,
     floats,
     holds,
     integers,
@@ -183,6 +184,27 @@ def test_presence_and_numbers():
     check(width, f32(2, None), count=3)
     assert "count must divide width\n  given      count=4, width=6" in refused(width, f32(2, 6), count=4)
     assert "count must divide width" in refused(width, f32(2, None), count=0)
+
+
+def test_numbers_wherever_they_are_known():
+    @op("Root", domain="com.example")
+    def root(x):
+        return x
+
+    root.requires(every("at least 0", lambda x: x >= 0, "x"))
+    assert root(np.float32([0, 4])).tolist() == [0, 4]
+    assert root(np.array([-1])).tolist() == [-1], "integers are not judged"
+    with pytest.raises(TypeMismatch, match=r'Root@1: "x" must be at least 0\n  given      x float32\[2\], \[-1\.0\]'):
+        root(np.float32([2, -1]))
+    graph = tx.Graph(opsets={"com.example": 1})
+    with pytest.raises(TypeMismatch, match="must be at least 0"):
+        root(graph.variable("held", np.float32([-2])))
+    graph.output("y", root(graph.input("fed", "float32", ("n",))))
+    program = graph.compile("numpy")
+    assert program({"fed": np.float32([3])})["y"].tolist() == [3]
+    for feed in (np.float32([-3]), [-3.0]):
+        with pytest.raises(InvalidFeed, match=r'Root@1.*: "x", which is fed as "fed", must be at least 0\n.*-3'):
+            program({"fed": feed})
 
 
 def test_anything_else():

@@ -7,6 +7,8 @@ its exponent, as float32 stores it, and then the numbers of the box, each a mant
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import tenonnx_standard as ops
@@ -25,7 +27,9 @@ from tenonnx.extend import (
     one_of,
     op,
     shapes,
+    static,
 )  # fmt: skip
+from tenonnx_quantized.granularity import wrong_count
 from tenonnx_quantized.quantize import to
 
 #: The bits of a mantissa by type of block floating point.
@@ -112,15 +116,19 @@ def _(x, shape, strides, *, bfp_type, block_dim, dtype):
     return TensorType(DType(dtype), None if sides is None else tuple(sides))
 
 
-def _rank(shape, block_dim):
+def _boxed(x, shape, block_dim, bfp_type):
     rank = None if shape is None or shape.rank != 1 else shape.shape[0]
     if isinstance(rank, int) and not -rank <= block_dim < rank:
         return f"block_dim must lie in [{-rank}, {rank - 1}]"
-    return None
+    sides = static(shape)
+    if sides is None:
+        return None
+    boxes = -(-sides[block_dim] // _BOX) * math.prod(np.delete(sides, block_dim).tolist())
+    return wrong_count("x", x, int(boxes) * (1 + _BOX * (_MANTISSAS[bfp_type] + 1) // 8))
 
 
 quantize_bfp.requires(floats("x"), axis("block_dim", of="x"), one_of(bfp_type=_MANTISSAS))
 dequantize_bfp.requires(
     dtypes(x="uint8", shape="int64", strides="int64"), shapes(x="_", shape="rank", strides="rank"),
-    one_of(bfp_type=_MANTISSAS, dtype=(1, 10, 16)), holds(_rank),
+    one_of(bfp_type=_MANTISSAS, dtype=(1, 10, 16)), holds(_boxed),
 )  # fmt: skip

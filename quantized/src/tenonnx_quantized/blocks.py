@@ -28,7 +28,7 @@ from tenonnx.extend import (
 )  # fmt: skip
 from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.formats import unpacked, unpacked_array
-from tenonnx_quantized.granularity import finite, repeated
+from tenonnx_quantized.granularity import finite, repeated, wrong_blocks, wrong_count
 from tenonnx_quantized.packed import packed_product
 from tenonnx_quantized.quantize import dequantize_linear, to, wide
 
@@ -91,20 +91,27 @@ def matmul_nbits(
     return to(y if bias is None else y + to(bias, stage), A.dtype)
 
 
-def _fitting(B, scales, zero_points, K, N, bits, block_size):
+def _fitting(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
     """What packed codes and their parameters must be as many as."""
+    blocks = -(-K // block_size)
+    packed = zero_points is None or zero_points.dtype is DType.uint8
+    if not packed and zero_points.dtype is not A.dtype:
+        return '"zero_points" must be packed in uint8, or have the element type of "A"'
+    padded = g_idx is not None and bool(g_idx.tensor.shape) and g_idx.shape[0] == blocks * block_size
+    return (
+        _wrong_blocks({"B": B, "scales": scales}, K, N, bits, block_size)
+        or wrong_count("zero_points", zero_points, N * (-(-blocks * bits // 8) if packed else blocks))
+        or wrong_count("g_idx", None if padded else g_idx, K)
+    )
+
+
+def _wrong_blocks(given: dict[str, Value], K: int, N: int, bits: int, block_size: int) -> str | None:
+    """What packed codes and their scales, by name, must be as many as; None if they are."""
     if block_size & (block_size - 1):
         return "block_size must be a power of two"
     blocks = N * -(-K // block_size)
-    packed = N * -(-(blocks // N) * bits // 8)
-    wanted = {"B": (B, blocks * block_size * bits // 8), "scales": (scales, blocks)}
-    if zero_points is not None:
-        wanted["zero_points"] = zero_points, packed if zero_points.dtype is DType.uint8 else blocks
-    for name, (value, count) in wanted.items():
-        shape = value.tensor.shape
-        if shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) != count:
-            return f'"{name}" must hold {count} elements, by N, K, bits and block_size'
-    return None
+    (name, codes), (of_scales, scales) = given.items()
+    return wrong_count(name, codes, blocks * block_size * bits // 8) or wrong_count(of_scales, scales, blocks)
 
 
 def _block_words(B: str, scales: str) -> tuple[Requirement, ...]:
@@ -114,7 +121,7 @@ def _block_words(B: str, scales: str) -> tuple[Requirement, ...]:
 
 matmul_nbits.requires(
     shapes(A="... K", bias="N"), floats("A"), same_dtype("A", "scales", "bias"), dtypes(g_idx="int32"), at_least(N=1),
-    *_block_words("B", "scales"), holds(_fitting),
+    *_block_words("B", "scales"), finite("zero_points"), holds(_fitting),
 )  # fmt: skip
 
 
@@ -218,10 +225,16 @@ def matmul_nbits_mlp(
     return (y, total) if _outputs is not None and _outputs > 1 else y
 
 
+def _fitting_layers(gate_B, gate_scales, up_B, up_scales, K, N, bits, block_size):
+    return _wrong_blocks({"gate_B": gate_B, "gate_scales": gate_scales}, K, N, bits, block_size) or _wrong_blocks(
+        {"up_B": up_B, "up_scales": up_scales}, K, N, bits, block_size
+    )
+
+
 matmul_nbits_mlp.requires(
     one_of(activation=_ACTIVATIONS), shapes(A="batch... K", skip="batch... K", norm_scale="K"),
     same_dtype("A", "skip", "norm_scale", "gate_scales", "gate_bias", "up_scales", "up_bias"),
-    *_block_words("gate_B", "gate_scales"),
+    *_block_words("gate_B", "gate_scales"), finite("up_scales"), holds(_fitting_layers),
 )  # fmt: skip
 
 
@@ -246,9 +259,18 @@ def matmul_nbits_qkv(
     return (*projections, total) if _outputs is not None and _outputs > 3 else projections
 
 
+def _fitting_projections(q_B, q_scales, k_B, k_scales, v_B, v_scales, K, Nq, Nkv, bits, block_size):
+    return (
+        _wrong_blocks({"q_B": q_B, "q_scales": q_scales}, K, Nq, bits, block_size)
+        or _wrong_blocks({"k_B": k_B, "k_scales": k_scales}, K, Nkv, bits, block_size)
+        or _wrong_blocks({"v_B": v_B, "v_scales": v_scales}, K, Nkv, bits, block_size)
+    )
+
+
 matmul_nbits_qkv.requires(
     shapes(A="batch... K", skip="batch... K", norm_scale="K"), same_dtype("A", "skip", "norm_scale", "q_scales"),
-    *_block_words("q_B", "q_scales"),
+    *_block_words("q_B", "q_scales"), finite("k_scales", "v_scales"),
+    holds(_fitting_projections),
 )  # fmt: skip
 
 
@@ -288,9 +310,25 @@ def gather_block_quantized(
     return ops.where(ops.reshape(inside, [*dims(inside)] + [1] * (rank - along - 1)), found, 0.0)
 
 
+def _gathered(data, scales, zero_points, bits, block_size, quantize_axis):
+    """What the parameters of blocks must be as many as; packed codes lie along the last axis."""
+    if block_size and (block_size < 16 or block_size & (block_size - 1)):
+        return "block_size must be a power of two from 16 on, or 0 for the whole axis"
+    sizes, packed = data.tensor.shape, data.dtype is DType.uint8
+    if sizes is None:
+        return None
+    axis, each = quantize_axis % len(sizes), 8 // bits if packed else 1
+    sizes = (*sizes[:-1], sizes[-1] * each)
+    whole = block_size or (sizes[axis] if isinstance(sizes[axis], int) else 0)
+    problem = wrong_blocks("scales", scales, sizes, axis, whole)
+    if problem or zero_points is None or not packed or scales.tensor.shape is None:
+        return problem or wrong_blocks("zero_points", zero_points, sizes, axis, whole)
+    return wrong_blocks("zero_points", zero_points, scales.shape, -1, each)
+
+
 gather_block_quantized.requires(
     dtypes(indices="int32 int64"), floats("scales"), finite("scales"), same_dtype("data", "zero_points"),
-    axis("quantize_axis", of="data"), axis("gather_axis", of="data"), one_of(bits=(2, 4, 8)), at_least(block_size=0),
+    axis("quantize_axis", of="data"), axis("gather_axis", of="data"), one_of(bits=(2, 4, 8)), holds(_gathered),
 )  # fmt: skip
 
 

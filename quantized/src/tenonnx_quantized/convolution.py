@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
-from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dtypes, op, same_dtype
+from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.pooling import channels_back, channels_first
 from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
@@ -221,3 +221,10 @@ def qlinear_conv_channels_last(
     image = channels_first(x, channels_last)
     y = qlinear_conv(image, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes)
     return channels_back(y, channels_last)
+
+
+for _made in (qlinear_conv, qlinear_conv_channels_last):
+    _made.requires(
+        dtypes(x="int8 uint8", w="int8 uint8", y_zero_point="int8 uint8"), same_dtype("x", "x_zero_point"),
+        same_dtype("w", "w_zero_point"), positive("x_scale", "w_scale", "y_scale"),
+    )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import REQUIRED, TypeMismatch, op
+from tenonnx.extend import REQUIRED, dtypes, holds, op, shapes
+from tenonnx_quantized.granularity import positive
 from tenonnx_quantized.qlinear import dequantised, qlinear, requantised
 
 
@@ -50,10 +51,23 @@ def qlinear_where(condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point,
 @op("QLinearConcat", domain="com.microsoft")
 def qlinear_concat(Y_scale, Y_zero_point, *inputs, axis: int):
     """Tensors one behind the other along ``axis``; each is given as codes, scale and zero point."""
-    if not inputs or len(inputs) % 3:
-        raise TypeMismatch(
-            f"{qlinear_concat.title}: the inputs behind the first two must be triples of codes, scale and zero point",
-            given=f"{len(inputs)} inputs",
-        )
     floats = [dequantised(*inputs[k : k + 3]) for k in range(0, len(inputs), 3)]
     return requantised(ops.concat(*floats, axis=axis), Y_scale, Y_zero_point, Y_zero_point)
+
+
+def _triples(inputs):
+    """The operands are codes of eight bits, each with a scale and a zero point of its own type."""
+    if not inputs or len(inputs) % 3:
+        return "the inputs behind the first two must be triples of codes, scale and zero point"
+    for codes, _, zero_point in zip(*(inputs[k::3] for k in range(3)), strict=True):
+        if codes.dtype.name not in _EIGHT_BITS or zero_point.dtype is not codes.dtype:
+            return "each of the inputs must be codes of int8 or uint8, with a zero point of their type"
+    return None
+
+
+_EIGHT_BITS = ("int8", "uint8")
+
+qlinear_concat.requires(
+    dtypes(Y_scale="float32", Y_zero_point="int8 uint8"), shapes(Y_scale="|1", Y_zero_point="|1"), holds(_triples),
+    positive("Y_scale", "inputs"),
+)  # fmt: skip

@@ -12,6 +12,7 @@ from tenonnx.extend import (
     Value,
     at_least,
     dims,
+    dtypes,
     floats,
     holds,
     one_of,
@@ -20,7 +21,7 @@ from tenonnx.extend import (
     together,
 )  # fmt: skip
 from tenonnx_quantized.formats import E2M1, looked_up, unpacked
-from tenonnx_quantized.granularity import finite, repeated
+from tenonnx_quantized.granularity import finite, positive, repeated, wrong_blocks
 from tenonnx_quantized.quantize import to, wide
 
 _ACTIVATIONS = {
@@ -84,13 +85,39 @@ def _unsupported(use_sparse_mixer, weights_prepacked, fc1_act_block_scale, fc2_a
     return None
 
 
+def _blocked(input, fc1_experts_weights, fc1_scales, fc1_zero_points, fc2_scales, fc2_zero_points, fc2_experts_weights,
+             expert_weight_bits, fc1_expert_weight_bits, fc2_expert_weight_bits, quant_type, block_size):  # fmt: skip
+    """What the parameters of integer codes must be as many as."""
+    if quant_type != "int":
+        return None
+    if block_size and (block_size < 16 or block_size & (block_size - 1)):
+        return "block_size must be a power of two from 16 on"
+    layers = (
+        ("fc1", fc1_experts_weights, fc1_scales, fc1_zero_points, fc1_expert_weight_bits),
+        ("fc2", fc2_experts_weights, fc2_scales, fc2_zero_points, fc2_expert_weight_bits),
+    )
+    for name, codes, scales, zero_points, bits in layers:
+        each, sizes = 8 // (bits or expert_weight_bits), codes.tensor.shape
+        if sizes is None or scales is None or scales.tensor.shape is None:
+            continue
+        by_block = len(scales.shape) == 3
+        sizes = (*sizes[:2], sizes[2] * each) if by_block else sizes[:2]
+        problem = wrong_blocks(f"{name}_scales", scales, sizes, -1, (block_size or 0) if by_block else 1)
+        problem = problem or wrong_blocks(f"{name}_zero_points", zero_points, scales.shape, -1, each)
+        if problem:
+            return problem
+    return None
+
+
 qmoe.requires(
     one_of(activation_type=_ACTIVATIONS, quant_type=("int", "fp8", *_FLOAT_BLOCKS), expert_weight_bits=(2, 4, 8),
            swiglu_fusion=(0, 1, 2)),
     at_least(k=1, block_size=0), floats("input", "router_probs"), same_dtype("input", "router_probs", "router_weights"),
     same_dtype("input", "fc1_experts_bias", "fc2_experts_bias", "fc3_experts_bias"),
     same_dtype("fc1_experts_weights", "fc2_experts_weights", "fc3_experts_weights"),
-    finite("fc1_scales", "fc2_scales", "fc3_scales"), together("fc1_act_scale", "fc2_act_scale"), holds(_unsupported),
+    finite("fc1_scales", "fc2_scales", "fc3_scales", "fc1_global_scale", "fc2_global_scale"),
+    positive("fc1_act_scale", "fc2_act_scale"), together("fc1_act_scale", "fc2_act_scale"), holds(_unsupported),
+    dtypes(fc1_zero_points="uint8", fc2_zero_points="uint8", fc3_zero_points="uint8"), holds(_blocked),
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, at_least, dtypes, floats, holds, one_of, op, same_dtype, shapes
 from tenonnx_quantized.formats import E2M1, float8, looked_up, unpacked
-from tenonnx_quantized.granularity import finite, positive, repeated, scalar
+from tenonnx_quantized.granularity import finite, positive, repeated, scalar, wrong_blocks
 from tenonnx_quantized.quantize import to, wide
 
 _ACTIVATIONS = {None: lambda y: y, "": lambda y: y, "NONE": lambda y: y, "RELU": ops.relu, "GELU": ops.gelu}
@@ -74,17 +74,23 @@ def _product(A: Value, x: Value, weights: Value, bias: Value | None) -> Value:
     return to(y if bias is None else y + to(bias, y.dtype), A.dtype)
 
 
-def _even(block_size):
-    return None if block_size % 2 == 0 else "a block of two values to a byte must have an even size"
+def _blocks(B, b_scale, block_size):
+    return wrong_blocks("b_scale", b_scale, B.tensor.shape, 1, block_size)
+
+
+def _blocks_of_bytes(B, weight_scale, block_size):
+    if block_size % 2:
+        return "a block of two values to a byte must have an even block_size"
+    return wrong_blocks("weight_scale", weight_scale, B.tensor.shape, 1, block_size // 2)
 
 
 matmul_fp8_weight.requires(
     shapes(A="... K", B="N K", b_scale="N _", a_scale="|1", bias="N"), floats("A"), same_dtype("A", "bias"),
     dtypes(B="float8e4m3fn", b_scale="float32", a_scale="float32"), at_least(block_size=1),
-    finite("b_scale"), positive("a_scale"),
+    finite("b_scale"), positive("a_scale"), holds(_blocks),
 )  # fmt: skip
 matmul_fp4_weight.requires(
     shapes(A="... _", B="N _", weight_scale="N _", weight_scale_2="|1", bias="N"), floats("A"), same_dtype("A", "bias"),
     dtypes(B="uint8", weight_scale="uint8", weight_scale_2="float32", input_scale="float32"), at_least(block_size=2),
-    finite("weight_scale_2"), holds(_even),
+    finite("weight_scale_2"), holds(_blocks_of_bytes),
 )  # fmt: skip

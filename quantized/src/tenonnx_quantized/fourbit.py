@@ -5,9 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Index, Value, at_least, constant, dims, dtypes, floats, one_of, op, same_dtype, shapes
+from tenonnx.extend import (
+    DType,
+    Index,
+    Value,
+    at_least,
+    constant,
+    differ,
+    dims,
+    dtypes,
+    floats,
+    holds,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+    static,
+)
 from tenonnx_quantized.formats import FP4, NF4, high_first, looked_up
-from tenonnx_quantized.granularity import finite
+from tenonnx_quantized.granularity import finite, wrong_count
 from tenonnx_quantized.quantize import to, wide
 
 
@@ -26,9 +42,15 @@ def matmul_bnb4(A, B, absmax, *, K: int, N: int, block_size: int, quant_type: in
     return to(ops.matmul(to(A, stage), ops.transpose(weights, perm=[1, 0]) if transB else weights), A.dtype)
 
 
+def _fitting(B, absmax, K, N, block_size):
+    if block_size & (block_size - 1):
+        return "block_size must be a power of two"
+    return wrong_count("B", B, (N * K + 1) // 2) or wrong_count("absmax", absmax, -(-N * K // block_size))
+
+
 matmul_bnb4.requires(
     floats("A"), same_dtype("A", "absmax"), dtypes(B="uint8"), finite("absmax"), one_of(quant_type=(0, 1)),
-    at_least(K=1, N=1, block_size=16),
+    at_least(K=1, N=1, block_size=16), holds(_fitting),
 )  # fmt: skip
 
 
@@ -57,9 +79,20 @@ def matmul_fpq4(A, B, B_shape: Index, *, blk_quant_type=1):
     return ops.matmul(A, ops.transpose(to(weights[:, : dims(A)[-1]], A.dtype), perm=[1, 0]))
 
 
+def _whole(A, B, B_shape, blk_quant_type):
+    sides, (length, shifted) = static(B_shape), _LAYOUTS[blk_quant_type]
+    if sides is None:
+        return None
+    rows, columns = sides.tolist()
+    if A.tensor.shape and differ(A.shape[-1], rows):
+        return f'"A" must have the {rows} columns that B_shape tells'
+    return wrong_count("B", B, columns * -(-rows // length) * ((5 if shifted else 4) + length // 2))
+
+
 matmul_fpq4.requires(
-    floats("A"), dtypes(B="uint8", B_shape="int64"), shapes(B_shape="2"), one_of(blk_quant_type=_LAYOUTS)
-)
+    floats("A"), dtypes(B="uint8", B_shape="int64"), shapes(B_shape="2"), one_of(blk_quant_type=_LAYOUTS),
+    holds(_whole),
+)  # fmt: skip
 
 
 def _float_of_bytes(b: Value) -> Value:

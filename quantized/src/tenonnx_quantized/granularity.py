@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Arguments, Op, Requirement, RowConstant, TypeMismatch, Value, differ, dims, static, symbolic
+from tenonnx.extend import Op, Requirement, TypeMismatch, Value, differ, dims, every, symbolic
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
@@ -17,41 +17,15 @@ from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
 
-#: From so many bytes contents are read in parts.
-_LARGE = 1 << 18
-
 
 def positive(*scales: str) -> Requirement:
-    """These scales are positive and finite, where they are known."""
-    return _every(scales, "positive and finite", lambda scale: (scale > 0) & np.isfinite(scale))
+    """These scales are positive and finite, wherever they are known."""
+    return every("positive and finite", lambda scale: (scale > 0) & np.isfinite(scale), *scales)
 
 
 def finite(*scales: str) -> Requirement:
-    """These scales are finite, where they are known."""
-    return _every(scales, "finite", np.isfinite)
-
-
-def _every(names: Sequence[str], what: str, test: Callable[[Array], Any]) -> Requirement:
-    def check(call: Arguments) -> None:
-        for name, value in call.values(*names):
-            for part in _parts(value) if value.dtype.is_float else ():
-                fits = test(part.astype(np.float32))
-                if not fits.all():
-                    call.fail(f'"{name}" must be {what}', name, given=f"{part[~fits][:3].tolist()}")
-
-    return Requirement(what, names, check)
-
-
-def _parts(value: Value) -> Iterator[Array]:
-    """The contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
-    data = value.data
-    if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
-        yield from () if data is None else (np.asarray(static(value)),)
-        return
-    length = value.shape[0]
-    count = max(1, length * _LARGE // data.nbytes)
-    for start in range(0, length, count):
-        yield data.rows(start, min(start + count, length))
+    """These scales are finite, wherever they are known: a block of zeros has the scale 0, and some are negative."""
+    return every("finite", np.isfinite, *scales)
 
 
 def is_single(parameter: Value) -> bool:
@@ -147,3 +121,22 @@ def check_granularity(op: Op, x: Value, scale: Value, zero_point: Value | None, 
 
 def _differ(a: Any, b: Any) -> bool:
     return any(map(differ, a, b))
+
+
+def wrong_blocks(name: str, parameter: Value | None, sizes: Any, axis: int, block_size: int) -> str | None:
+    """What must hold of the input ``name``, a parameter for each block along an axis of a tensor; None if it does."""
+    found = None if parameter is None else parameter.tensor.shape
+    if found is None or sizes is None or block_size < 1:
+        return None
+    blocks = tuple(symbolic.ceil_div(d, block_size) if k == axis % len(sizes) else d for k, d in enumerate(sizes))
+    if len(found) == len(blocks) and not _differ(found, blocks):
+        return None
+    return f'"{name}" must have one element for each block, by block_size: [{", ".join(map(str, blocks))}]'
+
+
+def wrong_count(name: str, value: Value | None, count: int) -> str | None:
+    """What must hold of the input ``name``, so many packed codes or parameters in any shape; None if it does."""
+    shape = None if value is None else value.tensor.shape
+    if shape is None or not all(isinstance(d, int) for d in shape) or math.prod(shape) == count:  # type: ignore[arg-type]
+        return None
+    return f'"{name}" must hold {count} elements, by the sizes and blocks that the attributes tell'

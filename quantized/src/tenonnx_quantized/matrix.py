@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, op
-from tenonnx_quantized.granularity import is_single, scalar
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dtypes, op
+from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
@@ -185,3 +185,9 @@ def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
     a_scale, b_scale, y_scale = (v.astype(np.float32) for v in (a_scale, b_scale, y_scale))
     units = np.asarray(product, np.float32) * (_by_row(a_scale) * _by_column(b_scale) / _by_column(y_scale))
     return encode_array(np.asarray(units), _by_column(y_zero_point), DType.of(y_zero_point.dtype))
+
+
+qlinear_matmul.requires(
+    dtypes(y_zero_point=" ".join(dtype.name for dtype in (*_EIGHT_BITS, *_FLOAT8))),
+    positive("a_scale", "b_scale", "y_scale"),
+)

@@ -142,6 +142,6 @@ qordered_longformer_attention.requires(
     dtypes(input="int8", weight="int8", global_weight="int8", scale_input="float32"),
     same_dtype("scale_input", "scale_weight", "bias", "scale_bias", "scale_qkv_gemm", "scale_global_weight",
                "global_bias", "scale_global_gemm", "scale_output"),
-    positive("scale_input", "scale_weight", "scale_qkv_gemm", "scale_global_weight", "scale_global_gemm",
-             "scale_output"),
+    positive("scale_input", "scale_weight", "scale_bias", "scale_qkv_gemm", "scale_global_weight",
+             "scale_global_gemm", "scale_output"),
 )  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import REQUIRED, DType, op
-from tenonnx_quantized.granularity import scalar
+from tenonnx.extend import REQUIRED, DType, dtypes, floats, op, same_dtype, shapes, together
+from tenonnx_quantized.granularity import positive, scalar
 from tenonnx_quantized.matrix import by_column, by_row, matmul_integer
 from tenonnx_quantized.qlinear import requantised
 from tenonnx_quantized.quantize import dynamic_quantize_linear, to
@@ -66,3 +66,25 @@ def reduce_sum_integer(data, *, axes: list[int], keepdims: int):
     """The sum over ``axes`` in 32 bits, with or without sign as the input."""
     wide = DType.int32 if data.dtype.is_signed else DType.uint32
     return ops.reduce_sum(to(data, wide), axes, keepdims=keepdims)
+
+
+_EIGHT_BITS = "int8 uint8"
+
+qgemm.requires(
+    shapes(A="_ _", B="_ _", a_scale="|1", a_zero_point="|1", y_scale="|1", y_zero_point="|1"),
+    dtypes(A=_EIGHT_BITS, B=_EIGHT_BITS, y_zero_point=_EIGHT_BITS, C="int32"),
+    dtypes(a_scale="float32", b_scale="float32", y_scale="float32"), same_dtype("A", "a_zero_point"),
+    same_dtype("B", "b_zero_point"), positive("a_scale", "b_scale", "y_scale"), together("y_scale", "y_zero_point"),
+)  # fmt: skip
+matmul_integer_to_float.requires(
+    dtypes(A=_EIGHT_BITS, B=_EIGHT_BITS), floats("a_scale"), same_dtype("a_scale", "b_scale", "bias"),
+    same_dtype("A", "a_zero_point"), same_dtype("B", "b_zero_point"), positive("a_scale", "b_scale"),
+)  # fmt: skip
+dynamic_quantize_matmul.requires(
+    floats("A"), same_dtype("A", "b_scale", "bias"), dtypes(B=_EIGHT_BITS), same_dtype("B", "b_zero_point"),
+    positive("b_scale"),
+)  # fmt: skip
+mul_integer.requires(
+    dtypes(A=_EIGHT_BITS, B=_EIGHT_BITS), same_dtype("A", "A_zero_point"), same_dtype("B", "B_zero_point"),
+    shapes(A_zero_point="|1", B_zero_point="|1"),
+)  # fmt: skip

@@ -6,7 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, floats, op, same_dtype, shapes, static
+from tenonnx.extend import (
+    DType,
+    Op,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dtypes,
+    floats,
+    op,
+    same_dtype,
+    shapes,
+    static,
+)  # fmt: skip
 from tenonnx_quantized.granularity import (
     check_granularity,
     collected,
@@ -358,7 +371,12 @@ def _(x):
     return encode_array(np.asarray(x / scale), zero_point, DType.uint8), scale, zero_point
 
 
+_EIGHT_BITS = "int8 uint8"
+_CODES = (
+    f"{_EIGHT_BITS} int16 uint16 int4 uint4 int2 uint2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"
+)
+
 for _meaning in quantize_linear.meanings:
-    _meaning.requires(positive("y_scale"))
+    _meaning.requires(positive("y_scale"), dtypes(y_zero_point=_CODES if _meaning.since >= 19 else _EIGHT_BITS))
 for _meaning in dequantize_linear.meanings:
     _meaning.requires(finite("x_scale"))

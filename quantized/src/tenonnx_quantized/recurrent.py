@@ -64,7 +64,8 @@ def dynamic_quantize_lstm(
 dynamic_quantize_lstm.requires(
     shapes(X="length batch inputs", W="directions inputs columns", R="directions hidden columns",
            B="directions _", P="directions _", initial_h="directions batch hidden", initial_c="directions batch hidden",
-           sequence_lens="batch", W_scale="directions|directions columns", R_scale="directions|directions columns"),
+           sequence_lens="batch", W_scale="directions|directions columns", R_scale="directions|directions columns",
+           W_zero_point="directions|directions columns", R_zero_point="directions|directions columns"),
     floats("X"), same_dtype("X", "B", "P", "initial_h", "initial_c", "W_scale", "R_scale"),
     dtypes(W="int8 uint8", R="int8 uint8", sequence_lens="int32"), same_dtype("W", "W_zero_point"),
     same_dtype("R", "R_zero_point"), positive("W_scale", "R_scale"),

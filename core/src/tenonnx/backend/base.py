@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +28,9 @@ from tenonnx.graph.program import Program
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import MapType, TensorType
 from tenonnx.graph.values import Value
+from tenonnx.op.binding import bind
 from tenonnx.op.op import Op
+from tenonnx.op.requirements import Requirement
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
 
@@ -285,13 +287,25 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
 
 
 class FeedCheck:
-    """``check_feeds`` for all_inputs that are fed again and again: feeds that are right as they are cost little."""
+    """``check_feeds`` for all_inputs that are fed again and again: feeds that are right as they are cost little.
+
+    What the nodes that read a feed say of its numbers is asked, too.
+    """
 
     def __init__(self, all_inputs: Sequence[Value]) -> None:
         self.all_inputs = list(all_inputs)
         self._plain = [_plain(value) for value in all_inputs]
+        self._of_numbers = list(_of_numbers(self.all_inputs))
 
     def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
+        arrays = self._checked(feeds)
+        for place, what, requirement in self._of_numbers:
+            found = requirement.numbers(arrays[place]) if requirement.numbers is not None else ()
+            if found:
+                raise InvalidFeed(f"{what} must be {requirement.word}", given=str(found))
+        return arrays
+
+    def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
         arrays = []
         if isinstance(feeds, dict) and len(feeds) == len(self._plain):
             symbols: dict[str, int] = {}
@@ -308,6 +322,24 @@ class FeedCheck:
             else:
                 return arrays
         return check_feeds(self.all_inputs, feeds)
+
+
+def _of_numbers(all_inputs: Sequence[Value]) -> Iterator[tuple[int, str, Requirement]]:
+    """What must hold of the numbers that are fed: the place of the input, how the node that says so calls it, and what.
+
+    Of inputs with a default that is not fed, constants say so where the graph is made.
+    """
+    places = {value: place for place, value in enumerate(all_inputs) if value.data is None}
+    graph = next((value.graph for value in places if value.graph is not None), None)
+    for node in () if graph is None else graph.nodes:
+        op = node.op
+        if not isinstance(op, Op):
+            continue
+        for requirement in op.requirements.of_numbers:
+            for place, value in enumerate(bind(node)[0]):
+                name = op.signature.input_at(place).name
+                if name in requirement.names and value in places:
+                    yield places[value], f'{node.title}: "{name}", which is fed as "{value.name}",', requirement
 
 
 def _plain(value: Value) -> tuple[str, Any, tuple[int | str | None, ...] | None]:

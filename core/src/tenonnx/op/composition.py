@@ -43,8 +43,14 @@ def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outpu
     evaluator = Evaluator()
     with interpreting(evaluator):
         values = [_wrap(evaluator, v) for v in as_inputs(op, inputs)]
-        infer_call(op, types_alone(op, values), attributes, outputs)
-        results = evaluator.call(op, values, attributes, outputs)
+        try:
+            infer_call(op, types_alone(op, values), attributes, outputs)
+            op.requirements.check_numbers(values)
+            results = evaluator.call(op, values, attributes, outputs)
+        except TypeMismatch as error:
+            if op.title not in error.what:  # but an op of its body
+                error.what = f"{op.title}: {error.what}"
+            raise
     arrays = tuple(None if r is None else evaluator.contents(r) for r in results)
     return arrays[0] if len(arrays) == 1 else arrays
 

@@ -17,7 +17,7 @@ from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import Dim, differ
 from tenonnx.graph.types import Shape, TensorType
-from tenonnx.graph.values import Value
+from tenonnx.graph.values import RowConstant, Value
 
 if TYPE_CHECKING:
     from tenonnx.op.op import Op
@@ -76,10 +76,11 @@ class Requirement:
     ``names`` are the inputs, attributes and dims that it reads, of which ``dims`` are those that it names itself.
     ``implies`` narrows the shape of an input, by name, to what it must be if this is to hold. ``types_alone`` says that
     it looks at no more than types, attributes and small integers, so that calls that are alike need not ask again.
-    ``choices`` are all that some attributes may be.
+    ``choices`` are all that some attributes may be. ``numbers`` gives of an array in the place of one of
+    ``names`` the numbers that it must not hold: it is asked of what is fed, too.
     """
 
-    __slots__ = ("check", "choices", "dims", "implies", "names", "types_alone", "word")
+    __slots__ = ("check", "choices", "dims", "implies", "names", "numbers", "types_alone", "word")
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class Requirement:
         implies: Callable[[Arguments, str, Shape | None], Shape | None] | None = None,
         types_alone: bool = False,
         choices: Mapping[str, Sequence[Any]] | None = None,
+        numbers: Callable[[Any], Sequence[Any]] | None = None,
     ) -> None:
         self.word = word
         self.names = tuple(names)
@@ -98,6 +100,7 @@ class Requirement:
         self.implies = implies
         self.types_alone = types_alone
         self.choices = choices or {}
+        self.numbers = numbers
 
     def __repr__(self) -> str:
         return f"{self.word}({', '.join(self.names)})"
@@ -160,6 +163,16 @@ class Requirements:
         narrowed = Value(value.name, value.type.with_shape(shape), graph=value.graph)
         narrowed.elements = value.elements
         return narrowed
+
+    @property
+    def of_numbers(self) -> list[Requirement]:
+        """Those that judge every number of their inputs."""
+        return [requirement for requirement in self.declared if requirement.numbers is not None]
+
+    def check_numbers(self, inputs: Sequence[Value | None]) -> None:
+        """Raise ``TypeMismatch`` where contents alone break one: those of arrays, whose types were judged before."""
+        for requirement in self.of_numbers:
+            requirement.check(self.arguments(inputs, {}))
 
     @property
     def read_contents(self) -> bool:
@@ -450,6 +463,48 @@ def one_of(**choices: Iterable[Any]) -> Requirement:
                 call.fail(f"{name} must be a known one", name, available=", ".join(map(repr, items)))
 
     return Requirement("one_of", known, check, types_alone=True, choices=known)
+
+
+def every(what: str, test: Callable[[Any], Any], *inputs: str) -> Requirement:
+    """Every float of these inputs is ``what``, wherever contents are known: of constants, in calls on arrays, of feeds.
+
+    ``test`` tells of an array in float32 or float64 which numbers are. Large contents of files are read in parts.
+    """
+
+    def numbers(array: Any) -> Sequence[Any]:
+        """Three of those that are not."""
+        import numpy as np
+
+        kind = DType.of(array.dtype)
+        if not kind.is_float:
+            return ()
+        wide = array.astype(np.float32) if kind.bits < 32 else array
+        return wide[~test(wide)][:3].tolist()  # type: ignore[no-any-return]
+
+    def check(call: Arguments) -> None:
+        for name, value in call.values(*inputs):
+            found: Sequence[Any] = next(filter(None, map(numbers, _parts(value))), ())
+            if found:
+                call.fail(f'"{name}" must be {what}', name, given=str(found))
+
+    return Requirement(what, inputs, check, numbers=numbers)
+
+
+#: From so many bytes contents are read in parts.
+_LARGE = 1 << 18
+
+
+def _parts(value: Value) -> Iterator[Any]:
+    """The contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
+    data = value.data
+    if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
+        yield from () if data is None else (data.array(),)
+        return
+    (length, *_) = value.shape
+    assert isinstance(length, int)  # of a constant
+    count = max(1, length * _LARGE // data.nbytes)
+    for start in range(0, length, count):
+        yield data.rows(start, min(start + count, length))
 
 
 def holds(function: Callable[..., str | None]) -> Requirement:

@@ -94,6 +94,9 @@ def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
     (codes, scale, zero_point), attributes = found
     if codes is None or scale is None or codes.dtype not in _EIGHT_BITS or attributes.get("block_size"):
         return None
+    known = static(scale)
+    if known is not None and not (known > 0).all():  # which QLinear ops refuse
+        return None
     if is_single(scale):
         return codes, scalar(scale), _zero(codes.dtype) if zero_point is None else scalar(zero_point)
     if axis is None or scale.rank != 1 or (attributes["axis"] or 0) % codes.ndim != axis % codes.ndim:

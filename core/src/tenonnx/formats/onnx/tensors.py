@@ -57,6 +57,7 @@ class TensorContents:
                     array = from_raw(self.region.view(), self.type)
                 else:
                     array = onnx.numpy_helper.to_array(self.proto)
+                    self._check_range(array)
             except UNFORESEEN as error:
                 raise _malformed(self.proto.name, self.type, error) from error
             if self.type.dtype is DType.string:
@@ -65,6 +66,17 @@ class TensorContents:
             array.flags.writeable = False
             self._array = array
         return self._array
+
+    def _check_range(self, array: np.ndarray[Any, Any]) -> None:
+        """Raise ``InvalidModel`` where the field of 32 bits that holds smaller integers holds what is none of them."""
+        dtype, stored = self.type.dtype, self.proto.int32_data
+        if stored and dtype.is_integer and dtype.bits in (8, 16):
+            wrong = np.asarray(stored) != array.reshape(-1)
+            if wrong.any():
+                raise InvalidModel(
+                    f'tensor "{self.proto.name}" must hold numbers of {dtype}',
+                    given=str(np.asarray(stored)[wrong][:3].tolist()),
+                )
 
     def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
         """Those of a tensor in a file are read each time, and neither mapped nor kept."""

@@ -1,0 +1,217 @@
+"""Bad input of every op of the family: an error that names the op and the input or attribute, wherever it is known."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx as tx
+from tenonnx.extend import ArrayConstant, DType
+from tenonnx.registry.discovery import plugins
+from tenonnx_testing.cases import collected, load
+from tenonnx_testing.kit import calls
+
+load(plugin for plugin in plugins("tenonnx.conformance") if plugin.value.startswith("tenonnx_quantized"))
+OPS = {
+    f"{op.domain}::{op.name}@{op.since}": op
+    for op in dict.fromkeys(case.op for case in collected())
+    if op.__module__.startswith("tenonnx_quantized")
+}
+
+#: Ops whose scales only multiply: a block of zeros has the scale 0, and symmetric quantisers make negative ones.
+MULTIPLIED = {
+    "DequantizeLinear", "GatherBlockQuantized", "MatMulBlockQuantizedFp4Weight", "MatMulBnb4", "MatMulNBits",
+    "MatMulNBitsMlp", "MatMulNBitsQkv", "QEmbedLayerNormalization", "QMoE",
+}  # fmt: skip
+MULTIPLIED_INPUTS = {("MatMulBlockQuantizedFp8Weight", "b_scale")}
+
+#: Inputs that are called scales and are none of codes.
+NO_SCALES = {
+    ("MatMulNBitsMlp", "norm_scale"): "factors of a norm",
+    ("MatMulNBitsQkv", "norm_scale"): "factors of a norm",
+    ("QOrderedLayerNormalization", "scale"): "factors of a norm",
+    ("MatMulBlockQuantizedFp4Weight", "input_scale"): "says nothing about the result",
+    ("MatMulBlockQuantizedFp4Weight", "weight_scale"): "bytes",
+}
+
+#: Inputs that must be as long as other inputs and attributes tell.
+FITTING = {
+    "MatMulNBits": ("B", "scales", "zero_points", "bias"),
+    "MatMulNBitsMlp": ("gate_B", "gate_scales", "up_B", "up_scales"),
+    "MatMulNBitsQkv": ("q_B", "q_scales", "k_B", "k_scales", "v_B", "v_scales"),
+    "GatherBlockQuantized": ("scales", "zero_points"),
+    "MatMulBnb4": ("B", "absmax"),
+    "MatMulFpQ4": ("A", "B"),
+    "MatMulBlockQuantizedFp8Weight": ("b_scale",),
+    "MatMulBlockQuantizedFp4Weight": ("weight_scale",),
+    "QMoE": ("fc1_scales", "fc1_zero_points", "fc2_scales", "fc2_zero_points"),
+    "DequantizeBFP": ("x",),
+}
+
+#: Attributes with what they must not be.
+ATTRIBUTES = {
+    "MatMulNBits": {"block_size": (-16, 0, 24), "bits": (0, 9), "K": (0,), "N": (0,)},
+    "MatMulNBitsMlp": {"block_size": (-16, 0, 24), "bits": (0, 9)},
+    "MatMulNBitsQkv": {"block_size": (-16, 0, 24), "bits": (0, 9)},
+    "GatherBlockQuantized": {"block_size": (-16, 8, 24), "bits": (3, 9)},
+    "MatMulBnb4": {"block_size": (-16, 0, 24), "K": (0,), "quant_type": (2,)},
+    "MatMulFpQ4": {"blk_quant_type": (3,)},
+    "MatMulBlockQuantizedFp8Weight": {"block_size": (-1, 0)},
+    "MatMulBlockQuantizedFp4Weight": {"block_size": (-2, 0, 3)},
+    "QMoE": {"block_size": (-16, 24), "expert_weight_bits": (0, 3)},
+    "QuantizeLinear": {"block_size": (-1,)},
+    "DequantizeLinear": {"block_size": (-1,)},
+    "QuantizeBFP": {"bfp_type": (7,), "block_dim": (9,)},
+    "DequantizeBFP": {"bfp_type": (7,), "block_dim": (9,)},
+}
+
+
+@pytest.fixture(params=OPS)
+def op(request):
+    return OPS[request.param]
+
+
+@functools.cache
+def drawn_calls(op):
+    return [drawn for case in collected(op) for drawn in calls(case, 8)]
+
+
+@functools.cache
+def with_each_input(op):
+    """For each array that some call takes: its name, such a call, and its place."""
+    found: dict[str, tuple[Any, int]] = {}
+    for drawn in drawn_calls(op):
+        for place, contents in enumerate(drawn.inputs):
+            if isinstance(contents, np.ndarray) and contents.size:
+                found.setdefault(op.signature.input_at(place).name, (drawn, place))
+    return found.items()
+
+
+def with_input(drawn, place, contents):
+    return replace(drawn, inputs=tuple(contents if k == place else v for k, v in enumerate(drawn.inputs)))
+
+
+def called(op, drawn):
+    return op(*drawn.inputs, **drawn.attributes, **({} if drawn.outputs is None else {"_outputs": drawn.outputs}))
+
+
+def graph_of(op, drawn, fed=None):
+    """A graph of the call with constants, but for the input in the place that is fed."""
+    graph = tx.Graph(opsets={"com.microsoft": 1} | ({"ai.onnx": op.version} if op.domain == "ai.onnx" else {}))
+    values = [
+        None
+        if v is None
+        else graph.input("fed", DType.of(v.dtype).name, v.shape)
+        if k == fed
+        else graph.variable(f"constant{k}", v)
+        for k, v in enumerate(drawn.inputs)
+    ]
+    outputs = called(op, replace(drawn, inputs=tuple(values)))
+    graph.output("y", outputs[0] if isinstance(outputs, tuple) else outputs)
+    graph.nodes[-1].name = "it"
+    return graph
+
+
+def refused(op, which, act, *, by=tx.TypeMismatch):
+    """What is raised, which names the op and the input or attribute."""
+    with pytest.raises(by) as failure:
+        act()
+    message = str(failure.value)
+    assert op.title in message
+    assert which in message
+    return message
+
+
+def is_scale(op, which, contents):
+    named = ("scale" in which or which == "absmax") and (op.name, which) not in NO_SCALES
+    return named and DType.of(contents.dtype).is_float
+
+
+def bad_numbers(op, which, contents):
+    """The array with one number that is no scale, for each such number that its element type has."""
+    only_multiplied = op.name in MULTIPLIED or (op.name, which) in MULTIPLIED_INPUTS
+    for number in (np.nan, np.inf) if only_multiplied else (np.nan, np.inf, 0.0, -1.0):
+        other = np.array(contents)
+        with np.errstate(all="ignore"):
+            other.reshape(-1)[-1] = number
+        if np.array_equal(other.reshape(-1)[-1].astype(np.float32), np.float32(number), equal_nan=True):
+            yield other
+
+
+def test_scales(op, tmp_path):
+    """Of zero, negative, infinite or no number: refused in a call on arrays, as constants, in files and where fed."""
+    for which, (drawn, place) in with_each_input(op):
+        if not is_scale(op, which, drawn.inputs[place]):
+            continue
+        for contents in bad_numbers(op, which, drawn.inputs[place]):
+            broken = with_input(drawn, place, contents)
+            refused(op, which, lambda broken=broken: called(op, broken))
+            refused(op, which, lambda broken=broken: graph_of(op, broken))
+        if which != "inputs":  # a variadic input is fed as the others are
+            program = graph_of(op, drawn, fed=place).compile("numpy")
+            what = refused(op, which, lambda program=program, c=contents: program({"fed": c}), by=tx.InvalidFeed)
+            assert "it" in what
+        graph = graph_of(op, drawn)
+        next(v for v in graph.variables if v.name == f"constant{place}").data = ArrayConstant(contents)
+        graph.save(tmp_path / "bad.safetensors")
+        assert 'node "it"' in refused(
+            op, which, lambda: tx.load(tmp_path / "bad.safetensors").infer(), by=tx.InvalidModel
+        )
+
+
+def test_zero_points(op):
+    """Of another type than the codes."""
+    for which, (drawn, place) in with_each_input(op):
+        if "zero_point" in which:
+            broken = with_input(drawn, place, np.zeros(drawn.inputs[place].shape, np.int32))
+            refused(op, which, lambda broken=broken: called(op, broken))
+            refused(op, which, lambda broken=broken: graph_of(op, broken))
+
+
+def test_sizes(op):
+    """Of packed codes and parameters, one element more than fits."""
+    named = dict(with_each_input(op))
+    for which in FITTING.get(op.name, ()):
+        drawn, place = named[which]
+        contents = drawn.inputs[place]
+        longer = with_input(drawn, place, np.concatenate([contents, contents[..., -1:]], -1))
+        refused(op, which, lambda broken=longer: called(op, broken))
+        refused(op, which, lambda broken=longer: graph_of(op, broken))
+
+
+@pytest.mark.parametrize(("kind", "number"), [("UINT8", 300), ("INT8", -129), ("INT16", 1 << 15), ("UINT16", -1)])
+def test_a_zero_point_out_of_range_in_a_file(kind, number):
+    """Small integers are stored in fields that hold larger ones."""
+    proto = onnx.TensorProto(data_type=onnx.TensorProto.DataType.Value(kind), dims=[1], int32_data=[number])
+    codes, y = onnx.helper.make_tensor_value_info("x", proto.data_type, [1]), onnx.ValueInfoProto(name="y")
+    proto.name, scale = "zero", onnx.numpy_helper.from_array(np.ones(1, np.float32), "scale")
+    node = onnx.helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["y"], name="it")
+    graph = onnx.helper.make_graph([node], "bad", [codes], [y], [proto, scale])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    with pytest.raises(tx.InvalidModel, match=f'"zero" must hold numbers of {kind.lower()}') as failure:
+        tx.load(model).run({"x": np.zeros(1, DType[kind.lower()].numpy)}, backend="numpy")
+    assert str([number]) in str(failure.value)
+
+
+def test_attributes(op):
+    """Sizes of blocks that do not divide, bits and formats that there are not."""
+    for which, numbers in ATTRIBUTES.get(op.name, {}).items():
+        if which in op.signature.attributes:
+            drawn = next(drawn for drawn in drawn_calls(op) if drawn.attributes[which])
+            for number in numbers:
+                broken = replace(drawn, attributes={**drawn.attributes, which: number})
+                refused(op, which, lambda broken=broken: called(op, broken))
+
+
+def test_the_tables_name_what_there_is():
+    names = {op.name: op for op in OPS.values()}
+    inputs = {(name, p.name) for name, op in names.items() for p in op.signature.inputs}
+    assert inputs >= {*NO_SCALES, *MULTIPLIED_INPUTS, *((n, which) for n, given in FITTING.items() for which in given)}
+    assert names.keys() >= MULTIPLIED | FITTING.keys()
+    with_blocks = {op.name for op in OPS.values() if {"block_size", "bits", "block_dim"} & set(op.signature.attributes)}
+    assert with_blocks <= ATTRIBUTES.keys(), "sizes of blocks are tried"
