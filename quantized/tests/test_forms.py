@@ -137,6 +137,23 @@ def test_flags_of_convert(quantised, tmp_path, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("name", ["resnet-qoperator", "bert-dynamic", "llama-4bit"])
+def test_dequantised_to_half_floats_in_one_command(name, tmp_path, capsys):
+    source, path = BERT.with_name(f"{name}.onnx"), tmp_path / "half.onnx"
+    assert main(["convert", str(source), "-o", str(path), "--dequantize", "--float16", "--no-verify"]) == 0
+    capsys.readouterr()
+    graph, feeds = tx.load(path), dict(np.load(BERT.with_name(f"{name.split('-')[0]}.npz")))
+    weights = [v for v in graph.variables if v.dtype.is_float and v.rank and v.rank > 1]
+    assert weights
+    assert {v.dtype.name for v in weights} == {"float16"}
+    assert not [kind for kind in kinds(graph) if "Quantize" in kind or "Integer" in kind or "NBits" in kind]
+    (output, *_) = tx.load(source).outputs
+    wanted = tx.load(source).run(feeds, backend="numpy")[output.name]
+    found = graph.run(feeds, backend="numpy")[output.name]
+    assert found.dtype == wanted.dtype
+    assert np.abs(found - wanted).max() < 0.1 * np.ptp(wanted)
+
+
 BERT = CNN.parent / "quantized" / "bert.onnx"
 WEIGHTS = {
     f"{form.name}-{bits}-{'symmetric' if symmetric else 'shifted'}": (form, bits, symmetric)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, RowConstant, TensorType, Value
+from tenonnx.extend.transforms import interpreting
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +43,8 @@ class Computed:
         return found
 
     def rows(self, start: int, stop: int) -> Array:
-        return self._compute(start, stop)
+        with interpreting(None):
+            return self._compute(start, stop)
 
 
 def rows(value: Value, start: int, stop: int) -> Array:

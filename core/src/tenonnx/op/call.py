@@ -42,8 +42,8 @@ _ambient: ContextVar[Interpreter | None] = ContextVar("tenonnx_interpreter", def
 
 
 @contextmanager
-def interpreting(interpreter: Interpreter) -> Iterator[None]:
-    """Let ``interpreter`` take every call made inside."""
+def interpreting(interpreter: Interpreter | None) -> Iterator[None]:
+    """Let ``interpreter`` take every call made inside; with None arrays are computed, whatever is at work outside."""
     token = _ambient.set(interpreter)
     try:
         yield

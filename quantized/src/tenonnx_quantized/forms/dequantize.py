@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, Value, static
+from tenonnx.extend import DType, Graph, Op, Value, selects, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, infer_call, prune
 from tenonnx_quantized.computed import Computed, rows
 from tenonnx_quantized.forms.codes import CodesRewriter, is_dequantize, is_meaning, is_quantize
@@ -31,6 +31,24 @@ def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DTyp
     if scale is not None and scale.size == 1 and shift == least < greatest:
         x = ops.clip(x, 0.0, float(scale.reshape(-1)[0]) * (greatest - least))
     return to(x, dtype)
+
+
+def _unrounded(codes: Value, parameters: Sequence[Value | None], dtype: DType) -> Value | None:
+    """The activations that codes were made of, moved as the codes were; None where they were not made here."""
+    node = codes.producer
+    if node is None or not isinstance(node.op, Op):
+        return None
+    inputs, attributes = bind(node)
+    if is_quantize(node.op) or is_meaning(node.op, dynamic_quantize_linear):
+        return _held(inputs[0], parameters, codes.dtype, dtype)
+    others = [v for v in inputs[1:] if v is not None and v.type is not None and v.dtype is codes.dtype]
+    if not selects(node.op, inputs, attributes) or others or codes is not node.outputs[0]:
+        return None
+    if not all(p is None or is_single(p) for p in parameters):
+        return None
+    x = _unrounded(inputs[0], parameters, dtype)
+    found = None if x is None else node.op(x, *inputs[1:], **attributes)
+    return found[0] if isinstance(found, tuple) else found
 
 
 def _numbers(call: Call, start: int, stop: int) -> Array:
@@ -67,9 +85,7 @@ def to_floats(graph: Graph) -> Graph:
             shape = [d for d in codes.shape if isinstance(d, int)]
             numbers = Computed(known.type.dtype, shape, partial(_numbers, call))
             return (rewriter.place(f"{codes.name}/floats", numbers),)
-        node = codes.producer
-        if node is None or not (is_quantize(node.op) or is_meaning(node.op, dynamic_quantize_linear)):
-            return None
-        return (rewriter.inside(_held, bind(node)[0][0], call.inputs[1:3], codes.dtype, known.type.dtype),)
+        found = rewriter.inside(_unrounded, codes, call.inputs[1:3], known.type.dtype)
+        return None if found is None else (found,)
 
     return prune(CodesRewriter(to_qdq(graph), decide).run())
