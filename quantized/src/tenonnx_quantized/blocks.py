@@ -127,17 +127,35 @@ matmul_nbits.requires(
 
 @matmul_nbits.numpy
 def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
+    product = _by_weights(A, B, scales, zero_points, g_idx, K=K, N=N, bits=bits, block_size=block_size)
+    return product(A, B, scales, zero_points, g_idx, bias)
+
+
+@matmul_nbits.prepare
+def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
+    weights = [v if v is None else v.contents for v in (B, scales, zero_points, g_idx)]
+    if any(v is not None and w is None for v, w in zip((B, scales, zero_points, g_idx), weights, strict=True)):
+        return None
+    return _by_weights(A, *weights, K=K, N=N, bits=bits, block_size=block_size)
+
+
+def _by_weights(A, B, scales, zero_points, g_idx, *, K, N, bits, block_size):
+    """The kernel of MatMulNBits for these weights, whatever it is given in their place."""
     stage = np.float64 if A.dtype == np.float64 else np.float32
     blocks = -(-K // block_size)
     shift = None if zero_points is None else zero_points.reshape(N, -1)
     if shift is not None and shift.dtype == np.uint8:
         shift = unpacked_array(shift, bits)[:, :blocks]
-    rows = A.reshape(math.prod(A.shape[:-1]), K).astype(stage, copy=False)
-    codes, scale = B.reshape(N, blocks, -1), scales.reshape(N, blocks).astype(stage, copy=False)
-    y = packed_product(rows, codes, scale, shift, g_idx, bits, block_size)
-    if bias is not None:
-        y += bias.astype(stage)
-    return y.reshape(*A.shape[:-1], N).astype(A.dtype, copy=False)
+    scale = scales.reshape(N, blocks).astype(stage, copy=False)
+    product = packed_product(B.reshape(N, blocks, -1), scale, shift, g_idx, bits, block_size)
+
+    def multiply(A, B, scales, zero_points, g_idx, bias):
+        y = product(A.reshape(math.prod(A.shape[:-1]), K).astype(stage, copy=False))
+        if bias is not None:
+            y += bias.astype(stage)
+        return y.reshape(*A.shape[:-1], N).astype(A.dtype, copy=False)
+
+    return multiply
 
 
 _OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}

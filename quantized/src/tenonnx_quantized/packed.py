@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,58 +19,70 @@ _FEW = 4
 
 
 def packed_product(
-    rows: Array, codes: Array, scale: Array, shift: Array | None, group: Array | None, bits: int, block_size: int
-) -> Array:
-    """``rows`` by the transpose of the weights ``(codes - shift) * scale``.
+    codes: Array, scale: Array, shift: Array | None, group: Array | None, bits: int, block_size: int
+) -> Callable[[Array], Array]:
+    """The function of rows that multiplies them by the transpose of the weights ``(codes - shift) * scale``.
 
     ``codes`` are packed, ``[columns, blocks, bytes]``; a block of each column has its ``scale`` and ``shift``, by
-    default half the range. ``group`` tells the block of each row of the weights where that is not its place.
+    default half the range. ``group`` tells the block of each row of the weights where that is not its place. The
+    product is of the type of ``scale``.
     """
     columns, blocks, _ = codes.shape
     inner = blocks * block_size
-    left = _apart(_padded(rows, inner), blocks, bits)
-    y = np.zeros((len(rows), columns), rows.dtype)
-    few = len(rows) <= _FEW and group is None and _finite(rows, scale, shift)
-    beyond = None if inner == rows.shape[1] else _apart(np.arange(inner)[None] >= rows.shape[1], blocks, bits)[:, 0]
-    groups = None if group is None else _apart(_padded(group[None, : rows.shape[1]], inner), blocks, bits)[:, 0]
+    scalable = group is None and _finite(scale, shift)
     count = max(1, _BLOCK // inner)
-    for start in range(0, columns, count):
-        part = slice(start, start + count)
-        by, less, result = scale[part], None if shift is None else shift[part], y[:, part]
-        lanes = enumerate(_lanes(codes[part], bits, rows.dtype, centred=shift is None))
-        if few:
-            _scale_products(left, lanes, by, less, result)
-            continue
-        for k, weights in lanes:
-            if less is not None:
-                weights -= less[..., None] if groups is None else less[:, groups[k]]
-            weights *= by[..., None] if groups is None else by[:, groups[k]]
-            if beyond is not None:
-                weights[:, beyond[k]] = 0
-            result += left[k].reshape(len(rows), -1) @ weights.reshape(len(weights), -1).T
-    return y
+    parts = [slice(start, start + count) for start in range(0, columns, count)]
+
+    def product(rows: Array) -> Array:
+        left = _apart(_padded(rows, inner), blocks, bits)
+        y = np.zeros((len(rows), columns), rows.dtype)
+        if len(rows) <= _FEW and scalable and _finite(rows):
+            for part in parts:
+                less = None if shift is None else shift[part]
+                _scale_products(left, codes[part], scale[part], less, bits, y[:, part])
+            return y
+        beyond = None if inner == rows.shape[1] else _apart(np.arange(inner)[None] >= rows.shape[1], blocks, bits)[:, 0]
+        groups = None if group is None else _apart(_padded(group[None, : rows.shape[1]], inner), blocks, bits)[:, 0]
+        for part in parts:
+            by, less, result = scale[part], None if shift is None else shift[part], y[:, part]
+            for k, weights in enumerate(_lanes(codes[part], bits, rows.dtype, centred=shift is None)):
+                if less is not None:
+                    weights -= less[..., None] if groups is None else less[:, groups[k]]
+                weights *= by[..., None] if groups is None else by[:, groups[k]]
+                if beyond is not None:
+                    weights[:, beyond[k]] = 0
+                result += left[k].reshape(len(rows), -1) @ weights.reshape(len(weights), -1).T
+        return y
+
+    return product
 
 
-def _scale_products(
-    left: Array, lanes: Iterator[tuple[int, Array]], scale: Array, shift: Array | None, result: Array
-) -> None:
-    """Multiply by the codes of each block, and the products by its scale."""
-    blocks = left.transpose(0, 2, 3, 1)
+def _scale_products(left: Array, codes: Array, scale: Array, shift: Array | None, bits: int, result: Array) -> None:
+    """Multiply by the codes of each block, and the products by its scale.
+
+    Half the range is taken from the products, too, where a byte holds several codes: that is less to do.
+    """
+    blocks, centred = left.transpose(0, 2, 3, 1), shift is None and _count(bits) == 1
     products: Any = 0
-    for k, weights in lanes:
+    for k, weights in enumerate(_lanes(codes, bits, left.dtype, centred=centred)):
         products = products + np.matmul(weights.transpose(1, 0, 2), blocks[k])
-    if shift is not None:
-        products -= shift.T[..., None] * blocks.sum((0, 2))[:, None]
+    if not centred:
+        less = left.dtype.type(1 << bits - 1) if shift is None else shift.T[..., None]
+        products -= less * blocks.sum((0, 2))[:, None]
     np.einsum("bnm,nb->mn", products, scale, out=result)
 
 
 def _lanes(codes: Array, bits: int, dtype: Any, *, centred: bool) -> Iterator[Array]:
-    """The codes that lie in the lowest bits of the bytes, then those above them, and so on, less half the range."""
+    """The codes that lie in the lowest bits of the bytes, then those above them, and so on.
+
+    Where they are ``centred``, half the range is taken off.
+    """
     count = _count(bits)
     packed = unpacked_array(codes, bits) if count == 1 else codes
     numbers = np.empty(packed.shape, dtype)
     for k in range(count):
-        lane = packed >> np.uint8(k * bits) & np.uint8((1 << bits) - 1)
+        lane = packed >> np.uint8(k * bits) if k else packed
+        lane = lane & np.uint8((1 << bits) - 1) if k < count - 1 else lane
         np.copyto(numbers, (lane - np.uint8(1 << bits - 1)).view(np.int8) if centred else lane)
         yield numbers
 
