@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dtypes, op, same_dtype
+from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, always, dtypes, op, same_dtype
 from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.pooling import channels_back, channels_first
+from tenonnx_quantized.qlinear import bias_numbers, numbers, requantised
 from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
@@ -90,16 +91,13 @@ def _convolved_array(
     x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, attributes: Any
 ) -> tuple[Array, float]:
     """``_convolved`` of arrays, with a bound of its size: up to ``_EXACT`` as float32, beyond it as int32."""
-    kernel = w.astype(np.float32)
-    if w_zero_point is not None and w_zero_point.any():
-        kernel -= _by_channel_array(w_zero_point, w.ndim).astype(np.float32)
-    least, greatest = code_range(DType.of(x.dtype))
+    kernel = _kernel_array(w, w_zero_point)
     shift = 0 if x_zero_point is None else int(x_zero_point.reshape(()))
     image = x.astype(np.float32)
     if shift:
         image -= np.float32(shift)
     depth, group = w.shape[1], attributes["group"]
-    sums = np.abs(kernel).reshape(len(w), depth, -1).sum(2) * max(shift - least, greatest - shift)
+    sums = _magnitudes(kernel, DType.of(x.dtype), shift)
     largest = sums.sum(1, dtype=np.float64).max(initial=0)
     convolve = conv.rules["numpy"]
     if largest <= _EXACT:
@@ -112,6 +110,19 @@ def _convolved_array(
         found = convolve(part, kernel[:, chosen].astype(stage, copy=False), **attributes)
         total = total + found.astype(np.int64).astype(np.int32)
     return total, largest
+
+
+def _magnitudes(kernel: Array, codes: DType, shift: int) -> Array:
+    """The greatest sum that each channel of a kernel may add, ``[results, channels]``, over codes less a zero point."""
+    least, greatest = code_range(codes)
+    return np.abs(kernel).reshape(*kernel.shape[:2], -1).sum(2) * max(shift - least, greatest - shift)  # type: ignore[no-any-return]
+
+
+def _kernel_array(w: Array, w_zero_point: Array | None) -> Array:
+    kernel = w.astype(np.float32)
+    if w_zero_point is not None and w_zero_point.any():
+        kernel -= _by_channel_array(w_zero_point, w.ndim).astype(np.float32)
+    return kernel
 
 
 def _check(made: Op, x: Value, w: Value, pairs: Any, channels: Any, attributes: Any) -> TensorType:
@@ -159,6 +170,21 @@ def _(x, w, x_zero_point, w_zero_point, **attributes):
     return sums.astype(np.int32, copy=False)
 
 
+@conv_integer.vjp
+def _(g, y, x, w, x_zero_point, w_zero_point, **attributes):
+    """That of the convolution of numbers; cotangents of codes are those of the numbers that they stand for."""
+    image, kernel = to(x, g.dtype), to(w, g.dtype)
+    if x_zero_point is not None:
+        image = image - to(scalar(x_zero_point), g.dtype)
+    if w_zero_point is not None:
+        kernel = kernel - to(_by_channel(w_zero_point, w.ndim), g.dtype)
+    to_image, to_kernel, _ = conv.rules["vjp"](g, y, image, kernel, None, **attributes)
+    return to_image, to_kernel, None, None
+
+
+conv_integer.rule("of_codes", always)
+
+
 @op("QLinearConv", since=10)
 def qlinear_conv(
     x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *,
@@ -192,6 +218,15 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
     return kind.with_dtype(y_zero_point.dtype)
 
 
+@qlinear_conv.rule("smooth")
+def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
+    image, weights = numbers(x, x_scale, x_zero_point, 1), numbers(w, w_scale, w_zero_point, 0)
+    if image is None or weights is None:
+        return None
+    y = conv(image, weights, bias_numbers(B, x_scale, w_scale), **attributes)
+    return requantised(y, y_scale, y_zero_point, x)
+
+
 @qlinear_conv.numpy
 @np.errstate(all="ignore")
 def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
@@ -205,6 +240,37 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
     units = sums.astype(np.float32, copy=False)
     units *= scale
     return encode_array(units, y_zero_point.reshape(()), DType.of(y_zero_point.dtype))
+
+
+@qlinear_conv.prepare
+@np.errstate(all="ignore")
+def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
+    """The weights as floats, where all parameters are known and float32 holds all sums."""
+    given = (x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, *(() if B is None else (B,)))
+    if any(v.contents is None for v in given):
+        return None
+    kernel, shift = _kernel_array(w.contents, w_zero_point.contents), int(x_zero_point.contents.reshape(()))
+    bias = 0 if B is None else B.contents.astype(np.float32).reshape(-1, *(1,) * (x.ndim - 2))
+    largest = _magnitudes(kernel, DType.of(x.dtype), shift).sum(1, dtype=np.float64).max(initial=0)
+    if largest + np.abs(bias).max(initial=0) > _EXACT:
+        return None
+    image = Operand(x.shape, np.dtype(np.float32))
+    convolve = conv.rules["prepare"](image, Operand(w.shape, image.dtype), None, **attributes)
+    by = x_scale.contents.reshape(()) * _by_channel_array(w_scale.contents, w.ndim - 1)
+    scale, zero_point = by / y_scale.contents.reshape(()), y_zero_point.contents.reshape(())
+    dtype = DType.of(zero_point.dtype)
+
+    def convolve_codes(x, *_):
+        wide = x.astype(np.float32)
+        if shift:
+            wide -= np.float32(shift)
+        sums = convolve(wide, kernel)
+        if B is not None:
+            sums += bias
+        sums *= scale
+        return encode_array(sums, zero_point, dtype)
+
+    return convolve_codes
 
 
 @op("QLinearConv", domain="com.microsoft")

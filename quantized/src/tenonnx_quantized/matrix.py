@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dtypes, op
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, always, dtypes, op
 from tenonnx_quantized.granularity import is_single, positive, scalar
+from tenonnx_quantized.qlinear import numbers, requantised
 from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
@@ -59,12 +60,13 @@ def _shifted_array(x: Array, zero_point: Array | None) -> Array:
     return wide
 
 
-def exact_product(a: Array, b: Array) -> Array:
+def exact_product(a: Array, b: Array, largest: float | None = None) -> Array:
     """The product of float32 matrices of small integers as int32, which wraps around.
 
-    The sum over the inner axis is cut into runs that float32 holds exactly.
+    The sum over the inner axis is cut into runs that float32 holds exactly. ``largest`` is the greatest magnitude in
+    ``b``, where that is known.
     """
-    greatest = _greatest(a) * _greatest(b)
+    greatest = _greatest(a) * (_greatest(b) if largest is None else largest)
     run = max(1, int(_EXACT // greatest)) if greatest else a.shape[-1]
     inner = a.shape[-1]
     if inner <= run:
@@ -77,7 +79,7 @@ def exact_product(a: Array, b: Array) -> Array:
 
 
 def _greatest(x: Array) -> float:
-    return float(np.abs(x).max(initial=0))
+    return float(max(x.max(initial=0), -x.min(initial=0)))
 
 
 # ----- MatMulInteger --------------------------------------------------------------------------------------------------
@@ -134,6 +136,31 @@ def _(A, B, a_zero_point, b_zero_point):
     return exact_product(a, b)
 
 
+@matmul_integer.prepare
+def _(A, B, a_zero_point, b_zero_point):
+    if B.contents is None or (b_zero_point is not None and b_zero_point.contents is None):
+        return None
+    right = _shifted_array(B.contents, None if b_zero_point is None else _by_column(b_zero_point.contents))
+    largest = _greatest(right)
+
+    def multiply(A, B, a_zero_point, b_zero_point):
+        left = _shifted_array(A, None if a_zero_point is None else _by_row(a_zero_point))
+        return exact_product(left, right, largest)
+
+    return multiply
+
+
+@matmul_integer.vjp
+def _(g, y, A, B, a_zero_point, b_zero_point):
+    """That of the product of numbers; cotangents of codes are those of the numbers that they stand for."""
+    a = _shifted(A, None if a_zero_point is None else by_row(a_zero_point), g.dtype)
+    b = _shifted(B, None if b_zero_point is None else by_column(b_zero_point), g.dtype)
+    return *matmul.rules["vjp"](g, y, a, b), None, None
+
+
+matmul_integer.rule("of_codes", always)
+
+
 # ----- QLinearMatMul --------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +201,14 @@ def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
                 f"{qlinear_matmul.title}: the parameters of y must broadcast to it", given=f"{parameter!r} for {y}"
             )
     return y
+
+
+@qlinear_matmul.rule("smooth")
+def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+    left, right = numbers(a, a_scale, a_zero_point, -2), numbers(b, b_scale, b_zero_point, -1)
+    if left is None or right is None or not is_single(y_scale):
+        return None
+    return requantised(to(matmul(left, right), y_scale.dtype), y_scale, y_zero_point, a)
 
 
 @numpy_rule(qlinear_matmul)

@@ -22,7 +22,7 @@ from tenonnx.extend import (
 )  # fmt: skip
 from tenonnx_quantized.granularity import positive, scalar
 from tenonnx_quantized.matrix import matmul_integer
-from tenonnx_quantized.quantize import encode, to
+from tenonnx_quantized.quantize import dequantize_linear, quantize_linear, to
 
 COL, ROW, COL32, COL4_4R2_8C, COL32_2R_4R4 = range(5)
 
@@ -72,11 +72,11 @@ def _moved(x: Value, order: int, given: str, wanted: str) -> Value:
 
 
 def _codes(y: Value, scale: Value) -> Value:
-    return encode(y / to(scale, y.dtype), None, DType.int8)
+    return quantize_linear(y, to(scale, y.dtype), output_dtype=int(DType.int8))
 
 
 def _numbers(codes: Value, scale: Value) -> Value:
-    return to(codes, scale.dtype) * scale
+    return dequantize_linear(codes, scale)  # type: ignore[no-any-return]
 
 
 @op("QuantizeWithOrder", domain="com.microsoft")

@@ -27,12 +27,17 @@ from tenonnx_quantized.attention import earlier, heads, merged, scaled_product, 
 from tenonnx_quantized.granularity import positive, scalar
 from tenonnx_quantized.matrix import matmul_integer
 from tenonnx_quantized.ordered import COL, ROW, as_rows
-from tenonnx_quantized.quantize import encode, to
+from tenonnx_quantized.qlinear import dequantised
+from tenonnx_quantized.quantize import quantize_linear, to
 
 
 def _rounded(y: Value, scale: Value) -> Value:
     """Numbers as those that their int8 codes stand for."""
-    return to(encode(y / scalar(scale), None, DType.int8), DType.float32) * scalar(scale)
+    return dequantised(_codes(y, scale), scale, None)
+
+
+def _codes(y: Value, scale: Value) -> Value:
+    return quantize_linear(y, scalar(scale), output_dtype=int(DType.int8))
 
 
 def _inverse_root(size: Value | int) -> Any:
@@ -74,7 +79,7 @@ def qordered_attention(
     probabilities = ops.softmax(logits)
     if scale_QKT_softmax is not None:
         probabilities = _rounded(probabilities, scale_QKT_softmax)
-    return encode(merged(ops.matmul(probabilities, v)) / scalar(scale_values_gemm), None, DType.int8)
+    return _codes(merged(ops.matmul(probabilities, v)), scale_values_gemm)
 
 
 def _supported(past, attention_bias, order_input, order_output, order_weight):
@@ -124,7 +129,7 @@ def qordered_longformer_attention(
     y = ops.matmul(ops.softmax(of_local), v)
     of_global = ops.matmul(ops.softmax(scaled_product(gq, gk) + added), gv)
     y = merged(ops.where(ops.unsqueeze(marked, [1, 3]), of_global, y))
-    return encode(y / scalar(scale_output), None, DType.int8)
+    return _codes(y, scale_output)
 
 
 def _row_layouts(order_input, order_output, order_weight, order_global_weight):

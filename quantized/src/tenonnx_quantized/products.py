@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tenonnx_standard as ops
 from tenonnx.extend import REQUIRED, DType, dtypes, floats, op, same_dtype, shapes, together
-from tenonnx_quantized.granularity import positive, scalar
+from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.matrix import by_column, by_row, matmul_integer
-from tenonnx_quantized.qlinear import requantised
+from tenonnx_quantized.qlinear import bias_numbers, numbers, requantised
 from tenonnx_quantized.quantize import dynamic_quantize_linear, to
 
 
@@ -28,12 +28,30 @@ def qgemm(
     return y if y_scale is None else requantised(y, y_scale, y_zero_point, A)
 
 
+@qgemm.rule("smooth")
+def _(A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point, *, alpha, transA, transB):
+    a, b = numbers(A, a_scale, a_zero_point, 0), numbers(B, b_scale, b_zero_point, 0 if transB else 1)
+    if a is None or b is None or (C is not None and not is_single(b_scale) and C.rank != 1):
+        return None
+    c = bias_numbers(C, a_scale, b_scale)
+    y = ops.gemm(a, b, c, alpha=alpha, beta=alpha, transA=transA, transB=transB)
+    return y if y_scale is None else requantised(y, y_scale, y_zero_point, A)
+
+
 @op("MatMulIntegerToFloat", domain="com.microsoft")
 def matmul_integer_to_float(A, B, a_scale, b_scale, a_zero_point=None, b_zero_point=None, bias=None):
     """The matrix product of the numbers that codes stand for, plus ``bias``."""
     sums = matmul_integer(A, B, a_zero_point, b_zero_point)
     y = to(sums, a_scale.dtype) * (by_row(a_scale) * by_column(b_scale))
     return y if bias is None else y + bias
+
+
+@matmul_integer_to_float.rule("smooth")
+def _(A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias):
+    a, b = numbers(A, a_scale, a_zero_point, -2), numbers(B, b_scale, b_zero_point, -1)
+    if a is None or b is None:
+        return None
+    return ops.matmul(a, b) if bias is None else ops.matmul(a, b) + bias
 
 
 @op("DynamicQuantizeMatMul", domain="com.microsoft")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.extend import Op, Requirement, Value, dtypes, same_dtype, shapes
-from tenonnx_quantized.granularity import positive, scalar
+from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
@@ -94,3 +94,22 @@ def requantised(y: Value, scale: Value, zero_point: Value | None, like: Value) -
     if zero_point is None:
         return quantize_linear(y, scalar(scale), output_dtype=int(like.dtype))
     return quantize_linear(y, scalar(scale), scalar(zero_point))
+
+
+def numbers(codes: Value, scale: Value, zero_point: Value | None, axis: int) -> Value | None:
+    """Codes as numbers, by one scale or one for each position of an axis; None for scales of another shape."""
+    if is_single(scale) and (zero_point is None or is_single(zero_point)):
+        return dequantised(codes, scale, zero_point)
+    if scale.rank != 1 or (zero_point is not None and zero_point.rank != 1) or codes.rank is None:
+        return None
+    if zero_point is not None and is_single(zero_point) != is_single(scale):
+        return None
+    return dequantize_linear(codes, scale, zero_point, axis=axis % codes.ndim)
+
+
+def bias_numbers(bias: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
+    """A bias of int32 in units of the product of two scales."""
+    if bias is None:
+        return None
+    unit = scalar(x_scale) * (scalar(w_scale) if is_single(w_scale) else w_scale)
+    return dequantize_linear(bias, unit, axis=0) if unit.rank else dequantize_linear(bias, unit)

@@ -75,8 +75,8 @@ Prepared = tuple[Graph, list[Node | Application]]
 def prepared(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Prepared:
     """A copy of ``graph`` as its gradient needs it: ops on the path from ``wrt`` to ``of`` keep what is read again.
 
-    Those without a VJP are expanded first. In the copy, the contents of what depends on ``wrt`` are unknown, so that
-    nothing on the path is folded.
+    Those without a VJP are expanded first, by their rule ``smooth`` where they have one. In the copy, the contents of
+    what depends on ``wrt`` are unknown, so that nothing on the path is folded.
     """
     path = _Path(graph, of, wrt)
 
@@ -84,7 +84,9 @@ def prepared(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Pre
         off_path = call.node is not None and call.node not in path.nodes
         if off_path or call.op.primitive or find_rule(call.op, "vjp") is not None:
             return None
-        return rewriter.expand(call)
+        smooth = find_rule(call.op, "smooth")
+        found = None if smooth is None else rewriter.inside(smooth, *call.inputs, **call.attributes)
+        return rewriter.expand(call) if found is None else found if isinstance(found, tuple) else (found,)
 
     rewriter = Rewriter(graph, expand)
     for value in path.reached:

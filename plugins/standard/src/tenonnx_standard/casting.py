@@ -11,10 +11,12 @@ from tenonnx.extend import (
     DType,
     InvalidCall,
     Known,
+    Op,
     TensorType,
     TypeMismatch,
     Value,
     constant,
+    find_rule,
     op,
     primitive,
 )
@@ -97,7 +99,19 @@ def _(input: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Ar
 @cast.vjp
 def _(g: Value, y: Value, input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
     """Rounding is taken for the identity (the straight-through estimator)."""
-    return cast(g, to=input.dtype) if input.dtype.is_float and y.dtype.is_float else None
+    if not y.dtype.is_float:
+        return None
+    return cast(g, to=input.dtype) if input.dtype.is_float else g if of_codes(input) else None
+
+
+def of_codes(x: Value) -> bool:
+    """Whether integers are sums that stand for numbers, so that a cotangent of these may come to them.
+
+    The rule ``of_codes`` of an op says so of what it gives for its inputs.
+    """
+    node = x.producer
+    rule = find_rule(node.op, "of_codes") if node is not None and isinstance(node.op, Op) else None
+    return rule is not None and bool(rule(*node.inputs))
 
 
 def _plain(x: Array) -> Array:

@@ -24,7 +24,7 @@ from tenonnx.extend import (
     symbolic,
 )
 from tenonnx_standard.broadcasting import one_shape, one_way
-from tenonnx_standard.casting import cast
+from tenonnx_standard.casting import cast, of_codes
 from tenonnx_standard.checking import of_dims
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import and_, equal, greater, less, not_, or_, where
@@ -42,6 +42,7 @@ def add(A, B):
 
 add.symbolic(add.numpy(np.add))
 add.vjp(lambda g, y, A, B: (g, g))
+add.rule("of_codes", lambda A, B: of_codes(A) or of_codes(B))
 
 
 @elementwise("Sub")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidModel, NotDifferentiable, Op, find_rule
+import tenonnx_standard as ops
+from tenonnx.extend import DType, InvalidModel, NotDifferentiable, Op, Value, find_rule, op
+from tenonnx.extend.transforms import Builder
 from tenonnx_testing.cases import Call, Case, collected
 from tenonnx_testing.gradients import vector_jacobian
 from tenonnx_testing.kit import calls
@@ -26,6 +29,7 @@ class Differentiability:
     inputs: set[str] = field(default_factory=set)
     tried: set[str] = field(default_factory=set)
     met: set[str] = field(default_factory=set)
+    through: bool = False
 
     @property
     def open(self) -> bool:
@@ -34,9 +38,11 @@ class Differentiability:
 
     @property
     def verdict(self) -> str:
-        """``yes`` by a rule, ``by body``, or ``no`` with the reason."""
+        """``yes`` by a rule, ``by body``, ``straight through`` codes, or ``no`` with the reason."""
         if self.inputs:
             return "yes" if find_rule(self.op, "vjp") else "by body"
+        if self.through:
+            return "straight through"
         if not self.met:
             return "no case tells"
         if not self.op.pure and "zero" in self.met:
@@ -67,6 +73,7 @@ def _try(found: Differentiability, case: Case, drawn: Call) -> None:
     kinds = {_kind(output) for output in outputs}
     if "floats" not in kinds:
         found.met |= kinds
+        found.through = found.through or _goes_through(case, drawn, outputs)
         return
     positions = [p for p, v in enumerate(drawn.inputs) if _kind(v) == "floats" and not is_index(op, p)]
     if not positions:
@@ -87,6 +94,54 @@ def _try(found: Differentiability, case: Case, drawn: Call) -> None:
             found.inputs.add(name)
         else:
             found.met.add("zero")
+
+
+# ----- codes ----------------------------------------------------------------------------------------------------------
+
+
+@op("Codes", domain="tenonnx.testing")
+def as_codes(x: Value, *, to: int) -> Any:
+    """Numbers as codes of a type; the gradient takes them for the same."""
+    return ops.cast(x, to=to)
+
+
+@op("Numbers", domain="tenonnx.testing")
+def as_numbers(codes: Value) -> Any:
+    """The inverse of ``as_codes``."""
+    return ops.cast(codes, to=DType.float32)
+
+
+as_codes.vjp(lambda g, y, x, *, to: g)
+as_numbers.vjp(lambda g, y, codes: g)
+
+
+def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
+    """Whether a gradient of codes that an op gives comes to numbers that it takes, codes included."""
+    coded = {p: DType.of(v.dtype) for p, v in enumerate(drawn.inputs) if _is_code(v) and not is_index(case.op, p)}
+    wide = tuple(v.astype(np.float32) if p in coded else v for p, v in enumerate(drawn.inputs))
+    positions = [p for p, v in enumerate(wide) if _kind(v) == "floats"]
+    given = [place for place, output in enumerate(outputs) if _is_code(output)]
+    if not given or not positions:
+        return False
+
+    def between(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        inputs = [as_codes(v, to=int(coded[p])) if p in coded else v for p, v in enumerate(values)]
+        found = builder.call(case.op, inputs, drawn.attributes, drawn.outputs)
+        return [as_numbers(found[place]) for place in given]
+
+    cotangents = [np.ones(outputs[place].shape, np.float32) for place in given]
+    try:
+        products = vector_jacobian(case, replace(drawn, inputs=wide), cotangents, positions, symbolic=False, by=between)
+    except (InvalidModel, NotDifferentiable):
+        return False
+    return any(np.any(product) for product in products)
+
+
+def _is_code(contents: Any) -> bool:
+    if not isinstance(contents, np.ndarray):
+        return False
+    dtype = DType.of(contents.dtype)
+    return (dtype.is_integer and dtype.bits <= 16) or (dtype.is_float and dtype.bits <= 8)
 
 
 def _kind(contents: Any) -> str:

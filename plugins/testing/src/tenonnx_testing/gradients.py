@@ -108,14 +108,23 @@ def _apart(a: float, b: float) -> float:
 
 
 def vector_jacobian(
-    case: Case, drawn: Call, cotangents: Sequence[Any], wrt: Sequence[int], *, symbolic: bool
+    case: Case,
+    drawn: Call,
+    cotangents: Sequence[Any],
+    wrt: Sequence[int],
+    *,
+    symbolic: bool,
+    by: Callable[[Builder, list[Value | None]], Sequence[Value | None]] | None = None,
 ) -> list[np.ndarray[Any, Any]]:
-    """The gradients of the outputs, weighted with their cotangents, with respect to the inputs at ``wrt``."""
+    """The gradients of the outputs, weighted with their cotangents, with respect to the inputs at ``wrt``.
+
+    ``by`` makes the outputs from the inputs where it is not the op alone.
+    """
 
     def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
         return builder.call(case.op, values, drawn.attributes, drawn.outputs)
 
-    graph, feeds = trace(case.op, drawn, the_op, symbolic=symbolic)
+    graph, feeds = trace(case.op, drawn, by or the_op, symbolic=symbolic)
     weighted = [(v.name, c) for v, c in zip(graph.outputs, cotangents, strict=False) if c is not None]
     seeds = {name: f"cotangent{position}" for position, (name, _) in enumerate(weighted)}
     derived = grad(graph, of=list(seeds), wrt=[f"input{p}" for p in wrt], seeds=seeds, strict=False)

@@ -50,7 +50,7 @@ def _(draw):
     )  # fmt: skip
 
 
-@cases(qmoe, gradient=False)
+@cases(qmoe, gradient=["input", "fc1_scales", "fc2_scales"])
 def _(draw):
     """A third layer, two layers one behind the other, bits of their own: onnxruntime's kernel has none of these."""
     x, router, experts = network(draw)

@@ -10,15 +10,15 @@ from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_quantized import contrib_quantize
 from tenonnx_quantized.attention import qattention
 from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv, unpacked_blocks
-from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_conv_channels_last
+from tenonnx_quantized.convolution import conv_integer, qlinear_conv_channels_last
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.embedding import qembed_layer_normalization
 from tenonnx_quantized.forms.codes import CodesRewriter, is_meaning, producer
-from tenonnx_quantized.granularity import is_single, scalar
-from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
-from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
-from tenonnx_quantized.qlinear import QLINEAR, requantised
-from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, to
+from tenonnx_quantized.granularity import is_single
+from tenonnx_quantized.matrix import matmul_integer
+from tenonnx_quantized.products import dynamic_quantize_matmul
+from tenonnx_quantized.qlinear import QLINEAR, numbers
+from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear
 
 #: Ops whose bodies say them by DequantizeLinear and QuantizeLinear, or by ops that have a rule here.
 _EXPANDED = (
@@ -54,63 +54,13 @@ def to_qdq(graph: Graph) -> Graph:
         if rule is not None:
             result = rewriter.inside(rule, rewriter, *call.inputs, **call.attributes)
             return None if result is None else (result,)
+        smooth = call.op.rules.get("smooth")
+        if smooth is not None:
+            result = rewriter.inside(smooth, *call.inputs, **call.attributes)
+            return None if result is None else (result,)
         return rewriter.expand(call) if is_meaning(call.op, *_EXPANDED) else None
 
     return prune(CodesRewriter(graph, decide).run())
-
-
-def _number(codes: Value, scale: Value, zero_point: Value | None, axis: int) -> Value | None:
-    """Codes as numbers, by one scale or one for each position of an axis; None for scales of another shape."""
-    if is_single(scale) and (zero_point is None or is_single(zero_point)):
-        return dequantize_linear(codes, scalar(scale), None if zero_point is None else scalar(zero_point))
-    if scale.rank != 1 or (zero_point is not None and zero_point.rank != 1) or codes.rank is None:
-        return None
-    if zero_point is not None and is_single(zero_point) != is_single(scale):
-        return None
-    return dequantize_linear(codes, scale, zero_point, axis=axis % codes.ndim)
-
-
-def _bias(B: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
-    """A bias of int32 in units of the product of two scales."""
-    if B is None:
-        return None
-    unit = scalar(x_scale) * (scalar(w_scale) if is_single(w_scale) else w_scale)
-    return dequantize_linear(B, unit, axis=0) if unit.rank else dequantize_linear(B, unit)
-
-
-@_rule(qlinear_conv)
-def _(rewriter, x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
-    image, weights = _number(x, x_scale, x_zero_point, 1), _number(w, w_scale, w_zero_point, 0)
-    if image is None or weights is None:
-        return None
-    y = ops.conv(image, weights, _bias(B, x_scale, w_scale), **attributes)
-    return requantised(y, y_scale, y_zero_point, x)
-
-
-@_rule(qlinear_matmul)
-def _(rewriter, a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
-    left, right = _number(a, a_scale, a_zero_point, -2), _number(b, b_scale, b_zero_point, -1)
-    if left is None or right is None or not is_single(y_scale):
-        return None
-    return requantised(to(ops.matmul(left, right), y_scale.dtype), y_scale, y_zero_point, a)
-
-
-@_rule(qgemm)
-def _(rewriter, A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point, *, alpha, transA, transB):
-    a, b = _number(A, a_scale, a_zero_point, 0), _number(B, b_scale, b_zero_point, 0 if transB else 1)
-    if a is None or b is None or (C is not None and not is_single(b_scale) and C.rank != 1):
-        return None
-    c = _bias(C, a_scale, b_scale)
-    y = ops.gemm(a, b, c, alpha=alpha, beta=alpha, transA=transA, transB=transB)
-    return y if y_scale is None else requantised(y, y_scale, y_zero_point, A)
-
-
-@_rule(matmul_integer_to_float)
-def _(rewriter, A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias):
-    a, b = _number(A, a_scale, a_zero_point, -2), _number(B, b_scale, b_zero_point, -1)
-    if a is None or b is None:
-        return None
-    return ops.matmul(a, b) if bias is None else ops.matmul(a, b) + bias
 
 
 @_rule(ops.mul)
@@ -136,10 +86,10 @@ def _scales(scale: Value, codes: Value) -> bool:
 
 def _rescaled(sums, x, w, x_zero, w_zero, x_scale, w_scale):
     if is_meaning(sums.op, matmul_integer):
-        a, b = _number(x, x_scale, x_zero, -2), _number(w, w_scale, w_zero, -1)
+        a, b = numbers(x, x_scale, x_zero, -2), numbers(w, w_scale, w_zero, -1)
         return None if a is None or b is None else ops.matmul(a, b)
     w_scale = w_scale if is_single(w_scale) else ops.reshape(w_scale, [-1])
-    image, weights = _number(x, x_scale, x_zero, 1), _number(w, w_scale, w_zero, 0)
+    image, weights = numbers(x, x_scale, x_zero, 1), numbers(w, w_scale, w_zero, 0)
     return None if image is None or weights is None else ops.conv(image, weights, **dict(sums.attributes))
 
 
