@@ -120,14 +120,15 @@ def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
     coded = {p: DType.of(v.dtype) for p, v in enumerate(drawn.inputs) if _is_code(v) and not is_index(case.op, p)}
     wide = tuple(v.astype(np.float32) if p in coded else v for p, v in enumerate(drawn.inputs))
     positions = [p for p, v in enumerate(wide) if _kind(v) == "floats"]
-    given = [place for place, output in enumerate(outputs) if _is_code(output)]
+    sums = find_rule(case.op, "of_codes") is not None
+    given = [place for place, output in enumerate(outputs) if sums or _is_code(output)]
     if not given or not positions:
         return False
 
     def between(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
-        inputs = [as_codes(v, to=int(coded[p])) if p in coded else v for p, v in enumerate(values)]
+        inputs = [v if v is None or p not in coded else as_codes(v, to=int(coded[p])) for p, v in enumerate(values)]
         found = builder.call(case.op, inputs, drawn.attributes, drawn.outputs)
-        return [as_numbers(found[place]) for place in given]
+        return [None if (v := found[place]) is None else as_numbers(v) for place in given]
 
     cotangents = [np.ones(outputs[place].shape, np.float32) for place in given]
     try:
