@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-import tenonnx_standard as ops
-from tenonnx.extend import DType, InvalidModel, NotDifferentiable, Op, Value, find_rule, op
+from tenonnx.extend import DType, InvalidModel, NotDifferentiable, Op, Value, find_rule, op, operators
 from tenonnx.extend.transforms import Builder
 from tenonnx_testing.cases import Call, Case, collected
 from tenonnx_testing.gradients import vector_jacobian
@@ -102,13 +101,13 @@ def _try(found: Differentiability, case: Case, drawn: Call) -> None:
 @op("Codes", domain="tenonnx.testing")
 def as_codes(x: Value, *, to: int) -> Any:
     """Numbers as codes of a type; the gradient takes them for the same."""
-    return ops.cast(x, to=to)
+    return operators().cast(x, DType(to))
 
 
 @op("Numbers", domain="tenonnx.testing")
 def as_numbers(codes: Value) -> Any:
     """The inverse of ``as_codes``."""
-    return ops.cast(codes, to=DType.float32)
+    return operators().cast(codes, DType.float32)
 
 
 as_codes.vjp(lambda g, y, x, *, to: g)
