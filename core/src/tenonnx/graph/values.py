@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -41,6 +41,22 @@ class RowConstant(Constant, Protocol):
     def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
         """These positions along the first axis of a tensor that has one; nothing of them is kept."""
         ...
+
+
+#: From so many bytes contents are read in parts.
+_LARGE = 1 << 18
+
+
+def in_parts(data: Constant | None) -> Iterator[Any]:
+    """Contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
+    if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
+        yield from () if data is None else (data.array(),)
+        return
+    (length, *_) = data.type.shape or ()
+    assert isinstance(length, int)  # of a constant
+    count = max(1, length * _LARGE // data.nbytes)
+    for start in range(0, length, count):
+        yield data.rows(start, min(start + count, length))
 
 
 class ArrayConstant:

@@ -17,7 +17,7 @@ from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import Dim, differ
 from tenonnx.graph.types import Shape, TensorType
-from tenonnx.graph.values import RowConstant, Value
+from tenonnx.graph.values import Value, in_parts
 
 if TYPE_CHECKING:
     from tenonnx.op.op import Op
@@ -483,28 +483,11 @@ def every(what: str, test: Callable[[Any], Any], *inputs: str) -> Requirement:
 
     def check(call: Arguments) -> None:
         for name, value in call.values(*inputs):
-            found: Sequence[Any] = next(filter(None, map(numbers, _parts(value))), ())
+            found: Sequence[Any] = next(filter(None, map(numbers, in_parts(value.data))), ())
             if found:
                 call.fail(f'"{name}" must be {what}', name, given=str(found))
 
     return Requirement(what, inputs, check, numbers=numbers)
-
-
-#: From so many bytes contents are read in parts.
-_LARGE = 1 << 18
-
-
-def _parts(value: Value) -> Iterator[Any]:
-    """The contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
-    data = value.data
-    if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
-        yield from () if data is None else (data.array(),)
-        return
-    (length, *_) = value.shape
-    assert isinstance(length, int)  # of a constant
-    count = max(1, length * _LARGE // data.nbytes)
-    for start in range(0, length, count):
-        yield data.rows(start, min(start + count, length))
 
 
 def holds(function: Callable[..., str | None]) -> Requirement:
