@@ -203,7 +203,7 @@ def test_the_reason_leads_to_the_author_s_line(installed, python):
 
 def test_a_file_that_carries_what_it_needs_outlives_its_package(installed, python, tmp_path):
     installed(
-        "tenonnx-acme", "tenonnx.ops", "com.acme",
+        "stranger-vendor", "tenonnx.ops", "com.acme",
         """
         from tenonnx.extend import hookimpl, op
 
@@ -229,6 +229,6 @@ def test_a_file_that_carries_what_it_needs_outlives_its_package(installed, pytho
     program = (
         f"import tenonnx as tx; g = tx.load({str(made)!r}); print(g.run({{'x': [1.0, 4.0]}}, 'numpy')['y'], g.metadata)"
     )
-    done = python(installed.path, program, TENONNX_PLUGINS="-tenonnx-acme")
+    done = python(installed.path, program, TENONNX_PLUGINS="-stranger-vendor")
     assert done.stdout.startswith("[ 5. 14.]"), done.stderr
-    assert "tenonnx-acme 1.0" in done.stdout
+    assert "stranger-vendor 1.0" in done.stdout
