@@ -174,7 +174,9 @@ def hints() -> str:
                 raise SystemExit(f"{op!r} comes from {source}, and owners.json gives it to {owner}")
     for group in ("tenonnx.commands", "tenonnx.backends"):
         found[group] = {plugin.name: plugin.distribution for plugin in plugins(group)}
-    found["tenonnx.frontends"] = {"torch": "tenonnx-torch"}  # not installed here, as it would pull PyTorch
+    # Not installed here, as they would pull PyTorch and OpenVINO.
+    found["tenonnx.backends"]["openvino"] = "tenonnx-openvino"
+    found["tenonnx.frontends"] = {"torch": "tenonnx-torch"}
     return json.dumps(found, indent=1) + "\n"
 
 

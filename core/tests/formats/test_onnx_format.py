@@ -394,6 +394,12 @@ def test_text_that_is_no_utf_8_is_refused(path):
         load(model.SerializeToString().replace(b"MARKER!", b"\xff" * 7))
 
 
+def test_a_cycle_of_names_that_are_no_utf_8_is_told():
+    model = model_of([node("Relu", ["MARKER!"], ["a"]), node("Relu", ["a"], ["MARKER!"]), node("Relu", ["a"])])
+    with pytest.raises(InvalidModel, match="must have no cycle"):
+        load(model.SerializeToString().replace(b"MARKER!", b"\xff" * 7))
+
+
 @pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype > DType.bfloat16], ids=str)
 def test_a_file_has_the_ir_version_that_its_element_types_came_with(dtype):
     published = helper.find_min_ir_version_for([helper.make_opsetid("", dtype.first_opset)])
