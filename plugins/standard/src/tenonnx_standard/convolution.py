@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 #: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
 FEW_CHANNELS = 8
 
+#: Beyond so many places of the kernel a weight gradient is a convolution of its own, and not written place by place.
+MANY_PLACES = 128
+
 
 def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
     """The kernel's size, which the weights and the attribute must agree on."""
@@ -208,6 +211,8 @@ def conv_weight_gradient(
     x = padded_with(X, *window.padding(sizes))
     if 0 in (channels, results):
         return expand(constant(np.zeros(()), X.dtype), [results, channels // group, *window.kernel])
+    if places > MANY_PLACES and all(isinstance(n, int) and n > 0 for n in outputs):
+        return _weights_convolved(x, dY, window, group)
     if group == 1 and _has_few_positions(channels, results, places, outputs):
         return _weights_at_once(x, dY, window)
     g = transpose(reshape(dY, [batch, group, results // group, -1]), perm=[0, 1, 3, 2])
@@ -220,6 +225,19 @@ def conv_weight_gradient(
     flat = sum_of_first_axes(products[0] if len(products) == 1 else concat(*products, axis=2), 1)
     weights = transpose(reshape(flat, [group, places, channels // group, results // group]), perm=[0, 3, 2, 1])
     return reshape(weights, [results, channels // group, *window.kernel])
+
+
+def _weights_convolved(x: Value, dY: Value, window: Windows, group: int) -> Value:
+    """The gradient as a convolution in which images and channels, strides and dilations change places."""
+    batch, channels, *_ = dims(x)
+    _, _, *outputs = dims(dY)
+    by_group = transpose(
+        reshape(x, [batch, group, channels // group, *dims(x)[2:]]), perm=[2, 1, 0, *range(3, x.ndim + 1)]
+    )
+    images = reshape(by_group, [channels // group, -1, *dims(x)[2:]])
+    kernels = transpose(dY, perm=[1, 0, *range(2, dY.ndim)])
+    found = conv(images, kernels, group=group, kernel_shape=outputs, strides=window.dilations, dilations=window.strides)
+    return transpose(found, perm=[1, 0, *range(2, x.ndim)])[(..., *(slice(k) for k in window.kernel))]
 
 
 def _has_few_positions(channels: Length, results: Length, places: int, outputs: Sequence[Length]) -> bool:

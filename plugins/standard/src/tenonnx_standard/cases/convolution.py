@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.convolution import conv, conv_transpose, conv_weight_gradient
+from tenonnx_standard.convolution import MANY_PLACES, conv, conv_transpose, conv_weight_gradient
 from tenonnx_standard.deformable import col2im, deform_conv
 from tenonnx_testing import Gap, call, cases, tensors
 
@@ -60,6 +60,16 @@ def _(draw):
     x = draw(tensors(shape=(batch, group * depth, *sizes), min_value=-2, max_value=2))
     g = draw(tensors(shape=(batch, group * results, *covered(sizes, attributes)), min_value=-1, max_value=1))
     return call(x, g, group=group, **attributes)
+
+
+@cases(conv_weight_gradient)
+def _(draw):
+    """A kernel of so many places that the body is one convolution."""
+    stride, dilation, group = (draw(st.integers(1, 2)) for _ in range(3))
+    extent = dilation * MANY_PLACES + 1
+    x = draw(tensors(shape=(1, group, extent + draw(st.integers(0, 3))), min_value=-2, max_value=2))
+    g = draw(tensors(shape=(1, group, (x.shape[2] - extent) // stride + 1), min_value=-1, max_value=1))
+    return call(x, g, kernel_shape=[MANY_PLACES + 1], strides=[stride], dilations=[dilation], group=group)
 
 
 def too_short(call):
