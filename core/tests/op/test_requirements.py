@@ -149,7 +149,8 @@ def test_axes():
     assert "count must lie in [-2, 1]" in refused(axis("count", of="x"), f32(2, 3), count=2)
     assert "a scalar has none" in refused(axis("count", of="x"), f32(), count=0)
     check(axis("count", of="x", end=True), f32(2, 3), count=2)
-    assert "count must lie in [0, 0]" in refused(axis("count", of="x", end=True), f32(), count=1)
+    check(axis("count", of="x", end=True), f32(2, 3), count=-3)
+    assert "count must lie in [-1, 0]" in refused(axis("count", of="x", end=True), f32(), count=1)
     assert "sizes must name an axis once" in refused(axis("sizes", of="x"), f32(2, 3), sizes=[1, -1])
 
 

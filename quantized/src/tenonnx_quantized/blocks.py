@@ -25,6 +25,7 @@ from tenonnx.extend import (
     op,
     same_dtype,
     shapes,
+    symbolic,
 )  # fmt: skip
 from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.formats import unpacked, unpacked_array
@@ -336,7 +337,7 @@ def _gathered(data, scales, zero_points, bits, block_size, quantize_axis):
     if sizes is None:
         return None
     axis, each = quantize_axis % len(sizes), 8 // bits if packed else 1
-    sizes = (*sizes[:-1], sizes[-1] * each)
+    sizes = (*sizes[:-1], symbolic.multiply(sizes[-1], each))
     whole = block_size or (sizes[axis] if isinstance(sizes[axis], int) else 0)
     problem = wrong_blocks("scales", scales, sizes, axis, whole)
     if problem or zero_points is None or not packed or scales.tensor.shape is None:

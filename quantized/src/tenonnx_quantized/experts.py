@@ -18,6 +18,7 @@ from tenonnx.extend import (
     one_of,
     op,
     same_dtype,
+    symbolic,
     together,
 )  # fmt: skip
 from tenonnx_quantized.formats import E2M1, looked_up, unpacked
@@ -101,7 +102,7 @@ def _blocked(input, fc1_experts_weights, fc1_scales, fc1_zero_points, fc2_scales
         if sizes is None or scales is None or scales.tensor.shape is None:
             continue
         by_block = len(scales.shape) == 3
-        sizes = (*sizes[:2], sizes[2] * each) if by_block else sizes[:2]
+        sizes = (*sizes[:2], symbolic.multiply(sizes[2], each)) if by_block else sizes[:2]
         problem = wrong_blocks(f"{name}_scales", scales, sizes, -1, (block_size or 0) if by_block else 1)
         problem = problem or wrong_blocks(f"{name}_zero_points", zero_points, scales.shape, -1, each)
         if problem:

@@ -339,7 +339,7 @@ def _stretches(shape: Shape, wanted: Shape) -> bool:
 def axis(name: str, *, of: str, end: bool = False) -> Requirement:
     """An attribute, or an input whose contents are known, names an axis or distinct axes of the input ``of``.
 
-    They may count from the end; with ``end`` the place behind the last axis is one, too.
+    They may count from the end; with ``end`` they are axes of a result that has one more than the input.
     """
 
     def check(call: Arguments) -> None:
@@ -350,11 +350,11 @@ def axis(name: str, *, of: str, end: bool = False) -> Requirement:
         for _, kind in call.tensors(of):
             if kind.rank is None or not axes:
                 continue
-            last = kind.rank - (not end)
-            if not all(-kind.rank <= position <= last for position in axes):
-                within = f"lie in [{-kind.rank}, {last}]" if kind.rank or end else "name an axis, and a scalar has none"
+            rank = kind.rank + end
+            if not all(-rank <= position < rank for position in axes):
+                within = f"lie in [{-rank}, {rank - 1}]" if rank else "name an axis, and a scalar has none"
                 call.fail(f"{name} must {within}", name, of)
-            if len({position % max(kind.rank, 1) for position in axes}) < len(axes):
+            if len({position % rank for position in axes}) < len(axes):
                 call.fail(f"{name} must name an axis once", name, of)
 
     return Requirement("axis", (name, of), check, types_alone=True)
