@@ -120,6 +120,8 @@ def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
     wide = tuple(v.astype(np.float32) if p in coded else v for p, v in enumerate(drawn.inputs))
     positions = [p for p, v in enumerate(wide) if _kind(v) == "floats"]
     sums = find_rule(case.op, "of_codes") is not None
+    if not sums and not any(_kind(v) == "floats" for v in drawn.inputs):
+        return False  # integers that no scale makes numbers of
     given = [place for place, output in enumerate(outputs) if sums or _is_code(output)]
     if not given or not positions:
         return False
