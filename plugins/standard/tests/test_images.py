@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from tenonnx.errors import UnsupportedOp
+from tenonnx import limits
+from tenonnx.errors import LimitExceeded, UnsupportedOp
 from tenonnx_standard.image import image_decoder
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
@@ -20,6 +21,37 @@ def test_a_file_is_read_by_pillow():
     np.testing.assert_array_equal(image_decoder(data), PIXELS)
     np.testing.assert_array_equal(image_decoder(data, pixel_format="BGR"), PIXELS[:, :, ::-1])
     assert image_decoder(data[:40]).shape == (0, 0, 3)
+
+
+def encoded(image, kind):
+    stream = io.BytesIO()
+    image.fromarray(PIXELS).save(stream, kind)
+    return np.frombuffer(stream.getvalue(), np.uint8)
+
+
+def test_pixels_keep_to_the_limit_before_they_are_decoded(monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    data = encoded(image, "png")
+    monkeypatch.setattr(image.Image, "load", lambda *_: pytest.fail("decoded"))
+    with limits.override(elements=23), pytest.raises(LimitExceeded, match="ImageDecoder"):
+        image_decoder(data)
+
+
+def test_an_image_that_pillow_fears_is_refused_as_ours(monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    data = encoded(image, "png")
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 2)
+    with pytest.raises(LimitExceeded, match="Pillow must open an image of so many pixels") as caught:
+        image_decoder(data)
+    assert "PIL.Image.MAX_IMAGE_PIXELS" in str(caught.value)
+
+
+def test_a_format_that_onnx_does_not_name_is_not_opened(monkeypatch):
+    """PostScript would start a program."""
+    image = pytest.importorskip("PIL.Image")
+    data = encoded(image, "eps")
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("started"))
+    assert image_decoder(data).shape == (0, 0, 3)
 
 
 def test_without_pillow_the_error_says_what_to_install(monkeypatch):
