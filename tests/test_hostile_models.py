@@ -196,6 +196,7 @@ def steps(model, feeds):
         "narrow": lambda: tx.retarget(tx.load(model), 17, domains=["ai.onnx"]),
         "run": lambda: tx.load(model).compile("numpy", deadline=5)(feeds),
         "grad": lambda: tx.grad(tx.load(model), of="y", wrt="x", seeds={"y": "g"}),
+        "costs": lambda: tx.costs(tx.load(model)),
     }
 
 
@@ -205,12 +206,19 @@ HUGE_ATTRIBUTES = [
     ("LRN", {"size": HUGE}, [1, "channels", 8, 8], {}),
     ("Split", {"num_outputs": HUGE, "axis": 1}, [1, 4], {}),
     ("MaxPool", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {}),
+    ("MaxPool", {"kernel_shape": [1 << 31, 1], "auto_pad": "SAME_UPPER", "strides": [1, 3]}, [1, 1, 4, 4], {}),
     ("AveragePool", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {}),
     ("LpPool", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {}),
     ("Conv", {"kernel_shape": [1 << 31, 1 << 31]}, [1, 1, 4, 4], {"w": np.ones((1, 1, 2, 2), F)}),
     ("DepthToSpace", {"blocksize": HUGE}, [1, 4, 2, 2], {}),
     ("GroupNormalization", {"num_groups": HUGE}, [1, 4, 2], {"s": np.ones(4, F), "b": np.ones(4, F)}),
 ]
+
+
+@pytest.mark.parametrize("step", ["infer", "narrow", "costs"])
+def test_huge_matrices_are_not_made_to_tell_their_determinant(step):
+    model = model_of([helper.make_node("Det", ["x"], ["y"])], [info("x", dims=[1 << 20, 1 << 20])])
+    steps(model, {})[step]()
 
 
 @pytest.mark.parametrize("step", steps(None, None))

@@ -261,10 +261,14 @@ def det(X):
     return cast(ops.squeeze(determinant, [X.ndim - 2, X.ndim - 1]), to=X.dtype)
 
 
+#: Steps for the rows of larger matrices are in a loop, and not written out.
+MANY_ROWS = 64
+
+
 def _adjugate(x: Value) -> tuple[Value, Value]:
     """The adjugate of square matrices, and their determinants as matrices of one element."""
     length = next((dim for dim in x.shape[-2:] if isinstance(dim, int)), None)
-    if length is None:
+    if length is None or length > MANY_ROWS:
         return _looped_adjugate(x)
     unit = constant(np.eye(length), x.dtype)
     factor, coefficient = unit, constant(np.ones((1, 1)), x.dtype)

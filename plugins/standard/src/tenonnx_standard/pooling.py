@@ -163,13 +163,13 @@ def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
 
 def _reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
     """For each place of the kernel the windows that read inside an image there, and what they read."""
-    begins, _ = window.padding(sizes)
+    offsets, (begins, _) = window.offsets, window.padding(sizes)
     axes = [
         taps_inside(size, window, k, begins[k], count)
         for k, (size, count) in enumerate(zip(sizes, window.outputs(sizes), strict=True))
     ]
     found = []
-    for offset in window.offsets:
+    for offset in offsets:
         taps = [axis[place] for axis, place in zip(axes, offset, strict=True)]
         found.append((tuple(slice(low, high) for low, high, _ in taps), tuple(source for _, _, source in taps)))
     return found

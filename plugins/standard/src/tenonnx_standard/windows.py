@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,13 @@ class Windows:
 
     @property
     def offsets(self) -> Iterator[tuple[int, ...]]:
-        """The places of a kernel, in row-major order."""
+        """The places of a kernel, in row-major order. Raises ``LimitExceeded`` for more than a list may have."""
+        self.check_places(math.prod(self.kernel))
         return iter(np.ndindex(*self.kernel))
+
+    def check_places(self, count: int) -> None:
+        """Raise ``LimitExceeded`` for more places of a kernel than are written out one by one."""
+        limits.check("entries", count, f"{self.title} with each place of its kernel written out")
 
     def outputs(self, sizes: Sequence[Length]) -> list[Length]:
         """How many windows fit on each axis of an input of these ``sizes``."""
@@ -241,6 +247,7 @@ def padded_with(x: Value, begins: Sequence[Length], ends: Sequence[Length], fill
 def along_axes(x: Value, window: Windows, outputs: Sequence[Length], combine: Any) -> Value:
     """Combine what each window of the padded ``x`` reads, one spatial axis after the other."""
     for k in range(window.rank):
+        window.check_places(window.kernel[k])
         taps = []
         for place in range(window.kernel[k]):
             start = place * window.dilations[k]
@@ -315,14 +322,25 @@ def lowest(dtype: np.dtype[Any]) -> Any:
     return ml_dtypes.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def taps_inside(size: int, window: Windows, k: int, begin: int, count: int) -> list[tuple[int, int, slice]]:
+def places_inside(size: int, window: Windows, k: int, begin: int, count: int) -> range:
+    """The places of the kernel along one axis at which some window reads inside the input."""
+    step = window.dilations[k]
+    return range(
+        max(0, -(((count - 1) * window.strides[k] - begin) // step)),
+        min(window.kernel[k], (size - 1 + begin) // step + 1),
+    )
+
+
+def taps_inside(
+    size: int, window: Windows, k: int, begin: int, count: int, places: range | None = None
+) -> list[tuple[int, int, slice]]:
     """For each place of the kernel along one axis: which windows read inside the input there, and where they read.
 
     They are a range, and empty ones are 0 to 0.
     """
     found = []
     stride = window.strides[k]
-    for place in range(window.kernel[k]):
+    for place in range(window.kernel[k]) if places is None else places:
         at = place * window.dilations[k] - begin
         low, high = max(0, -(at // stride)), min(count, (size - 1 - at) // stride + 1)
         if low < high:
@@ -341,7 +359,8 @@ def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any)
         if window.kernel[k] == 1 and window.strides[k] == 1 and not begins[k] and count == sizes[k]:
             continue
         ahead = (slice(None),) * (2 + k)
-        taps = [t for t in taps_inside(sizes[k], window, k, begins[k], count) if t[0] < t[1]]
+        along = (sizes[k], window, k, begins[k], count)
+        taps = [t for t in taps_inside(*along, places_inside(*along)) if t[0] < t[1]]
         taps.sort(key=lambda t: t[0] - t[1])  # those that every window has come first
         everywhere = [(*ahead, t[2]) for t in taps if t[1] - t[0] == count]
         partly = [((*ahead, slice(low, high)), (*ahead, read)) for low, high, read in taps[min(len(everywhere), 2) :]]
