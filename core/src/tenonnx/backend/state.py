@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from copy import deepcopy
 from typing import Any
 
-from tenonnx.backend.base import check_feeds
+from tenonnx.backend.base import FeedCheck, check_feeds
+from tenonnx.backend.input_defaults import Defaults
 from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.program import Program
+from tenonnx.transforms.overridable import opened
 
 
 class State(MutableMapping[str, Any]):
@@ -139,28 +140,52 @@ class Results(dict[str, Any]):
         return dict, (self.copy(),)
 
 
+#: What computes one call: from the kept state and the feeds to the outputs, which say what replaces the state.
+Turn = Callable[[Mapping[str, Any], Mapping[str, Any]], Results]
+
+
 class StatefulProgram:
     """Keeps some inputs between calls: each is replaced by an output after every call that succeeds.
 
-    ``program`` gives arrays that nobody writes again, so they are the new state as they are.
+    ``make`` gives what computes the calls of a graph; ``hold`` and ``show`` are those of ``State``.
     """
 
-    def __init__(self, program: Program, graph: Graph, state: Mapping[str, str]) -> None:
-        self.backend = program.backend
-        self.state = State(graph, state)
-        self._run = program
-        self._outputs = [value.name for value in graph.outputs]
-        self._names = dict(state)
+    def __init__(
+        self,
+        backend: str,
+        graph: Graph,
+        state: Mapping[str, str],
+        make: Callable[[Graph], Turn],
+        hold: Callable[[Any], Any] = deepcopy,
+        show: Callable[[Any], Any] = deepcopy,
+    ) -> None:
+        check_state(graph, state)
+        self.backend = backend
+        self._turns = Defaults(opened(graph, state), make)
+        self.state = State(graph, state, hold, show)
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         self.state.check_set(feeds)
-        found = self._run({**self.state.held, **feeds})
-        kept = {output: found.pop(output) for output in set(self._names.values())}
-        results = Results(self._outputs)
-        results.update(found)
-        results.keep(kept, {name: kept[output] for name, output in self._names.items()})
+        if self._turns.are_fed(feeds):
+            results = self._turns.open(self.state.held, self._turns.complete(feeds))
+        else:
+            results = self._turns.closed(self.state.held, feeds)
         self.state.held.update(results.replaced)
         return results
+
+
+class StateFeedCheck:
+    """``FeedCheck`` for inputs of which some are ``state``: these need not be fed."""
+
+    def __init__(self, graph: Graph, state: Collection[str]) -> None:
+        self._inputs, self._state = graph.inputs, frozenset(state)
+        self._check = FeedCheck([value for value in graph.inputs if value.name not in state])
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        check = self._check
+        if not self._state.isdisjoint(feeds):
+            check = FeedCheck([v for v in self._inputs if v.name not in self._state or v.name in feeds])
+        return {value.name: array for value, array in zip(check.all_inputs, check(feeds), strict=True)}
 
 
 def check_state(graph: Graph, state: Mapping[str, str]) -> None:

@@ -2,14 +2,14 @@
 
 ``check_feeds`` says whether feeds are of the types of the inputs (``FeedCheck`` for those that come again and again),
 ``DefaultsProgram`` lets a call feed an input that has a default, ``ShapedProgram`` makes programs for single shapes,
-``State`` and ``check_state`` hold what lives in a program between calls, and ``fall_back`` is numpy's program where a
-graph cannot run. Inputs are made up by ``generate_feeds``.
+``StatefulProgram`` has what lives in a program between calls (``StateFeedCheck`` and ``Results`` are its parts), and
+``fall_back`` is numpy's program where a graph cannot run. Inputs are made up by ``generate_feeds``.
 """
 
 from tenonnx.backend.base import Backend, FeedCheck, check_feeds, compile_graph, fall_back
 from tenonnx.backend.by_shape import ShapedProgram
 from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
-from tenonnx.backend.state import Results, State, StatefulProgram, check_state
+from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram
 from tenonnx.checks.generate import generate_feeds
 from tenonnx.graph.program import Program
 from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
@@ -25,11 +25,10 @@ __all__ = [
     "Program",
     "Results",
     "ShapedProgram",
-    "State",
+    "StateFeedCheck",
     "StatefulProgram",
     "Target",
     "check_feeds",
-    "check_state",
     "compile_graph",
     "fall_back",
     "generate_feeds",

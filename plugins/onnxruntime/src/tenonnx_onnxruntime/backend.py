@@ -24,7 +24,7 @@ from tenonnx.extend.formats import LARGEST_MESSAGE, ExportConfig, prepare, write
 from tenonnx_onnxruntime.blocked import block_convolutions
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.rescue import RescuedProgram
-from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, RuntimeStatefulProgram, shortened
+from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortened, stateful_program
 from tenonnx_onnxruntime.values import to_runtime
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def compile(
         make = functools.partial(_session, providers=wanted, session_options=session_options, optimization=optimization)
         program: Program
         if state:
-            program = RuntimeStatefulProgram(graph, state, make)
+            program = stateful_program(graph, state, make)
         else:
             program = DefaultsProgram(graph, lambda each: RuntimeProgram(each, make(each)))
     except UnsupportedOp as error:

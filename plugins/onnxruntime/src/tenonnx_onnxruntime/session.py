@@ -15,8 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx import limits
 from tenonnx.extend import DType, InvalidCall, OptionalType, SequenceType, TensorType, Type, UnsupportedOp
-from tenonnx.extend.backends import Defaults, FeedCheck, Results, State, check_feeds, check_state
-from tenonnx.extend.transforms import opened
+from tenonnx.extend.backends import FeedCheck, Results, StateFeedCheck, StatefulProgram
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
@@ -104,24 +103,11 @@ class RuntimeProgram:
         return [from_runtime(value) for value in results]
 
 
-class RuntimeStatefulProgram:
-    """Sessions whose state never leaves the runtime. ``make`` gives a session of a graph."""
-
-    backend = "onnxruntime"
-
-    def __init__(self, graph: Graph, state: Mapping[str, str], make: Callable[[Graph], InferenceSession]) -> None:
-        check_state(graph, state)
-        self._turns = Defaults(opened(graph, state), lambda each: _Turns(each, state, make(each)))
-        self.state = State(graph, state, hold=_held, show=_shown)
-
-    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        self.state.check_set(feeds)
-        if self._turns.are_fed(feeds):
-            results = self._turns.open(self.state.held, self._turns.complete(feeds))
-        else:
-            results = self._turns.closed(self.state.held, feeds)
-        self.state.held.update(results.replaced)
-        return results
+def stateful_program(
+    graph: Graph, state: Mapping[str, str], make: Callable[[Graph], InferenceSession]
+) -> StatefulProgram:
+    """A program whose state never leaves the runtime. ``make`` gives a session of a graph."""
+    return StatefulProgram("onnxruntime", graph, state, lambda each: _Turns(each, state, make(each)), _held, _shown)
 
 
 class _Turns:
@@ -134,9 +120,8 @@ class _Turns:
     def __init__(self, graph: Graph, state: Mapping[str, str], session: InferenceSession) -> None:
         _refuse_values(graph, session)
         self._session = session
-        self._inputs = {v.name: v for v in graph.inputs}
-        self._check = FeedCheck([v for v in graph.inputs if v.name not in state])
-        self._state = frozenset(state)
+        self._check = StateFeedCheck(graph, state)
+        self._dtypes = {v.name: v.tensor.dtype for v in graph.inputs}
         self._outputs = [o.name for o in session.get_outputs()]
         kept = list(dict.fromkeys(state.values()))
         others = [name for name in self._outputs if name not in kept]
@@ -144,20 +129,16 @@ class _Turns:
         self._turn = 0
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
-        if self._state.isdisjoint(feeds):
-            inputs, arrays = self._check.all_inputs, self._check(feeds)
-        else:
-            inputs = [v for v in self._inputs.values() if v.name not in self._state or v.name in feeds]
-            arrays = check_feeds(inputs, feeds)
+        given = self._check(feeds)
         side = self._sides[self._turn]
         side.bind(held)
-        for value, array in zip(inputs, arrays, strict=True):
-            side.feed(value.name, to_runtime(array, value.tensor.dtype))
+        for name, array in given.items():
+            side.feed(name, to_runtime(array, self._dtypes[name]))
         results = Results(self._outputs, _shown)
         try:
             side.run(self._session, results)
         except _RUN_ERRORS as error:
-            raise run_failure(error, {v.name: a for v, a in zip(inputs, arrays, strict=True)}) from error
+            raise run_failure(error, given) from error
         self._turn = 1 - self._turn
         return results
 

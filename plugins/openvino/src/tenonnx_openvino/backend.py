@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.extend import InvalidCall, UnsupportedOp
 from tenonnx.extend.backends import DefaultsProgram, Program, ShapedProgram, fall_back
 from tenonnx_openvino.conversion import compiled, converted, core
-from tenonnx_openvino.programs import OpenVinoProgram, OpenVinoStatefulProgram
+from tenonnx_openvino.programs import OpenVinoProgram, stateful_program
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -46,7 +46,7 @@ def compile(
     def make(each: Graph, names: Mapping[str, str]) -> Program:
         try:
             if names:
-                return OpenVinoStatefulProgram(each, names, lambda form: compiled(form, device, settings))
+                return stateful_program(each, names, lambda form: compiled(form, device, settings))
             return DefaultsProgram(each, lambda form: OpenVinoProgram(form, compiled(form, device, settings)))
         except UnsupportedOp as error:
             if strict:

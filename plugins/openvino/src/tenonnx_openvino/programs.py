@@ -12,8 +12,7 @@ import openvino
 
 from tenonnx import limits
 from tenonnx.extend import DType, InvalidCall, Value
-from tenonnx.extend.backends import Defaults, FeedCheck, Results, State, check_feeds, check_state
-from tenonnx.extend.transforms import opened
+from tenonnx.extend.backends import FeedCheck, Results, StateFeedCheck, StatefulProgram
 from tenonnx_openvino.conversion import TYPES, shortened
 
 if TYPE_CHECKING:
@@ -119,24 +118,9 @@ class OpenVinoProgram:
             self._free.append(request)
 
 
-class OpenVinoStatefulProgram:
-    """Keeps state in tensors of OpenVINO. ``compile`` gives a model of a graph, for the state fed or not fed."""
-
-    backend = "openvino"
-
-    def __init__(self, graph: Graph, state: Mapping[str, str], compile: Compile) -> None:
-        check_state(graph, state)
-        self._turns = Defaults(opened(graph, state), lambda each: _Turns(each, state, compile(each)))
-        self.state = State(graph, state, hold=_held, show=_shown)
-
-    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        self.state.check_set(feeds)
-        if self._turns.are_fed(feeds):
-            results = self._turns.open(self.state.held, self._turns.complete(feeds))
-        else:
-            results = self._turns.closed(self.state.held, feeds)
-        self.state.held.update(results.replaced)
-        return results
+def stateful_program(graph: Graph, state: Mapping[str, str], compile: Compile) -> StatefulProgram:
+    """A program that keeps state in tensors of OpenVINO. ``compile`` gives a model of a graph."""
+    return StatefulProgram("openvino", graph, state, lambda each: _Turns(each, state, compile(each)), _held, _shown)
 
 
 class _Turns:
@@ -146,15 +130,15 @@ class _Turns:
     """
 
     def __init__(self, graph: Graph, state: Mapping[str, str], model: openvino.CompiledModel) -> None:
-        self._inputs, self._state = graph.inputs, dict(state)
-        self._check = FeedCheck([value for value in graph.inputs if value.name not in state])
+        self._state = dict(state)
+        self._check = StateFeedCheck(graph, state)
         kept = list(dict.fromkeys(state.values()))
         self._others = [value.name for value in graph.outputs if value.name not in kept]
         self._outputs = [value.name for value in graph.outputs]
         self._sides = [_Side(graph, model, kept) for _ in range(2)]
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
-        given = self._checked(feeds)
+        given = self._check(feeds)
         side = self._sides[0]
         side.let_go()
         for name in self._state:
@@ -170,14 +154,6 @@ class _Turns:
         results.keep(kept, {name: kept[output] for name, output in self._state.items()})
         side.shown = weakref.ref(results)
         return results
-
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Array]:
-        if self._state.keys().isdisjoint(feeds):
-            inputs, arrays = self._check.all_inputs, self._check(feeds)
-        else:
-            inputs = [value for value in self._inputs if value.name not in self._state or value.name in feeds]
-            arrays = check_feeds(inputs, feeds)
-        return {value.name: array for value, array in zip(inputs, arrays, strict=True)}
 
 
 class _Side(Request):

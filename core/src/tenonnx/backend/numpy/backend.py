@@ -9,14 +9,13 @@ from typing import Any
 from tenonnx.backend.base import FeedCheck
 from tenonnx.backend.input_defaults import DefaultsProgram
 from tenonnx.backend.numpy.plan import Plan, owned
-from tenonnx.backend.state import StatefulProgram, check_state
+from tenonnx.backend.state import Results, StatefulProgram
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.fold import fold
-from tenonnx.transforms.overridable import opened
 
 #: The floor of all backends: anything else that can run a graph is faster.
 speed = 0
@@ -47,6 +46,21 @@ class NumpyProgram:
         return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
 
 
+class _Turn:
+    """A call with state. The program gives arrays that nobody writes again, so they are the new state as they are."""
+
+    def __init__(self, program: NumpyProgram, state: Mapping[str, str]) -> None:
+        self._program, self._state = program, dict(state)
+
+    def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
+        found = self._program({**held, **feeds})
+        kept = {output: found.pop(output) for output in set(self._state.values())}
+        results = Results(self._program.outputs)
+        results.update(found)
+        results.keep(kept, {name: kept[output] for name, output in self._state.items()})
+        return results
+
+
 def compile(graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any) -> Program:
     """Make ``graph`` ready to run on numpy alone; there is nothing to fall back to, so ``strict`` changes nothing.
 
@@ -56,5 +70,4 @@ def compile(graph: Graph, *, state: Mapping[str, str] | None = None, strict: boo
         raise InvalidCall("the numpy backend has few options", given=", ".join(options), available="state")
     if not state:
         return DefaultsProgram(graph, NumpyProgram)
-    check_state(graph, state)
-    return StatefulProgram(DefaultsProgram(opened(graph, state), NumpyProgram), graph, state)
+    return StatefulProgram("numpy", graph, state, lambda each: _Turn(NumpyProgram(each), state))
