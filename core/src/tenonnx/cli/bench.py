@@ -53,9 +53,10 @@ def command(
     The median of the calls, the first apart, and the largest difference from what numpy gives. The figures are kept:
     from now on, auto takes what was the fastest here.
     """
-    from tenonnx.backend.base import backends
+    from tenonnx.backend.base import backends, compile_graph
     from tenonnx.backend.choice import remember
     from tenonnx.cli.arrays import read_feeds
+    from tenonnx.cli.made_up import complete
     from tenonnx.errors import InvalidCall
 
     graph = load_model(model)
@@ -65,7 +66,7 @@ def command(
     if unknown := [name for name in only if name not in known]:
         raise InvalidCall(f'no backend "{unknown[0]}" is installed', available=", ".join(known))
     with working(f"timing {model}"), interruptible():
-        feeds, expected = _fed(graph, given, seed, input_shapes)
+        feeds, expected = complete(graph, compile_graph(graph, "numpy"), given, seed, input_shapes)
         rows = [_timed(graph, name, feeds, expected, seconds) for name in only or known]
     found = {row["backend"]: row["seconds"] for row in rows if "seconds" in row}
     if not only and (faster := {name: each for name, each in found.items() if name != "numpy"}):
@@ -79,24 +80,6 @@ def command(
     for row in rows:
         if "problem" in row:
             complain(f"{row['backend']}: {row['problem']}")
-
-
-def _fed(
-    graph: Graph, given: dict[str, Any], seed: int, input_shapes: InputShapes
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """All inputs, those that are not given made up, and what numpy makes of them."""
-    from tenonnx.backend.base import compile_graph
-    from tenonnx.checks.sizes import feasible_feeds
-
-    program = compile_graph(graph, "numpy")
-    if all(value.name in given for value in graph.inputs):
-        return given, program(given)
-    shapes = {name: array.shape for name, array in given.items() if hasattr(array, "shape")} | input_shapes
-    made, expected, sizes = feasible_feeds(graph, lambda feeds: program({**feeds, **given}), seed, shapes)
-    complain(f"made up from seed {seed}: {', '.join(name for name in made if name not in given)}")
-    if sizes:
-        complain(f"note: made up with {', '.join(f'{name}={size}' for name, size in sizes.items())}")
-    return {**made, **given}, expected
 
 
 def _timed(

@@ -20,8 +20,6 @@ from tenonnx.cli.output import complain, interruptible, say, say_json, working
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tenonnx.graph.graph import Graph
-    from tenonnx.graph.program import Program
     from tenonnx.graph.types import Type
 
 #: Lines that are printed of one output.
@@ -50,20 +48,16 @@ def command(
     as_json: bool,
 ) -> None:
     """Compute the outputs of a model. Inputs that are not given are made up."""
-    from tenonnx.backend.base import check_feeds, compile_graph
+    from tenonnx.backend.base import compile_graph
     from tenonnx.cli.arrays import read_feeds, write_arrays
+    from tenonnx.cli.made_up import complete
     from tenonnx.op.graph_inference import infer
 
     graph = load_model(model)
     feeds = read_feeds(graph, inputs, archive)
-    missing = [value.name for value in graph.inputs if value.name not in feeds]
-    if not missing:
-        check_feeds(graph.all_inputs, feeds)
     with working(f"running {model}"), interruptible():
         program = compile_graph(graph, backend)
-        results = _run_made_up(graph, program, feeds, seed, input_shapes) if missing else program(feeds)
-    if missing:
-        complain(f"made up from seed {seed}: {', '.join(missing)} (--input name=file.npy gives contents)")
+        _, results = complete(graph, program, feeds, seed, input_shapes)
     infer(graph, strict=False)
     kinds = {value.name: value.type for value in graph.outputs}
     results = {name: _as_declared(contents, kinds[name]) for name, contents in results.items()}
@@ -80,25 +74,6 @@ def command(
     for name, contents in results.items():
         say(f"{name}: {_type(contents)}")
         say(_indented(_text(contents)))
-
-
-def _run_made_up(
-    graph: Graph, program: Program, feeds: Mapping[str, Any], seed: int, input_shapes: InputShapes
-) -> dict[str, Any]:
-    """The outputs with contents for the inputs that are not fed, in the sizes of those that are, and that run."""
-    from tenonnx.backend.base import check_feeds
-    from tenonnx.checks.sizes import feasible_feeds
-
-    def run(made: Mapping[str, Any]) -> dict[str, Any]:
-        given = {**made, **feeds}
-        check_feeds(graph.all_inputs, given)
-        return program(given)
-
-    shapes = {name: array.shape for name, array in feeds.items() if hasattr(array, "shape")} | input_shapes
-    _, results, sizes = feasible_feeds(graph, run, seed, shapes)
-    if sizes:
-        complain(f"note: made up with {', '.join(f'{name}={size}' for name, size in sizes.items())}")
-    return results
 
 
 def _note_lost(results: Mapping[str, Any]) -> None:

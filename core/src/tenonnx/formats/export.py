@@ -36,9 +36,9 @@ PostExportHook = Callable[["onnx.ModelProto"], "onnx.ModelProto | None"]
 class ExportConfig:
     """How to export.
 
-    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a
-    whitelist, None for all; ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least
-    ``external_data_threshold`` bytes go to a data file beside the model; with None those do that did.
+    ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all;
+    ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least ``external_data_threshold``
+    bytes go to a data file beside the model; with None those do that did.
     ``fuse`` puts one node where the body of an op stands that the target has, one of the ``domains`` included.
     ``functions`` are those that the model defines for itself: ``keep`` where the target can, or ``inline``; ``vendor``
     also carries the ops of other packages as such functions, so that the model runs and is read without them.
@@ -161,9 +161,7 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
 
     graph = _asked(graph, settings)
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
-    moved = _moved(graph, target, settings.domains)
-    if settings.fuse:
-        moved = _fused(moved, target, settings.domains or ())
+    moved = _moved(graph, target, settings)
     packages = packages_in_use(moved.graph)
     if settings.functions == "vendor":
         moved = _carried(moved, target, settings)
@@ -183,14 +181,9 @@ def prepare(graph: Graph, settings: ExportConfig) -> tuple[onnx.ModelProto, Any,
     return model, initializers, Report(dict(graph.opsets), model.ir_version, moved.changes)
 
 
-def _nested(graph: Graph) -> bool:
-    from tenonnx.formats.onnx.carried import calls_vendor_ops
-
-    return calls_vendor_ops(graph)
-
-
 def _asked(graph: Graph, settings: ExportConfig) -> Graph:
     """The graph with its functions and IR version as they are asked for."""
+    from tenonnx.formats.onnx.carried import calls_vendor_ops
     from tenonnx.formats.onnx.writer import check_ir_version
 
     if settings.functions not in FUNCTIONS:
@@ -199,7 +192,8 @@ def _asked(graph: Graph, settings: ExportConfig) -> Graph:
             given=settings.functions,
             available=", ".join(FUNCTIONS),
         )
-    if graph.functions and (settings.functions == "inline" or (settings.functions == "vendor" and _nested(graph))):
+    inlined = settings.functions == "inline" or (settings.functions == "vendor" and calls_vendor_ops(graph))
+    if graph.functions and inlined:
         graph = inline_functions(graph)
     if settings.ir_version is not None:
         check_ir_version(graph, settings.ir_version)
@@ -245,11 +239,13 @@ def _hooked(hook: PostExportHook, model: onnx.ModelProto, initializers: Any, gra
     return left
 
 
-def _moved(graph: Graph, target: Target, domains: Collection[str] | None, *, refuse: bool = True) -> Retargeted:
+def _moved(graph: Graph, target: Target, settings: ExportConfig, *, refuse: bool = True) -> Retargeted:
     """The graph as it is to be written: itself where that is possible."""
-    if target.runtime is None and _is_as_written(graph, target.opsets, domains):
-        return Retargeted(graph, list(all_kept(graph)))
-    return retarget_to(graph, target, refuse=refuse)
+    if target.runtime is None and _is_as_written(graph, target.opsets, settings.domains):
+        moved = Retargeted(graph, list(all_kept(graph)))
+    else:
+        moved = retarget_to(graph, target, refuse=refuse)
+    return _fused(moved, target, settings.domains or ()) if settings.fuse and not moved.refused else moved
 
 
 @in_registry_of_graph
@@ -262,9 +258,7 @@ def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], in
 
     graph = _asked(graph, settings)
     target = target_for(graph, settings.opset_version, settings.domains, settings.target)
-    planned = _moved(graph, target, settings.domains, refuse=False)
-    if settings.fuse and not planned.refused:
-        planned = _fused(planned, target, settings.domains or ())
+    planned = _moved(graph, target, settings, refuse=False)
     if settings.functions == "vendor" and not planned.refused:
         planned = _carried(planned, target, settings, refuse=False)
     try:

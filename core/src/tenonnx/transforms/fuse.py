@@ -41,8 +41,8 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None) -> Graph:
 
     ``ops`` are the ops to look for, by name (``com.microsoft::FastGelu``, or ``Gelu`` for ``ai.onnx``) or themselves;
     by default all that exist at the graph's opsets and have a body, but for those that runtimes have seldom a kernel
-    for. What other nodes read inside a match is an output
-    of the op, or kept for them. Raises ``InvalidCall`` for a name that no installed package gives.
+    for. What other nodes read inside a match is an output of the op, or kept for them. Raises ``InvalidCall`` for a
+    name that no installed package gives.
     """
     registry = graph.root.registry or default_registry()
     if ops is None:
