@@ -1,6 +1,7 @@
 """Fusion and simplification of the exports in ``examples/exports``, against others: counts, times, and equal numbers.
 
-``python benchmarks/fusion.py [--rivals PYTHON]``, where PYTHON has what ``fusion_rivals.py`` wants.
+``python benchmarks/fusion.py [--rivals PYTHON]``, where PYTHON has what ``fusion_rivals.py`` wants; ``--deep`` times a
+graph of 10,625 nodes alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fusion_rivals import SIZES
 from measure import rounds
 
 import tenonnx as tx
+import tenonnx_standard as ops
 
 FOLDER = Path(__file__).parents[1] / "examples" / "exports"
 
@@ -94,6 +96,34 @@ def difference(reference: Path, path: Path, given: dict[str, Any]) -> float:
     return max(float(np.abs(a - b).max()) for a, b in pairs)
 
 
+def deep(blocks: int) -> tx.Graph:
+    """Blocks of a norm, a product and a Gelu, written out in 17 nodes."""
+    random = np.random.default_rng(0)
+    graph = tx.Graph(opsets={"ai.onnx": 20})
+
+    def weight(*shape: int) -> tx.Value:
+        return graph.variable(f"w{len(graph.variables)}", random.normal(size=shape).astype(np.float32))
+
+    x = graph.input("x", "float32", ("batch", 16))
+    for _ in range(blocks):
+        apart = x - ops.reduce_mean(x, [-1])
+        deviation = ops.sqrt(ops.reduce_mean(ops.pow_(apart, np.float32(2)), [-1]) + 1e-5)
+        y = ops.matmul(apart / deviation * weight(16) + weight(16), weight(16, 16)) + weight(16)
+        x = x + y * (ops.erf(y / 2**0.5) + 1.0) * 0.5
+    graph.output("y", x)
+    return graph
+
+
+def time_deep() -> None:
+    graph = deep(625)
+    for transform in (tx.simplify, tx.fuse):
+        transform(deep(20))
+        start = time.process_time()
+        after = transform(graph)
+        taken = time.process_time() - start
+        print(f"{transform.__name__}: {len(graph.nodes)} nodes to {len(after.nodes)} in {taken:.1f} s of the processor")
+
+
 def count(row: dict[str, Any], name: str) -> onnx.ModelProto | None:
     return onnx.load(row[name]["path"]) if "path" in row.get(name, {}) else None
 
@@ -112,7 +142,11 @@ def main() -> None:
     parser.add_argument("--rivals", help="the python that has them")
     parser.add_argument("--rows", type=Path, help="what fusion_rivals.py printed before")
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--deep", action="store_true")
     chosen = parser.parse_args()
+    if chosen.deep:
+        time_deep()
+        return
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder)
         printed = chosen.rows.read_text() if chosen.rows else ""

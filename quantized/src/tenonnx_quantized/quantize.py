@@ -282,8 +282,6 @@ def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
             f"{title}: output_dtype, or else the scale, must be a float type of 16 bits or more",
             given=f"output_dtype={output_dtype}, scale {x_scale!r}",
         )
-    if not x.dtype.is_numeric or x.dtype.is_complex:
-        raise TypeMismatch(f"{title}: x must hold codes", given=repr(x))
     if x_zero_point is not None and x_zero_point.dtype is not x.dtype:
         raise TypeMismatch(f"{title}: x and its zero point must have one type", given=f"{x!r}, {x_zero_point!r}")
     check_granularity(dequantize_linear, x, x_scale, x_zero_point, axis, block_size)
@@ -372,11 +370,10 @@ def _(x):
 
 
 _EIGHT_BITS = "int8 uint8"
-_CODES = (
-    f"{_EIGHT_BITS} int16 uint16 int4 uint4 int2 uint2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"
-)
+_FLOAT_CODES = "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"
+_CODES = f"{_EIGHT_BITS} int16 uint16 int4 uint4 int2 uint2 {_FLOAT_CODES}"
 
 for _meaning in quantize_linear.meanings:
     _meaning.requires(positive("y_scale"), dtypes(y_zero_point=_CODES if _meaning.since >= 19 else _EIGHT_BITS))
 for _meaning in dequantize_linear.meanings:
-    _meaning.requires(finite("x_scale"))
+    _meaning.requires(finite("x_scale"), dtypes(x=f"integer {_FLOAT_CODES}"))

@@ -143,7 +143,7 @@ class _Pass:
             for value in node.uses:
                 self.readers.setdefault(value, []).append(node)
         self.results = frozenset(graph.outputs)
-        self.strict = Matcher(self.normal.associative)
+        self.strict, self.loose = (Matcher(self.normal.associative, loose=loose) for loose in (False, True))
         #: Values of the normal form that the source has not, and calls that were chosen have as inputs.
         self.wanted: set[Value] = set()
         self.brought: dict[Value, Value] = {}
@@ -266,9 +266,8 @@ class _Pass:
                 yield Proposal(op, {**op.signature.attributes, **attributes}, padded)
 
     def _from_templates(self, root: Value) -> Iterator[Iterator[Proposal]]:
-        matcher = Matcher(self.normal.associative, loose=True)
         for template in self.templates.of(root, self.present):
-            yield template.proposals(root, matcher)
+            yield template.proposals(root, self.loose)
 
     def _placed(self, value: Value, proposal: Proposal, results: Sequence[Value | None]) -> Fused | None:
         """What a call for a value, and for other ``results`` of it that the source has, makes needless.

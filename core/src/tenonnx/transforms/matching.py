@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.graph.values import Value
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind
 from tenonnx.op.op import Op
 
@@ -39,12 +38,15 @@ class Matcher:
     """Finds ``pattern`` values, whose free inputs stand for any value, in another graph.
 
     ``associative`` are the ops whose operands may come in any order and grouping. A ``loose`` matcher lets numbers and
-    attributes differ, and notes what it found in their place.
+    attributes differ, and notes what it found in their place. It remembers what it saw: graphs must not change.
     """
 
     def __init__(self, associative: Mapping[Op, float], *, loose: bool = False) -> None:
         self.associative = associative
         self.loose = loose
+        self._bound: dict[Node, tuple[list[Value | None], dict[str, Any]]] = {}
+        self._apart: dict[Value, tuple[list[Value], float] | None] = {}
+        self._parts: dict[Value, tuple[list[Value], float]] = {}
 
     def match(self, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
         """Every way in which ``value`` is computed as ``pattern`` is."""
@@ -74,12 +76,17 @@ class Matcher:
             return
         if _position(pattern) != _position(value):
             return
-        (inputs, attributes), (others, given) = bind(ours), bind(theirs)
+        (inputs, attributes), (others, given) = self._call(ours), self._call(theirs)
         differing = [name for name, a in attributes.items() if a != given.get(name)]
         if differing and not self.loose:
             return
         found = match.noting(*(given.get(name) for name in differing)) if differing else match
         yield from self._in_order(inputs, others, found, free)
+
+    def _call(self, node: Node) -> tuple[list[Value | None], dict[str, Any]]:
+        if node not in self._bound:
+            self._bound[node] = bind(node)
+        return self._bound[node]
 
     def _in_order(
         self, patterns: Sequence[Value | None], values: Sequence[Value | None], match: Match, free: frozenset[Value]
@@ -99,12 +106,17 @@ class Matcher:
     # ----- sums and products ------------------------------------------------------------------------------------------
 
     def _operands(self, op: Op, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
-        told_apart = next(self._groupings(op, pattern, None), None)
+        if pattern not in self._apart:
+            self._apart[pattern] = next(self._groupings(op, pattern, None), None)
+        told_apart = self._apart[pattern]
         if told_apart is None:
             return
-        wanted, number = told_apart
-        wanted.sort(key=lambda v: (v in free and v not in match.values, v in free))  # what is told apart best is first
+        operands, number = told_apart  # what is told apart best is first
+        wanted = sorted(operands, key=lambda v: (v in free and v not in match.values, v in free))
+        made = None if not wanted or wanted[0] in free or wanted[0].producer is None else wanted[0].producer.op
         for operands, other in self._groupings(op, value, len(wanted)):
+            if made is not None and not any(v.producer is not None and v.producer.op is made for v in operands):
+                continue
             found = match
             if not math.isclose(number, other, rel_tol=CLOSE):
                 if not self.loose:
@@ -126,7 +138,7 @@ class Matcher:
 
     def _groupings(self, op: Op, value: Value, count: int | None) -> Iterator[tuple[list[Value], float]]:
         """The operands of a sum or product, and the number among them; ``count`` operands, or as many as there are."""
-        pending: list[tuple[list[Value], float]] = [self._split(op, [value], self.associative[op])]
+        pending = [self._split(op, value)]
         tried = 0
         while pending and tried < MOST_OPERANDS * MOST_OPERANDS:
             operands, number = pending.pop()
@@ -136,20 +148,22 @@ class Matcher:
                 yield operands, number
             if len(operands) <= (count or MOST_OPERANDS):  # one that is opened may hold a number alone beside another
                 for place in nested[: 1 if count is None else None]:
-                    rest = [*operands[:place], *operands[place + 1 :]]
-                    opened, inner = self._split(op, [operands[place]], number)
-                    pending.append(([*rest, *opened], inner))
+                    opened, inner = self._split(op, operands[place])
+                    rest = [*operands[:place], *operands[place + 1 :], *opened]
+                    pending.append((rest, number * inner if self.associative[op] == 1 else number + inner))
 
-    def _split(self, op: Op, values: Sequence[Value], number: float) -> tuple[list[Value], float]:
-        """The two operands of each value, a number among them taken together with ``number``."""
-        operands: list[Value] = []
-        for value in itertools.chain.from_iterable(v.producer.inputs for v in values if v.producer is not None):
-            scalar = None if value is None else _number(value)
-            if scalar is not None:
-                number = number * scalar if self.associative[op] == 1 else number + scalar
-            elif value is not None:
-                operands.append(value)
-        return operands, number
+    def _split(self, op: Op, value: Value) -> tuple[list[Value], float]:
+        """The two operands of a value, but for a number among them, which is given apart."""
+        if value not in self._parts:
+            operands, number = [], self.associative[op]
+            for operand in () if value.producer is None else value.producer.inputs:
+                scalar = None if operand is None else _number(operand)
+                if scalar is not None:
+                    number = number * scalar if self.associative[op] == 1 else number + scalar
+                elif operand is not None:
+                    operands.append(operand)
+            self._parts[value] = operands, number
+        return self._parts[value]
 
 
 def _number(value: Value) -> float | None:

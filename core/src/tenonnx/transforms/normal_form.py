@@ -21,7 +21,9 @@ from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
 
 class Normalizer(Rewriter):
-    """Copies a graph into its normal form; ``mapping`` leads from the source's values to those of the copy."""
+    """Copies a graph with types into its normal form; ``mapping`` leads from its values to those of the copy."""
+
+    inferred = True
 
     def __init__(self, source: Graph, decide: Decision | None = None, *, outer: Rewriter | None = None) -> None:
         super().__init__(source, _normal if decide is None else decide, outer=outer)

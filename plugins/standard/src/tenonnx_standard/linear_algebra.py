@@ -47,16 +47,16 @@ def _(A: Value, B: Value) -> TensorType:
     a, b = A.tensor.shape, B.tensor.shape
     if a is None or b is None:
         return TensorType(A.dtype)
-    given = f"{A!r}, {B!r}"
     if not a or not b:
-        raise TypeMismatch(f"{matmul.title}: the inputs must have at least one axis", given=given)
+        raise TypeMismatch(f"{matmul.title}: the inputs must have at least one axis", given=f"{A!r}, {B!r}")
     inner, outer = a[-1], b[-2] if len(b) > 1 else b[-1]
     if isinstance(inner, int) and isinstance(outer, int) and inner != outer:
-        raise TypeMismatch(f"{matmul.title}: the rows of A must be as long as the columns of B", given=given)
+        raise TypeMismatch(f"{matmul.title}: the rows of A must be as long as the columns of B", given=f"{A!r}, {B!r}")
     try:
         batch = broadcast_shapes(a[:-2], b[:-2])
     except ValueError as error:
-        raise TypeMismatch(f"{matmul.title}: the axes before the last two must broadcast", given=given) from error
+        title = f"{matmul.title}: the axes before the last two must broadcast"
+        raise TypeMismatch(title, given=f"{A!r}, {B!r}") from error
     return TensorType(A.dtype, (*batch, *(a[-2:-1] if len(a) > 1 else ()), *(b[-1:] if len(b) > 1 else ())))
 
 
