@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,37 @@ def test_an_integer_value_picks_along_its_axis():
     x = np.arange(60.0).reshape(3, 4, 5)
     found, _ = run(lambda v, i: v[1:, i, 0], x, np.array([[0, 2]]))
     np.testing.assert_array_equal(found, x[1:, [[0, 2]], 0])
+
+
+#: What Python's operators give for two arrays of small positive numbers.
+BINARY = [
+    *(getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")),
+    *(getattr(operator, name) for name in ("lt", "le", "gt", "ge")),
+]
+
+
+@pytest.mark.parametrize("apply", BINARY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_an_array_on_either_side_is_a_constant(apply, side):
+    """On the left numpy made an array of objects of it, one node for each element."""
+    x, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[3.0, 5.0], [2.0, 3.0]])
+    a, b = (y, x) if side == "left" else (x, y)
+    found, graph = run(lambda v: apply(y, v) if side == "left" else apply(v, y), x)
+    np.testing.assert_allclose(found, apply(a, b))
+    assert len(graph.nodes) <= 4
+
+
+@pytest.mark.parametrize("apply", [operator.and_, operator.or_], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [bool, np.int32])
+def test_masks_on_the_left_are_constants(apply, dtype):
+    x, mask = np.array([0, 1, 1], dtype), np.array([1, 0, 1], dtype)
+    found, _ = run(lambda v: apply(mask, v), x)
+    np.testing.assert_array_equal(found, apply(mask, x))
+
+
+def test_numpy_functions_do_not_take_values():
+    with pytest.raises(TypeError, match="does not support ufuncs"):
+        run(lambda v: np.add(np.ones(2), v), np.ones(2))
 
 
 @pytest.mark.parametrize("key", [(0, 0, 0, 0), (Ellipsis, Ellipsis), "a", (slice(None), 1.5)], ids=str)

@@ -99,6 +99,9 @@ class Value:
 
     __slots__ = ("data", "elements", "graph", "name", "origin", "producer", "type")
 
+    #: An array on the left leaves the operator to the value, instead of making an array of objects.
+    __array_ufunc__ = None
+
     def __init__(
         self,
         name: str,
@@ -219,8 +222,14 @@ class Value:
     def __pow__(self, other: Any) -> Value:
         return operators().power(self, other)
 
+    def __rpow__(self, other: Any) -> Value:
+        return operators().power(other, self)
+
     def __matmul__(self, other: Any) -> Value:
         return operators().matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Value:
+        return operators().matmul(other, self)
 
     def __neg__(self) -> Value:
         return operators().negative(self)
@@ -228,8 +237,14 @@ class Value:
     def __and__(self, other: Any) -> Value:
         return operators().and_(self, other)
 
+    def __rand__(self, other: Any) -> Value:
+        return operators().and_(other, self)
+
     def __or__(self, other: Any) -> Value:
         return operators().or_(self, other)
+
+    def __ror__(self, other: Any) -> Value:
+        return operators().or_(other, self)
 
     def __invert__(self) -> Value:
         return operators().not_(self)
