@@ -2,6 +2,7 @@
 
     python tools/fuzz.py --seed 1 --count 20000 --jobs 2 --json summary.json --keep findings
     python tools/fuzz.py --seed 1 --only 1234            # one mutant again, with its traceback
+    python tools/fuzz.py --numbers --count 30000         # instead, each number of each seed made huge in turn
     python tools/fuzz.py --files tests/hostile           # files instead of mutants
     python tools/fuzz.py --collect                       # make the seeds anew, from the cases of the conformance kit
 
@@ -35,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import onnx  # noqa: E402
 from fuzzing import trial  # noqa: E402
-from fuzzing.mutations import mutant  # noqa: E402
+from fuzzing.mutations import enlarged, mutant, sites  # noqa: E402
 
 SEEDS = Path(__file__).parent / "fuzzing" / "seeds.zip"
 
@@ -259,6 +260,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="how many mutants")
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
     parser.add_argument("--only", type=int, help="try this one alone, here, and show its outcomes")
+    parser.add_argument("--numbers", action="store_true", help="make each number of each seed huge in turn")
     parser.add_argument("--files", help="try the files of a folder instead of mutants")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=int, default=5, help="processor time for one mutant")
@@ -278,6 +280,10 @@ def main() -> int:
         jobs: list[tuple[int, Any]] = list(enumerate(arguments.paths))
         trial.checked_every = 1
         make = lambda path: (path.read_bytes(), path.suffix)  # noqa: E731
+    elif arguments.numbers:
+        places = sites(models)
+        jobs = [(n, n) for n in range(len(places))[arguments.first : arguments.first + arguments.count]]
+        make = lambda number: enlarged(models, places[number])  # noqa: E731
     else:
         jobs = [(number, number) for number in range(arguments.first, arguments.first + arguments.count)]
         make = lambda number: mutant(models, arguments.seed, number)  # noqa: E731

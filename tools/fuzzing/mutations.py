@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import onnx
@@ -42,6 +43,54 @@ def mutant(seeds: Sequence[onnx.ModelProto], seed: int, number: int) -> tuple[by
     if kind < 0.16:
         return _native(model, dice), ".safetensors"
     return model.SerializePartialToString(), ".onnx"
+
+
+#: What each number is set to in turn: beyond entries, beyond memory, beyond all of it, and the last there is.
+HUGE = (1 << 17, 1 << 31, 1 << 40, (1 << 63) - 1)
+
+
+def sites(seeds: Sequence[onnx.ModelProto]) -> list[tuple[int, int, int]]:
+    """Each way to make one number of one seed huge: the seed, which number of it, and what it becomes."""
+    return [(k, n, huge) for k, seed in enumerate(seeds) for n in range(len(_numbers(seed))) for huge in HUGE]
+
+
+def enlarged(seeds: Sequence[onnx.ModelProto], site: tuple[int, int, int]) -> tuple[bytes, str]:
+    """The seed with that number made huge, and the suffix of its file."""
+    position, number, huge = site
+    model = onnx.ModelProto()
+    model.CopyFrom(seeds[position])
+    _numbers(model)[number](huge)
+    return model.SerializePartialToString(), ".onnx"
+
+
+def _numbers(model: onnx.ModelProto) -> list[Callable[[int], None]]:
+    """What sets each number that sizes may come from: attributes, dims, contents, and all dims that are equal."""
+    found: list[Callable[[int], None]] = []
+    lengths: dict[int, list[Any]] = {}
+    for message, field in _fields(model):
+        if isinstance(message, onnx.AttributeProto) and field.name == "i":
+            found.append(partial(setattr, message, "i"))
+        elif isinstance(message, onnx.AttributeProto) and field.name == "ints":
+            found += [partial(message.ints.__setitem__, place) for place in range(len(message.ints))]
+        elif isinstance(message, onnx.TensorShapeProto.Dimension) and field.name == "dim_value":
+            found.append(partial(setattr, message, "dim_value"))
+            lengths.setdefault(message.dim_value, []).append(message)
+    for tensor in _of_type(model, onnx.TensorProto.DESCRIPTOR):
+        if isinstance(tensor, onnx.TensorProto) and tensor.data_type == onnx.TensorProto.INT64:
+            found += [partial(_set_entry, tensor, place) for place in range(min(len(tensor.raw_data) // 8, 16))]
+    found += [partial(_set_all, alike) for alike in lengths.values() if len(alike) > 1]
+    return found
+
+
+def _set_entry(tensor: onnx.TensorProto, place: int, value: int) -> None:
+    data = bytearray(tensor.raw_data)
+    data[8 * place : 8 * place + 8] = value.to_bytes(8, "little")
+    tensor.raw_data = bytes(data)
+
+
+def _set_all(dims: Sequence[Any], value: int) -> None:
+    for dim in dims:
+        dim.dim_value = value
 
 
 # ----- messages -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from tenonnx.extend import (
     floats,
     holds,
     integers,
+    limits,
     one_of,
     op,
     same_dtype,
@@ -314,6 +315,7 @@ def _of_blocks(scores: Value, seen: Value, ratio: int, budget: int) -> tuple[Val
     blocks = ops.unsqueeze(ops.reduce_sum(ops.cast(there, to=DType.int64), [2], keepdims=0), [2]) * ratio
     seen = ops.unsqueeze(seen, [2])
     column = ops.range_(0, budget + ratio - 1, 1)
+    limits.check_elements([budget], "what an indexer selects")
     block = ops.gather(best, constant(np.minimum(np.arange(budget + ratio - 1) // ratio, budget // ratio - 1)), axis=2)
     ranks = ops.where(ops.less(column, blocks), block * ratio + column % ratio, seen / ratio * ratio + column - blocks)
     return ranks, ops.less(column, blocks + seen % ratio)

@@ -18,6 +18,7 @@ from tenonnx.extend import (
     dtypes,
     floats,
     holds,
+    limits,
     op,
     same_dtype,
     shapes,
@@ -133,6 +134,7 @@ def m_rotary_embedding(
 def _of_sections(table: Value, sections: list[int], layout: int) -> Value:
     """Of (3, batch, sequence, half) for each column what its stream of positions gives."""
     half = sum(sections)
+    limits.check_elements([half], "the sections of a rotary embedding")
     streams = np.repeat(range(3), sections)
     if layout:
         streams = np.zeros(half, np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, at_least, constant, dtypes, floats, holds, op, shapes
+from tenonnx.extend import DType, Value, at_least, constant, dtypes, floats, holds, limits, op, shapes
 from tenonnx_standard.checking import dim_of
 
 
@@ -56,6 +56,7 @@ def bifurcation_detector(
 def _goes_on(source: Value, tokens: Value, least: int, most: int) -> Value:
     length, known = dim_of(source, 0), dim_of(tokens, 0)
     place, searching = constant(-1, DType.int64), constant(True, DType.bool)
+    limits.check("entries", most, "a sequence of tokens to look for")
     padded = ops.concat([-1] * most, tokens, axis=0)
     for size in range(least, most + 1):
         starts = ops.range_(0, ops.maximum(length - (size - 1), 0), 1)

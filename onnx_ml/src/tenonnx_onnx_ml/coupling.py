@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, Value, constant, dims, subgraph
+from tenonnx.extend import DType, TensorType, Value, constant, dims, limits, subgraph
 from tenonnx_standard.casting import cast
 from tenonnx_standard.control_flow import loop
 from tenonnx_standard.linear_algebra import matmul
@@ -35,7 +35,8 @@ def pairs(classes: int) -> list[tuple[int, int]]:
 @functools.cache
 def _quadratic(classes: int) -> tuple[Array, Array, Array]:
     """What ``r * r``, ``(1 - r) ** 2`` and ``r * (1 - r)`` of the pairs contribute to the flat matrix ``Q``."""
-    first, second, both = (np.zeros((len(pairs(classes)), classes, classes), np.float32) for _ in range(3))
+    shape = limits.sized((classes * (classes - 1) // 2, classes, classes), "the pairs of classes")
+    first, second, both = (np.zeros(shape, np.float32) for _ in range(3))
     for pair, (i, j) in enumerate(pairs(classes)):
         second[pair, j, j] = first[pair, i, i] = 1
         both[pair, i, j] = both[pair, j, i] = -1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Constant, DType, TypeMismatch, Value, constant, dtypes, holds, op
+from tenonnx.extend import Constant, DType, TypeMismatch, Value, constant, dtypes, holds, limits, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.scores import labels_problem
 from tenonnx_standard.casting import cast
@@ -248,7 +248,9 @@ def one_hot_encoder(X, *, cats_int64s: list[int] | None = None, cats_strings: li
     """
     x = X if X.dtype in (DType.string, DType.int64) else cast(X, to=DType.int64)
     categories = _categories(cats_int64s, cats_strings)
-    rows = np.eye(len(categories) + bool(zeros), len(categories), dtype=np.float32)
+    rows = np.eye(
+        *limits.sized((len(categories) + bool(zeros), len(categories)), one_hot_encoder.title), dtype=np.float32
+    )
     return gather(constant(rows), _positions(x, categories))  # without zeros it fails at the row that is not there
 
 
@@ -285,4 +287,6 @@ def _(X, *, cats_int64s, cats_strings, zeros):
             available=", ".join(map(repr, categories[:50].tolist())),
             do='give known categories, or set zeros to 1, which handle_unknown="ignore" does in scikit-learn',
         )
-    return np.eye(len(categories) + 1, len(categories), dtype=np.float32)[places]
+    y = np.zeros(limits.sized((*places.shape, len(categories) + 1), one_hot_encoder.title), np.float32)
+    np.put_along_axis(y, places[..., None], 1, -1)
+    return y[..., :-1]

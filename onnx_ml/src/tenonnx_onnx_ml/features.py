@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, dtypes, elements, holds, op
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, dims, dtypes, elements, holds, limits, op
 from tenonnx.extend.symbolic import product
 from tenonnx_onnx_ml.rows import to_float32
 from tenonnx_onnx_ml.scores import check_numbers
@@ -108,7 +108,7 @@ def _(*X, inputdimensions):
     sizes = [row.shape[1] if size is None else size for row, size in zip(rows, _sizes(X, inputdimensions), strict=True)]
     if len({len(row) for row in rows}) > 1:
         raise ValueError("the inputs must have one number of rows")
-    made = np.zeros((len(rows[0]), sum(sizes)), np.float32)
+    made = np.zeros(limits.sized((len(rows[0]), sum(sizes)), feature_vectorizer.title), np.float32)
     start = 0
     for row, size in zip(rows, sizes, strict=True):
         made[:, start : start + min(size, row.shape[1])] = row[:, :size]

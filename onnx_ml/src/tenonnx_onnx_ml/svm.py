@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, DType, Value, constant, holds, op
+from tenonnx.extend import Dim, DType, Value, constant, holds, limits, op
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.coupling import coupled, coupled_array, pairs
 from tenonnx_onnx_ml.rows import ROWS, fits, float_rows, float_rows_of_array, floats, weighted, weighted_array
@@ -116,6 +116,7 @@ def _machine(
     """The coefficients of class i against class j are in row ``j - 1`` for vectors of i, in row i for those of j."""
     classes, count = len(vectors_per_class), sum(vectors_per_class)
     rows = floats(coefficients).reshape(classes - 1, count)
+    limits.check_elements((classes, classes, max(classes, count)), "the pairs of classes")
     starts = np.concatenate([[0], np.cumsum(vectors_per_class)])
     weights = np.zeros((count, len(pairs(classes))), np.float32)
     votes = np.zeros((2, len(pairs(classes)), classes), np.float32)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, always, dtypes, op, same_dtype
+from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, always, dtypes, limits, op, same_dtype
 from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.pooling import channels_back, channels_first
 from tenonnx_quantized.qlinear import bias_numbers, numbers, requantised
@@ -62,6 +62,8 @@ def _summed(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
     """
     depth, *window = kernel.shape[1:]
     known = all(isinstance(s, int) for s in (depth, *window))
+    if known:
+        limits.check("entries", depth, "a kernel of codes, with its channels one by one,")
     each = math.prod(window) * reach if known else math.inf
     stage = DType.float32 if each <= _EXACT else DType.float64
     image, kernel = to(image, stage), to(kernel, stage)

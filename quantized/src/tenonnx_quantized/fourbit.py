@@ -16,6 +16,7 @@ from tenonnx.extend import (
     dtypes,
     floats,
     holds,
+    limits,
     one_of,
     op,
     same_dtype,
@@ -36,6 +37,7 @@ def matmul_bnb4(A, B, absmax, *, K: int, N: int, block_size: int, quant_type: in
     """
     stage, count = wide(A.dtype), N * K
     blocks = -(-count // block_size)
+    limits.check_elements([count], matmul_bnb4.title)
     codes = high_first(ops.reshape(B, [(count + 1) // 2]))[:count]
     scale = ops.gather(to(ops.reshape(absmax, [blocks]), stage), constant(np.arange(count) // block_size))
     weights = ops.reshape(looked_up(codes, NF4 if quant_type else FP4, stage) * scale, [N, K])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Op, Requirement, TypeMismatch, Value, differ, dims, every, symbolic
+from tenonnx.extend import Op, Requirement, TypeMismatch, Value, differ, dims, every, limits, symbolic
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
@@ -57,6 +57,7 @@ def repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
         raise TypeMismatch("parameters of blocks need a block_size of at least 1", given=f"block_size={block_size}")
     length = x.shape[axis]
     if isinstance(length, int):
+        limits.check_elements([length], "what parameters of blocks are repeated for")
         return gather(parameter, (np.arange(length) // block_size).astype(np.int64), axis=axis)
     repeats = [1] * (x.ndim + 1)
     repeats[axis + 1] = block_size

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Op, TypeMismatch, Value, broadcast_types, constant
+from tenonnx.extend import Op, TypeMismatch, Value, broadcast_types, constant, limits
 
 
 def check_one_dtype(op: Op, inputs: Iterable[Value]) -> None:
@@ -81,7 +81,7 @@ def one_shape(op: Op) -> Op:
             return old(*data_0)  # type: ignore[no-any-return]
         if not data_0[0].dtype.is_float or not all(isinstance(dim, int) for dim in whole):
             return None
-        zeros = constant(np.zeros(whole), data_0[0].dtype)
+        zeros = constant(np.zeros(limits.sized(whole, op.title)), data_0[0].dtype)
         return old(*(v if v.shape == whole else v + zeros for v in data_0))  # type: ignore[no-any-return]
 
     return old

@@ -183,6 +183,16 @@ def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
 # ----- Scan -----------------------------------------------------------------------------------------------------------
 
 
+def _states(inputs: Sequence[Any], num_scan_inputs: int) -> int:
+    """How many of the inputs are carried. Raises ``TypeMismatch`` unless the others are among them."""
+    if not 1 <= num_scan_inputs <= len(inputs):
+        raise TypeMismatch(
+            "Scan: num_scan_inputs must be a number of inputs, and at least 1",
+            given=f"num_scan_inputs={num_scan_inputs} of {len(inputs)} inputs",
+        )
+    return len(inputs) - num_scan_inputs
+
+
 def _axes(given: Sequence[int] | None, count: int) -> list[int]:
     return [0] * count if given is None else list(given)
 
@@ -199,9 +209,7 @@ def _without(kind: Type | None, axis: int) -> TensorType | None:
 def _scan_type(
     *initial_state_and_scan_inputs: Value, body: Graph, num_scan_inputs: int, **axes: Any
 ) -> tuple[Any, ...]:
-    states = len(initial_state_and_scan_inputs) - num_scan_inputs
-    if states < 0:
-        raise TypeMismatch("Scan: num_scan_inputs is larger than the number of inputs", given=str(num_scan_inputs))
+    states = _states(initial_state_and_scan_inputs, num_scan_inputs)
     scanned = initial_state_and_scan_inputs[states:]
     where = _axes(axes["scan_input_axes"], num_scan_inputs)
     elements = [_without(v.type, axis) for v, axis in zip(scanned, where, strict=True)]
@@ -227,7 +235,7 @@ def scan(
 
 @scan.numpy
 def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> tuple[Any, ...]:
-    states = len(inputs) - num_scan_inputs
+    states = _states(inputs, num_scan_inputs)
     where = _axes(attributes["scan_input_axes"], num_scan_inputs)
     backward = _axes(attributes["scan_input_directions"], num_scan_inputs)
     slices = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[states:], where, strict=True)]
@@ -251,7 +259,7 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
 @scan.lower()
 def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> tuple[Value, ...] | None:
     """Step after step, where their number is known."""
-    states = len(inputs) - num_scan_inputs
+    states = _states(inputs, num_scan_inputs)
     where = _axes(attributes["scan_input_axes"], num_scan_inputs)
     slices = list(zip(inputs[states:], where, _axes(attributes["scan_input_directions"], num_scan_inputs), strict=True))
     lengths = [x.shape[axis] for x, axis, _ in slices if x.rank is not None]
@@ -277,7 +285,7 @@ def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> t
 def _batch_type(
     sequence_lens: Value | None, *inputs: Value, body: Graph, num_scan_inputs: int, **_: Any
 ) -> tuple[Type | None, ...]:
-    states = len(inputs) - num_scan_inputs
+    states = _states(inputs, num_scan_inputs)
     plain = [_without(v.type, 0) for v in inputs]
     elements = [_without(kind, 0) for kind in plain[states:]]
     carried, rest = _carried_types("Scan", body, [], plain[:states], elements)
@@ -298,7 +306,7 @@ def scan_in_batches(
 ):
     """Scan for each entry of a batch, over as many steps as its sequence is long; what lies behind is zero."""
     inputs = initial_state_and_scan_inputs
-    states, length = len(inputs) - num_scan_inputs, dims(inputs[-1])[1]
+    states, length = _states(inputs, num_scan_inputs), dims(inputs[-1])[1]
 
     def entry(*values: Value) -> list[Value]:
         steps = None if sequence_lens is None else values[-1]
@@ -324,7 +332,7 @@ scan_in_batches.type(_batch_type)
 def _(
     sequence_lens: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: list[int] | None
 ) -> tuple[Any, ...]:
-    states = len(inputs) - num_scan_inputs
+    states = _states(inputs, num_scan_inputs)
     batch, length = inputs[-1].shape[:2]
     lengths = [length] * batch if sequence_lens is None else [int(n) for n in sequence_lens]
     plain = dict.fromkeys(("scan_input_axes", "scan_output_axes", "scan_output_directions"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, op, symbolic
+from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, limits, op, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.constants import range_
@@ -138,9 +139,11 @@ def col2im(
     image = _image(image_shape, window.rank)
     batch, depth, _ = dims(input)
     counts = window.outputs(image)
-    places = int(np.prod(window.kernel))
+    places = math.prod(window.kernel)
     if input.dtype.is_float:
-        eye = constant(np.eye(places).reshape(places, 1, *window.kernel), input.dtype)
+        eye = constant(
+            np.eye(*limits.sized((places, places), col2im.title)).reshape(places, 1, *window.kernel), input.dtype
+        )
         blocks = reshape(input, [-1, places, *counts])
         begins, _ends = window.padding(image)
         whole = conv_transpose(blocks, eye, strides=list(window.strides), dilations=list(window.dilations))
@@ -257,8 +260,10 @@ def _(input, image_shape, block_shape, **attributes):
 @col2im.vjp
 def _(g, y, input, image_shape, block_shape, **attributes):
     window = _blocks(block_shape, **attributes)
-    places = int(np.prod(window.kernel))
-    eye = constant(np.eye(places).reshape(places, 1, *window.kernel), input.dtype)
+    places = math.prod(window.kernel)
+    eye = constant(
+        np.eye(*limits.sized((places, places), col2im.title)).reshape(places, 1, *window.kernel), input.dtype
+    )
     images = reshape(g, [-1, 1, *dims(g)[2:]])
     columns = conv(images, eye, **window.attributes)
     return reshape(columns, [dims(g)[0], dims(g)[1] * places, -1]), None, None

@@ -12,7 +12,7 @@ from tenonnx.extend import Dim, DType, TypeMismatch, Value, always, broadcast_ty
 from tenonnx.extend.symbolic import known_lower_bound, subtract
 from tenonnx_standard.broadcasting import one_way
 from tenonnx_standard.casting import cast
-from tenonnx_standard.checking import of_dims
+from tenonnx_standard.checking import counted, of_dims
 
 Array = np.ndarray[Any, Any]
 
@@ -206,7 +206,7 @@ def _gathered(condition: Value, X: Value, Y: Value) -> Value | None:
     common: Any = list(known)
     chosen, x, y = (ops.reshape(ops.expand(v, common), [-1]) for v in (cast(condition, to=DType.int64), X, Y))
     count = math.prod(common)
-    return ops.reshape(ops.gather(ops.concat(y, x, axis=0), constant(np.arange(count)) + chosen * count), common)
+    return ops.reshape(ops.gather(ops.concat(y, x, axis=0), counted(count, where.title) + chosen * count), common)
 
 
 # ----- bits -----------------------------------------------------------------------------------------------------------

@@ -167,6 +167,7 @@ def _(g, y, input, scale, B, *, epsilon):
 def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups: int, stash_type=1):
     """Each group of channels of each instance standardised in ``stash_type``; then channels are scaled and shifted."""
     x = to_dtype(X, DType(stash_type))
+    limits.check("entries", num_groups, group_normalization.title)
     ones, zeros = (constant(np.full(num_groups, number), x.dtype) for number in (1, 0))
     grouped = instance_normalization(reshape(x, [0, num_groups, -1]), ones, zeros, epsilon=epsilon)
     standard = to_dtype(reshape(grouped, shape(X)), X.dtype)

@@ -17,6 +17,7 @@ from tenonnx.extend import (
     constant,
     dims,
     floats,
+    limits,
     op,
     same_dtype,
 )
@@ -254,7 +255,7 @@ def _places_by_comparing(X: Value, y: Value, window: Windows) -> Value:
     """Where in the flattened ``X`` the tiles first have their maxima ``y``."""
     batch, channels, *sizes = dims(X)
     outputs = window.outputs(sizes)
-    places = np.arange(math.prod(sizes)).reshape(sizes)
+    places = np.arange(math.prod(limits.sized(sizes, max_pool.title))).reshape(sizes)
     *offsets, last = window.offsets
     inside = constant(places[last])
     for offset in reversed(offsets):
@@ -410,7 +411,7 @@ def _(g, y, X, *, kernel_shape, count_include_pad, **attributes):
 
 def _spread(g: Value, X: Value, window: Windows) -> Value:
     """Add each element of ``g`` to all elements of its window: the transpose of summing windows of ``X``."""
-    ones = constant(np.ones((1, 1, *window.kernel)), X.dtype)
+    ones = constant(np.ones(limits.sized((1, 1, *window.kernel), window.title)), X.dtype)
     images = reshape(X, [-1, 1, *dims(X)[2:]])
     result = transposed_to(images, reshape(g, [-1, 1, *dims(g)[2:]]), ones, window, 1)
     return reshape(result, shape(X))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Op, TensorType, Value, constant, dims, static
+from tenonnx.extend import Op, TensorType, Value, constant, dims, limits, static
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.math import add, mul
@@ -176,6 +176,7 @@ def _(input: Value, split: Value | None, *, axis: int, num_outputs: int | None) 
     held = None if split is None else static(split)
     whole = None if input.rank is None else input.shape[axis]
     if split is None and num_outputs and isinstance(whole, int) and whole % num_outputs == 0:
+        limits.check("entries", num_outputs, split.title)
         held = np.full(num_outputs, whole // num_outputs)
     if held is None or input.rank is None:
         return None
