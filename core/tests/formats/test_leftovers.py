@@ -84,9 +84,11 @@ where = sys.argv[3]
 if where == "writing":
     from tenonnx.formats.onnx import streaming as module
     name = "_write_message"
+elif where == "replaced":  # before the data of the model that was replaced is removed
+    module, name = Path, "replace"
 else:
-    module, name = (files, "_rename_to_free") if where == "between" else (os, "_exit")
-original = getattr(module, name, None)
+    module, name = files, "_rename_to_free"
+original = getattr(module, name)
 def killed(*arguments):
     original(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -96,14 +98,14 @@ test_leftovers.export(sys.argv[2], 7.0)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
-@pytest.mark.parametrize("where", ["writing", "between"])
+@pytest.mark.parametrize("where", ["writing", "between", "replaced"])
 def test_what_a_killed_export_left_is_removed_by_the_next(where, tmp_path):
     path = tmp_path / "m.onnx"
     export(path, 1.0)
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path), where]
     assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
     assert len(names(tmp_path)) > 2
-    assert held(path) == 1
+    assert held(path) == (7 if where == "replaced" else 1)
     export(tmp_path / "other.onnx", 3.0)  # whose business it is not
     assert len(names(tmp_path)) > 4
     export(path, 2.0)

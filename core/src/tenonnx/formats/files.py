@@ -184,12 +184,22 @@ class AtomicWriter:
                         _rename_to_free(part.temporary, self.folder / name)
                     except FileExistsError as error:
                         raise self._taken(name) from error
+            obsolete = self._discarded - self._parts.keys()
+            if obsolete:
+                self._note(obsolete)
             model.temporary.replace(self.path)
         except OSError as error:
             raise self._refused(error) from error
-        for name in self._discarded - self._parts.keys():
+        for name in obsolete:
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink()
+
+    def _note(self, obsolete: Iterable[str]) -> None:
+        """Name in a temporary file what is removed last, so that the next export does it if a kill comes before."""
+        note = self._create()
+        self._parts[note.temporary.name] = note
+        with note.file:
+            note.file.writelines(os.fsencode(name) + b"\n" for name in obsolete)
 
     def _clean_up(self) -> None:
         """Remove what did not become part of a finished pair. After a success there is nothing to remove.

@@ -176,7 +176,7 @@ def _(input: Value, split: Value | None, *, axis: int, num_outputs: int | None) 
     held = None if split is None else static(split)
     whole = None if input.rank is None else input.shape[axis]
     if split is None and num_outputs and isinstance(whole, int) and whole % num_outputs == 0:
-        limits.check("entries", num_outputs, split.title)
+        limits.check("entries", num_outputs, "Split")
         held = np.full(num_outputs, whole // num_outputs)
     if held is None or input.rank is None:
         return None
