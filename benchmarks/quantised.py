@@ -79,10 +79,12 @@ def in_blocks(x: Any, packed: Any, scales: Any) -> Any:
     return matmul_nbits(x, packed, scales, K=SIDE, N=SIDE, block_size=BLOCK)
 
 
-def session(path: Path) -> onnxruntime.InferenceSession:
+def session(path: Path, float8: bool = False) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if float8:  # of which it would make QLinear ops, that have none
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
@@ -136,10 +138,20 @@ MODES = {
     "static, by channel": {"mode": "static", "form": "qdq"},
     "static, by tensor": {"mode": "static", "per_channel": False},
     "static, QOperator": {"mode": "static", "form": "qoperator"},
+    "static, 16 bits": {"mode": "static", "activation_type": "uint16", "weight_type": "int16"},
+    "static, float8": {"mode": "static", "activation_type": "float8e4m3fn", "weight_type": "float8e4m3fn"},
+    "static, weights of int4": {"mode": "static", "activation_type": "uint8", "weight_type": "int4"},
     "dynamic": {"mode": "dynamic", "form": "qoperator"},
     "weights of 4 bits": {"mode": "weights", "bits": 4, "form": "qoperator"},
     "weights of 8 bits": {"mode": "weights", "bits": 8, "form": "qoperator"},
 }
+
+
+TYPES = {
+    "uint8": quantization.QuantType.QUInt8, "int8": quantization.QuantType.QInt8,
+    "uint16": quantization.QuantType.QUInt16, "int16": quantization.QuantType.QInt16,
+    "int4": quantization.QuantType.QInt4, "float8e4m3fn": quantization.QuantType.QFLOAT8E4M3FN,
+}  # fmt: skip
 
 
 class Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
@@ -152,8 +164,12 @@ class Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 def theirs(source: Path, target: Path, settings: Mapping[str, Any], batches: list[dict[str, Any]]) -> None:
     """The same by onnxruntime's quantiser."""
-    per_channel = settings.get("per_channel", True)
-    kinds = {"weight_type": quantization.QuantType.QInt8, "per_channel": per_channel}
+    weights = settings.get("weight_type", "int8")
+    kinds: dict[str, Any] = {"weight_type": TYPES[weights], "per_channel": settings.get("per_channel", True)}
+    if settings["mode"] == "static":
+        kinds["activation_type"] = TYPES[settings.get("activation_type", "uint8")]
+    if weights == "float8e4m3fn":
+        kinds |= {"per_channel": False, "calibrate_method": quantization.CalibrationMethod.Distribution}
     if settings["mode"] == "dynamic":
         quantization.quantize_dynamic(source, target, **kinds)
     elif settings["mode"] == "static":
@@ -204,7 +220,7 @@ def quantisers(folder: Path) -> None:
                 else:
                     theirs(path, target, settings, batches)
                 seconds = time.perf_counter() - start
-                (found,) = session(target).run(None, feeds)
+                (found,) = session(target, "float8" in mode).run(None, feeds)
                 right, lost = (found.argmax(-1) == labels).mean() * 100, np.std(found - floats) / np.std(floats)
                 cells.append([float(right), float(lost), target.stat().st_size, seconds])
             rows.append([name, mode, *(cell for pair in zip(*cells, strict=True) for cell in pair)])
@@ -212,6 +228,40 @@ def quantisers(folder: Path) -> None:
     for what in ("right %", "error", "bytes", "seconds"):
         columns += [f"{what}, ours", f"onnxruntime's {what}"]
     table("tenonnx quantize beside onnxruntime's quantiser", columns, rows)
+
+
+def calibrations(folder: Path, count: int = 20) -> None:
+    """How many digits are read right, and as the floats read them, by the images that ranges are found on."""
+    path = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
+    digits, graph = np.load(path.with_name("digits.npz")), tx.load(path)
+    images, labels = digits["images"], digits["labels"]
+    said = session(path).run(None, {"images": images})[0].argmax(1)
+    rows = []
+    for mode in ("static, by channel", "static, by tensor"):
+        right: dict[str, list[int]] = {"ours": [], "theirs": []}
+        alike: dict[str, list[int]] = {"ours": [], "theirs": []}
+        for seed in range(count):
+            chosen = np.random.default_rng(seed).choice(len(images), 100, replace=False)
+            batches = [{"images": images[part]} for part in chosen.reshape(5, 20)]
+            tx.export(quantize(graph, batches, **MODES[mode])[0], folder / "ours.onnx", overwrite=True)
+            theirs(path, folder / "theirs.onnx", MODES[mode], batches)
+            for who, found in right.items():
+                read = session(folder / f"{who}.onnx").run(None, {"images": images})[0].argmax(1)
+                found.append(int((read == labels).sum()))
+                alike[who].append(int((read == said).sum()))
+        better = sum(a > b for a, b in zip(right["ours"], right["theirs"], strict=True))
+        worse = sum(a < b for a, b in zip(right["ours"], right["theirs"], strict=True))
+        means = [float(np.mean(found[who])) for found in (right, alike) for who in ("ours", "theirs")]
+        rows.append([mode, int((said == labels).sum()), *means, f"{better} / {count - better - worse} / {worse}"])
+    columns = [
+        "mode",
+        "right, floats",
+        "right, ours",
+        "right, onnxruntime's",
+        "as floats, ours",
+        "as floats, onnxruntime's",
+    ]
+    table(f"Of {len(labels)} digits, the mean of {count} calibrations", [*columns, "better / alike / worse"], rows)
 
 
 def decoder(folder: Path) -> None:
@@ -239,7 +289,7 @@ def main() -> None:
         subprocess.run([sys.executable, __file__, *sys.argv[1:]], env={**os.environ, **ONE_THREAD}, check=True)
         return
     logging.disable(logging.WARNING)
-    parts = {part.__name__: part for part in (on_numpy, in_onnxruntime, quantisers, decoder)}
+    parts = {part.__name__: part for part in (on_numpy, in_onnxruntime, quantisers, calibrations, decoder)}
     with tempfile.TemporaryDirectory() as name:
         for part in sys.argv[1:] or parts:
             parts[part](Path(name))

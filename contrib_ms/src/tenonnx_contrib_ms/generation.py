@@ -8,10 +8,12 @@ from typing import Any
 import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
+    Dim,
     DType,
     Graph,
     NotDifferentiable,
     Op,
+    TensorType,
     Value,
     at_least,
     constant,
@@ -228,6 +230,41 @@ def _known(input_ids: Value, mask: Value | None, pad: int) -> Value:
         return mask
     tokens = ops.cast(ops.not_(ops.equal(input_ids, constant(pad, DType.int32))), to=DType.int32)
     return ops.minimum(ops.cumsum(tokens, 1), constant(1, DType.int32))
+
+
+# ----- types: those of the bodies, which would go through loops and decoders for them ---------------------------------
+
+
+@greedy_search.type
+@sampling.type
+def _(
+    input_ids: Value, max_length: Value, *others: Any, decoder: Graph, _outputs: int | None = 1, **attributes: Any
+) -> tuple[TensorType, ...]:
+    batch = input_ids.shape[0] if input_ids.rank else None
+    return (TensorType(DType.int32, (batch, _number(max_length))), _scores(decoder, batch))[:_outputs]
+
+
+@beam_search.type
+@whisper_beam_search.type
+def _(
+    input_ids: Value, max_length: Value, min_length: Any, num_beams: Value, num_return_sequences: Value, *others: Any,
+    decoder: Graph, _outputs: int | None, **attributes: Any,
+) -> tuple[TensorType, ...]:  # fmt: skip
+    batch, returned = input_ids.shape[0] if input_ids.rank else None, _number(num_return_sequences)
+    scores = _scores(decoder, None, batch, _number(num_beams))
+    sequences = TensorType(DType.int32, (batch, returned, _number(max_length)))
+    return (sequences, TensorType(scores.dtype, (batch, returned)), scores)[:_outputs]
+
+
+def _scores(decoder: Graph, *sizes: Dim) -> TensorType:
+    """Logits of so many tokens."""
+    logits = decoder.outputs[0]
+    return TensorType(logits.dtype, (*sizes, logits.shape[-1] if logits.rank else None))
+
+
+def _number(value: Value) -> int | None:
+    known = static(value)
+    return None if known is None else int(known.reshape(-1)[0])
 
 
 # ----- what must hold -------------------------------------------------------------------------------------------------

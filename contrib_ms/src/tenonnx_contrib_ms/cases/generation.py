@@ -51,10 +51,10 @@ def masks_of(draw, batch, length):
 
 def search(draw):
     """Inputs up to the masks, and attributes; what comes before the penalty of repetition is left to the caller."""
-    batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     ids = draw(tensors("int32", shape=(batch, length), min_value=0, max_value=VOCABULARY - 1))
-    most = np.array([length + draw(st.integers(1, 5))], np.int32)
-    least = np.array([draw(st.integers(1, 6))], np.int32)
+    most = np.array([length + draw(st.integers(1, 3))], np.int32)
+    least = np.array([draw(st.integers(1, 4))], np.int32)
     penalty = np.array([draw(st.sampled_from([1.0, 1.3]))], np.float32)
     masks = masks_of(draw, batch, length)
     attributes = {"decoder": decoder_of(draw), "eos_token_id": END, "pad_token_id": PADDING}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnxruntime import GraphOptimizationLevel
 
-from tenonnx.extend import DType, InvalidCall, NotRepresentable, Op, UnsupportedOp
+from tenonnx.extend import DType, InvalidCall, NotRepresentable, Op, TensorType, UnsupportedOp
 from tenonnx.extend.backends import (
     OPTIONAL_INPUTS_IR,
     DefaultsProgram,
@@ -53,6 +53,10 @@ Provider = str | tuple[str, Mapping[str, Any]]
 
 #: Left to itself, onnxruntime rounds activations to 8 bits where it joins weights in blocks with their product.
 _EXACT_BLOCKS = ("session.qdq_matmulnbits_accuracy_level", "1")
+
+#: Left to itself, onnxruntime makes QLinear ops of what stands between codes of float8, which its QLinear ops refuse.
+_NO_QLINEAR = ("session.disable_quant_qdq", "1")
+_FLOAT8 = (DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz)
 
 
 def compile(
@@ -236,6 +240,9 @@ def _settings(session_options: Any, optimization: str | None, graph: Graph) -> o
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 4  # what fails is raised
         settings.add_session_config_entry(*_EXACT_BLOCKS)
+        types = [v.type for node in graph.walk() for v in node.inputs if v is not None]
+        if any(isinstance(kind, TensorType) and kind.dtype in _FLOAT8 for kind in types):
+            settings.add_session_config_entry(*_NO_QLINEAR)
         if sum(1 for _ in graph.walk()) > LARGEST_OPTIMIZED:
             settings.graph_optimization_level = _LEVELS["none"]
         for name, value in (session_options or {}).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.extend import DType, Graph, InvalidCall
 from tenonnx.extend.backends import Program, compile_graph
 from tenonnx.extend.transforms import copy_graph
-from tenonnx_quantized.quantize import code_range
+from tenonnx_quantized.tuning.codes import encode, parameters
 
 Array = np.ndarray[Any, Any]
 Batch = Mapping[str, Any]
@@ -23,32 +23,6 @@ BINS = 2048
 PERCENTILE = 0.9999
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """A scale and a zero point for codes of a type."""
-
-    scale: Array
-    zero_point: Array
-    dtype: DType
-
-
-def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Parameters:
-    """The parameters whose codes hold a range, or each of several ranges, and 0."""
-    low, high = np.minimum(low, 0).astype(np.float64), np.maximum(high, 0).astype(np.float64)
-    least, greatest = code_range(dtype)
-    if symmetric:
-        middle = 0 if dtype.is_signed else 1 << dtype.bits - 1
-        scale = np.maximum(-low, high) / (greatest - middle)
-        zero = np.full(np.shape(scale), middle)
-    else:
-        scale = (high - low) / (greatest - least)
-        with np.errstate(all="ignore"):
-            zero = np.clip(np.rint(least - low / scale), least, greatest)
-    flat = ~(scale > np.finfo(np.float32).tiny)
-    scale, zero = np.where(flat, 1.0, scale), np.where(flat, np.clip(0, least, greatest), zero)
-    return Parameters(np.asarray(scale, np.float32), zero.astype(dtype.numpy), dtype)
-
-
 def values_of(graph: Graph, names: Sequence[str], backend: str) -> Program:
     """A program that gives these values of a graph."""
     watched = copy_graph(graph)
@@ -58,9 +32,10 @@ def values_of(graph: Graph, names: Sequence[str], backend: str) -> Program:
 
 
 def observe(
-    graph: Graph, names: Sequence[str], batches: Iterable[Batch], method: str, backend: str = "auto"
-) -> dict[str, tuple[float, float]]:
-    """The range of each of these values over all batches, by a method of ``METHODS``.
+    graph: Graph, names: Sequence[str], batches: Iterable[Batch], method: str, backend: str = "auto", *,
+    dtype: DType = DType.uint8, symmetric: bool = False,
+) -> dict[str, tuple[float, float]]:  # fmt: skip
+    """The range of each of these values over all batches, by a method of ``METHODS``, for codes of a type.
 
     The batches are gone through twice where values have to be counted. Raises ``InvalidCall`` without a batch.
     """
@@ -84,13 +59,22 @@ def observe(
     for batch in batches:
         for name, found in program(batch).items():
             counts[name] += np.histogram(found, BINS, ranges[name])[0]
-    return {n: choose(counts[n], *ranges[n]) if ranges[n][0] < ranges[n][1] else ranges[n] for n in names}
+    rounded = partial(_rounded, dtype=dtype, symmetric=symmetric)
+    return {n: choose(counts[n], *ranges[n], rounded) if ranges[n][0] < ranges[n][1] else ranges[n] for n in names}
 
 
 # ----- how a range is chosen from counts ------------------------------------------------------------------------------
 
 
-def _percentile(counts: Array, low: float, high: float) -> tuple[float, float]:
+#: Numbers as the codes of a range stand for them.
+Rounding = Callable[[Array, float, float], Array]
+
+
+def _rounded(numbers: Array, low: float, high: float, *, dtype: DType, symmetric: bool) -> Array:
+    return encode(numbers, parameters(low, high, dtype, symmetric=symmetric), None).numbers()
+
+
+def _percentile(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
     """The range that leaves out as many values on either side."""
     edges, share = np.linspace(low, high, BINS + 1), np.cumsum(counts) / counts.sum()
     out = (1 - PERCENTILE) / 2
@@ -102,32 +86,25 @@ def _candidates(low: float, high: float) -> list[tuple[float, float]]:
     return [(low * part, high * part) for part in np.linspace(1.0, 0.2, 81)]
 
 
-def _rounded(centres: Array, low: float, high: float) -> Array:
-    """Values as 256 codes of a range stand for them."""
-    step = (high - low) / 255
-    shift = np.rint(-low / step)
-    return (np.clip(np.rint(centres / step) + shift, 0, 255) - shift) * step  # type: ignore[no-any-return]
-
-
-def _least_error(counts: Array, low: float, high: float) -> tuple[float, float]:
+def _least_error(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
     """The cut range with the least mean square error."""
     edges = np.linspace(low, high, BINS + 1)
     centres = (edges[1:] + edges[:-1]) / 2
-    errors = [float((counts * (centres - _rounded(centres, *c)) ** 2).sum()) for c in _candidates(low, high)]
+    errors = [float((counts * (centres - rounded(centres, *c)) ** 2).sum()) for c in _candidates(low, high)]
     return _candidates(low, high)[int(np.argmin(errors))]
 
 
-def _least_entropy(counts: Array, low: float, high: float) -> tuple[float, float]:
+def _least_entropy(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
     """The cut range whose codes lose the least information on how the values are spread (Kullback and Leibler 1951)."""
     edges = np.linspace(low, high, BINS + 1)
     centres = (edges[1:] + edges[:-1]) / 2
     best, kept = np.inf, (low, high)
     for begin, end in _candidates(low, high):
-        codes = np.clip(np.rint((centres - begin) / (end - begin) * 255), 0, 255).astype(int)
+        _, codes = np.unique(rounded(centres, begin, end), return_inverse=True)
         inside = (centres >= begin) & (centres <= end)
         held = np.where(inside, counts, 0).astype(np.float64)
-        sums = np.bincount(codes, held, 256)
-        filled = np.bincount(codes, held > 0, 256)
+        sums = np.bincount(codes, held)
+        filled = np.bincount(codes, held > 0)
         spread_out = np.where(held > 0, sums[codes] / np.maximum(filled[codes], 1), 0.0)
         clipped = held.copy()
         within = np.flatnonzero(inside)
@@ -142,6 +119,6 @@ def _least_entropy(counts: Array, low: float, high: float) -> tuple[float, float
 
 
 #: How a range is chosen from the counts of values; None: the extremes.
-METHODS: dict[str, Callable[[Array, float, float], tuple[float, float]] | None] = {
+METHODS: dict[str, Callable[[Array, float, float, Rounding], tuple[float, float]] | None] = {
     "minmax": None, "percentile": _percentile, "entropy": _least_entropy, "mse": _least_error,
 }  # fmt: skip

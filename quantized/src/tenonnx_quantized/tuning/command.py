@@ -36,6 +36,14 @@ SHOWN = 10
     help="Ranges of activations found while it runs, found on --inputs, or only weights, in blocks.",
 )  # fmt: skip
 @click.option("--bits", type=click.Choice(["4", "8"]), help="Of weights: 4 by default in blocks, else 8.")
+@click.option(
+    "--activation-type", type=click.Choice(["uint8", "int8", "uint16", "int16", "float8e4m3fn"]),
+    help="Codes of activations in mode static: uint8 by default, int8 where --symmetric.",
+)  # fmt: skip
+@click.option(
+    "--weight-type", type=click.Choice(["int8", "uint8", "int16", "uint16", "int4", "uint4", "float8e4m3fn"]),
+    help="Codes of weights in modes static and dynamic: int8 by default.",
+)  # fmt: skip
 @click.option("--block-size", type=int, default=32, show_default=True, help="Rows of weights that share a scale.")
 @click.option("--per-channel/--per-tensor", default=True, help="One scale for each channel of the weights, or one.")
 @click.option("--symmetric", is_flag=True, help="Zero points in the middle of the range.")

@@ -11,8 +11,7 @@ from tenonnx.extend import ArrayConstant, DType, Graph, Node, Value
 from tenonnx.extend.transforms import interpreting, prune
 from tenonnx_quantized.forms.codes import CodesRewriter
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
-from tenonnx_quantized.tuning.calibrate import Parameters
-from tenonnx_quantized.tuning.weights import Codes
+from tenonnx_quantized.tuning.codes import Codes, Parameters
 
 Array = np.ndarray[Any, Any]
 

@@ -15,12 +15,17 @@ from tenonnx.extend.backends import compile_graph, generate_feeds
 from tenonnx.extend.transforms import infer, retarget
 from tenonnx_quantized.forms.codes import is_meaning
 from tenonnx_quantized.forms.qoperator import to_qoperator
-from tenonnx_quantized.tuning.calibrate import METHODS, Batch, Parameters, observe, parameters, values_of
+from tenonnx_quantized.tuning.calibrate import METHODS, Batch, observe, values_of
+from tenonnx_quantized.tuning.codes import SEARCHES, Codes, Parameters, by_channel, encode, in_blocks, parameters
 from tenonnx_quantized.tuning.insert import Insertions, insert
-from tenonnx_quantized.tuning.weights import SEARCHES, Codes, by_channel, encode, in_blocks
 
 MODES = ("dynamic", "static", "weights")
 FORMS = ("qdq", "qoperator")
+
+_ACTIVATION_TYPES = ("uint8", "int8", "uint16", "int16", "float8e4m3fn")
+_WEIGHT_TYPES: dict[str, tuple[str, ...]] = {
+    "static": (*_ACTIVATION_TYPES, "int4", "uint4"), "dynamic": ("int8", "uint8"), "weights": (),
+}  # fmt: skip
 
 #: Ops with weights, and the position and the axis of channels of these.
 _WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), ops.gemm: (1, 1)}
@@ -34,7 +39,10 @@ class Settings:
     """How to quantise.
 
     ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
-    or ``weights`` alone, in blocks of ``block_size`` rows. ``bits`` of weights are 8, in blocks 4 by default.
+    or ``weights`` alone, in blocks of ``block_size`` rows. ``bits`` of weights are 8, in blocks 4 by default;
+    ``activation_type`` and ``weight_type`` say more of them in mode ``static``, the latter in ``dynamic``, too: by
+    default uint8 (int8 where ``symmetric``) and int8. float8 goes with float8. Codes of signed types are symmetric in
+    weights, those of all types where ``symmetric`` or in form ``qoperator``, which has codes of 8 bits alone.
     ``calibration`` is a method of ``calibrate.METHODS``, ``search`` how codes of blocks are found. ``ops`` are the
     types to quantise (None: all that can be), ``leave_out`` patterns of names of nodes that stay floats. ``budget`` is
     the greatest error of the outputs, relative to their size, for which the worst nodes stay floats. ``form`` is that
@@ -44,6 +52,8 @@ class Settings:
     mode: str = "static"
     bits: int | None = None
     block_size: int = 32
+    activation_type: str | None = None
+    weight_type: str | None = None
     per_channel: bool = True
     symmetric: bool = False
     calibration: str = "minmax"
@@ -56,7 +66,9 @@ class Settings:
     def __post_init__(self) -> None:
         choices = {
             "mode": MODES, "form": FORMS, "calibration": tuple(METHODS), "search": SEARCHES,
-            "bits": (None, 4, 8) if self.mode == "weights" else (None, 8),
+            "bits": (None, 4, 8) if self.mode == "weights" else (None, 8) if self.weight_type is None else (None,),
+            "activation_type": (None, *_ACTIVATION_TYPES) if self.mode == "static" else (None,),
+            "weight_type": (None, *_WEIGHT_TYPES.get(self.mode, ())),
         }  # fmt: skip
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -64,10 +76,32 @@ class Settings:
                     f"quantize: {name} must be a known one", given=f"{name}={getattr(self, name)!r}",
                     available=", ".join(map(str, known)),
                 )  # fmt: skip
+        both = f"{self.activations} and {self.weights}"
+        if self.mode == "static" and self.activations.is_float is not self.weights.is_float:
+            raise InvalidCall("quantize: activations and weights must both be of float8, or neither", given=both)
+        if self.mode == "static" and self.form == "qoperator" and self.version > 13:
+            raise InvalidCall("quantize: form qoperator has integers of 8 bits alone", given=both, do="use form qdq")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
             raise InvalidCall("quantize: block_size must be a power of two from 16 on", given=str(self.block_size))
         if self.budget is not None and not self.budget >= 0:
             raise InvalidCall("quantize: budget must not be negative", given=str(self.budget))
+
+    @property
+    def activations(self) -> DType:
+        return DType.of(self.activation_type or ("int8" if self.symmetric else "uint8"))
+
+    @property
+    def weights(self) -> DType:
+        """The codes of weights that are not in blocks."""
+        return DType.of(self.weight_type or ("int8" if self.activations.is_integer else self.activations))
+
+    @property
+    def version(self) -> int:
+        """The version of ai.onnx that has all codes asked for."""
+        if self.mode == "weights":
+            return 21
+        newest = {DType.int8: 13, DType.uint8: 13, DType.float8e4m3fn: 19}
+        return max(newest.get(dtype, 21) for dtype in (self.activations, self.weights))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +134,9 @@ def quantize(
     """``graph`` with codes for weights and activations, and a report; ``settings`` are those of ``Settings``.
 
     ``batches`` are feeds, on which ranges are found and errors measured; modes other than ``static`` can do without.
-    The result is at version 13 of ai.onnx or newer, 21 with blocks, whatever the graph is at. Raises ``InvalidCall``
-    for settings that are not known, for a static quantisation without data and where nothing can be quantised.
+    The result is at version 13 of ai.onnx or newer, 19 with float8, 21 with blocks, 16 or 4 bits, whatever the graph is
+    at. Raises ``InvalidCall`` for settings that are not known, for a static quantisation without data and where nothing
+    can be quantised.
     """
     try:
         chosen = Settings(**settings)
@@ -137,8 +172,7 @@ def quantize(
         [node.name or node.op_type for node in kept],
         [node.name or node.op_type for node in nodes if node not in kept],
     )
-    version = max(graph.opsets.get("ai.onnx", 13), 21 if chosen.mode == "weights" else 13)
-    made = retarget(made, version)
+    made = retarget(made, max(graph.opsets.get("ai.onnx", 13), chosen.version))
     return (to_qoperator(made) if chosen.form == "qoperator" else made), report
 
 
@@ -223,7 +257,8 @@ def _ranges(
     if chosen.mode != "static":
         return {}
     names = [value.name for value in _activations(graph, nodes)]
-    return observe(graph, names, feeds, chosen.calibration, backend)
+    codes: dict[str, Any] = {"dtype": chosen.activations, "symmetric": chosen.symmetric}
+    return observe(graph, names, feeds, chosen.calibration, backend, **codes)
 
 
 def _made(
@@ -244,7 +279,9 @@ def _made(
             options = {"symmetric": chosen.symmetric, "search": chosen.search}
             codes = in_blocks(contents, chosen.bits or 4, chosen.block_size, 1 - axis, **options)
         else:
-            codes = by_channel(contents, DType.int8, axis if chosen.per_channel else None)
+            dtype = chosen.weights
+            symmetric = dtype.is_signed or chosen.symmetric or chosen.form == "qoperator"
+            codes = by_channel(contents, dtype, axis if chosen.per_channel else None, symmetric=symmetric)
         weights[value.name] = contents, codes
         plan.weights[node] = position, codes
     if chosen.mode == "static":
@@ -258,8 +295,7 @@ def _parameters(
     graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: Settings
 ) -> dict[Value, Parameters]:
     """The parameters of each activation; what only moves elements hands its own on."""
-    dtype = DType.int8 if chosen.symmetric else DType.uint8
-    values = _activations(graph, nodes)
+    values, dtype = _activations(graph, nodes), chosen.activations
     found = {value: parameters(*ranges[value.name], dtype, symmetric=chosen.symmetric) for value in values}
     for value, result in _handed_on(graph, found):
         if result in found:

@@ -1,4 +1,4 @@
-"""Codes of weights: one range for a tensor, for each channel, or for each block."""
+"""Codes of numbers: one range for a tensor, for each channel, or for each block."""
 
 from __future__ import annotations
 
@@ -8,10 +8,45 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType
-from tenonnx_quantized.quantize import code_range
-from tenonnx_quantized.tuning.calibrate import Parameters, parameters
+from tenonnx_quantized.formats import float8
+from tenonnx_quantized.quantize import code_range, encode_array
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """A scale and a zero point for codes of a type."""
+
+    scale: Array
+    zero_point: Array
+    dtype: DType
+
+
+def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Parameters:
+    """The parameters whose codes hold a range, or each of several ranges, and 0; floats are symmetric always."""
+    low, high = np.minimum(low, 0).astype(np.float64), np.maximum(high, 0).astype(np.float64)
+    least, greatest = _range(dtype)
+    if symmetric or dtype.is_float:
+        middle = 0 if dtype.is_signed else 1 << dtype.bits - 1
+        # of 16 codes the odd one out counts: half a step of the largest number is clipped for a smaller step
+        steps = (greatest - least) / 2 if dtype.bits == 4 else greatest - middle
+        scale = np.maximum(-low, high) / steps
+        zero = np.full(np.shape(scale), middle)
+    else:
+        scale = (high - low) / (greatest - least)
+        with np.errstate(all="ignore"):
+            zero = np.clip(np.rint(least - low / scale), least, greatest)
+    flat = ~(scale > np.finfo(np.float32).tiny)
+    scale, zero = np.where(flat, 1.0, scale), np.where(flat, np.clip(0, least, greatest), zero)
+    return Parameters(np.asarray(scale, np.float32), zero.astype(dtype.numpy), dtype)
+
+
+def _range(dtype: DType) -> tuple[float, float]:
+    if dtype.is_integer:
+        return code_range(dtype)
+    greatest = float(np.nanmax(float8()))
+    return -greatest, greatest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +77,7 @@ def encode(x: Array, found: Parameters, axis: int | None) -> Codes:
     """Numbers as codes, rounded half to even."""
     codes = Codes(np.empty(x.shape, found.dtype.numpy), found, axis)
     scale, zero = (codes._spread(np.asarray(v, np.float32)) for v in (found.scale, found.zero_point))
-    held = np.clip(np.rint(x / scale) + zero, *code_range(found.dtype))
-    return Codes(held.astype(found.dtype.numpy), found, axis)
+    return Codes(encode_array(np.asarray(x / scale), zero, found.dtype), found, axis)
 
 
 def by_channel(x: Array, dtype: DType, axis: int | None, *, symmetric: bool = True) -> Codes:
