@@ -6,7 +6,6 @@ Only what is a model's own is removed: its name begins with that of the model, a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import mmap
 import os
 import re
@@ -21,6 +20,8 @@ except ImportError:  # Windows, which does not remove a file that is open
 
 def temporary_prefix(name: str) -> str:
     """How the temporary files of exports to the file ``name`` begin."""
+    import hashlib  # which takes as long as all of this package, and reading needs none
+
     return f".tenonnx-{hashlib.blake2b(name.encode(), digest_size=6).hexdigest()}-"
 
 

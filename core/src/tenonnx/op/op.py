@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tenonnx.errors import InvalidCall
@@ -301,13 +300,20 @@ CONSUMERS = (
 
 def check_consumer(title: str, consumer: str) -> None:
     """Raise ``InvalidCall`` for the name of a rule that is nearly one of ours, and so never read by anyone."""
-    near = difflib.get_close_matches(consumer, CONSUMERS, 1)
-    if near and near[0] != consumer:
+    near = None if consumer in CONSUMERS else _near(consumer)
+    if near:
         raise InvalidCall(
             f"{title}: a rule must be of a consumer that there is",
-            given=f'"{consumer}"; is it "{near[0]}"?',
+            given=f'"{consumer}"; is it "{near}"?',
             available=f"{', '.join(CONSUMERS)}, or the name of a backend of another package, less like these",
         )
+
+
+@cache
+def _near(consumer: str) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(consumer, CONSUMERS, 1)), None)
 
 
 def _must_hold_somewhere(name: str, since: int, before: int | None) -> None:

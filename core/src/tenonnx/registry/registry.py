@@ -104,8 +104,8 @@ class Registry:
         """Add every op that the modules define."""
         for module in modules:
             own = [v for v in vars(module).values() if isinstance(v, Op) and v.__module__ == module.__name__]
-            heads = [op for op in own if not any(op is old for o in own for old in list(o.meanings)[1:])]
-            self.add(*heads)
+            older = {old for op in own for old in list(op.meanings)[1:]}
+            self.add(*(op for op in own if op not in older))
 
     def add_package(self, name: str) -> None:
         """Add every op that the modules of a package define, but for its ``plugin`` and ``cases``."""
