@@ -1,0 +1,70 @@
+"""This checkout against another one, each with an environment of its own, in seconds of the processor.
+
+    git worktree add ../before COMMIT && (cd ../before && uv sync)
+    python benchmarks/checkouts.py ../before [NAME ...]
+
+Programs are whole processes, or with something ahead the rest alone; the two take turns, and the least of each counts.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import onnx
+from measure import table
+from reading import chain
+
+ROOT = Path(__file__).parents[1]
+ROUNDS = 12
+
+#: By name, what is done ahead, and what is timed behind it: from the start of the process where nothing is.
+PROGRAMS = {
+    "import": ("", "import tenonnx as tx; tx.load"),
+    "read a first file": ("", "import tenonnx as tx; tx.load(first)"),
+    "read a first file with ops of a vendor": ("", "import tenonnx as tx; tx.load(vendor)"),
+    "read 10,000 nodes": ("import tenonnx as tx; tx.load(nodes)", "tx.load(nodes)"),
+    "retarget 10,000 nodes": (
+        "import tenonnx as tx; tx.load(first).export(written, opset_version=11); graph = tx.load(nodes)",
+        "graph.export(written, opset_version=11)",
+    ),
+    "compile a first file": ("import tenonnx as tx; graph = tx.load(first)", "graph.compile(backend='numpy')"),
+}
+
+
+def _seconds(checkout: Path, names: str, ahead: str, timed: str) -> float:
+    """What the processor takes for ``timed`` in the environment of a checkout."""
+    start = "t = time.process_time()" if ahead else "t = 0.0"
+    code = "\n".join(["import time", names, ahead, start, timed, "print(time.process_time() - t)"])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    python = checkout / ".venv" / "bin" / "python"
+    done = subprocess.run([python, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout)
+
+
+def main() -> None:
+    other, *only = sys.argv[1:]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(chain(10_000), nodes := Path(folder, "nodes.onnx"))
+        examples = ROOT / "examples"
+        files = {
+            "first": examples / "digits_cnn" / "digits-cnn.onnx", "vendor": examples / "decoder" / "decoder.onnx",
+            "nodes": nodes, "written": Path(folder, "written.onnx"),
+        }  # fmt: skip
+        names = "\n".join(f"{name} = {str(path)!r}" for name, path in files.items())
+        for name in only or PROGRAMS:
+            found: dict[Path, list[float]] = {ROOT: [], Path(other): []}
+            for _ in range(ROUNDS):
+                for checkout, seconds in found.items():
+                    seconds.append(_seconds(checkout, names, *PROGRAMS[name]))
+            this, that = (min(seconds[1:]) for seconds in found.values())
+            rows.append([name, this, that, this / that])
+    table(f"This checkout against {Path(other).name}", ["program", "this, s", "other, s", "this / other"], rows)
+
+
+if __name__ == "__main__":
+    main()
