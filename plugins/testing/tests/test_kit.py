@@ -25,7 +25,7 @@ from tenonnx_testing import (
     signature_problems,
     tensors,
 )
-from tenonnx_testing.cases import CHECKS, Case
+from tenonnx_testing.cases import CHECKS, Case, cases
 from tenonnx_testing.collecting import items_of_cases
 from tenonnx_testing.gradients import differences
 from tenonnx_testing.kit import run_item
@@ -446,6 +446,19 @@ def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
     assert never_drawn(seen_here()) == {}, "nothing was compared yet"
     check_case(case, "types")
     assert never_drawn(seen_here()) == {"kit::Partial@1": ["bias"]}
+    known = case_of(partial, lambda draw: draw(st.sampled_from(drawn)), undrawn={"bias": "no kernel takes it"})
+    monkeypatch.setattr("tenonnx_testing.report.collected", lambda: iter([case, known]))
+    assert never_drawn(seen_here()) == {}
+    check_case(known, "types")
+    assert seen_here()["cases"][f"{known.module}:{known.title}"]["gaps"] == {"drawing bias": "no kernel takes it"}
+    with pytest.raises(Failure, match="rounds must not be declared as undrawn, a call has it"):
+        check_case(case_of(partial, lambda draw: drawn[1], undrawn={"rounds": "it is drawn"}), "types")
+
+
+@pytest.mark.parametrize("undrawn", [{"rounds": "no such name"}, {"X": ""}])
+def test_what_is_undrawn_is_named_with_a_reason(undrawn):
+    with pytest.raises(InvalidCall, match="undrawn takes inputs and attributes with a reason each"):
+        cases(identity, undrawn=undrawn)
 
 
 def test_a_failure_says_where_it_was_raised_instead_of_a_traceback():

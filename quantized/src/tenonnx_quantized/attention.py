@@ -35,7 +35,8 @@ def qattention(
     """Self-attention whose queries, keys and values are one product of codes; keys and values are the second output.
 
     ``mask_index`` holds the length of each sequence, then perhaps where it begins, or 0 for each key that is not seen.
-    ``weight`` may have a scale and a zero point for each column.
+    ``weight`` may have a scale and a zero point for each column. ``do_rotary`` counts for nothing, as in onnxruntime's
+    kernel.
     """
     total = matmul_integer_to_float(input, weight, input_scale, weight_scale, input_zero_point, weight_zero_point, bias)
     q, k, v = (heads(part, num_heads) for part in ops.split(total, axis=-1, num_outputs=3))
@@ -53,9 +54,9 @@ def qattention(
     return y, ops.concat(ops.unsqueeze(k, [0]), ops.unsqueeze(v, [0]), axis=0)
 
 
-def _unsupported(do_rotary, past_present_share_buffer):
-    if do_rotary or past_present_share_buffer:
-        return "rotary embeddings and a shared buffer are not supported, here or in onnxruntime's kernel"
+def _unsupported(past, past_present_share_buffer):
+    if past is not None and past_present_share_buffer:
+        return "a past in a shared buffer is not supported, here or in onnxruntime's kernel: no input has its length"
     return None
 
 

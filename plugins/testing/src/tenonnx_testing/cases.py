@@ -79,7 +79,8 @@ class Case:
     ``gradient`` is False where there is nothing to differentiate, or names the inputs that have a gradient; by default
     all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes, ``law`` tells of a call what
     its first output is drawn from. ``compared`` counts, by check, the comparisons that took place, ``drawn``
-    names the inputs that were present and the attributes other than their default, ``reached`` are the versions that
+    names the inputs that were present and the attributes other than their default, ``undrawn`` says of others why no
+    call can have them, ``reached`` are the versions that
     calls were compared at, and ``refusals`` holds what oracles answered instead.
     """
 
@@ -90,6 +91,7 @@ class Case:
     steps: int = 0
     tolerance: Tolerance | None = None
     law: Callable[[Call], Law] | None = None
+    undrawn: Mapping[str, str] = field(default_factory=dict)
     number: int = 0
     compared: dict[str, int] = field(default_factory=dict)
     drawn: set[str] = field(default_factory=set)
@@ -122,13 +124,15 @@ def cases(
     steps: int = 0,
     tolerance: Tolerance | None = None,
     law: Callable[[Call], Law] | None = None,
+    undrawn: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare that the decorated function draws calls of ``op``.
 
     The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for
     ops without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and
     ``tolerance`` replaces that of the table for float outputs; it must carry a reason. ``law`` gives the distribution
-    of what is drawn at random.
+    of what is drawn at random. ``undrawn`` gives the reason why no call has these inputs or attributes; it is strict,
+    too.
     """
     if not hasattr(op, "signature"):
         raise InvalidCall("cases(op) takes an op", given=repr(op))
@@ -139,9 +143,19 @@ def cases(
     if unknown:
         raise InvalidCall(f"cases({op.title}): gradient names {unknown}", available=op.signature.describe())
 
+    reasons = dict(undrawn or {})
+    if not all(reasons.values()) or not reasons.keys() <= {
+        *(p.name for p in op.signature.inputs),
+        *op.signature.attributes,
+    }:
+        raise InvalidCall(
+            f"cases({op.title}): undrawn takes inputs and attributes with a reason each",
+            given=str(reasons), available=op.signature.describe(),
+        )  # fmt: skip
+
     def declare(function: Function) -> Function:
         held = _collected.setdefault(op, [])
-        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, law, number=len(held)))
+        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, law, reasons, number=len(held)))
         return function
 
     return declare

@@ -96,6 +96,8 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
     for gap, seen in gaps.items():
         if judged and seen.is_stale:
             raise Failure(f"{case.op.title}: the gap of {name} is stale, nothing fails any more: {gap.reason}")
+    if named := sorted(case.undrawn.keys() & case.drawn):
+        raise Failure(f"{case.op.title}: {', '.join(named)} must not be declared as undrawn, a call has it")
     known = [gap for gap, seen in gaps.items() if seen.failed and gap.when is None]
     if known:
         pytest.xfail("; ".join(gap.reason for gap in known))

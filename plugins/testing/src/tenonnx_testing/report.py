@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tenonnx.extend import Op
 from tenonnx.extend.testing import default_registry
 from tenonnx_testing import schemas
 from tenonnx_testing.cases import CHECKS, collected
@@ -24,6 +25,9 @@ SEED = "the checksum of each case and check: every run draws the same calls"
 def seen_here() -> Seen:
     """What this process compared, to be merged with what others did."""
     found: Seen = {"cases": {}, "outcomes": outcomes()}
+    undrawn: dict[Op, set[str]] = {}
+    for case in collected():
+        undrawn.setdefault(case.op, set()).update(case.undrawn)
     for case in collected():
         if not (case.compared or case.drawn):
             continue
@@ -35,8 +39,9 @@ def seen_here() -> Seen:
             "compared": dict(case.compared),
             "reached": sorted(case.reached),
             "drawn": sorted(case.drawn),
-            "drawable": drawable(case.op),
-            "gaps": {gap.check: gap.reason for gap in case.gaps},
+            "drawable": [name for name in drawable(case.op) if name not in undrawn[case.op]],
+            "gaps": {gap.check: gap.reason for gap in case.gaps}
+            | {f"drawing {name}": reason for name, reason in case.undrawn.items()},
         }
     return found
 

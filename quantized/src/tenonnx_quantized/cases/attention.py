@@ -38,5 +38,6 @@ def _(draw):
         draw(tensors("uint8", shape=(), min_value=0, max_value=255)) if draw(st.booleans()) else None,
         weight_zero, past,
         num_heads=count, unidirectional=draw(st.integers(0, 1)),
+        do_rotary=draw(st.integers(0, 1)), past_present_share_buffer=0 if before else draw(st.integers(0, 1)),
         _outputs=2 if before else 1, **draw(st.sampled_from([{}, {"scale": 0.3}, {"mask_filter_value": -5.0}])),
     )  # fmt: skip

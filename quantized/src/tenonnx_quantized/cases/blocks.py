@@ -42,7 +42,11 @@ def product(draw, bits, dtype, accuracy=(0, 1)):
     )  # fmt: skip
 
 
-@cases(matmul_nbits, gradient=["A", "scales", "bias"])
+#: onnxruntime's kernel for CPUs ignores it, and computes with what is no layout of its own.
+PREPACKED = {"weight_prepacked": "weights in the layout of one GPU, which is not documented, are refused"}
+
+
+@cases(matmul_nbits, gradient=["A", "scales", "bias"], undrawn=PREPACKED)
 def _(draw):
     return product(draw, draw(st.sampled_from([2, 4, 8])), "float32")
 

@@ -29,9 +29,18 @@ def layer(draw, experts, outputs, inputs, bits, block):
     return codes, scale, bias, zero
 
 
+#: onnxruntime's kernel for CPUs takes all of these and ignores them.
+IGNORED = {
+    "fc1_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
+    "fc2_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
+    "use_sparse_mixer": "how a sparse mixer goes with router_weights is not documented, and no kernel does it",
+}
+
+
 @cases(
     qmoe,
     gradient=False,
+    undrawn=IGNORED,
     tolerance=Tolerance(2e-3, 1e-2, "onnxruntime computes Gelu in another way, and may hold activations in 8 bits"),
 )
 def _(draw):
@@ -46,6 +55,7 @@ def _(draw):
         x, router, *first[:3], *second[:3], None, None, None, first[3], second[3], None, weights,
         k=draw(st.integers(1, 2)), activation_type=activation, expert_weight_bits=bits,
         normalize_routing_weights=draw(st.integers(0, 1)), accuracy_level=draw(st.sampled_from([0, 1])),
+        weights_prepacked=draw(st.sampled_from([-1, 0])),
         **({"block_size": block} if block else {}), **(swiglu if fused else {}),
     )  # fmt: skip
 
