@@ -218,7 +218,11 @@ def quantisers(folder: Path) -> None:
                 if who == "ours":
                     tx.export(quantize(graph, batches, **settings)[0], target, overwrite=True)
                 else:
-                    theirs(path, target, settings, batches)
+                    try:
+                        theirs(path, target, settings, batches)
+                    except AttributeError:  # its ranges of float8 are not there for every activation of BERT
+                        cells.append(["fails"] * 4)
+                        continue
                 seconds = time.perf_counter() - start
                 (found,) = session(target, "float8" in mode).run(None, feeds)
                 right, lost = (found.argmax(-1) == labels).mean() * 100, np.std(found - floats) / np.std(floats)

@@ -21,6 +21,9 @@ from tenonnx.extend import (
 #: How far below the best logit others still count for a sparse mixer, in parts of it.
 _JITTER = 0.02
 
+#: Of this many times as many experts as the tokens choose, those chosen are copied, instead of computing with all.
+COPIES = 2
+
 
 @op("MoE", domain="com.microsoft")
 def mixture_of_experts(
@@ -32,26 +35,42 @@ def mixture_of_experts(
     """The outputs of ``k`` experts for each token, weighted by the softmax of ``router_probs``, which are logits.
 
     An expert is two layers with an activation between them; with ``fc3``, or twice as wide a first layer, the
-    activation of one half gates the other. All experts see all tokens, and count by their weights.
+    activation of one half gates the other. All experts see all tokens, and count by their weights; where it is known
+    that the tokens are few, each sees the layers of its own experts alone.
     """
-    tokens = ops.reshape(input, [-1, dims(input)[-1]])
-    weights = _routed(router_probs, k, normalize_routing_weights, use_sparse_mixer)
-    hidden = _layer(tokens, fc1_experts_weights, fc1_experts_bias)
+    size = dims(input)[-1]
+    tokens = ops.reshape(input, [-1, size])
+    shares, places = _chosen(router_probs, k, normalize_routing_weights, use_sparse_mixer)
+    few = _are_few(router_probs, k)
+    if few:  # a row for each token and expert
+        own = ops.reshape(places, [-1])
+        tokens = ops.reshape(ops.expand(ops.unsqueeze(tokens, [1]), [1, k, 1]), [-1, 1, size])
+        shares = ops.reshape(shares, [-1, 1, 1])
+    else:
+        own = None
+        shares = ops.unsqueeze(ops.transpose(_of_all(router_probs, shares, places)), [2])
+    hidden = _layer(tokens, fc1_experts_weights, fc1_experts_bias, own)
     if activation_type == "swiglu":
         if swiglu_fusion:
             gate, linear = _halves(hidden, interleaved=swiglu_fusion == 1)
         else:
-            gate, linear = hidden, _layer(tokens, fc3_experts_weights, fc3_experts_bias)
+            gate, linear = hidden, _layer(tokens, fc3_experts_weights, fc3_experts_bias, own)
         if swiglu_limit is not None:
             gate, linear = ops.minimum(gate, swiglu_limit), ops.clip(linear, -swiglu_limit, swiglu_limit)
         hidden = ops.swish(gate, alpha=activation_alpha) * (linear + activation_beta)
     else:
         hidden = _ACTIVATIONS[activation_type](hidden)
         if fc3_experts_weights is not None:
-            hidden = hidden * _layer(tokens, fc3_experts_weights, fc3_experts_bias)
-    shares = ops.cast(ops.unsqueeze(ops.transpose(weights), [2]), to=input.dtype)
-    found = _layer(hidden, fc2_experts_weights, fc2_experts_bias) * shares
-    return ops.reshape(ops.reduce_sum(found, [0], keepdims=0), ops.shape(input))
+            hidden = hidden * _layer(tokens, fc3_experts_weights, fc3_experts_bias, own)
+    found = _layer(hidden, fc2_experts_weights, fc2_experts_bias, own) * ops.cast(shares, to=input.dtype)
+    total = ops.reduce_sum(ops.reshape(found, [-1, k, size]), [1]) if few else ops.reduce_sum(found, [0], keepdims=0)
+    return ops.reshape(total, ops.shape(input))
+
+
+def _are_few(router_probs: Value, k: int) -> bool:
+    """Whether copies of the layers that the tokens want are known to be much less than all layers."""
+    tokens, experts = dims(router_probs)
+    return isinstance(tokens, int) and isinstance(experts, int) and COPIES * tokens * k <= experts
 
 
 _ACTIVATIONS = {
@@ -62,10 +81,13 @@ _ACTIVATIONS = {
 }
 
 
-def _layer(x: Value, weights: Value, bias: Value | None) -> Value:
-    """``x`` times the matrix of every expert, whose rows are outputs."""
-    y = x @ ops.transpose(weights, perm=[0, 2, 1])
-    return y if bias is None else y + ops.unsqueeze(bias, [1])
+def _layer(x: Value, weights: Value, bias: Value | None, own: Value | None) -> Value:
+    """``x`` times the matrix of every expert, or of each row's own one; rows of matrices are outputs."""
+    matrices, added = ops.transpose(weights, perm=[0, 2, 1]), None if bias is None else ops.unsqueeze(bias, [1])
+    if own is not None:
+        matrices, added = ops.gather(matrices, own), None if added is None else ops.gather(added, own)
+    y = x @ matrices
+    return y if added is None else y + added
 
 
 def _halves(x: Value, *, interleaved: bool) -> tuple[Value, Value]:
@@ -76,16 +98,19 @@ def _halves(x: Value, *, interleaved: bool) -> tuple[Value, Value]:
     return first, second
 
 
-def _routed(logits: Value, k: int, normalized: int, sparse: int) -> Value:
-    """The weight of each expert for each token, zero for all but ``k`` of them, in float32."""
+def _chosen(logits: Value, k: int, normalized: int, sparse: int) -> tuple[Value, Value]:
+    """The shares of the ``k`` experts of each token, in float32, and which they are."""
     x = ops.cast(logits, to=DType.float32) if logits.dtype.bits < 32 else logits
     if sparse:
-        weights, places = _sparsely_mixed(x, k)
+        shares, places = _sparsely_mixed(x, k)
     else:
-        weights, places = ops.top_k(ops.softmax(x, axis=1), ops.constant(value_ints=[k]), axis=1)
-    if normalized:
-        weights = weights / ops.reduce_sum(weights, [1])
-    return ops.scatter_elements(ops.zeros_like(x), places, weights, axis=1)
+        shares, places = ops.top_k(ops.softmax(x, axis=1), ops.constant(value_ints=[k]), axis=1)
+    return shares / ops.reduce_sum(shares, [1]) if normalized else shares, places
+
+
+def _of_all(logits: Value, shares: Value, places: Value) -> Value:
+    """The share of each expert for each token, zero for all but the chosen ones."""
+    return ops.scatter_elements(ops.cast(ops.zeros_like(logits), to=shares.dtype), places, shares, axis=1)
 
 
 def _sparsely_mixed(x: Value, k: int) -> tuple[Value, Value]:
