@@ -1,8 +1,9 @@
 """Make small exports of well-known architectures, as PyTorch's two exporters write them.
 
-Run ``python make.py [folder] [--hidden 16] [--layers 2] [--only bert]`` with torch, transformers and onnxscript. The
-weights are random numbers of a fixed seed. ``NAME-script.onnx`` is traced by TorchScript, with attention written out;
-``NAME-dynamo.onnx`` comes from ``torch.export``, with the decomposition of its scaled dot-product attention.
+Run ``python make.py [folder] [--hidden 16] [--layers 2] [--noise 0.05] [--only bert]`` with torch, transformers and
+onnxscript. The weights are random numbers of a fixed seed. ``NAME-script.onnx`` is traced by TorchScript, with
+attention written out; ``NAME-dynamo.onnx`` comes from ``torch.export``, with the decomposition of its scaled
+dot-product attention.
 """
 
 from __future__ import annotations
@@ -270,6 +271,9 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
     parser.add_argument("--hidden", type=int, default=16)
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument(
+        "--noise", type=float, default=0.05, help="what parameters are changed by, as biases begin as zeros"
+    )
     parser.add_argument("--only", help="the beginning of a file's name")
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
@@ -278,8 +282,8 @@ def main() -> None:
         torch.manual_seed(0)
         export = MODELS[name](Size(chosen.hidden, chosen.layers), "eager" if style == "script" else "sdpa")
         export.module.eval()
-        for parameter in export.module.parameters():  # biases begin as zeros, which any tool leaves out
-            parameter.data += 0.05 * torch.randn_like(parameter)
+        for parameter in export.module.parameters():  # any tool leaves out zeros
+            parameter.data += chosen.noise * torch.randn_like(parameter)
         path = chosen.folder / f"{name}-{style}.onnx"
         with torch.no_grad():
             exported(export, style, path)

@@ -16,10 +16,13 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
-from tenonnx.transforms.precision import Lowered, lower_precision
+from tenonnx.transforms.precision import Lowered, greatest_of, lower_precision
 
 #: Rounds in which the worst nodes are put back, and which part of the nodes goes back in each.
 ROUNDS, PART = 8, 0.1
+
+#: Where that is not enough, the number of nodes from the inputs on is found to one of so many parts.
+PARTS = 32
 
 
 def lower_within(
@@ -36,8 +39,10 @@ def lower_within(
     """``lower_precision`` with the nodes left in float32 without which an output differs by more than ``budget``.
 
     A difference is the largest one of an output by the largest number in it, on numpy, for ``feeds`` or inputs that
-    are made up. What differs more is mended by the nodes that add most to it, a tenth of all at a time. The largest
-    difference that is left is noted, and so is one that no choice of nodes mends. Raises as ``lower_precision``.
+    are made up. What gives or reads a number that leaves the range is mended first, then what adds most to the
+    difference, a tenth of all nodes at a time. Where that does not mend it, it is many roundings that grow on their
+    way, and the nodes from the inputs on stay, as many as it takes. What is left is noted. Raises as
+    ``lower_precision``.
     """
     if not budget > 0:
         raise InvalidCall("the budget is a positive share of the largest number of an output", given=repr(budget))
@@ -46,20 +51,39 @@ def lower_within(
         given, expected, _ = feasible_feeds(graph, program, seed, input_shapes)
     else:
         given, expected = dict(feeds), program(feeds)
-    kept = set(keep)
-    for left in reversed(range(ROUNDS)):
-        lowered = lower_precision(graph, dtype, keep=kept, convert_interface=convert_interface)
+
+    def lowered_but(kept: Collection[str]) -> tuple[Lowered, float, str]:
+        lowered = lower_precision(graph, dtype, keep=kept, widen=lost, convert_interface=convert_interface)
         found = _run(lowered.graph, given)
-        worst = max((_difference(found[name], expected[name]), name) for name in expected)
-        if worst[0] <= budget or not left:
+        return lowered, *max(((_difference(found[name], expected[name]), name) for name in expected), default=(0.0, ""))
+
+    kept, lost = set(keep), set[str]()
+    for _ in range(ROUNDS):
+        lowered, difference, output = lowered_but(kept)
+        if difference <= budget:
             break
-        blamed = _blamed(graph, lowered, given, kept)
-        if not blamed:
-            break
-        kept |= blamed
+        more, worst = _blamed(graph, lowered, given, greatest_of(DType.of(dtype)))
+        lost |= more
+        kept |= set() if more else worst
+    if difference > budget:
+        labels = [node.label for node in graph.nodes]
+        fewest, enough = 0, len(labels)
+        while enough - fewest > len(labels) // PARTS:
+            middle = (fewest + enough) // 2
+            found = lowered_but({*keep, *labels[:middle]})
+            if found[1] <= budget:
+                enough, (lowered, difference, output) = middle, found
+            else:
+                fewest = middle
+        if difference > budget:
+            lowered, difference, output = lowered_but(labels)
     lowered.largest = max(map(_largest, expected.values()), default=0.0)
-    size = "is not finite any more" if not np.isfinite(worst[0]) else f"differs by {worst[0]:.3g} of its largest number"
-    lowered.notes.append(f'output "{worst[1]}" {size}, {"more than" if worst[0] > budget else "within"} {budget:g}')
+    size = (
+        "is not finite any more"
+        if not np.isfinite(difference)
+        else f"differs by {difference:.3g} of its largest number"
+    )
+    lowered.notes.append(f'output "{output}" {size}, {"more than" if difference > budget else "within"} {budget:g}')
     return lowered
 
 
@@ -95,24 +119,29 @@ def _largest(array: Any) -> float:
     return float(numbers[np.isfinite(numbers)].max(initial=0.0))
 
 
-def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], kept: Collection[str]) -> set[str]:
-    """The nodes that add most to the difference: those that lose a number, else the worst tenth."""
+def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], greatest: float) -> tuple[set[str], set[str]]:
+    """The nodes that give or read a number beyond the range, and the tenth that adds most to the difference."""
     computed = {v.name for node in graph.nodes for v in node.outputs if v is not None}
     made = {v.name for node in lowered.graph.nodes for v in node.outputs if v is not None}
     names = computed & made
     expected = compile_graph(with_outputs(graph, names), "numpy")(feeds)
     found = _run(with_outputs(lowered.graph, names), feeds)
     differences = {name: _difference(found[name], expected[name]) for name in names if name in found}
+    beyond = {name for name in differences if _largest(expected[name]) > greatest}
+    lost: set[str] = set()
     added: dict[str, float] = {}
     for node in graph.nodes:
-        if node.label not in kept and node.label not in lowered.kept:
-            before = max((differences.get(v.name, 0.0) for v in node.uses), default=0.0)
-            after = max((differences.get(v.name, 0.0) for v in node.outputs if v is not None), default=0.0)
-            if after > before:
-                added[node.label] = after - before
-    lost = {label for label, more in added.items() if not np.isfinite(more)}
+        if node.label in lowered.kept:
+            continue
+        before = max((differences.get(v.name, 0.0) for v in node.uses), default=0.0)
+        after = max((differences.get(v.name, 0.0) for v in node.outputs if v is not None), default=0.0)
+        named = {v.name for v in (*node.uses, *node.outputs) if v is not None}
+        if not np.isfinite(after) and (np.isfinite(before) or named & beyond):
+            lost.add(node.label)
+        elif after > before:
+            added[node.label] = after - before
     count = max(1, int(PART * len(graph.nodes)))
-    return lost or set(sorted(added, key=lambda label: -added[label])[:count])
+    return lost, set(sorted(added, key=lambda label: -added[label])[:count])
 
 
 def with_float_interface(graph: Graph, original: Graph) -> Graph:

@@ -48,25 +48,32 @@ class Lowered:
 
 @in_registry_of_graph
 def lower_precision(
-    graph: Graph, dtype: DType | str, *, keep: Collection[str] = (), convert_interface: bool = False
+    graph: Graph,
+    dtype: DType | str,
+    *,
+    keep: Collection[str] = (),
+    widen: Collection[str] = (),
+    convert_interface: bool = False,
 ) -> Lowered:
     """``graph`` with float32 tensors as ``dtype``, float16 or bfloat16.
 
     Inputs and outputs stay as they are unless ``convert_interface``. A node stays in float32 where its label is among
     ``keep``, where its op takes no such type at its version, where a family says that the op needs float32 (the rule
-    ``half``), and where the numbers of a weight lie beyond the range. A scalar beyond it is clipped.
+    ``half``), and where the numbers of a weight lie beyond the range. One whose label is among ``widen`` computes in
+    float32, too, and its weights are cast to that when it reads them. A scalar beyond it is clipped,
+    and one too small for it is the smallest.
     Raises ``InvalidCall`` for another dtype, and for a label that no node has.
     """
     half = DType.of(dtype)
     if half not in HALVES:
         raise InvalidCall("half precision is float16 or bfloat16", given=str(dtype))
-    strange = set(keep) - {node.label for node in graph.walk()}
+    strange = {*keep, *widen} - {node.label for node in graph.walk()}
     if strange:
         raise InvalidCall("what is kept in float32 are labels of nodes", given=", ".join(sorted(strange)[:5]))
     source = copy_graph(graph)
     ensure_inferred(source)
     lowered = Lowered(source)
-    rewriter = _Lowering(source, half, frozenset(keep), convert_interface, lowered)
+    rewriter = _Lowering(source, half, frozenset(keep), frozenset(widen), convert_interface, lowered)
     result = lowered.graph = rewriter.run()
     drop_dead_nodes(result)
     used = {value for node in result.nodes for value in node.uses} | set(result.outputs) | set(result.all_inputs)
@@ -83,7 +90,10 @@ def lower_precision(
 
 
 class Converted:
-    """Contents as another float type, converted when they are asked for; numbers beyond its range are clipped."""
+    """Contents as another float type, converted when they are asked for.
+
+    Numbers beyond its range are clipped, and a single one that would become zero is the smallest that does not.
+    """
 
     __slots__ = ("source", "type")
 
@@ -99,12 +109,25 @@ class Converted:
         if beyond(given, self.type.dtype):
             greatest = greatest_of(self.type.dtype)
             given = np.where(np.isfinite(given), np.clip(given, -greatest, greatest), given)
-        return given.astype(self.type.dtype.numpy)
+        made = given.astype(self.type.dtype.numpy)
+        if vanishes(given, self.type.dtype):
+            made = np.copysign(smallest_of(self.type.dtype), given).astype(self.type.dtype.numpy)
+        return made
 
 
 def greatest_of(dtype: DType) -> float:
     """The greatest finite number of a half float."""
     return 65504.0 if dtype is DType.float16 else 3.3895313892515355e38
+
+
+def smallest_of(dtype: DType) -> float:
+    """The smallest positive number of a half float."""
+    return 2.0**-24 if dtype is DType.float16 else 2.0**-133
+
+
+def vanishes(array: np.ndarray[Any, Any], dtype: DType) -> bool:
+    """Whether an array is a single number, such as an epsilon, that would become zero."""
+    return array.size == 1 and 0.0 < abs(array.item()) <= smallest_of(dtype) / 2
 
 
 def beyond(array: np.ndarray[Any, Any], dtype: DType) -> bool:
@@ -120,19 +143,21 @@ class _Lowering(Rewriter):
         self,
         source: Graph,
         half: DType,
-        labels: frozenset[str],
+        kept: frozenset[str],
+        widened: frozenset[str],
         convert_interface: bool,
         lowered: Lowered,
         *,
         outer: Rewriter | None = None,
     ) -> None:
         super().__init__(source, lambda rewriter, call: None, outer=outer)
-        self.half, self.labels, self.convert_interface, self.lowered = half, labels, convert_interface, lowered
+        self.half, self.convert_interface, self.lowered = half, convert_interface, lowered
+        self.kept, self.widened = kept, widened
         self.cast_values: dict[tuple[Value, DType], Value] = {}
         self.converted: dict[Value, str] = {}
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
-        return _Lowering(subgraph, self.half, self.labels, False, self.lowered, outer=self)
+        return _Lowering(subgraph, self.half, self.kept, self.widened, False, self.lowered, outer=self)
 
     def run(self) -> Graph:
         if self.convert_interface:
@@ -147,6 +172,8 @@ class _Lowering(Rewriter):
         reason = self._reason(node, copied) if reads else ""
         if not reads or (not reason and self._in_half(node, copied)):
             return copied
+        if node.label in self.widened and node.label not in self.kept:
+            copied.inputs = tuple(self._as(v, self.half) if self._is_large(v) else v for v in copied.inputs)
         copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
         copied.captures = tuple(self._as(v, DType.float32) for v in copied.captures if v is not None)  # type: ignore[misc]
         if not node.subgraphs:
@@ -159,8 +186,10 @@ class _Lowering(Rewriter):
             return "no installed package knows the op"
         if node.subgraphs:
             return "its body is lowered by itself"
-        if node.label in self.labels:
+        if node.label in self.kept:
             return "asked for, or beyond the budget"
+        if node.label in self.widened:
+            return "its numbers leave the range"
         rule = find_rule(node.op, "half")
         said = "" if rule is None else str(rule())
         for value in copied.inputs if not said else ():
@@ -196,6 +225,12 @@ class _Lowering(Rewriter):
     def _is_weight(self, value: Value) -> bool:
         return value.is_constant and value not in self.graph.all_inputs and _is_any(value, DType.float32)
 
+    def _is_large(self, value: Value | None) -> bool:
+        """Whether a value is a matrix or more of weights that are in the range."""
+        if value is None or value.data is None or not self._is_weight(value):
+            return False
+        return len(value.shape) > 1 and not beyond(value.data.array(), self.half)
+
     def _as(self, value: Value | None, dtype: DType) -> Value | None:
         """A float value as another float type; anything else as it is."""
         if value is None or not _is_any(value, DType.float32, self.half) or value.tensor.dtype is dtype:
@@ -208,7 +243,8 @@ class _Lowering(Rewriter):
 
     def _weight(self, value: Value) -> Value:
         assert value.data is not None
-        if value.tensor.shape == () and beyond(value.data.array(), self.half):
+        scalar = value.data.array() if value.data.nbytes <= 4 else np.zeros(())
+        if vanishes(scalar, self.half) or beyond(scalar, self.half):
             self.lowered.clipped.append(value.name)
         contents = Converted(value.data, self.half)
         made = Value(self.name(f"{value.name}/half"), contents.type, data=contents, graph=self.graph)

@@ -4,6 +4,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import Op
 
 _SUMS = "it adds up many numbers, or their squares, which lose digits or run out of range"
+_SQUARES = "squares of numbers beyond 255 run out of range, as in root mean squares"
 _POSITIONS = "its numbers are positions, which half floats cannot tell apart beyond 2048"
 
 #: The newest meaning of each op; all of its older ones are like it.
@@ -15,6 +16,9 @@ NEEDS_FLOAT32: dict[Op, str] = {
     ops.roi_align: _POSITIONS,
     ops.non_max_suppression: _POSITIONS,
     ops.cumsum: _SUMS,
+    ops.pow_: _SQUARES,
+    ops.reduce_sum: _SUMS,
+    ops.reduce_mean: _SUMS,
     ops.reduce_sum_square: _SUMS,
     ops.reduce_l2: _SUMS,
     ops.reduce_log_sum: _SUMS,
