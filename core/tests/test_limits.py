@@ -9,7 +9,7 @@ import time
 import pytest
 
 import tenonnx as tx
-from tenonnx.backend.base import TimedProgram
+from tenonnx.backend.compiling import TimedProgram
 
 
 def test_an_override_holds_inside_and_in_its_own_thread_alone():

@@ -18,6 +18,6 @@ def installed(monkeypatch):
             raise found
         return found
 
-    monkeypatch.setattr(base, "backends", lambda: {n: Plugin(n, "m", "g", f"tenonnx-{n}", "1") for n in backends})
+    monkeypatch.setattr(base, "plugins", lambda _: [Plugin(n, "m", "g", f"tenonnx-{n}", "1") for n in backends])
     monkeypatch.setattr(Plugin, "load", load)
     return backends

@@ -117,7 +117,7 @@ def test_under_a_deadline_nothing_is_measured(installed, cache):
 
 
 def test_a_large_graph_is_compiled_once(installed, monkeypatch):
-    monkeypatch.setattr("tenonnx.backend.base.LARGEST_COMPARED", 0)
+    monkeypatch.setattr("tenonnx.backend.compiling.LARGEST_COMPARED", 0)
     installed.update(first=Timed("first", 0.01, speed=9), other=Timed("other", 0.0))
     assert graph().compile().backend == "first"
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
-from tenonnx.backend.base import FeedCheck, check_feeds
+from tenonnx.backend.feeds import FeedCheck, check_feeds
 
 
 def formals(**types):

@@ -30,7 +30,7 @@ def other(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def install(backend):
-        monkeypatch.setattr(base, "backends", lambda: {"other": Plugin("other", "m", "g", "tenonnx-other", "1")})
+        monkeypatch.setattr(base, "plugins", lambda _: [Plugin("other", "m", "g", "tenonnx-other", "1")])
         monkeypatch.setattr(Plugin, "load", lambda plugin: backend)
         return tmp_path / "cache" / "tenonnx" / "backends.json"
 

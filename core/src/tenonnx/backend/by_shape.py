@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.backend.base import FeedCheck
+from tenonnx.backend.feeds import FeedCheck
 from tenonnx.backend.state import MovingState, State
 from tenonnx.errors import InvalidModel, UnsupportedOp
 from tenonnx.graph.graph import Graph

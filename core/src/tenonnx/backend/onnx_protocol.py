@@ -14,7 +14,7 @@ import onnx
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep
 
-from tenonnx.backend.base import compile_graph
+from tenonnx.backend.compiling import compile_graph
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.loaders import load
 from tenonnx.formats.onnx.types import write_type

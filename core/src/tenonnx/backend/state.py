@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, M
 from copy import deepcopy
 from typing import Any
 
-from tenonnx.backend.base import FeedCheck, check_feeds
+from tenonnx.backend.feeds import FeedCheck, check_feeds
 from tenonnx.backend.input_defaults import Defaults
 from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.graph.graph import Graph

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.backend.base import compile_graph
+from tenonnx.backend.compiling import compile_graph
 from tenonnx.checks.generate import InputShapes
 from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.verify import with_outputs

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.backend.base import backends as installed_backends
-from tenonnx.backend.base import compile_graph
+from tenonnx.backend.compiling import compile_graph
 from tenonnx.checks.compare import Difference, compare
 from tenonnx.checks.generate import InputShapes
 from tenonnx.checks.sizes import feasible_feeds

@@ -53,8 +53,9 @@ def command(
     The median of the calls, the first apart, and the largest difference from what numpy gives. The figures are kept:
     from now on, auto takes what was the fastest here.
     """
-    from tenonnx.backend.base import backends, compile_graph
+    from tenonnx.backend.base import backends
     from tenonnx.backend.choice import remember
+    from tenonnx.backend.compiling import compile_graph
     from tenonnx.cli.arrays import read_feeds
     from tenonnx.cli.made_up import complete
     from tenonnx.errors import InvalidCall
@@ -86,8 +87,8 @@ def _timed(
     graph: Graph, name: str, feeds: Mapping[str, Any], expected: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
     """What a backend takes, in seconds, or why it does not run the graph."""
-    from tenonnx.backend.base import compile_graph
     from tenonnx.backend.choice import measured
+    from tenonnx.backend.compiling import compile_graph
     from tenonnx.checks.compare import compare
     from tenonnx.errors import TenonnxError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenonnx.backend.base import check_feeds
+from tenonnx.backend.feeds import check_feeds
 from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.cli.options import InputShapes
 from tenonnx.cli.output import complain

@@ -48,7 +48,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Compute the outputs of a model. Inputs that are not given are made up."""
-    from tenonnx.backend.base import compile_graph
+    from tenonnx.backend.compiling import compile_graph
     from tenonnx.cli.arrays import read_feeds, write_arrays
     from tenonnx.cli.made_up import complete
     from tenonnx.op.graph_inference import infer

@@ -6,8 +6,10 @@
 ``fall_back`` is numpy's program where a graph cannot run. Inputs are made up by ``generate_feeds``.
 """
 
-from tenonnx.backend.base import Backend, FeedCheck, check_feeds, compile_graph, fall_back
+from tenonnx.backend.base import Backend
 from tenonnx.backend.by_shape import ShapedProgram
+from tenonnx.backend.compiling import compile_graph, fall_back
+from tenonnx.backend.feeds import FeedCheck, check_feeds
 from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
 from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram
 from tenonnx.checks.generate import generate_feeds

@@ -9,7 +9,7 @@ from typing import Any
 #: Each is imported when it is first asked for.
 PLACES = {
     "building": "tenonnx.op.build",
-    "compile_graph": "tenonnx.backend.base",
+    "compile_graph": "tenonnx.backend.compiling",
     "compose": "tenonnx.op.editing",
     "copy_graph": "tenonnx.transforms.rewrite",
     "default_registry": "tenonnx.registry.registry",

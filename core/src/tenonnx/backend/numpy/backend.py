@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from tenonnx.backend.base import FeedCheck
+from tenonnx.backend.feeds import FeedCheck
 from tenonnx.backend.input_defaults import DefaultsProgram
 from tenonnx.backend.numpy.plan import Plan, owned
 from tenonnx.backend.state import Results, StatefulProgram

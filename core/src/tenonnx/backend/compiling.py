@@ -1,0 +1,184 @@
+"""Making a graph ready to run, on the backend that is asked for or on the fastest."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+from tenonnx import limits
+from tenonnx.backend.base import Backend, backends
+from tenonnx.backend.choice import Contest, recalled, remember
+from tenonnx.backend.numpy import backend as numpy_backend
+from tenonnx.backend.state import check_state
+from tenonnx.errors import (
+    FallbackWarning,
+    InvalidCall,
+    NotRepresentable,
+    PluginError,
+    PluginWarning,
+    TenonnxError,
+    UnsupportedOp,
+)
+from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
+from tenonnx.op.op import Op
+from tenonnx.registry.discovery import Plugin, cure
+from tenonnx.registry.hints import provider
+from tenonnx.transforms.decompose import refuse_opaque
+
+#: Graphs with more bytes of variables run on the first backend that takes them.
+LARGEST_COMPARED = 1 << 30
+
+
+class TimedProgram:
+    """A program whose calls end within so many seconds, or raise ``LimitExceeded``."""
+
+    def __init__(self, program: Program, deadline: float) -> None:
+        self._program, self._deadline = program, deadline
+        self.backend = program.backend
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        return self._program.state
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        with limits.within(self._deadline):
+            return self._program(feeds)
+
+
+@in_registry_of_graph
+def compile_graph(
+    graph: Graph, backend: str = "auto", *, strict: bool = False, deadline: float | None = None, **options: Any
+) -> Program:
+    """Make ``graph`` ready to run.
+
+    ``auto`` is the fastest installed backend that can run it, numpy where there is none; one that fails otherwise is
+    named in a ``PluginWarning``. Where several can, the first call measures them (``choice.py``), and the figures are
+    kept for this graph on this machine.
+
+    ``state={input: output}`` names inputs that live in the program and are replaced by an output after each call;
+    further options are the backend's own. A backend that cannot run the graph gives way to numpy with a
+    ``FallbackWarning``, or raises when ``strict``. Each call must end within ``deadline`` seconds, or raises
+    ``LimitExceeded`` once the op at work is done. Raises ``InvalidCall`` for a backend or option that there is not,
+    ``UnsupportedOp`` for a graph that cannot run. Ops that no package provides run on a backend that has kernels of
+    them (``takes_opaque``), which then has nothing to give way to.
+    """
+    if deadline is None:
+        return _compiled(graph, backend, strict, options)
+    if not isinstance(deadline, int | float) or not deadline > 0:
+        raise InvalidCall("deadline must be a positive number of seconds", given=repr(deadline)[:80])
+    return TimedProgram(_compiled(graph, backend, strict, options), deadline)
+
+
+def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any]) -> Program:
+    is_opaque = any(not isinstance(node.op, Op) for node in graph.walk())
+    if backend == "auto":
+        return _fastest(graph, is_opaque, strict, options)
+    if backend == "numpy":
+        refuse_opaque(graph, "run")
+        return numpy_backend.compile(graph, **options)
+    installed = backends()
+    if backend not in installed:
+        package = provider("tenonnx.backends", backend)
+        raise InvalidCall(
+            f'no backend "{backend}" is installed',
+            available=", ".join(["numpy", *installed]),
+            do=cure([package]) if package else "take one of these",
+        )
+    module = installed[backend].load()
+    if is_opaque and not _takes_opaque(module):
+        refuse_opaque(graph, f"run on {backend}")
+    return module.compile(graph, strict=strict or is_opaque, **options)  # type: ignore[no-any-return]
+
+
+def _fastest(graph: Graph, is_opaque: bool, strict: bool, options: dict[str, Any]) -> Program:
+    """What ``auto`` is: the last of what fails is the reason why it is numpy."""
+    if options.get("state"):
+        check_state(graph, options["state"])
+    failures: list[TenonnxError] = []
+    loaded = [found for found in _loaded(failures) if not is_opaque or _takes_opaque(found[1])]
+    versions = {plugin.name: plugin.source for plugin, _ in loaded}
+    seconds = recalled(graph, versions, **options) if len(loaded) > 1 else {}
+    loaded.sort(key=lambda found: (seconds.get(found[0].name, math.inf), -found[1].speed))
+    programs = _programs(graph, loaded, options, failures, one=bool(seconds) or _is_large(graph))
+    if programs:
+        decided = functools.partial(remember, graph=graph, versions=versions, **options)
+        return Contest(programs, decided) if len(programs) > 1 else next(iter(programs.values()))
+    if is_opaque:
+        refuse_opaque(graph, "run")
+    if not failures:
+        return numpy_backend.compile(graph, **options)
+    if strict:
+        raise failures[-1]
+    return fall_back(graph, failures[-1], options.get("state"))
+
+
+def _loaded(failures: list[TenonnxError]) -> list[tuple[Plugin, Backend]]:
+    """The installed backends; those that cannot be imported are named in a warning."""
+    found: list[tuple[Plugin, Backend]] = []
+    for plugin in backends().values():
+        try:
+            found.append((plugin, plugin.load()))
+        except PluginError as error:
+            failures.append(_told(error))
+    return found
+
+
+def _programs(
+    graph: Graph,
+    loaded: Sequence[tuple[Plugin, Backend]],
+    options: Mapping[str, Any],
+    failures: list[TenonnxError],
+    *,
+    one: bool,
+) -> dict[str, Program]:
+    """What backends make of the graph, by name; of the first that can, if ``one`` is enough."""
+    programs: dict[str, Program] = {}
+    for plugin, module in loaded:
+        try:
+            programs[plugin.name] = _program_of(module, graph, options)
+        except (UnsupportedOp, NotRepresentable) as error:
+            failures.append(error)
+        except Exception as error:
+            if isinstance(error, InvalidCall) and set(options) - {"state"}:
+                raise  # what was asked of it is not what it takes
+            failures.append(_told(plugin.failure("cannot compile a graph, and is passed over", error)))
+        if programs and one:
+            break
+    return programs
+
+
+def _is_large(graph: Graph) -> bool:
+    """Whether backends must not have the variables all at once, to be compared."""
+    return sum(value.data.nbytes for value in graph.variables if value.data is not None) > LARGEST_COMPARED
+
+
+def _takes_opaque(backend: Backend) -> bool:
+    """Whether a backend may have kernels of ops that no package gives a meaning to."""
+    return bool(getattr(backend, "takes_opaque", False))
+
+
+def _program_of(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> Program:
+    program = backend.compile(graph, strict=True, **options)
+    if not callable(program):
+        raise TypeError(f"compile returned {type(program).__name__}, which cannot be called")
+    return program
+
+
+def _told(error: PluginError) -> PluginError:
+    warnings.warn(PluginWarning(str(error)), stacklevel=3)
+    return error
+
+
+def fall_back(graph: Graph, reason: TenonnxError, state: Mapping[str, str] | None = None) -> Program:
+    """``graph`` on numpy, with a ``FallbackWarning`` that says why no faster backend runs it."""
+    try:
+        program = numpy_backend.compile(graph, state=state)
+    except TenonnxError as error:
+        raise error from reason
+    warnings.warn(FallbackWarning(f"numpy runs the graph: {reason}"), stacklevel=3)
+    return program

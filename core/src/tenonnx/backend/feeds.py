@@ -1,0 +1,191 @@
+"""Feeds of a graph: whether they are of the types of its inputs, and what the nodes that read them ask of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import InvalidFeed
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.symbolic import symbols_of
+from tenonnx.graph.types import MapType, TensorType
+from tenonnx.graph.values import Value
+from tenonnx.op.binding import bind
+from tenonnx.op.op import Op
+from tenonnx.op.requirements import Requirement
+
+Array = np.ndarray[Any, Any]
+
+
+def check_feeds(all_inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]:
+    """The feed of every formal in order, cast where the cast is exact; None for a default that is not fed.
+
+    Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim that the input does not have.
+    """
+    known = {value.name for value in all_inputs}
+    if not isinstance(feeds, Mapping):
+        raise InvalidFeed(
+            "the feeds must be a mapping from names of inputs to contents",
+            given=type(feeds).__name__,
+            available=", ".join(f"{v.name}: {v.type}" for v in all_inputs),
+            do='call it as graph.run({"name": array})',
+        )
+    unknown = [name for name in feeds if name not in known]
+    missing = [v.name for v in all_inputs if v.name not in feeds and v.data is None]
+    if unknown or missing:
+        problem = f'no input is called "{unknown[0]}"' if unknown else f'input "{missing[0]}" must be fed'
+        raise InvalidFeed(
+            problem,
+            given=", ".join(map(str, feeds)) or "no feeds",
+            available=", ".join(f"{v.name}: {v.type}" for v in all_inputs),
+        )
+    symbols: dict[str, tuple[int, str]] = {}
+    return [_check_feed(value, feeds[value.name], symbols) if value.name in feeds else None for value in all_inputs]
+
+
+def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) -> Any:
+    if isinstance(value.type, MapType):
+        return _check_map(value, value.type, feed)
+    if not isinstance(value.type, TensorType):
+        return feed
+    array = np.asarray(feed)
+    kind = value.type
+    given = f"{array.dtype} array of shape {array.shape}"
+    if kind.dtype is DType.string:
+        if array.dtype.kind not in "OUST":
+            raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
+        array = array.astype(object)
+    elif array.dtype != kind.dtype.numpy:
+        array = _exact_cast(value, array, kind)
+    shape = kind.shape
+    if shape is None:
+        return array
+    wrong = len(shape) != array.ndim
+    for dim, size in zip(shape, array.shape, strict=False):
+        if isinstance(dim, int):
+            wrong = wrong or dim != size
+        elif dim is not None and str(dim) in symbols_of(dim):
+            first, where = symbols.setdefault(str(dim), (size, value.name))
+            if first != size:
+                raise InvalidFeed(
+                    f'dim "{dim}" must be one number',
+                    given=f'{first} in "{where}", {size} in "{value.name}"',
+                    available=f"{value.name}: {kind}",
+                )
+    if wrong:
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
+    return array
+
+
+def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
+    """A map with values of the element type; Python's floats have none of their own."""
+    keys = str if kind.key is DType.string else int | np.integer
+    if not isinstance(feed, dict) or not all(isinstance(key, keys) for key in feed):
+        given = f"a dict with the keys {list(feed)[:5]}" if isinstance(feed, dict) else type(feed).__name__
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
+    if not isinstance(kind.value, TensorType) or not feed:
+        return feed
+    contents: Any = list(feed.values())
+    if kind.value.dtype.is_float and all(type(each) is float for each in contents):
+        contents = np.asarray(contents, kind.value.dtype.numpy)
+    whole = Value(value.name, TensorType(kind.value.dtype, (len(feed),)))
+    return dict(zip(feed, _check_feed(whole, contents, {}), strict=True))
+
+
+def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
+    given = f"{array.dtype} array of shape {array.shape}"
+    kinds = "biufcV" if kind.dtype.is_complex else "biufV"
+    exact = array.dtype.kind in kinds
+    if exact:
+        try:
+            with np.errstate(all="ignore"):
+                cast = array.astype(kind.dtype.numpy)
+                same = (cast if kind.dtype.is_complex else cast.astype(array.dtype)) == array
+                exact = bool(np.all(same | (array != array) if kind.dtype.is_float else same))
+        except (TypeError, ValueError):
+            exact = False
+    if not exact:
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given, do=f"cast it to {kind.dtype}")
+    return cast
+
+
+class FeedCheck:
+    """``check_feeds`` for all_inputs that are fed again and again: feeds that are right as they are cost little.
+
+    What the nodes that read a feed say of its numbers is asked, too.
+    """
+
+    def __init__(self, all_inputs: Sequence[Value]) -> None:
+        self.all_inputs = list(all_inputs)
+        self._plain = [_plain(value) for value in all_inputs]
+        self._of_numbers = list(_of_numbers(self.all_inputs))
+
+    def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
+        arrays = self._checked(feeds)
+        for place, what, requirement in self._of_numbers:
+            found = requirement.numbers(arrays[place]) if requirement.numbers is not None else ()
+            if found:
+                raise InvalidFeed(f"{what} must be {requirement.word}", given=str(found))
+        return arrays
+
+    def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
+        arrays = []
+        if isinstance(feeds, dict) and len(feeds) == len(self._plain):
+            symbols: dict[str, int] = {}
+            for name, dtype, dims in self._plain:
+                array = feeds.get(name)
+                if (
+                    dtype is None
+                    or type(array) is not np.ndarray
+                    or array.dtype != dtype
+                    or not _fits(array.shape, dims, symbols)
+                ):
+                    break
+                arrays.append(array)
+            else:
+                return arrays
+        return check_feeds(self.all_inputs, feeds)
+
+
+def _of_numbers(all_inputs: Sequence[Value]) -> Iterator[tuple[int, str, Requirement]]:
+    """What must hold of the numbers that are fed: the place of the input, how the node that says so calls it, and what.
+
+    Of inputs with a default that is not fed, constants say so where the graph is made.
+    """
+    places = {value: place for place, value in enumerate(all_inputs) if value.data is None}
+    graph = next((value.graph for value in places if value.graph is not None), None)
+    for node in () if graph is None else graph.nodes:
+        op = node.op
+        if not isinstance(op, Op):
+            continue
+        for requirement in op.requirements.of_numbers:
+            for place, value in enumerate(bind(node)[0]):
+                name = op.signature.input_at(place).name
+                if name in requirement.names and value in places:
+                    yield places[value], f'{node.title}: "{name}", which is fed as "{value.name}",', requirement
+
+
+def _plain(value: Value) -> tuple[str, Any, tuple[int | str | None, ...] | None]:
+    """Name, numpy dtype and dims of a formal, where a symbol is a string. The dtype is None if feeds need a look."""
+    kind = value.type
+    if not isinstance(kind, TensorType) or kind.dtype is DType.string:
+        return value.name, None, None
+    if kind.shape is None:
+        return value.name, kind.dtype.numpy, None
+    dims = [
+        d if isinstance(d, int) else str(d) if d is not None and str(d) in symbols_of(d) else None for d in kind.shape
+    ]
+    return value.name, kind.dtype.numpy, tuple(dims)
+
+
+def _fits(shape: tuple[int, ...], dims: tuple[int | str | None, ...] | None, symbols: dict[str, int]) -> bool:
+    if dims is None or shape == dims:
+        return True
+    if len(shape) != len(dims):
+        return False
+    for size, dim in zip(shape, dims, strict=True):
+        if size != dim and dim is not None and (isinstance(dim, int) or symbols.setdefault(dim, size) != size):
+            return False
+    return True
