@@ -9,10 +9,13 @@ import contextlib
 import io
 import json
 import logging
+import multiprocessing
 import sys
 import tempfile
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -21,6 +24,7 @@ import modules
 import onnx
 import torch
 from modules import architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import tenonnx as tx
 from tenonnx_torch.examples import Examples
@@ -88,10 +92,20 @@ def tried(who, case, folder):
         return found
 
 
+def apart(who, case, folder):
+    """``tried`` in a process of its own, as onnxruntime ends the process on some of what the exporter writes."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        try:
+            return pool.submit(tried, who, case, folder).result()
+        except BrokenProcessPool:
+            return {f"{who.__name__} {opset}": "ends the process" for opset in OPSETS}
+
+
 def main():
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
     modules.remember_operations()
+    ONNXRegistry.from_torchlib()  # once for all the processes to come
     path = Path(sys.argv[1])
     found = json.loads(path.read_text()) if path.exists() else {}
     cases = sorted(modules.CASES.items(), key=lambda item: (item[1].component != "architectures", not item[1].quick))
@@ -104,7 +118,7 @@ def main():
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             for who in missing:
-                held |= tried(who, case, folder)
+                held |= apart(who, case, folder)
         found[name] = held
         path.write_text(json.dumps(found, indent=1))
         print(f"{time.monotonic() - start:.0f} s {name}: {list(held.values())[1:]}", flush=True)

@@ -81,6 +81,35 @@ def test_batch_normalization_in_training_takes_the_statistics_of_the_batch():
     assert all(torch.equal(before[name], buffer) for name, buffer in module.named_buffers())  # loading trains nothing
 
 
+class Bags(nn.Module):
+    """EmbeddingBag in each mode, also of an empty bag, and of one of nothing but padding."""
+
+    def __init__(self):
+        super().__init__()
+        kinds = [("sum", None, False), ("mean", 2, False), ("max", 2, True), ("max", None, False)]
+        self.bags = nn.ModuleList(
+            nn.EmbeddingBag(7, 4, mode=mode, padding_idx=padding, include_last_offset=last)
+            for mode, padding, last in kinds
+        )
+
+    def forward(self, indices, offsets, weights):
+        ends = torch.cat([offsets, offsets.new_full((1,), indices.shape[0])])
+        joined = [self.bags[0](indices, offsets, weights), self.bags[1](indices, offsets)]
+        return *joined, self.bags[2](indices, ends), self.bags[3](indices.reshape(-1, 2))
+
+
+def test_bags_of_embeddings_are_joined_without_a_loop(tmp_path):
+    """onnxruntime 1.31 ends the process on the loop that PyTorch's exporter writes."""
+    examples = torch.tensor([2, 2, 1, 2, 5, 6]), torch.tensor([0, 2, 2, 4]), torch.randn(6)
+    path, dims = tmp_path / "m.onnx", {"offsets": {0: "bags"}}
+    done = tenonnx_torch.export(Bags().eval(), examples, path, opset_version=13, dims=dims)
+    assert {output.backend for output in done.verification.outputs} == {
+        "onnxruntime", "onnxruntime, bags=1", "onnxruntime, bags=9",
+    }  # fmt: skip
+    assert not done.verification.notes
+    assert not {"Loop", "If", "SequenceEmpty"}.intersection(node.op_type for node in tx.load(path).walk())
+
+
 def test_what_is_drawn_is_noted_and_the_rest_compared():
     class Both(nn.Module):
         def forward(self, x):

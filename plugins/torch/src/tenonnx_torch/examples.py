@@ -16,6 +16,8 @@ from tenonnx.extend import InvalidCall
 #: Dims that vary, by input (its name, or its position among the tensors) and axis: a name, or a ``torch.export.Dim``.
 Dims = Mapping[str | int, Mapping[int, Any] | Sequence[Any]]
 
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
 
 @dataclass(frozen=True)
 class Examples:
@@ -149,15 +151,19 @@ def _checked(dims: Dims, tensors: Mapping[str, torch.Tensor]) -> dict[str, Mappi
 
 
 def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    """The elements again and again along each axis; floats shrink in each round, so that no two are equal for that."""
+    """The elements again and again along each axis; floats shrink in each round, so that no two are equal for that.
+
+    Integers in order, such as offsets, stay in order.
+    """
     changed = tensor.detach()
+    ordered = changed.ndim == 1 and changed.dtype in _INTEGERS and bool((changed[1:] >= changed[:-1]).all())
     for axis, size in sizes.items():
         length = changed.shape[axis]
         if not length:
             return torch.zeros([sizes.get(k, n) for k, n in enumerate(tensor.shape)], dtype=tensor.dtype)
         rounds = [changed * 0.875**k if changed.is_floating_point() else changed for k in range(-(-size // length))]
         changed = torch.cat(rounds, dim=axis).narrow(axis, 0, size) if rounds else changed.narrow(axis, 0, 0)
-    return changed.contiguous()
+    return changed.sort().values if ordered else changed.contiguous()
 
 
 def to_numpy(tensor: torch.Tensor) -> Any:

@@ -15,6 +15,7 @@ import torch
 
 from tenonnx.extend import InvalidCall, NotRepresentable
 from tenonnx_torch import lines
+from tenonnx_torch.decompositions import decomposed
 from tenonnx_torch.examples import Examples, joined
 from tenonnx_torch.verification import leaves
 
@@ -62,7 +63,8 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
         raise _untraceable(module, examples, error) from error
     _check_dims(program, examples)
     _mend(program)
-    return program
+    with _quietly():
+        return decomposed(program)
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
