@@ -70,8 +70,9 @@ def wrong(error):
     return f"{type(error).__name__}: {text[0][:160]} {str(getattr(error, 'given', ''))[:300]}".strip()
 
 
-def tried(who, case, folder):
+def tried(who, name, folder):
     """What comes of a module at each opset."""
+    case = modules.CASES[name]
     module, examples = case.make()
     with (
         warnings.catch_warnings(),
@@ -92,11 +93,11 @@ def tried(who, case, folder):
         return found
 
 
-def apart(who, case, folder):
+def apart(who, name, folder):
     """``tried`` in a process of its own, as onnxruntime ends the process on some of what the exporter writes."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         try:
-            return pool.submit(tried, who, case, folder).result()
+            return pool.submit(tried, who, name, folder).result()
         except BrokenProcessPool:
             return {f"{who.__name__} {opset}": "ends the process" for opset in OPSETS}
 
@@ -118,7 +119,7 @@ def main():
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             for who in missing:
-                held |= apart(who, case, folder)
+                held |= apart(who, name, folder)
         found[name] = held
         path.write_text(json.dumps(found, indent=1))
         print(f"{time.monotonic() - start:.0f} s {name}: {list(held.values())[1:]}", flush=True)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -16,11 +17,6 @@ SIZES = {"total": 4, "height": 8, "width": 8}
 
 #: Examples whose weights are attributes.
 WITHOUT = {"iris/iris", "iris/tree"}
-
-#: Examples of codes that numpy computes, where PyTorch would lose the gradient that we have.
-CODES = {"digits/digits-int8", *(f"quantized/{name}" for name in (
-    "bert-dynamic", "bert-static", "llama-4bit-qdq", "resnet-qdq", "resnet-qoperator"
-))}  # fmt: skip
 
 #: Examples that search in a loop whose tensors grow: PyTorch follows each turn, we do not.
 SEARCHES = {"gpt2/gpt2-beams", "whisper/whisper"}
@@ -50,10 +46,6 @@ def test_gradients_of_an_example_are_ours(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     feeds = fed(graph, name)
     network = tenonnx_torch.module(graph)
-    if name in CODES:
-        with pytest.raises(tx.NotDifferentiable, match="no gradient passes"):
-            network(**feeds)
-        return
     found = network(**feeds)
     found = found if isinstance(found, tuple) else (found,)
     given = zip(graph.outputs, found, strict=True)
@@ -75,3 +67,27 @@ def test_gradients_of_an_example_are_ours(name):
         expected = ours[f"{key}/grad"]
         actual = np.zeros_like(expected) if parameter.grad is None else parameter.grad.numpy()
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max() + 1e-5, err_msg=key)
+
+
+def test_a_quantised_file_is_tuned_by_pytorch(tmp_path):
+    """Gradients pass straight through the codes, and the scales of the weights train, too."""
+    graph = tx.load(EXAMPLES / "quantized/resnet-qdq.onnx")
+    network = tenonnx_torch.module(graph)
+    (images,) = map(torch.from_numpy, fed(graph, "quantized/resnet-qdq").values())
+    wanted = torch.tensor([3, 1])
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(network(images[:2]), wanted)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    tx.export(network.write_back(), tmp_path / "tuned.onnx")
+    before, after = (onnx.load(path) for path in (EXAMPLES / "quantized/resnet-qdq.onnx", tmp_path / "tuned.onnx"))
+    assert before.graph.node == after.graph.node
+    with torch.no_grad():
+        expected = network(images).numpy()
+    found = tx.load(tmp_path / "tuned.onnx").run({graph.inputs[0].name: images.numpy()}, backend="onnxruntime")
+    np.testing.assert_allclose(*found.values(), expected, atol=0.1)

@@ -158,15 +158,39 @@ def test_a_subgraph_runs_and_passes_gradients():
     assert network.get_parameter("w").grad.tolist() == [2, 4, 6]
 
 
+@pytest.mark.parametrize("code", ["int8", "int4"])
+def test_gradients_pass_straight_through_codes(code):
+    """Within the range of codes; the scale has the gradient of learned step sizes."""
+    graph = parse(f"""g (float[4] x, float scale) => (float[2, 2] y, {code}[4] codes) <{code} zero = {{1}}> {{
+        codes = QuantizeLinear(x, scale, zero)
+        shape = Constant<value_ints = [2, 2]>()
+        square = Reshape(codes, shape)
+        y = DequantizeLinear(square, scale, zero)
+    }}""")
+    x, scale = torch.tensor([0.4, 0.6, 1.0, 1000.0], requires_grad=True), torch.tensor(0.5, requires_grad=True)
+    y, codes = tenonnx_torch.module(graph)(x, scale)
+    largest = {"int8": 127, "int4": 7}[code]
+    assert to_arrays(codes).tolist() == [2, 2, 3, largest]
+    assert y.tolist() == [[0.5, 0.5], [1, (largest - 1) / 2]]
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1, 1, 0]
+    assert scale.grad.item() == pytest.approx((1 - 0.8) + (1 - 1.2) + (2 - 2) + largest - 1)
+
+
 def test_where_numpy_computes_no_gradient_is_lost_in_silence():
-    graph = parse(
-        "g (float[4] x) => (float8e4m3fn[4] y) <float[4] w = {1, 2, 3, 4}> { s = Mul(x, w) y = Cast<to = 17>(s) }"
-    )
+    from tenonnx.extend import primitive
+
+    @primitive("Backwards", domain="org.lab", since=1)
+    def backwards(x): ...
+
+    backwards.type(lambda x: x.type)
+    backwards.numpy(lambda x: x[::-1])
+    graph = tx.Graph(opsets={"org.lab": 1, "ai.onnx": 21})
+    graph.output("y", backwards(graph.input("x", "float32", (2,))))
     network = tenonnx_torch.module(graph)
-    with torch.no_grad():
-        assert network(torch.ones(4)).tolist() == [1, 2, 3, 4]
-    with pytest.raises(tx.NotDifferentiable, match=r"Cast@\d+\): numpy computes this op, and no gradient passes"):
-        network(torch.ones(4))
+    assert network(torch.tensor([1.0, 2.0])).tolist() == [2, 1]
+    with pytest.raises(tx.NotDifferentiable, match=r"Backwards@1\): the path must have a gradient"):
+        network(torch.ones(2, requires_grad=True))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
@@ -81,7 +82,8 @@ def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
     """A subgraph together with its gradient, for a gradient rule to use parts of.
 
     ``of`` are positions of outputs, ``wrt`` positions of inputs and, after them, captures. The result takes the inputs,
-    the captures and a cotangent for each of ``of``; it gives the outputs, then the gradient of each of ``wrt``.
+    the captures and a cotangent for each of ``of``, float32 for codes; it gives the outputs, then the gradient of each
+    of ``wrt``.
     """
     inputs = (*graph.all_inputs, *graph.captures)
     ready, steps = prepared(graph, [graph.outputs[p] for p in of], [inputs[p] for p in wrt])
@@ -91,7 +93,8 @@ def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
     with interpreting(sweep.builder):
         for position in of:
             value = ready.outputs[position]
-            cotangent = Value(ready.unique_name(f"{value.name}/cotangent"), value.type, graph=ready)
+            kind = value.tensor if value.tensor.dtype.is_float else value.tensor.with_dtype(DType.float32)
+            cotangent = Value(ready.unique_name(f"{value.name}/cotangent"), kind, graph=ready)
             ready.all_inputs.append(cotangent)
             sweep.seed(value, cotangent)
         sweep.run(values)

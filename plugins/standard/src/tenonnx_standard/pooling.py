@@ -21,6 +21,7 @@ from tenonnx.extend import (
     op,
     same_dtype,
 )
+from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import transposed_to
 from tenonnx_standard.global_pooling import global_lp_pool_float, power, root
@@ -214,7 +215,8 @@ def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_ord
 @max_pool.vjp
 def _(g, y, X, *, storage_order, _outputs=None, **attributes):
     g, y = (v[0] if isinstance(v, tuple) else v for v in (g, y))
-    return max_pool_gradient(X, g, y, **attributes)
+    x, y = (v if v.dtype.is_float else cast(v, to=g.dtype) for v in (X, y))  # it may be a pool of codes
+    return max_pool_gradient(x, g, y, **attributes)
 
 
 @op("MaxPoolGradient", domain="tenonnx")

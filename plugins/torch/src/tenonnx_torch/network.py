@@ -12,6 +12,7 @@ from tenonnx.extend.backends import check_feeds
 from tenonnx.extend.transforms import Call, copy_graph, decompose, opened
 from tenonnx_torch.examples import to_numpy
 from tenonnx_torch.plan import Plan, gives_codes, place
+from tenonnx_torch.slopes import exact
 from tenonnx_torch.values import NATIVE, is_native, to_arrays, to_contents
 
 #: By op the first input that gradients do not change: running statistics, and what decides sizes.
@@ -67,6 +68,7 @@ class Network(torch.nn.Module):
             )
         given = {**dict(zip(self.input_names, inputs, strict=False)), **named}
         found = self._plan([_checked(value, given) for value in self._inputs])
+        found = [exact(contents, value) for contents, value in zip(found, self.source.outputs, strict=True)]
         return found[0] if len(found) == 1 else tuple(found)
 
     def write_back(self, graph: Graph | None = None) -> Graph:
@@ -128,9 +130,17 @@ def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
     return plain
 
 
-def _gives_floats(call: Call) -> bool:
-    kinds = [None if known is None else known.type for known in call.known]
-    return any(not isinstance(kind, TensorType) or kind.dtype.is_float for kind in kinds)
+def _is_of_codes(call: Call) -> bool:
+    """Whether a call reads codes, or gives nothing else."""
+    read = [value.type for value in call.inputs if value is not None]
+    given = [None if known is None else known.type for known in call.known]
+    return any(map(_holds_codes, read)) or not any(
+        not isinstance(kind, TensorType) or kind.dtype.is_float for kind in given
+    )
+
+
+def _holds_codes(kind: Any) -> bool:
+    return isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits <= 16
 
 
 def _is_kept(call: Call) -> bool:
@@ -139,7 +149,7 @@ def _is_kept(call: Call) -> bool:
     if not all(is_native(value.type) for value in call.inputs if value is not None):
         return find_rule(call.op, "numpy") is not None
     rule = find_rule(call.op, "torch")
-    if gives_codes(call.op) and find_rule(call.op, "numpy") is not None and not _gives_floats(call):
+    if gives_codes(call.op) and _is_of_codes(call):
         return True  # its body would lose the gradient in silence
     takes = getattr(rule, "takes", None)
     if rule is None or takes is None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from tenonnx.extend import Graph, InvalidCall, Node, NotDifferentiable, Op, TenonnxError, Value, find_rule
+from tenonnx.extend import Graph, InvalidCall, Node, Op, TenonnxError, Value, find_rule
 from tenonnx.extend.transforms import bind, known_op
+from tenonnx_torch.slopes import Slope, exact
 from tenonnx_torch.values import is_native, tensors_in, to_arrays, to_contents
 
 
@@ -44,7 +45,7 @@ class Step:
         inputs, attributes = bind(node)
         if op.signature.counts_outputs:
             attributes["_outputs"] = len(node.outputs)
-        self.node, self.attributes = node, attributes
+        self.node, self.attributes, self.values = node, attributes, inputs
         self.plans = {name: Plan(graph, root, states) for name, graph in attributes.items() if isinstance(graph, Graph)}
         self.inputs = [plan.slot(value) for value in inputs]
         self.captures = [plan.slot(value) for value in node.captures]
@@ -52,7 +53,14 @@ class Step:
         values = [v for v in (*inputs, *node.outputs) if v is not None]
         self.numpy = find_rule(op, "numpy")
         self.torch = find_rule(op, "torch") if self.plans or all(is_native(v.type) for v in values) else None
-        self.passes = gives_codes(op) or any(v is not None and _is_float(v) for v in node.outputs)
+        self.passes = (
+            gives_codes(op)
+            or find_rule(op, "vjp") is not None
+            or any(v is not None and _is_float(v) for v in node.outputs)
+        )
+        moves = getattr(self.torch, "moves", False) or any(v is not None and _of_codes(v) for v in inputs)
+        self.codes = [] if moves else [k for k, v in enumerate(inputs) if v is not None and not _is_float(v)]
+        self.slope = Slope(node, inputs, attributes, plan.graph.opsets)
 
     def __call__(self, slots: list[Any]) -> None:
         arguments = [slots[slot] for slot in self.inputs]
@@ -64,7 +72,12 @@ class Step:
             }
             attributes = {**attributes, **made}
         try:
-            found = NotImplemented if self.torch is None else self.torch(*arguments, **attributes)
+            found = NotImplemented
+            if self.torch is not None:
+                held = [*arguments]
+                for position in self.codes:
+                    held[position] = exact(held[position], self.values[position])
+                found = self.torch(*held, **attributes)
             if found is NotImplemented:
                 found = self._by_numpy(arguments, attributes)
         except TenonnxError as error:
@@ -80,15 +93,11 @@ class Step:
         slots[-1] = None
 
     def _by_numpy(self, arguments: list[Any], attributes: dict[str, Any]) -> Any:
-        if self.numpy is None:
-            raise InvalidCall("this op has no rule for PyTorch, and none for numpy")
-        trained = any(tensor.requires_grad for each in arguments for tensor in tensors_in(each))
-        if trained and self.passes and torch.is_grad_enabled():
-            raise NotDifferentiable(
-                "numpy computes this op, and no gradient passes",
-                do="run it under torch.no_grad(), or train what lies behind it alone",
-            )
-        return self.numpy(*map(to_arrays, arguments), **attributes)
+        trained = torch.is_grad_enabled() and any(t.requires_grad for each in arguments for t in tensors_in(each))
+        if trained and self.passes:
+            return self.slope(arguments)
+        arrays = [to_arrays(exact(a, value)) for a, value in zip(arguments, self.values, strict=True)]
+        return self.slope.forward(arrays) if self.numpy is None else self.numpy(*arrays, **attributes)
 
 
 class Plan:
@@ -165,7 +174,15 @@ class Plan:
 
 def gives_codes(op: Op) -> bool:
     """Whether an op has a gradient that PyTorch knows nothing of, such as that of QuantizeLinear in its codes."""
-    return find_rule(op, "vjp") is not None and find_rule(op, "torch") is None
+    known = any(find_rule(op, kind) is not None for kind in ("vjp", "smooth"))
+    return known and find_rule(op, "torch") is None
+
+
+def _of_codes(value: Value) -> bool:
+    """Whether integers are sums of products of codes, through which gradients pass: a rule of their op says so."""
+    node = value.producer
+    rule = None if node is None else find_rule(known_op(node), "of_codes")
+    return rule is not None and node is not None and bool(rule(*node.inputs))
 
 
 def _is_float(value: Value) -> bool:

@@ -2,7 +2,7 @@
 
 Importing a module of this package registers its rules; ``tenonnx_torch.module`` imports them all. A package gives its
 own ops such rules by ``op.rule("torch", function)``. A rule returns ``NotImplemented`` where PyTorch has no form for
-its arguments; then numpy computes, and no gradient passes.
+its arguments; then numpy computes, and the gradient is that of the op.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ import torch
 from tenonnx.extend import Op, add_rule
 
 
-def rule(*ops: Op, takes: Callable[..., bool] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give ops a rule. Calls for which ``takes``, called with values and attributes, is False go by the body."""
+def rule(
+    *ops: Op, takes: Callable[..., bool] | None = None, moves: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give ops a rule. Calls for which ``takes``, called with values and attributes, is False go by the body.
+
+    Ops that only move elements take floats in place of codes, through which gradients pass then.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
@@ -24,7 +29,7 @@ def rule(*ops: Op, takes: Callable[..., bool] | None = None) -> Callable[[Callab
             def held(*args: Any, **attributes: Any) -> Any:
                 return function(*args, **attributes)
 
-            held.takes = takes  # type: ignore[attr-defined]
+            held.takes, held.moves = takes, moves  # type: ignore[attr-defined]
             add_rule(op, "torch", held)
         return function
 

@@ -22,7 +22,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.tensor(x.numel(), dtype=torch.int64)
 
 
-@rule(ops.reshape)
+@rule(ops.reshape, moves=True)
 def _(x: torch.Tensor, shape: torch.Tensor, *, allowzero: int) -> torch.Tensor:
     sizes = [x.shape[k] if n == 0 and not allowzero else n for k, n in enumerate(ints(shape))]
     if -1 in sizes and not x.numel():  # what is left of nothing
@@ -31,46 +31,46 @@ def _(x: torch.Tensor, shape: torch.Tensor, *, allowzero: int) -> torch.Tensor:
     return x.reshape(sizes)
 
 
-@rule(ops.flatten)
+@rule(ops.flatten, moves=True)
 def _(x: torch.Tensor, *, axis: int) -> torch.Tensor:
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(x.shape[:axis].numel(), x.shape[axis:].numel())
 
 
-@rule(ops.transpose)
+@rule(ops.transpose, moves=True)
 def _(x: torch.Tensor, *, perm: list[int] | None) -> torch.Tensor:
     return x.permute(list(range(x.ndim))[::-1] if perm is None else perm)
 
 
-@rule(ops.squeeze)
+@rule(ops.squeeze, moves=True)
 def _(x: torch.Tensor, axes: torch.Tensor | None) -> torch.Tensor:
     gone = [k for k, n in enumerate(x.shape) if n == 1] if axes is None else axes_of(axes, x.ndim)
     return x.reshape([n for k, n in enumerate(x.shape) if k not in gone])
 
 
-@rule(ops.unsqueeze)
+@rule(ops.unsqueeze, moves=True)
 def _(x: torch.Tensor, axes: torch.Tensor) -> torch.Tensor:
     for axis in sorted(axes_of(axes, x.ndim + axes.numel())):
         x = x.unsqueeze(axis)
     return x
 
 
-@rule(ops.expand)
+@rule(ops.expand, moves=True)
 def _(x: torch.Tensor, shape: torch.Tensor) -> torch.Tensor:
     return x.expand(torch.broadcast_shapes(x.shape, tuple(ints(shape))))
 
 
-@rule(ops.tile)
+@rule(ops.tile, moves=True)
 def _(x: torch.Tensor, repeats: torch.Tensor) -> torch.Tensor:
     return x.repeat(ints(repeats)) if x.ndim else x
 
 
-@rule(ops.concat)
+@rule(ops.concat, moves=True)
 def _(*inputs: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.cat(inputs, dim=axis)
 
 
-@rule(ops.split)
+@rule(ops.split, moves=True)
 def _(x: torch.Tensor, split: torch.Tensor | None, *, axis: int, num_outputs: int | None, _outputs: int) -> Any:
     if split is not None:
         return tuple(torch.split(x, ints(split), dim=axis))
@@ -79,7 +79,7 @@ def _(x: torch.Tensor, split: torch.Tensor | None, *, axis: int, num_outputs: in
     return tuple(torch.split(x, [max(0, min(size, length - k * size)) for k in range(count)], dim=axis))
 
 
-@rule(ops.slice_)
+@rule(ops.slice_, moves=True)
 def _(x: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, axes: Any, steps: Any) -> torch.Tensor:
     where = axes_of(axes, x.ndim) if axes is not None else range(starts.numel())
     for axis, start, end, step in zip(
@@ -111,19 +111,19 @@ def _(x: torch.Tensor, pads: torch.Tensor, value: torch.Tensor | None, axes: Any
 # ----- positions ------------------------------------------------------------------------------------------------------
 
 
-@rule(ops.gather)
+@rule(ops.gather, moves=True)
 def _(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> torch.Tensor:
     axis = axis % x.ndim
     chosen = x.index_select(axis, wrapped(indices, x.shape[axis]).reshape(-1))
     return chosen.reshape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
 
 
-@rule(ops.gather_elements)
+@rule(ops.gather_elements, moves=True)
 def _(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> torch.Tensor:
     return torch.gather(x, axis, wrapped(indices, x.shape[axis]))
 
 
-@rule(ops.gather_nd)
+@rule(ops.gather_nd, moves=True)
 def _(x: torch.Tensor, indices: torch.Tensor, *, batch_dims: int) -> Any:
     if batch_dims:
         return NotImplemented if not x.is_floating_point() else _gather_in_batches(x, indices, batch_dims)

@@ -38,12 +38,12 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.logaddexp(x, x.new_zeros(()))
 
 
-@rule(ops.maximum)
+@rule(ops.maximum, moves=True)
 def _(*data_0: torch.Tensor) -> torch.Tensor:
     return reduce(torch.maximum, data_0)
 
 
-@rule(ops.minimum)
+@rule(ops.minimum, moves=True)
 def _(*data_0: torch.Tensor) -> torch.Tensor:
     return reduce(torch.minimum, data_0)
 
