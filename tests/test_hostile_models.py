@@ -174,15 +174,60 @@ def test_results_keep_to_the_limit_of_elements(op, inputs, attributes):
         program(feeds)
 
 
-@pytest.mark.parametrize("kind", ["an output", "an entry of one"])
-def test_an_output_that_is_a_view_keeps_to_the_limit_of_elements(kind):
-    expand = helper.make_node("Expand", ["x", "s"], ["y" if kind == "an output" else "e"])
-    nodes = [expand] if kind == "an output" else [expand, helper.make_node("SequenceConstruct", ["e"], ["y"])]
-    model = model_of(nodes, [info("x", dims=[1, 1])], initializer=[tensor("s", I([1 << 20, 1 << 20]))])
-    if kind != "an output":
-        model.graph.output[0].ClearField("type")
-    with pytest.raises(tx.LimitExceeded, match='an output must keep to the limit "elements"'):
+@pytest.mark.parametrize("reader", ["Relu", "Identity", "SequenceConstruct", "NonZero", "ReduceSum"])
+def test_a_view_keeps_to_the_limit_of_elements(reader):
+    nodes = [helper.make_node("Expand", ["x", "s"], ["e"]), helper.make_node(reader, ["e"], ["y"])]
+    model = model_of(nodes, [info("x", dims=[1, 1])], (), initializer=[tensor("s", I([1 << 20, 1 << 20]))])
+    model.graph.output.append(onnx.ValueInfoProto(name="y"))
+    with pytest.raises(tx.LimitExceeded, match='Expand@8 must keep to the limit "elements"'):
         tx.load(model).compile("numpy")({"x": np.ones((1, 1), F)})
+
+
+LONG = 1 << 17
+
+#: Small inputs of which an op makes something large: op, the shapes of its inputs, attributes.
+OUTER = [
+    ("Add", {"x": [LONG, 1], "z": [1, LONG]}, {}),
+    ("Where", {"c": [LONG, 1], "x": [1, LONG], "z": [1]}, {}),
+    ("MatMul", {"x": [LONG, 1], "z": [1, LONG]}, {}),
+    ("Gemm", {"x": [LONG, 1], "z": [1, LONG]}, {}),
+    ("Einsum", {"x": [LONG], "z": [LONG]}, {"equation": "i,j->ij"}),
+    ("Gather", {"x": [1, LONG], "i": [LONG]}, {}),
+    ("Concat", {f"x{k}": [LONG, LONG >> 8] for k in range(9)}, {"axis": 0}),
+]
+KINDS = {"c": bool, "i": np.int64}
+
+
+@pytest.mark.parametrize(("op", "shapes", "attributes"), OUTER, ids=[op for op, _, _ in OUTER])
+def test_what_is_made_of_small_tensors_keeps_to_the_limit_of_elements(op, shapes, attributes):
+    """Each input is made by the model, of next to nothing; calls after the second are prepared."""
+    nodes = [helper.make_node("Expand", ["one" + name[0], "s" + name], [name]) for name in shapes]
+    nodes.append(helper.make_node(op, list(shapes), ["y"], **attributes))
+    contents = [tensor("s" + name, I(shape)) for name, shape in shapes.items()]
+    kinds = {name[0]: helper.np_dtype_to_tensor_dtype(np.dtype(KINDS.get(name[0], F))) for name in shapes}
+    model = model_of(nodes, [info("one" + name, kind, [1]) for name, kind in kinds.items()], initializer=contents)
+    program = tx.load(model).compile("numpy")
+    for _ in range(3):
+        with pytest.raises(tx.LimitExceeded, match='a result must keep to the limit "elements"'):
+            program({"one" + name: np.zeros(1, KINDS.get(name, F)) for name in kinds})
+
+
+def test_what_a_loop_doubles_keeps_to_the_limit_of_elements():
+    names = [info("n", TensorProto.INT64, []), info("k", TensorProto.BOOL, []), info("v", dims=[None])]
+    nodes = [helper.make_node("Identity", ["k"], ["k1"]), helper.make_node("Concat", ["v", "v"], ["w"], axis=0)]
+    body = helper.make_graph(nodes, "body", names, [info("k1", TensorProto.BOOL), info("w", dims=[None])])
+    node = helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)
+    program = tx.load(model_of([node], [info("x", dims=[2])], initializer=[tensor("m", I(60))])).compile("numpy")
+    with tx.limits.override(elements=1000), pytest.raises(tx.LimitExceeded, match="a result must keep to the limit"):
+        program({"x": np.zeros(2, F)})
+
+
+def test_what_a_caller_feeds_may_be_larger():
+    nodes = [helper.make_node("MatMul", ["x", "x"], ["p"]), helper.make_node("Add", ["p", "x"], ["q"])]
+    program = tx.load(model_of(nodes, [info("x", dims=[9, 9])], ("q",))).compile("numpy")
+    with tx.limits.override(elements=10):
+        for _ in range(3):
+            assert program({"x": np.ones((9, 9), F)})["q"].shape == (9, 9)
 
 
 HUGE = 1 << 40
@@ -210,6 +255,9 @@ HUGE_ATTRIBUTES = [
     ("MaxPool", {"kernel_shape": [1 << 20] * 2, "strides": [1 << 20] * 2}, [1, 1, 1 << 20, 1 << 20], {}),
     ("AveragePool", {"kernel_shape": [1 << 20] * 2, "strides": [1 << 20] * 2}, [1, 1, 1 << 20, 1 << 20], {}),
     ("Sum", {}, [1 << 20, 1], {"w": np.ones((1, 1 << 20), F)}),
+    ("AveragePool", {"kernel_shape": [1, 1], "pads": [HUGE, 0, 0, 0]}, [1, 1, 4, 4], {}),
+    ("AveragePool", {"kernel_shape": [1, 1], "pads": [0, 0, 0, HUGE], "strides": [1, 3]}, [1, 1, 4, 4], {}),
+    ("Slice", {}, [HUGE], {"b": I([0]), "e": I([HUGE]), "a": I([0]), "s": I([2])}),
     ("ConvInteger", {}, [1, HUGE, 4], {"w": np.ones((1, 1, 2), np.uint8)}),
     ("DequantizeLinear", {"block_size": 2, "axis": 0}, [HUGE, 2], {"s": np.ones((2, 2), F)}),
     (

@@ -396,6 +396,7 @@ def _shares(window: Windows, sizes: Sequence[int], count_include_pad: int) -> li
     begins, ends = window.padding(sizes)
     shares = []
     for k, count in enumerate(window.outputs(sizes)):
+        limits.check_elements([count, window.kernel[k]], window.title)
         start = np.arange(count) * window.strides[k] - begins[k]
         at = start[:, None] + np.arange(window.kernel[k]) * window.dilations[k]
         low, high = (-begins[k], sizes[k] + ends[k]) if count_include_pad else (0, sizes[k])

@@ -393,7 +393,10 @@ def _(input, shape):
 @expand.symbolic
 @numpy_rule(expand)
 def _(x, shape):
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(numbers(positions(shape)))))
+    wanted = np.broadcast_shapes(x.shape, tuple(numbers(positions(shape))))
+    if wanted != x.shape:
+        limits.check_elements(wanted, expand.title)  # a view, but hardly any op on it gives one
+    return np.broadcast_to(x, wanted)
 
 
 @expand.prepare

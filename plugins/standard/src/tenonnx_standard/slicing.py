@@ -25,6 +25,7 @@ from tenonnx.extend import (
     dims,
     elements,
     holds,
+    limits,
     op,
     primitive,
     shapes,
@@ -219,8 +220,9 @@ def _(data, starts, ends, axes, steps):
     if not all(isinstance(data.shape[axis], int) for axis in places):
         return None
     for axis, start, end, step in zip(places, lists[0] or [], lists[1] or [], strides, strict=True):
-        visited = np.arange(*_bounds(data.shape[axis], start, end, step))
-        data = gather(data, constant(visited), axis=axis)
+        visited = range(*_bounds(data.shape[axis], start, end, step))
+        limits.check_elements([len(visited)], slice_.title)
+        data = gather(data, constant(np.arange(visited.start, visited.stop, visited.step)), axis=axis)
     return data
 
 
