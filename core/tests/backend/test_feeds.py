@@ -106,3 +106,28 @@ def test_feeds_are_a_mapping(check):
         check(formals(a=("float32", ("n",))), np.zeros(3, np.float32))
     assert caught.value.given == "ndarray"
     assert "graph.run" in caught.value.do
+
+
+class Obstinate:
+    def __array__(self, *arguments, **keywords):
+        raise KeyError("no array")
+
+
+ENDLESS: list = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    "contents", [[[1], [2, 3]], Obstinate(), ENDLESS, np.zeros(2, [("a", "f4")])], ids=["ragged", "own", "endless", "V"]
+)
+def test_what_is_no_array_of_numbers_is_refused(check, contents):
+    with pytest.raises(tx.InvalidFeed, match=r'input "x" must be float32\[n\]'):
+        check(formals(x=("float32", ("n",))), {"x": contents})
+
+
+@pytest.mark.parametrize("other", [None, 1.5, ["b"], np.zeros(2)])
+def test_strings_are_text_or_bytes(check, other):
+    contents = np.array(["a", b"b", None], object)
+    contents[2] = other
+    with pytest.raises(tx.InvalidFeed, match=f"with {type(other).__name__}"):
+        check(formals(x=("string", (3,))), {"x": contents})

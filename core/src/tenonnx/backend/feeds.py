@@ -50,13 +50,20 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
         return _check_map(value, value.type, feed)
     if not isinstance(value.type, TensorType):
         return feed
-    array = np.asarray(feed)
     kind = value.type
+    try:
+        array = np.asarray(feed)
+    except Exception as error:  # of what numpy, or the object itself, makes no array
+        given = f"{type(feed).__name__}, which is no array: {error}"
+        raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given) from error
     given = f"{array.dtype} array of shape {array.shape}"
     if kind.dtype is DType.string:
         if array.dtype.kind not in "OUST":
             raise InvalidFeed(f'input "{value.name}" must be {kind}', given=given)
         array = array.astype(object)
+        others = {type(each).__name__ for each in array.flat if not isinstance(each, str | bytes)}
+        if others:
+            raise InvalidFeed(f'input "{value.name}" must be {kind}', given=f"{given} with {', '.join(sorted(others))}")
     elif array.dtype != kind.dtype.numpy:
         array = _exact_cast(value, array, kind)
     shape = kind.shape
@@ -97,7 +104,7 @@ def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
 def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
     given = f"{array.dtype} array of shape {array.shape}"
     kinds = "biufcV" if kind.dtype.is_complex else "biufV"
-    exact = array.dtype.kind in kinds
+    exact = array.dtype.kind in kinds and array.dtype.names is None
     if exact:
         try:
             with np.errstate(all="ignore"):

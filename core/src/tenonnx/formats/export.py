@@ -105,6 +105,11 @@ def export(
         raise InvalidCall(
             "export takes the fields of ExportConfig", given=", ".join(fields), available=known
         ) from error
+    if not isinstance(path, str | os.PathLike) and not hasattr(path, "write"):
+        raise InvalidCall("export writes to a path or a binary stream", given=type(path).__name__)
+    if not isinstance(settings.external_data_threshold, int | None):
+        given = repr(settings.external_data_threshold)[:80]
+        raise InvalidCall("external_data_threshold must be a number of bytes, or None", given=given)
     if settings.post_export_hooks and isinstance(path, str | os.PathLike) and is_native(path):
         raise InvalidCall(
             "post_export_hooks run on an ONNX file", given=os.fspath(path), do="name it *.onnx; graph.save has no hooks"

@@ -22,7 +22,7 @@ def temporary_prefix(name: str) -> str:
     """How the temporary files of exports to the file ``name`` begin."""
     import hashlib  # which takes as long as all of this package, and reading needs none
 
-    return f".tenonnx-{hashlib.blake2b(name.encode(), digest_size=6).hexdigest()}-"
+    return f".tenonnx-{hashlib.blake2b(os.fsencode(name), digest_size=6).hexdigest()}-"
 
 
 def lock(descriptor: int) -> int | None:

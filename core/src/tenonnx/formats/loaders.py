@@ -111,7 +111,7 @@ def _names(source: Any) -> list[str]:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         inside: list[str] = []
-        with contextlib.suppress(OSError):  # its reader says what is wrong with a path
+        with contextlib.suppress(OSError, ValueError):  # its reader says what is wrong with a path
             inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
         return [path.suffix.lower().removeprefix("."), *inside]
     if isinstance(source, bytes | bytearray | memoryview) or hasattr(source, "read"):

@@ -89,8 +89,9 @@ def _read_model(
 def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidCall(f'"{os.fspath(path)}" must be a file that can be read', given=error.strerror or "") from error
+    except (OSError, ValueError) as error:  # a NUL in the name
+        given = getattr(error, "strerror", None) or str(error)
+        raise InvalidCall(f'"{os.fspath(path)}" must be a file that can be read', given=given) from error
 
 
 class DeclaredTypes(Mapping[str, Type]):

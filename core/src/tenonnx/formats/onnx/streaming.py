@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import onnx
 from onnx import TensorProto
 
+from tenonnx.errors import InvalidCall
 from tenonnx.formats.external import ExternalDataWriter, Pieces, Region
 from tenonnx.formats.files import AtomicWriter, available_name
 from tenonnx.formats.leftovers import superseded
@@ -57,6 +58,12 @@ def write_file(
         entries: dict[str, TensorProto] = {}
         if external:
             name = available_name(writer.folder, f"{writer.name}.data")
+            if name != name.encode("utf-8", "replace").decode():
+                raise InvalidCall(
+                    "A model with external data must have a name in UTF-8, by which it names that data.",
+                    given=ascii(name),
+                    do="choose another name, or keep the data inside",
+                )
             entries = _write_external(writer.open(name), name, external)
         _write_message(writer.open(), model, entries, inline, initializers)
         for name in superseded(writer.path):
@@ -64,8 +71,16 @@ def write_file(
 
 
 def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initializers) -> None:
-    """Write a model to a binary stream, every tensor inline."""
-    _write_message(stream, model, {}, {name for name, _ in initializers}, initializers)
+    """Write a model to a binary stream, every tensor inline. Raises ``InvalidCall`` where it does not take that."""
+    inline = {name for name, _ in initializers}
+    try:
+        _write_message(stream, model, {}, inline, initializers)
+    except (OSError, ValueError, TypeError) as error:  # full, closed, or one for text
+        raise InvalidCall(
+            "A stream must take the bytes of a model.",
+            given=f"{type(stream).__name__}: {error}",
+            do="open a file in binary mode, or give export its path",
+        ) from error
 
 
 def _divide(model: onnx.ModelProto, initializers: Initializers, threshold: int | None) -> tuple[set[str], Initializers]:
