@@ -1,0 +1,64 @@
+"""Paths and streams that a model cannot be read from or written to, and names that are no UTF-8."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+
+import tenonnx as tx
+
+
+class Full(io.RawIOBase):
+    def writable(self):
+        return True
+
+    def write(self, data):
+        raise OSError(28, "No space left on device")
+
+
+def closed():
+    stream = io.BytesIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Full(), closed()], ids=["text", "full", "closed"])
+def test_a_stream_that_does_not_take_the_model_is_told(stream):
+    with pytest.raises(tx.InvalidCall, match="stream must take the bytes"):
+        tx.export(tx.Graph(opsets={"ai.onnx": 21}), stream)
+
+
+@pytest.mark.parametrize(
+    ("path", "keywords", "match"),
+    [
+        (None, {}, "a path or a binary stream"),
+        ("a\0b.onnx", {}, "must name a file"),
+        ("m.onnx", {"external_data_threshold": "1"}, "a number of bytes"),
+    ],
+)
+def test_what_export_does_not_take_is_told(path, keywords, match, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(tx.InvalidCall, match=match):
+        tx.export(tx.Graph(opsets={"ai.onnx": 21}), path, **keywords)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".safetensors"])
+def test_a_name_with_a_nul_is_no_file(suffix):
+    with pytest.raises(tx.InvalidCall, match="must be a file that can be read"):
+        tx.load("a\0b" + suffix)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names of text alone")
+@pytest.mark.parametrize("suffix", [".onnx", ".safetensors"])
+def test_a_name_that_is_no_utf_8_is_a_name(suffix, tmp_path):
+    path = tmp_path / ("\udcff" + suffix)
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.variable("w", np.ones(4, np.float32))
+    graph.outputs.append(graph.input("x", "float32", (2,)))
+    for _ in range(2):
+        graph.save(path) if suffix == ".safetensors" else tx.export(graph, path)
+    assert tx.load(path).variables[0].data.array().sum() == 4
+    if suffix == ".onnx":
+        with pytest.raises(tx.TenonnxError, match="UTF-8"):  # which the names in a model are
+            tx.export(graph, path, external_data_threshold=0)
