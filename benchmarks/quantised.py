@@ -83,8 +83,8 @@ def session(path: Path, float8: bool = False) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    if float8:  # of which it would make QLinear ops, that have none
-        options.add_session_config_entry("session.disable_quant_qdq", "1")
+    if float8:  # for which it would do what is right of integers alone
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 

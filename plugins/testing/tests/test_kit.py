@@ -27,6 +27,7 @@ from tenonnx_testing import (
 )
 from tenonnx_testing.cases import CHECKS, Case, cases
 from tenonnx_testing.collecting import items_of_cases
+from tenonnx_testing.coverage import check_outputs, has_several_outputs
 from tenonnx_testing.gradients import differences
 from tenonnx_testing.kit import run_item
 from tenonnx_testing.report import never_drawn, seen_here
@@ -459,6 +460,31 @@ def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
 def test_what_is_undrawn_is_named_with_a_reason(undrawn):
     with pytest.raises(InvalidCall, match="undrawn takes inputs and attributes with a reason each"):
         cases(identity, undrawn=undrawn)
+
+
+def test_every_output_of_the_schema_is_given_by_some_call(monkeypatch):
+    @op("TopK", since=11)
+    def one(X, K, *, axis=-1, largest=1, sorted=1):
+        return identity(X)
+
+    @op("TopK", since=11)
+    def both(X, K, *, axis=-1, largest=1, sorted=1):
+        return identity(X), identity(X)
+
+    def judge(made, *gaps):
+        case = case_of(made, lambda draw: call(np.ones(2, np.float32), np.ones(1, np.int64)), gaps=gaps)
+        monkeypatch.setattr("tenonnx_testing.coverage.collected", lambda op: [case])
+        assert has_several_outputs(made)
+        check_outputs(made, 2)
+
+    gap = Gap("outputs", "no places here")
+    judge(both)
+    with pytest.raises(Failure, match="give up to 1 outputs, and the schema has Values, Indices"):
+        judge(one)
+    with pytest.raises(pytest.xfail.Exception, match="no places here"):
+        judge(one, gap)
+    with pytest.raises(Failure, match="the gap of outputs is stale"):
+        judge(both, gap)
 
 
 def test_a_failure_says_where_it_was_raised_instead_of_a_traceback():

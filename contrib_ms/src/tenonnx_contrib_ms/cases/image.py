@@ -44,7 +44,8 @@ def _(draw):
     b = draw(st.none() | tensors(shape=(group * results,)))
     pads = np.array([draw(st.integers(0, 1)) for _ in range(4)])
     options = {"strides": [draw(st.integers(1, 2)) for _ in range(2)], "group": group, "kernel_shape": [2, 3]}
-    options |= draw(st.sampled_from([{}, {"dilations": [2, 1]}, {"auto_pad": "VALID"}]))
+    longer = [draw(st.integers(0, stride - 1)) for stride in options["strides"]]
+    options |= draw(st.sampled_from([{}, {"dilations": [2, 1]}, {"auto_pad": "VALID"}, {"output_padding": longer}]))
     return call(x, w, draw(st.sampled_from([None, pads])), b, **options)
 
 

@@ -54,7 +54,8 @@ Provider = str | tuple[str, Mapping[str, Any]]
 #: Left to itself, onnxruntime rounds activations to 8 bits where it joins weights in blocks with their product.
 _EXACT_BLOCKS = ("session.qdq_matmulnbits_accuracy_level", "1")
 
-#: Left to itself, onnxruntime makes QLinear ops of what stands between codes of float8, which its QLinear ops refuse.
+#: Left to itself, onnxruntime makes QLinear ops of what stands between codes of float8, which its QLinear ops refuse,
+#: and above level basic leaves out Relu before them, as if they had no negative numbers.
 _NO_QLINEAR = ("session.disable_quant_qdq", "1")
 _FLOAT8 = (DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz)
 
@@ -243,6 +244,7 @@ def _settings(session_options: Any, optimization: str | None, graph: Graph) -> o
         types = [v.type for node in graph.walk() for v in node.inputs if v is not None]
         if any(isinstance(kind, TensorType) and kind.dtype in _FLOAT8 for kind in types):
             settings.add_session_config_entry(*_NO_QLINEAR)
+            settings.graph_optimization_level = _LEVELS["basic"]
         if sum(1 for _ in graph.walk()) > LARGEST_OPTIMIZED:
             settings.graph_optimization_level = _LEVELS["none"]
         for name, value in (session_options or {}).items():

@@ -19,6 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
     "versions", "own versions", "layout", "special values", "empty axes", "prepared", "requirements",
+    "outputs",
 )  # fmt: skip
 
 

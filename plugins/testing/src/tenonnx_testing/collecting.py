@@ -97,6 +97,8 @@ def _items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
         return
     if schemas.history(op.domain, op.name):
         yield Item(f"{title}-versions", partial(coverage.check_versions, op))
+        if coverage.has_several_outputs(op):
+            yield Item(f"{title}-outputs", partial(coverage.check_outputs, op))
     if op.requirements.declared:
         yield Item(f"{title}-requirements", partial(violations.check_requirements, op))
 

@@ -1,13 +1,17 @@
-"""Which versions of an op the calls of its cases are compared at."""
+"""Which versions of an op the calls of its cases are compared at, and which outputs they give."""
 
 from __future__ import annotations
 
-from tenonnx.extend import Op
+import pytest
+
+from tenonnx.extend import Op, TenonnxError
+from tenonnx.extend.transforms import infer_call
 from tenonnx_testing import schemas
 from tenonnx_testing.cases import Call, Gap, collected
 from tenonnx_testing.checks import CHECKS
-from tenonnx_testing.kit import STUBBORN, run_check
+from tenonnx_testing.kit import STUBBORN, calls, run_check
 from tenonnx_testing.run import Failure
+from tenonnx_testing.violations import as_values
 
 
 def gap_at(op: Op, version: int) -> Gap | None:
@@ -40,3 +44,32 @@ def check_versions(op: Op, examples: int) -> None:
 
 def _reached(op: Op) -> set[int]:
     return {version for case in collected(op) for version in case.reached}
+
+
+def has_several_outputs(op: Op) -> bool:
+    schema = schemas.schema_at(op, max(schemas.versions(op), default=op.since))
+    return schema is not None and len(schema.outputs) > 1 and schema.maximum_outputs == len(schema.outputs)
+
+
+def check_outputs(op: Op, examples: int) -> None:
+    """Some call gives every output that the newest schema of a meaning has, and none gives more."""
+    schema = schemas.schema_at(op, max(schemas.versions(op)))
+    assert schema is not None
+    most, wanted = 0, len(schema.outputs)
+    for drawn in (drawn for count in (1, 2 * STUBBORN) for case in collected(op) for drawn in calls(case, count)):
+        attributes = op.signature.complete(op.title, drawn.attributes)
+        try:
+            found = infer_call(op, as_values(drawn), attributes, wanted if op.signature.counts_outputs else None)
+        except TenonnxError:  # a call that has no further outputs
+            continue
+        most = max(most, len(found))
+        if most >= wanted:
+            break
+    gaps = [gap for case in collected(op) for gap in case.gaps_of("outputs")]
+    if most == wanted and gaps:
+        raise Failure(f"{op.title}: the gap of outputs is stale, calls give all: {gaps[0].reason}")
+    if gaps:
+        pytest.xfail("; ".join(gap.reason for gap in gaps))
+    if most != wanted:
+        names = ", ".join(formal.name for formal in schema.outputs)
+        raise Failure(f"{op.title}: calls of its cases give up to {most} outputs, and the schema has {names}")

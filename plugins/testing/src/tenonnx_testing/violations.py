@@ -52,7 +52,7 @@ def check_requirements(op: Op, examples: int) -> None:
 def _expect_refusal(op: Op, broken: Call, requirement: Requirement) -> None:
     attributes = op.signature.complete(op.title, broken.attributes)
     ways: dict[str, Callable[[], Any]] = {
-        "where contents are known": lambda: infer_call(op, _values(broken), attributes, broken.outputs)
+        "where contents are known": lambda: infer_call(op, as_values(broken), attributes, broken.outputs)
     }
     if first_broken(op, broken, contents=False) is requirement:  # on arrays types are judged
         ways["when called"] = lambda: called(op, broken)
@@ -79,7 +79,7 @@ def _is_named(requirement: Requirement, text: str) -> bool:
 
 def first_broken(op: Op, drawn: Call, *, contents: bool = True) -> Requirement | None:
     """The first requirement that a call breaks; None where it breaks none, or is no call of the op at all."""
-    values = _values(drawn, contents=contents)
+    values = as_values(drawn, contents=contents)
     try:
         op.signature.check_inputs(op.title, values)
         call = op.requirements.arguments(values, op.signature.complete(op.title, drawn.attributes))
@@ -95,7 +95,8 @@ def first_broken(op: Op, drawn: Call, *, contents: bool = True) -> Requirement |
     return None
 
 
-def _values(drawn: Call, *, contents: bool = True) -> list[Value | None]:
+def as_values(drawn: Call, *, contents: bool = True) -> list[Value | None]:
+    """The inputs of a call as values of their types, whose contents are known or not."""
     return [None if v is None else _value(v, contents) for v in drawn.inputs]
 
 
