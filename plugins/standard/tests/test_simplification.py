@@ -1,5 +1,7 @@
 """Simplification: what changes nothing goes, and what only seems to change nothing stays."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -119,3 +121,59 @@ def test_what_would_be_constant_if_shapes_were_fixed():
     graph.output("z", (x + y) / count)
     assert constant_where_fixed(graph) == ["Cast", "Gather", "Shape"]
     assert constant_where_fixed(tx.fix_shapes(graph, {"x": (3, 4), "y": (3, 4)})) == []
+
+
+# ----- packing --------------------------------------------------------------------------------------------------------
+
+
+def _weight(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def _heads(count, wanted=(2, 5, 4, 2), bias=True):
+    """``count`` products of one operand, each with a bias and reshaped."""
+
+    def body(x):
+        products = [ops.matmul(x, _weight(6, 8) * (k + 1)) for k in range(count)]
+        added = [y + _weight(8) for y in products] if bias else products
+        parts = [ops.reshape(y, wanted) for y in added]
+        return functools.reduce(ops.add, parts)
+
+    return body
+
+
+@pytest.mark.parametrize("wanted", [(2, 5, 4, 2), (0, 0, 4, 2), (-1, 8), (0, 5, -1, 2)])
+def test_products_with_biases_between_reshapes_become_gemm_where_some_share_a_reshape(wanted):
+    assert simplified(_heads(2, wanted), (2, 5, 6)).count("Gemm") == 2
+    alone = ["MatMul", "Add", "Reshape"] if len(wanted) > 2 else ["Reshape", "Gemm"]
+    assert simplified(_heads(1, wanted), (2, 5, 6)) == alone
+
+
+def test_three_products_of_one_operand_become_one():
+    assert simplified(_heads(3, bias=False), ("n", 5, 6)) == ["MatMul", "Split", *["Reshape"] * 3, "Add", "Add"]
+    assert simplified(_heads(2, bias=False), ("n", 5, 6)).count("MatMul") == 2
+
+
+def test_weights_that_are_large_or_may_be_fed_are_not_joined(monkeypatch):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", (2, 6))
+    fed = graph.input("w", "float32", (6, 8))
+    graph.output("y", ops.matmul(x, fed) + ops.matmul(x, _weight(6, 8)) + ops.matmul(x, 2 * _weight(6, 8)))
+    assert [node.op_type for node in tx.simplify(graph).nodes].count("MatMul") == 3
+    monkeypatch.setattr("tenonnx_standard.simplification.MOST_BYTES", 100)
+    assert simplified(_heads(3, bias=False), ("n", 5, 6)).count("MatMul") == 3
+
+
+def test_parts_are_reshaped_once():
+    def body(x):
+        whole = ops.reshape(ops.gemm(x, _weight(6, 12), _weight(12)), (2, 5, 12))
+        first, second = ops.split(whole, [8, 4], axis=-1)
+        return ops.reshape(first, (10, 8)) @ _weight(8, 3) + ops.reshape(second, (10, 4)) @ _weight(4, 3)
+
+    assert simplified(body, (10, 6)).count("Reshape") == 0
+
+
+def test_all_positions_in_order_are_a_reshape():
+    assert simplified(lambda x: ops.gather(x, np.arange(4).reshape(2, 2), axis=1), (3, 4)) == ["Reshape"]
+    assert simplified(lambda x: ops.gather(x, np.arange(4), axis=-1), (3, 4)) == []
+    assert simplified(lambda x: ops.gather(x, np.arange(3), axis=1), (3, 4)) == ["Gather"]

@@ -19,6 +19,7 @@ from tenonnx.op.rules import find_rule
 from tenonnx.transforms.common_subexpressions import merging
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.fold import folding
+from tenonnx.transforms.pack import pack
 from tenonnx.transforms.prune import prune
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
@@ -31,8 +32,14 @@ def simplify(graph: Graph) -> Graph:
     """Compute what is constant, merge equal nodes, and leave out what changes nothing or no output needs.
 
     Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
-    by the rule ``simplify`` of an op. Inputs, outputs and their types stay.
+    by the rule ``simplify`` of an op, and which calls others can replace that are fewer in sum (``pack``, ``join``).
+    Inputs, outputs and their types stay.
     """
+    return pack(_settled(graph), _settled)
+
+
+def _settled(graph: Graph) -> Graph:
+    """``graph`` simplified call by call until it gets no smaller."""
     for _ in range(ROUNDS):
         before = sum(1 for _ in graph.walk())
         steps = folding(), _simpler, merging()

@@ -11,14 +11,15 @@ from tenonnx.extend import Graph, Op, TensorType, Value, constant, elements, sta
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.control_flow import if_
-from tenonnx_standard.joining import concat
+from tenonnx_standard.joining import concat, split, split_exactly
+from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import where
 from tenonnx_standard.math import add, div, mul, pow_, sub
 from tenonnx_standard.padding import pad
 from tenonnx_standard.regularization import dropout
 from tenonnx_standard.shapes import expand, flatten, identity, reshape, squeeze, transpose, unsqueeze
 from tenonnx_standard.shapes import shape as shape_of
-from tenonnx_standard.slicing import slice_
+from tenonnx_standard.slicing import gather, slice_
 
 
 def _known_shape(x: Value) -> tuple[Any, ...] | None:
@@ -243,6 +244,24 @@ def _(*inputs: Value, axis: int) -> Value | None:
     return concat(*kept, axis=axis) if kept and len(kept) < len(inputs) else None
 
 
+@gather.rule("simplify")
+def _(data: Value, indices: Value, *, axis: int) -> Value | None:
+    """All positions in order."""
+    held, shape = static(indices), _known_shape(data)
+    if (
+        held is None
+        or not shape
+        or held.size != shape[axis]
+        or not np.array_equal(held.reshape(-1), np.arange(held.size))
+    ):
+        return None
+    axis %= len(shape)
+    if held.ndim == 1:
+        return data
+    wanted = [*shape[:axis], *held.shape, *shape[axis + 1 :]]
+    return reshape(data, wanted) if all(isinstance(dim, int) for dim in wanted) else None
+
+
 @slice_.rule("simplify")
 def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
     """One that begins at the first and ends behind the last element."""
@@ -286,3 +305,61 @@ def _(data: Value, ratio: Value | None, training_mode: Value | None, **attribute
     if training_mode is not None and (training is None or training.any()):
         return None
     return data, expand(constant(np.array(True)), shape_of(data))
+
+
+# ----- products of matrices -------------------------------------------------------------------------------------------
+
+#: Weights of more bytes than this are not joined into one.
+MOST_BYTES = 1 << 26
+
+
+@reshape.rule("pack")
+def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
+    """A product of more axes with a bias, then reshaped, by Gemm, for which one Reshape of the operand serves many."""
+    total, wanted = data.producer, elements(shape)
+    if total is None or total.op is not add or wanted is None or allowzero:
+        return None
+    wanted = [data.shape[place] if dim == 0 else dim for place, dim in enumerate(wanted)]
+    if not all(isinstance(dim, int) for dim in wanted):
+        return None
+    for product, bias in (total.inputs, total.inputs[::-1]):
+        made = None if product is None else product.producer
+        if made is None or made.op is not matmul or bias is None or not bias.is_constant or bias.rank != 1:
+            continue
+        x, weight = made.inputs
+        if x is None or x.ndim < 3 or weight is None or not weight.is_constant or weight.rank != 2:
+            continue
+        if bias.shape[0] in (1, weight.shape[1]):
+            return reshape(gemm(reshape(x, [-1, weight.shape[0]]), weight, bias), wanted)
+    return None
+
+
+def _split_before(input: Value, lengths: Value | None, *, axis: int, **_: Any) -> tuple[Value, ...] | None:
+    """Before a Reshape that leaves the last axis as it is, where each part may be reshaped again."""
+    node = input.producer
+    before = None if node is None or node.op is not reshape else node.inputs[0]
+    held = None if lengths is None else static(lengths)
+    if before is None or held is None or _known_shape(input) is None or _known_shape(before) is None:
+        return None
+    if axis % input.ndim != input.ndim - 1 or input.shape[-1] != before.shape[-1]:
+        return None
+    sizes = held.tolist()
+    parts = split(before, sizes, axis=before.ndim - 1, _outputs=len(sizes))
+    return tuple(reshape(part, [*input.shape[:-1], size]) for part, size in zip(parts, sizes, strict=True))
+
+
+for _split in (split, split_exactly):
+    _split.rule("pack", _split_before)
+
+
+@matmul.rule("join")
+def _(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
+    """Products of one operand with weights as one, with the columns of them all, from three on."""
+    weights = [static(weight) for _, weight in calls]
+    if len(calls) < 3 or any(w is None or w.ndim != 2 or w.dtype != weights[0].dtype for w in weights):
+        return None
+    x, joined = calls[0][0], np.concatenate(weights, axis=1)
+    if x.ndim < 2 or joined.nbytes > MOST_BYTES:
+        return None
+    product = matmul(x, constant(joined, calls[0][1].dtype))
+    return split(product, [w.shape[1] for w in weights], axis=x.ndim - 1, _outputs=len(weights))
