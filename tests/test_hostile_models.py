@@ -11,6 +11,8 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper
 
 import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx.extend import op
 
 
 def info(name, kind=TensorProto.FLOAT, dims=None):
@@ -258,6 +260,7 @@ HUGE_ATTRIBUTES = [
     ("AveragePool", {"kernel_shape": [1, 1], "pads": [HUGE, 0, 0, 0]}, [1, 1, 4, 4], {}),
     ("AveragePool", {"kernel_shape": [1, 1], "pads": [0, 0, 0, HUGE], "strides": [1, 3]}, [1, 1, 4, 4], {}),
     ("Slice", {}, [HUGE], {"b": I([0]), "e": I([HUGE]), "a": I([0]), "s": I([2])}),
+    ("Multinomial", {"sample_size": HUGE}, [1, 4], {}),
     ("ConvInteger", {}, [1, HUGE, 4], {"w": np.ones((1, 1, 2), np.uint8)}),
     ("DequantizeLinear", {"block_size": 2, "axis": 0}, [HUGE, 2], {"s": np.ones((2, 2), F)}),
     (
@@ -325,6 +328,34 @@ def test_huge_attributes_are_done_with_at_once(op, attributes, shape, further, s
     while ended is not None:
         assert not isinstance(ended, MemoryError)
         ended = ended.__cause__
+
+
+def test_a_scan_of_huge_length_is_not_written_out():
+    formals, results = [info("s", dims=[2]), info("e", dims=[2])], [info("t", dims=[2])]
+    body = helper.make_graph([helper.make_node("Add", ["s", "e"], ["t"])], "body", formals, results)
+    node = helper.make_node("Scan", ["x", "z"], ["y"], body=body, num_scan_inputs=1)
+    model = model_of([node], [info("x", dims=[2]), info("z", dims=[HUGE, 2])])
+    with pytest.raises(tx.LimitExceeded, match='written out step by step must keep to the limit "nodes"'):
+        tx.retarget(tx.load(model), 7)
+
+
+@op("Rounds", domain="com.acme")
+def rounds(x, *, count: int):
+    for _ in range(count):
+        x = ops.relu(x)
+    return x
+
+
+@pytest.mark.parametrize("step", ["infer", "narrow"])
+def test_a_body_goes_round_only_so_often(step):
+    """However often an attribute says: before, such a loop came to no end."""
+    graph = tx.Graph(opsets={"com.acme": 1, "ai.onnx": 21})
+    graph.output("y", rounds(graph.input("x", "float32", (2,)), count=40))
+    with tx.limits.override(nodes=50):
+        assert len(tx.retarget(graph, 21, domains=["ai.onnx"]).nodes) == 40
+        graph.nodes[0].attributes["count"] = HUGE
+        with pytest.raises(tx.LimitExceeded, match=r'the calls that lead to .* must keep to the limit "nodes"'):
+            tx.infer(graph) if step == "infer" else tx.retarget(graph, 21, domains=["ai.onnx"])
 
 
 def test_a_sample_of_thirty_axes_is_refused():

@@ -87,6 +87,17 @@ def test_expansions_have_a_depth():
             deeper(3)
 
 
+def test_calls_of_one_piece_of_work_are_counted():
+    with tx.limits.override(nodes=3):
+        for _ in range(20):  # by itself, nothing is one piece
+            tx.limits.calling("an op")
+        with tx.limits.work():
+            for _ in range(3):
+                tx.limits.calling("an op")
+            with pytest.raises(tx.LimitExceeded, match=r'the calls that lead to an op.* the limit "nodes"'):
+                tx.limits.calling("an op")
+
+
 @pytest.mark.parametrize(("text", "shown"), [("77", "77"), ("lots", "must be a positive number")])
 def test_the_environment_sets_limits(text, shown, monkeypatch):
     monkeypatch.setenv("TENONNX_LIMIT_ELEMENTS", text)

@@ -99,7 +99,10 @@ def sized(dims: Sequence[Any], what: str) -> tuple[int, ...]:
 
 # ----- work -----------------------------------------------------------------------------------------------------------
 
-#: What the piece of work at hand has expanded, and how deep it is.
+#: What the size of the work justifies is more calls than expansions: bodies call much that is none.
+_CALLS = 4
+
+#: What the piece of work at hand has expanded, how deep it is, and how many calls that made.
 _work: ContextVar[list[int] | None] = ContextVar("tenonnx_work", default=None)
 
 
@@ -112,7 +115,7 @@ def work(allowance: int = 0) -> Iterator[None]:
     if _work.get() is not None:
         yield
         return
-    token = _work.set([-allowance, 0])
+    token = _work.set([-allowance, 0, -allowance * _CALLS])
     try:
         yield
     finally:
@@ -133,6 +136,17 @@ def expanding(title: str) -> Iterator[None]:
             yield
         finally:
             state[1] -= 1
+
+
+def calling(title: str) -> None:
+    """Count one call that a piece of work makes: a body may go round as often as an attribute says.
+
+    Raises ``LimitExceeded`` beyond ``nodes``.
+    """
+    state = _work.get()
+    if state is not None:
+        state[2] += 1
+        check("nodes", state[2], f"the calls that lead to {title}, with all that are made beside it,")
 
 
 # ----- time -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tenonnx.graph.definitions import Definitions, definitions
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType, Type, join_types
 from tenonnx.graph.values import Value
+from tenonnx.limits import calling, work
 from tenonnx.op.binding import UNFORESEEN, invoke, pad, refused
 from tenonnx.op.call import constant_value, current, interpreting
 from tenonnx.op.contents import Known, know_contents
@@ -60,6 +61,7 @@ class Abstract:
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
+        calling(op.title)
         return tuple(None if k is None else k.value(op.name) for k in infer_call(op, inputs, attributes, outputs))
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
@@ -100,7 +102,7 @@ def _infer_body(
 def _run_body(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> list[Known | None]:
-    with interpreting(Abstract()):
+    with work(), interpreting(Abstract()):
         results = invoke(op, op.function, inputs, attributes, outputs)
     return [None if r is None else Known(r.type, r.elements, r.data) for r in results]
 

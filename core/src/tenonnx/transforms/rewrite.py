@@ -12,7 +12,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value
-from tenonnx.limits import expanding, work
+from tenonnx.limits import calling, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.op.call import interpreting
@@ -227,6 +227,7 @@ class Rewriter(Builder):
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
+        calling(op.title)
         values = [self.adopt(v) for v in inputs]
         call = Call(op, pad(op, values), attributes, outputs)
         if op.pure and all(v is None or v.is_constant for v in values):

@@ -22,6 +22,7 @@ from tenonnx.extend import (
     dims,
     inline,
     join_types,
+    limits,
     primitive,
     static,
     subgraph,
@@ -266,6 +267,7 @@ def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> t
     length = next((each for each in lengths if isinstance(each, int)), 0)
     if not length:
         return None
+    limits.check("nodes", length * (len(body.nodes) + len(slices)), "Scan written out step by step")
     carried, scanned = list(inputs[:states]), []
     for step in range(length):
         given = [ops.gather(x, length - 1 - step if reverse else step, axis=axis) for x, axis, reverse in slices]

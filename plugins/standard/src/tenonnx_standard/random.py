@@ -113,6 +113,7 @@ def _(input, *, dtype, sample_size, seed):
     logits = input.astype(np.float64)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     bounds = np.cumsum(weights, axis=1)
+    limits.check_elements((*bounds.shape, sample_size), multinomial.title)
     drawn = generator(seed).random((len(input), sample_size)) * bounds[:, -1:]
     found = (drawn[:, :, None] >= bounds[:, None, :]).sum(axis=2)
     return np.minimum(found, input.shape[1] - 1).astype(DType(dtype).numpy)
