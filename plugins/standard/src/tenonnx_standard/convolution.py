@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 
 #: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
 FEW_CHANNELS = 8
+
+#: Up to so many positions of an image, the gradient of images is one product over all of them.
+FEW_POSITIONS = 16
+
+#: With fewer weights it is not worth its nodes.
+MANY_WEIGHTS = 1 << 12
+
+#: The table of what reads what may have so many elements there.
+LARGEST_TABLE = 1 << 16
 
 #: Beyond so many places of the kernel a weight gradient is a convolution of its own, and not written place by place.
 MANY_PLACES = 128
@@ -172,7 +182,42 @@ def _(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
     window = window.explicit(X.shape[2:]) or window
     weights = conv_weight_gradient(X, g, group=group, **window.attributes)
     bias = None if B is None else reduce_sum(g, [0, *range(2, X.ndim)], keepdims=0)
+    if group == 1 and _is_of_few_positions(X, g, W, window):
+        return _images_at_once(X, g, W, window), weights, bias
     return transposed_to(X, g, W, window, group), weights, bias
+
+
+def _is_of_few_positions(X: Value, g: Value, W: Value, window: Windows) -> bool:
+    """Whether runtimes, which transpose a convolution image by image, would mostly read its weights again and again."""
+    sizes, outputs = X.shape[2:], g.shape[2:]
+    if not all(isinstance(n, int) and n > 0 for n in (*W.shape, *sizes, *outputs)):
+        return False
+    few = math.prod(outputs) <= FEW_POSITIONS and math.prod((*sizes, *outputs, *window.kernel)) <= LARGEST_TABLE
+    return few and math.prod(W.shape) >= MANY_WEIGHTS
+
+
+def _images_at_once(X: Value, g: Value, W: Value, window: Windows) -> Value:
+    """What ``transposed_to`` gives, with one product by the weights over the positions of all images.
+
+    A second one, by a table of zeros and ones, adds what each position of ``g`` gives for each place of the kernel to
+    the position of ``X`` that it read.
+    """
+    batch, channels, *sizes = dims(X)
+    _, results, *outputs = dims(g)
+    begins, _ = window.padding(sizes)
+    read = np.zeros((*outputs, *window.kernel, *sizes), np.float32)
+    for output in np.ndindex(*outputs):
+        for place in np.ndindex(*window.kernel):
+            terms = zip(output, window.strides, place, window.dilations, begins, strict=True)
+            found = tuple(o * stride + k * dilation - begin for o, stride, k, dilation, begin in terms)
+            if all(0 <= n < size for n, size in zip(found, sizes, strict=True)):
+                read[(*output, *place, *found)] = 1
+    positions, places = math.prod(outputs), math.prod(window.kernel)
+    rows = reshape(transpose(reshape(g, [batch, results, positions]), perm=[0, 2, 1]), [-1, results])
+    given = reshape(matmul(rows, reshape(W, [results, -1])), [batch, positions, channels, places])
+    columns_of_images = reshape(transpose(given, perm=[0, 2, 1, 3]), [-1, positions * places])
+    table = constant(read.reshape(positions * places, -1), X.dtype)
+    return reshape(matmul(columns_of_images, table), [batch, channels, *sizes])
 
 
 def transposed_to(X: Value, g: Value, W: Value, window: Windows, group: int) -> Value:
