@@ -17,6 +17,7 @@ from tenonnx.extend import InvalidCall, NotRepresentable
 from tenonnx_torch import lines
 from tenonnx_torch.decompositions import decomposed
 from tenonnx_torch.examples import Examples, joined
+from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.verification import leaves
 
 #: A module as PyTorch traced it.
@@ -69,7 +70,7 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
     shapes = examples.shapes(module)
-    with _quietly(), torch.no_grad():
+    with _quietly(), torch.no_grad(), Recurrences():
         return torch.export.export(
             module, examples.arguments, dict(examples.keywords), dynamic_shapes=shapes, strict=False
         )
@@ -89,7 +90,10 @@ def converted(program: Program) -> onnx.ModelProto:
     """
     try:
         with _quietly():
-            return torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model_proto
+            exported = torch.onnx.export(
+                program, dynamo=True, optimize=False, verbose=False, custom_translation_table=TRANSLATIONS
+            )
+            return exported.model_proto
     except Exception as error:
         reason = _reason(error)
         raise NotRepresentable(

@@ -107,6 +107,12 @@ for _cell, _kind in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.RNN)):
 case("recurrences", "LSTM both ways in two layers")(
     lambda: (nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True), torch.randn(2, 5, 3))
 )
+case("recurrences", "LSTM of any length", dims=STEPS, quick=True)(
+    lambda: (nn.LSTM(3, 4, batch_first=True), torch.randn(2, 5, 3))
+)
+case("recurrences", "GRU both ways of any length", dims={0: {0: "steps", 1: "batch"}}, quick=True)(
+    lambda: (nn.GRU(3, 4, bidirectional=True), torch.randn(5, 2, 3))
+)
 case("recurrences", "LSTMCell", dims=None)(lambda: (nn.LSTMCell(3, 4), torch.randn(2, 3)))
 case("recurrences", "LSTM with a state", dims=None)(
     lambda: (nn.LSTM(3, 4), torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)))
