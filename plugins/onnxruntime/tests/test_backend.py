@@ -11,7 +11,8 @@ from onnx import helper, numpy_helper
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx_onnxruntime import backend, rescue
+from tenonnx.backend import rescue
+from tenonnx_onnxruntime import backend
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 

@@ -1,6 +1,7 @@
 """What holds of graphs on OpenVINO beyond the numbers of single ops."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -77,6 +78,41 @@ def test_wide_integers_are_refused_where_32_bits_do_not_hold_them():
     with pytest.raises(tx.InvalidCall, match='32 bits, which must hold the feed of "x"') as caught:
         program({"x": np.int64([2**31])})
     assert str(2**31) in caught.value.given
+    rescued = graph.compile("openvino")
+    with pytest.warns(tx.FallbackWarning, match="numpy computes what openvino refuses.*32 bits"):
+        assert rescued({"x": np.int64([2**31])})["y"].tolist() == [2**31 + 1]
+    assert rescued({"x": np.int64([5])})["y"].tolist() == [6]
+
+
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_bytes_are_shifted_without_rounding(direction):
+    graph = tx.Graph(opsets={"ai.onnx": 18})
+    x, count = graph.input("x", "uint8", (256, 1)), graph.input("count", "uint8", (4,))
+    graph.output("y", ops.bitshift(x, count, direction=direction))
+    feeds = {"x": np.arange(256, dtype="u1")[:, None], "count": np.array([0, 1, 4, 7], "u1")}
+    assert_same(graph, graph.compile("openvino", strict=True), feeds)
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+#: Models and the inputs that lie beside them.
+MODELS = {
+    "bert/bert": "bert/samples", "decoder/decoder": "decoder/samples", "experts/experts": "experts/samples",
+    "gpt2/gpt2": "gpt2/samples", "llama/llama": "llama/samples", "whisper/whisper": "whisper/samples",
+    "quantized/llama-4bit": "quantized/llama", "quantized/resnet-qdq": "quantized/resnet",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_examples_give_what_numpy_gives(name):
+    """Ops of com.microsoft included, which are lowered before it is asked what OpenVINO computes otherwise."""
+    graph = tx.load(EXAMPLES / f"{name}.onnx")
+    with np.load(EXAMPLES / f"{MODELS[name]}.npz") as held:
+        feeds = {value.name: held[value.name] for value in graph.inputs}
+    expected, found = graph.run(feeds, backend="numpy"), graph.compile("openvino", strict=True)(feeds)
+    for each in expected:
+        np.testing.assert_allclose(found[each], expected[each], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "string", "complex64"])

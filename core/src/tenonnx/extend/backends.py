@@ -3,7 +3,8 @@
 ``check_feeds`` says whether feeds are of the types of the inputs (``FeedCheck`` for those that come again and again),
 ``DefaultsProgram`` lets a call feed an input that has a default, ``ShapedProgram`` makes programs for single shapes,
 ``StatefulProgram`` has what lives in a program between calls (``StateFeedCheck`` and ``Results`` are its parts), and
-``fall_back`` is numpy's program where a graph cannot run. Inputs are made up by ``generate_feeds``.
+``fall_back`` is numpy's program where a graph cannot run; ``RescuedProgram`` lets numpy compute a call alone that
+ended in a ``RunFailure``. Inputs are made up by ``generate_feeds``.
 """
 
 from tenonnx.backend.base import Backend
@@ -11,6 +12,7 @@ from tenonnx.backend.by_shape import ShapedProgram
 from tenonnx.backend.compiling import compile_graph, fall_back
 from tenonnx.backend.feeds import FeedCheck, check_feeds
 from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
+from tenonnx.backend.rescue import RescuedProgram, RunFailure
 from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram
 from tenonnx.checks.generate import generate_feeds
 from tenonnx.graph.program import Program
@@ -25,7 +27,9 @@ __all__ = [
     "DefaultsProgram",
     "FeedCheck",
     "Program",
+    "RescuedProgram",
     "Results",
+    "RunFailure",
     "ShapedProgram",
     "StateFeedCheck",
     "StatefulProgram",

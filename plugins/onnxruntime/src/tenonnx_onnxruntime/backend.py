@@ -15,6 +15,7 @@ from tenonnx.extend.backends import (
     OPTIONAL_INPUTS_IR,
     DefaultsProgram,
     Program,
+    RescuedProgram,
     Target,
     fall_back,
     retarget_to,
@@ -23,7 +24,6 @@ from tenonnx.extend.backends import (
 from tenonnx.extend.formats import LARGEST_MESSAGE, ExportConfig, prepare, write_stream
 from tenonnx_onnxruntime.blocked import block_convolutions
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
-from tenonnx_onnxruntime.rescue import RescuedProgram
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortened, stateful_program
 from tenonnx_onnxruntime.values import to_runtime
 

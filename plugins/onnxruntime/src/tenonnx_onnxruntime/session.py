@@ -14,8 +14,8 @@ from onnxruntime import InferenceSession
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx import limits
-from tenonnx.extend import DType, InvalidCall, OptionalType, SequenceType, TensorType, Type, UnsupportedOp
-from tenonnx.extend.backends import FeedCheck, Results, StateFeedCheck, StatefulProgram
+from tenonnx.extend import DType, OptionalType, SequenceType, TensorType, Type, UnsupportedOp
+from tenonnx.extend.backends import FeedCheck, Results, RunFailure, StateFeedCheck, StatefulProgram
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
@@ -244,10 +244,6 @@ def shortened(error: Exception) -> str:
     words = [word for word in text.split(" ") if not word.startswith("/onnxruntime_src/")]
     text = " ".join(words)
     return text if len(text) <= 500 else text[:500] + " ..."
-
-
-class RunFailure(InvalidCall):
-    """The runtime refused a call."""
 
 
 def run_failure(error: Exception, given: Mapping[str, Any]) -> RunFailure:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.extend import InvalidCall, UnsupportedOp
-from tenonnx.extend.backends import DefaultsProgram, Program, ShapedProgram, fall_back
+from tenonnx.extend.backends import DefaultsProgram, Program, RescuedProgram, ShapedProgram, fall_back
 from tenonnx_openvino.conversion import compiled, converted, core
 from tenonnx_openvino.programs import OpenVinoProgram, stateful_program
 
@@ -32,8 +32,8 @@ def compile(
 
     ``device`` is one that OpenVINO finds, ``properties`` those of a device in its own words, such as
     ``{"INFERENCE_NUM_THREADS": 2}`` or ``{"INFERENCE_PRECISION_HINT": "bf16"}`` for less than float32. A graph that it
-    cannot run goes to numpy with a ``FallbackWarning``, or raises ``UnsupportedOp`` when ``strict``. Raises
-    ``InvalidCall`` for wrong options.
+    cannot run goes to numpy with a ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise
+    ``UnsupportedOp`` and ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
     """
     if options:
         raise InvalidCall(
@@ -61,7 +61,7 @@ def compile(
         if strict:
             raise
         return fall_back(graph, error, state)
-    return program
+    return program if strict else RescuedProgram(program, graph, state)
 
 
 def _settings(device: str, properties: Mapping[str, Any] | None) -> dict[str, Any]:

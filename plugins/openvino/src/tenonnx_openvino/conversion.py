@@ -13,8 +13,7 @@ import openvino
 from tenonnx.extend import DType, InvalidCall, NotRepresentable, TensorType, Type, UnsupportedOp
 from tenonnx.extend.backends import Target, retarget_to, target_for
 from tenonnx.extend.formats import LARGEST_MESSAGE, ExportConfig, prepare, write_stream
-from tenonnx.extend.transforms import decompose
-from tenonnx_openvino.unlike import is_unlike
+from tenonnx_openvino.unlike import without_unlike
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph, Op
@@ -78,10 +77,14 @@ def _unsupported(why: str) -> UnsupportedOp:
 
 
 def _moved(graph: Graph, without: Set[str]) -> Graph:
-    graph = decompose(graph, keep=lambda call: not is_unlike(call))
     runtime = target_for(graph, name=TARGET).runtime
     target = Target({"ai.onnx": OPSET}, functools.partial(_accepts, without), runtime)
-    return retarget_to(graph, target, spare_defaults=False).graph
+    while True:
+        graph = retarget_to(graph, target, spare_defaults=False).graph
+        alike = without_unlike(graph)
+        if alike is None:
+            return graph
+        graph = alike
 
 
 def _accepts(

@@ -11,8 +11,8 @@ import numpy as np
 import openvino
 
 from tenonnx import limits
-from tenonnx.extend import DType, InvalidCall, Value
-from tenonnx.extend.backends import FeedCheck, Results, StateFeedCheck, StatefulProgram
+from tenonnx.extend import DType, Value
+from tenonnx.extend.backends import FeedCheck, Results, RunFailure, StateFeedCheck, StatefulProgram
 from tenonnx_openvino.conversion import TYPES, shortened
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Request:
         array_of(tensor, array.dtype)[...] = array
 
     def run(self) -> None:
-        """Raises ``LimitExceeded`` at the deadline, ``InvalidCall`` for what OpenVINO refuses to compute."""
+        """Raises ``LimitExceeded`` at the deadline, ``RunFailure`` for what OpenVINO refuses to compute."""
         end = limits.end()
         try:
             if end is None:
@@ -59,7 +59,7 @@ class Request:
         except RuntimeError as error:
             if end is not None and end <= time.monotonic():
                 raise limits.out_of_time() from error
-            raise InvalidCall(
+            raise RunFailure(
                 f"OpenVINO cannot compute the graph from these inputs: {shortened(error)}",
                 given=", ".join(f"{v.name}: {self.request.get_tensor(v.name).shape}" for v in self._inputs.values()),
                 do='run it on numpy (backend="numpy", --backend numpy) to see what is wrong with them',
@@ -82,9 +82,9 @@ def array_of(tensor: openvino.Tensor, dtype: Any) -> Array:
 
 
 def _check_width(value: Value, array: Array) -> None:
-    """Raise ``InvalidCall`` for integers that 32 bits do not hold."""
+    """Raise ``RunFailure`` for integers that 32 bits do not hold."""
     if value.dtype is DType.int64 and array.size and not _NARROW.min <= array.min() <= array.max() <= _NARROW.max:
-        raise InvalidCall(
+        raise RunFailure(
             f'OpenVINO computes int64 in 32 bits, which must hold the feed of "{value.name}"',
             given=f"numbers from {array.min()} to {array.max()}",
             do="use another backend",

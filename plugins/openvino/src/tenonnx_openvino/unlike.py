@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenonnx.extend import DType, UnsupportedOp, elements, static
-from tenonnx.extend.transforms import Call
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, UnsupportedOp, Value, elements, static
+from tenonnx.extend.transforms import Call, Rewriter
 
 
-def is_unlike(call: Call) -> bool:
-    """Whether the body of a call must stand for it. Raises ``UnsupportedOp`` where that is no better."""
-    if call.op.domain == "ai.onnx" and call.op.name in _REFUSED and _REFUSED[call.op.name](call):
-        raise UnsupportedOp(f"OpenVINO computes {call.op.title} otherwise", do="use another backend")
-    unlike = _UNLIKE.get(call.op.name) if call.op.domain == "ai.onnx" else None
-    return unlike is not None and unlike(call)
+def without_unlike(graph: Graph) -> Graph | None:
+    """``graph`` with other calls in place of those that OpenVINO computes otherwise, None where it has none of them.
+
+    Raises ``UnsupportedOp`` for a call that none can replace.
+    """
+    found: list[Call] = []
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        name = call.op.name if call.op.domain == "ai.onnx" else ""
+        if name in _INSTEAD and (replaced := _INSTEAD[name](call)) is not None:
+            found.append(call)
+            return [replaced]
+        if name not in _UNLIKE or not _UNLIKE[name](call):
+            return None
+        if call.op.primitive or name in _NO_BETTER:
+            raise UnsupportedOp(f"OpenVINO computes {call.op.title} otherwise", do="use another backend")
+        found.append(call)
+        return rewriter.expand(call)
+
+    rewritten = Rewriter(graph, decide, strict=True).run()
+    return rewritten if found else None
 
 
 def _always(call: Call) -> bool:
@@ -33,7 +49,7 @@ def _has_two_shapes(call: Call) -> bool:
 
 def _broadcasts(call: Call) -> bool:
     """A scale of another shape than what is normalised."""
-    x, scale = (value.type.shape for value in call.inputs[:2])
+    x, scale = (value.tensor.shape for value in call.inputs[:2])
     return x is None or scale is None or scale != x[call.attributes["axis"] :]
 
 
@@ -78,17 +94,23 @@ def _has_64_bits(call: Call) -> bool:
     return call.inputs[0].dtype in (DType.int64, DType.uint64)
 
 
-_REFUSED: dict[str, Callable[[Any], bool]] = {
-    "BitShift": _always,  # what is shifted out of 8 bits is not lost, and a product stays in them
-    "Bitshift": _always,
-    "BitwiseAnd": _has_64_bits,
-    "BitwiseNot": _has_64_bits,
-    "BitwiseOr": _has_64_bits,
-    "BitwiseXor": _has_64_bits,
-    "NonMaxSuppression": _always,  # at most so many boxes, of each class or of all
-}
+def _shifted(call: Call) -> Value | None:
+    """In 16 bits: eight are shifted by dividing and multiplying, which rounds, and loses nothing on the left."""
+    if call.inputs[0].dtype is not DType.uint8:
+        return None
+    x, count = (ops.cast(value, to=DType.uint16) for value in call.inputs)
+    wide = ops.bitshift(x, count, direction=call.attributes["direction"])
+    return ops.cast(ops.bitwise_and(wide, 0xFF), to=DType.uint8)
+
+
+#: What is computed in place of a call, or None.
+_INSTEAD: dict[str, Callable[[Any], Value | None]] = {"BitShift": _shifted}
+
+#: Ops whose bodies lose the upper half of 64 bits, too.
+_NO_BETTER = ("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor")
 
 _UNLIKE: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(_NO_BETTER, _has_64_bits),
     "Col2Im": _always,
     "Compress": _always,  # ends the process on an empty tensor
     "ConvTranspose": _has_two_shapes,
@@ -100,6 +122,7 @@ _UNLIKE: dict[str, Callable[[Any], bool]] = {
     "LSTM": _is_rare,
     "LayerNormalization": _broadcasts,
     "MaxPool": _rounds_up,
+    "NonMaxSuppression": _always,  # at most so many boxes, of each class or of all
     "Pad": _crops,
     "Mod": _is_float,  # the rest of a division by infinity
     "QuantizeLinear": _has_16_bits,

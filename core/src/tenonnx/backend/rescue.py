@@ -1,33 +1,36 @@
-"""Calls that the runtime refuses although it took the graph: numpy computes them, or says which node is wrong."""
+"""Calls that a runtime refuses although it took the graph: numpy computes them, or says which node is wrong."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tenonnx.extend import FallbackWarning, TenonnxError
-from tenonnx.extend.backends import compile_graph
-from tenonnx_onnxruntime.session import RunFailure
-
-if TYPE_CHECKING:
-    from tenonnx.extend import Graph
-    from tenonnx.extend.backends import Program
+from tenonnx.backend.numpy import backend as numpy_backend
+from tenonnx.errors import FallbackWarning, InvalidCall, TenonnxError
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
 
 #: A graph with more bytes of variables is not computed twice: an error is due at once there.
 LARGEST_RESCUED = 1 << 28
 
 
-class RescuedProgram:
-    """A program of the runtime whose refused calls numpy computes, with one ``FallbackWarning`` for all of them."""
+class RunFailure(InvalidCall):
+    """A runtime refused a call."""
 
-    backend = "onnxruntime"
+
+class RescuedProgram:
+    """A program of a runtime whose refused calls numpy computes, with one ``FallbackWarning`` for all of them."""
 
     def __init__(self, program: Program, graph: Graph, state: Mapping[str, str] | None) -> None:
         self._program = program
         self._graph = graph
         self._names = state
         self._numpy: Program | None = None
+
+    @property
+    def backend(self) -> str:
+        return self._program.backend
 
     @property
     def state(self) -> MutableMapping[str, Any]:
@@ -43,13 +46,13 @@ class RescuedProgram:
         if sum(v.data.nbytes for v in self._graph.variables if v.data is not None) > LARGEST_RESCUED:
             raise failure
         try:
-            numpy = self._numpy or compile_graph(self._graph, "numpy", state=self._names)
+            numpy = self._numpy or numpy_backend.compile(self._graph, state=self._names)
             numpy.state.update(self.state)
             results = numpy(feeds)
         except TenonnxError as error:
             raise error from failure
         if self._numpy is None:  # before anything changes, as a warning may be made an error
-            warnings.warn(FallbackWarning(f"numpy computes what onnxruntime refuses: {failure}"), stacklevel=3)
+            warnings.warn(FallbackWarning(f"numpy computes what {self.backend} refuses: {failure}"), stacklevel=3)
         self._numpy = numpy
         self.state.update(numpy.state)
         return results
