@@ -7,8 +7,8 @@ onnxruntime writes each at the levels basic, extended and all, and its transform
 Of what is written, each file that has operators of a vendor and differs from those of the levels below is judged: by
 numpy, and by onnxruntime on what it is lowered to, against the file itself in onnxruntime, or the untouched model where
 that has no kernels for it. Prints how many are right, refused and wrong, with every reason; exits 1 if one is wrong.
-Where codes are computed with, whose rounding may differ by a step, numbers may differ by 3 % of the largest one, else
-by 0.1 %.
+Numbers may differ by 0.1 % of the largest one, and by 3 % where onnxruntime rounds activations to 8 bits, which it does
+in the products of blocks that its optimizer writes (accuracy_level 4), and no other way of computing does.
 """
 
 from __future__ import annotations
@@ -117,8 +117,7 @@ def is_close(found: list[Any], expected: list[Any], share: float) -> bool:
 def judged(path: Path, feeds: Feeds, expected: list[Any], opsets: list[int]) -> Iterator[tuple[str, str]]:
     """For numpy and each opset what came of a file: right, wrong, or refused with a reason."""
     graph = tx.load(path)
-    codes = any(word in node.op_type for node in graph.walk() for word in ("Quant", "QLinear", "Integer", "NBits"))
-    share = 0.03 if codes else 0.001
+    share = 0.03 if any(node.attributes.get("accuracy_level") == 4 for node in graph.walk()) else 0.001
     found = list(graph.run(feeds, backend="numpy").values())
     yield "numpy", "right" if is_close(found, expected, share) else "wrong"
     for opset_version in opsets:
