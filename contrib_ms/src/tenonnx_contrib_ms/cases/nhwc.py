@@ -35,8 +35,9 @@ def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> 
         order = [0, *range(2, rank), 1]
         whole = replace(given, attributes=case.op.signature.complete(case.title, given.attributes))
         assume(rank > 2 and not any(gap.covers(whole) for gap in case.gaps if gap.when))
-        assume(not attributes.get("output_shape") and not attributes.get("auto_pad", "").startswith("SAME"))
-        assume(attributes.get("keep_aspect_ratio_policy", "stretch") == "stretch")
+        # of these the checker infers other shapes, or refuses what the schema allows
+        assume(not attributes.get("auto_pad", "").startswith("SAME") or "output_padding" not in known)
+        assume(not (attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and given.inputs[3] is None))
         assume(len(given.inputs) < 4 or given.inputs[2] is None or given.inputs[2].size)
         inputs, axes = [], attributes.get("axes")
         for name, value in zip(names, given.inputs, strict=False):
@@ -98,3 +99,24 @@ def _(draw):
     pooled, places = (x.transpose(0, 2, 3, 1).copy() for x in found)
     size = draw(st.sampled_from([None, np.array([shape[axis] for axis in (0, 2, 3, 1)])]))
     return call(pooled, places, size, **attributes)
+
+
+@cases(nhwc.conv_transpose)
+def _(draw):
+    """To a shape that is asked for."""
+    x = draw(tensors(shape=(1, draw(st.integers(1, 3)), draw(st.integers(1, 3)), 2), min_value=-2, max_value=2))
+    w = draw(tensors(shape=(2, 1, 2, 2), min_value=-1, max_value=1))
+    return call(x, w, kernel_shape=[2, 2], strides=[2, 2], output_shape=[2 * size for size in x.shape[1:3]])
+
+
+def _with_a_last_part(pool: Op) -> None:
+    @cases(pool)
+    def _(draw):
+        """Windows that end behind the last element, and in LpPool some that are dilated."""
+        x = draw(tensors(shape=(1, 5, draw(st.integers(3, 6)), 2), distinct=True))
+        more = draw(st.sampled_from([{}, {"dilations": [1, 2]}]))
+        return call(x, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, **more)
+
+
+for _pool in (nhwc.max_pool, nhwc.average_pool, nhwc.lp_pool):
+    _with_a_last_part(_pool)
