@@ -1,15 +1,19 @@
 """The node tests of the onnx package through ``tenonnx_torch.module``.
 
-``python suite.py`` counts the cases that run as PyTorch alone, those of which numpy computes a part, and those that
-fail, and names the last.
+``python suite.py`` counts the cases, but those of ImageDecoder, that run as PyTorch alone, those of which numpy
+computes a part, and those that fail. The counts and the names of the last go to ``suite.json``, from where
+``table.py`` puts them into docs/pytorch.md. What the installed packages have no op for fails: install all of this
+repository.
 """
 
+import json
 import sys
 import warnings
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
@@ -48,7 +52,7 @@ def run(case):
 
 def main():
     torch.set_num_threads(1)
-    counts = Counter()
+    counts, failed = Counter(), {}
     for name, case in onnx_suites.node_cases().items():
         if name.startswith("test_image_decoder"):
             continue
@@ -57,9 +61,11 @@ def main():
                 warnings.simplefilter("ignore")
                 counts[run(case)] += 1
         except BaseException as error:
-            counts["failed"] += 1
-            print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:250]}", flush=True)
-    print(dict(counts))
+            failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:250]}"
+            print(f"{name}: {failed[name]}", flush=True)
+    found = {"onnx": onnx.__version__, **counts, "failed": failed}
+    Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
+    print(dict(counts), len(failed))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What docs/pytorch.md tells of the cases of the tests: the table of components, and what ``exports.py`` counted.
+"""What docs/pytorch.md tells of measurements: what ``exports.py`` and ``suite.py`` counted, and the components.
 
 ``python table.py`` writes both, ``--check`` stops where they are not up to date.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "pytorch.md"
 RESULTS = Path(__file__).with_name("exports.json")
+SUITE = Path(__file__).with_name("suite.json")
 OPSETS = (13, 17, 21)
 SIDES = ("ours", "theirs")
 
@@ -62,9 +63,21 @@ def summary(cases) -> str:
     return "\n".join(lines)
 
 
+def suite() -> str:
+    """How the single-op models of the onnx package run as modules."""
+    held = json.loads(SUITE.read_text("utf-8"))
+    counts = [held["torch"], held["numpy"], len(held["failed"])]
+    titles = ("run as PyTorch alone", "have a part that numpy computes", "give other numbers")
+    lines = [f"| of {sum(counts)} single-op models of onnx {held['onnx']} | |", "| --- | --- |"]
+    return "\n".join(lines + [f"| {title} | {count} |" for title, count in zip(titles, counts, strict=True)])
+
+
 def page(cases) -> str:
     text = PAGE.read_text("utf-8")
-    for name, made in (("counts", summary(cases)), ("components", table(cases))):
+    blocks = {"counts": summary(cases), "components": table(cases)}
+    if SUITE.exists():
+        blocks["suite"] = suite()
+    for name, made in blocks.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
         text = re.sub(pattern, lambda m, made=made: m[1] + made + "\n" + m[2], text, flags=re.DOTALL)
     return text
