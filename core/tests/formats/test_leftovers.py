@@ -12,6 +12,7 @@ import pytest
 import tenonnx as tx
 from tenonnx.formats import leftovers
 from tenonnx.formats.files import AtomicWriter
+from tenonnx.formats.onnx import streaming
 from tenonnx.formats.onnx.reader import read
 from tenonnx.registry.registry import Registry
 
@@ -113,6 +114,37 @@ def test_what_a_killed_export_left_is_removed_by_the_next(where, tmp_path):
     assert len(data) == 2
     assert not list(tmp_path.glob(".tenonnx-*"))
     assert held(path) == 2
+
+
+def test_an_interrupted_export_leaves_no_data_behind(tmp_path, monkeypatch):
+    path = tmp_path / "m.onnx"
+    export(path, 1.0)
+    replace = Path.replace
+
+    def interrupted(*arguments):
+        replace(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export(path, 2.0)
+    assert len(names(tmp_path)) == 2
+    assert held(path) == 2
+
+
+def test_an_export_during_another_leaves_no_data_behind(tmp_path, monkeypatch):
+    path = tmp_path / "m.onnx"
+    write = streaming._write_message
+
+    def slowly(*arguments):
+        monkeypatch.undo()
+        export(path, 2.0)
+        write(*arguments)
+
+    monkeypatch.setattr(streaming, "_write_message", slowly)
+    tx.export(tx.Graph(opsets={"ai.onnx": 21}), path)
+    assert names(tmp_path) == ["m.onnx"]
+    assert load(path).variables == []
 
 
 def test_an_export_at_work_is_left_alone(tmp_path):

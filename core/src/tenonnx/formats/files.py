@@ -7,15 +7,16 @@ import errno
 import itertools
 import os
 import stat
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, UnsafePath
-from tenonnx.formats.leftovers import lock, remove_stale, temporary_prefix
+from tenonnx.formats.leftovers import lock, remove_stale, superseded, temporary_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
     from typing_extensions import Buffer
@@ -26,6 +27,9 @@ _DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 # Without O_NONBLOCK, opening a pipe would wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _OPENS_BELOW = bool(os.open in os.supports_dir_fd and _NO_FOLLOW and _DIRECTORY)
+
+#: Held while a model takes the place of another, so that of threads with one path each removes what it replaces.
+_replacing = threading.Lock()
 
 
 class AtomicWriter:
@@ -77,6 +81,7 @@ class AtomicWriter:
         self._mode: int | None = None
         self._parts: dict[str, _Part] = {}
         self._discarded: set[str] = set()
+        self._supersedes = False
 
     def __enter__(self) -> Self:
         self._mode = self._check()
@@ -112,6 +117,10 @@ class AtomicWriter:
             UnsafePath: ``name`` is not a plain file name.
         """
         self._discarded.add(check_file_name(name))
+
+    def discard_superseded(self) -> None:
+        """Likewise the data files of the model that is there when the new one takes its place, if they are its own."""
+        self._supersedes = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -184,29 +193,36 @@ class AtomicWriter:
                         _rename_to_free(part.temporary, self.folder / name)
                     except FileExistsError as error:
                         raise self._taken(name) from error
-            obsolete = self._discarded - self._parts.keys()
-            if obsolete:
-                self._note(obsolete)
-            model.temporary.replace(self.path)
+            with _replacing:
+                if self._supersedes:
+                    self._discarded.update(superseded(self.path))
+                self._note(self._discarded - self._parts.keys())
+                model.temporary.replace(self.path)
         except OSError as error:
             raise self._refused(error) from error
-        for name in obsolete:
+        self._remove_discarded()
+
+    def _remove_discarded(self) -> None:
+        for name in self._discarded - self._parts.keys():
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink()
 
-    def _note(self, obsolete: Iterable[str]) -> None:
+    def _note(self, obsolete: Collection[str]) -> None:
         """Name in a temporary file what is removed last, so that the next export does it if a kill comes before."""
-        note = self._create()
-        self._parts[note.temporary.name] = note
+        if not obsolete:
+            return
+        note = self._parts[""] = self._create()  # in one line, between whose halves no interrupt comes
         with note.file:
             note.file.writelines(os.fsencode(name) + b"\n" for name in obsolete)
 
     def _clean_up(self) -> None:
-        """Remove what did not become part of a finished pair. After a success there is nothing to remove.
+        """Remove what did not become part of a finished pair; after a success that is what was discarded.
 
         What is on disk decides, not a flag: an interrupt may come between a rename and the note that it was done.
         """
         model_in_place = not os.path.lexists(self._parts[self.name].temporary)
+        if model_in_place:
+            self._remove_discarded()  # again, for an interrupt may have come before
         for name, part in self._parts.items():
             with contextlib.suppress(OSError):
                 part.file.close()

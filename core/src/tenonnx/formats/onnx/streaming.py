@@ -14,7 +14,6 @@ from onnx import TensorProto
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.external import ExternalDataWriter, Pieces, Region
 from tenonnx.formats.files import AtomicWriter, available_name
-from tenonnx.formats.leftovers import superseded
 from tenonnx.formats.onnx.tensors import (
     MappedContents,
     TensorContents,
@@ -66,8 +65,7 @@ def write_file(
                 )
             entries = _write_external(writer.open(name), name, external)
         _write_message(writer.open(), model, entries, inline, initializers)
-        for name in superseded(writer.path):
-            writer.discard(name)
+        writer.discard_superseded()
 
 
 def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initializers) -> None:
