@@ -107,11 +107,20 @@ def test_a_wrong_numpy_rule_is_found(rule, check):
     assert any("com.example::Weighted@1" in text and told("numpy", rule) in text for text in failures.values())
 
 
+def _is_static(X):
+    return all(isinstance(dim, int) for dim in X.shape)
+
+
 GRADIENTS = {
     "off by two": (lambda g, y, X, W, *, by: (g * W * 2.0, g * X), 'input "X"'),
     "of the other input": (lambda g, y, X, W, *, by: (g * W, g * W), 'input "W"'),
     "left out": (lambda g, y, X, W, *, by: (g * W, None), 'input "W"'),
     "of another shape": (lambda g, y, X, W, *, by: (g * W, ops.reduce_sum(g * X)), "gradient"),
+    "wrong for symbolic dims": (
+        lambda g, y, X, W, *, by: (g * W, g * X if _is_static(X) else g),
+        "with symbolic dims",
+    ),
+    "wrong for known dims": (lambda g, y, X, W, *, by: (g * W, g if _is_static(X) else g * X), 'input "W"'),
 }
 
 

@@ -28,13 +28,15 @@ class Call:
     """One call of an op: arrays, None, lists (sequences) and dicts (maps) as inputs, attributes by keyword.
 
     ``outputs`` is how many outputs the node declares, where the case says so. ``version`` is, while a check compares
-    versions, the one that it is at; conditions of gaps may ask for it.
+    versions, the one that it is at; conditions of gaps may ask for it. ``turn`` counts the calls that a check sees,
+    for one that does not try everything with each of them.
     """
 
     inputs: tuple[Any, ...]
     attributes: Mapping[str, Any]
     outputs: int | None = None
     version: int | None = None
+    turn: int = 0
 
 
 def call(*inputs: Any, _outputs: int | None = None, **attributes: Any) -> Call:

@@ -134,12 +134,12 @@ CHECKS: dict[str, Check] = {
             "gradient", gradients.equals_differences, applies=gradients.applies, missing="there are no floats to derive"
         ),
         Check("law", laws.is_followed, applies=lambda case: case.law is not None),
-        Check("export", exports.keeps_numbers, versions=exports.versions, stride=6),
+        Check("export", exports.keeps_numbers, versions=exports.versions, stride=10),
         Check("own versions", exports.keeps_meaning, applies=exports.has_versions, versions=exports.own_versions),
         Check(
             "prepared", preparation.kernels_agree, applies=preparation.prepares, missing="the numpy rule serves as well"
         ),
-        Check("layout", edges.any_layout_serves, examples=2),
+        Check("layout", edges.any_layout_serves, examples=4),
         Check("special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=4),
         Check("empty axes", edges.empty_axes_agree, examples=4, missing="no input has an axis"),
         Check("bad input", mutations.refused_or_alike),

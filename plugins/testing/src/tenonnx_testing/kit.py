@@ -6,6 +6,7 @@ import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -22,10 +23,16 @@ from tenonnx_testing.cases import Call, Case, Gap, collected, load
 from tenonnx_testing.checks import CHECKS, Check
 from tenonnx_testing.pytest_plugin import EXAMPLES
 from tenonnx_testing.repro import one_line
-from tenonnx_testing.run import Failure, blaming, completed, evaluate
+from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
 
 #: How many times more calls are drawn before a gap is called stale.
 STUBBORN = 10
+
+#: The checks of a case see so many different shares of the calls that are drawn of it, and all see the simplest one.
+SHARES = 3
+
+#: From one call to the next, the versions that a check is at move by so many.
+SPREAD = 3
 
 
 def conformance(domain_or_distribution: str, *, registry: Registry | None = None) -> Callable[..., None]:
@@ -87,8 +94,6 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
     """
     check = CHECKS[name]
     judged = examples >= EXAMPLES  # fewer calls tell too little of a gap
-    if check.examples is not None:
-        examples = -(-examples * check.examples // EXAMPLES)
     compared, gaps = run_check(case, check, examples)
     if judged and any(seen.is_stale for seen in gaps.values()):
         compared, gaps = run_check(case, check, examples * STUBBORN)
@@ -112,41 +117,85 @@ def run_check(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _
     """Run a check on so many drawn calls: how many comparisons took place, and what was seen of each gap."""
     gaps = {gap: _Seen() for gap in case.gaps_of(check.name)}
     compared = 0
-
-    @seed(zlib.crc32(f"{case.title}-{check.name}".encode()))
-    @settings(
-        max_examples=examples, database=None, deadline=None, verbosity=Verbosity.quiet, report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
-    )  # fmt: skip
-    @given(_calls(case), st.integers(0, check.stride - 1))
-    def run(drawn: Call, offset: int) -> None:
-        nonlocal compared
-        compared += _check_call(case, check, drawn, offset, gaps)
-
-    run()
+    for turn, drawn in enumerate(_share(case, check, examples), zlib.crc32(case.title.encode())):
+        try:
+            compared += _check_call(case, check, drawn, turn, gaps)
+        except Failure:
+            _raise_simplest(case, check, turn, examples)
+            raise
     return compared, gaps
 
 
-def calls(case: Case, count: int) -> list[Call]:
-    """So many completed calls of a case, the same ones each time."""
-    found: list[Call] = []
+# ----- drawing --------------------------------------------------------------------------------------------------------
+
+
+class _Drawn:
+    """A drawn call; what it is in full and what it gives are found once for all checks."""
+
+    def __init__(self, case: Case, call: Call) -> None:
+        self.op, self.call = case.op, call
+
+    @cached_property
+    def completed(self) -> Call:
+        return completed(self.op, self.call)
+
+    @cached_property
+    def expected(self) -> Outputs:
+        return evaluate(self.op, self.completed)
+
+
+def _draw(case: Case, count: int, take: Callable[[_Drawn], None], *phases: Phase) -> None:
+    """Give ``take`` so many calls of a case, the same ones each time."""
 
     @seed(zlib.crc32(case.title.encode()))
     @settings(
-        max_examples=count, database=None, deadline=None, verbosity=Verbosity.quiet,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+        max_examples=count, database=None, deadline=None, verbosity=Verbosity.quiet, report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate, *phases],
     )  # fmt: skip
     @given(_calls(case))
     def run(drawn: Call) -> None:
-        found.append(completed(case.op, drawn))
+        take(_Drawn(case, drawn))
 
     run()
-    return found
 
 
 @st.composite
 def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
     return case.function(draw)
+
+
+@lru_cache(maxsize=4)  # the checks of a case follow each other
+def _pool(case: Case, count: int) -> list[_Drawn]:
+    found: list[_Drawn] = []
+    _draw(case, count, found.append)
+    return found
+
+
+def calls(case: Case, count: int) -> list[Call]:
+    """So many completed calls of a case, the same ones each time."""
+    return [drawn.completed for drawn in _pool(case, count)]
+
+
+def _pool_size(examples: int) -> int:
+    return 1 + SHARES * (examples - 1) if examples <= EXAMPLES else examples
+
+
+def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
+    """What a check sees of the pool: the simplest call, and others than the checks beside it."""
+    first, *others = _pool(case, _pool_size(examples))
+    count = examples if check.examples is None else -(-examples * check.examples // EXAMPLES)
+    begin = list(CHECKS).index(check.name) % SHARES * (examples - 1)
+    chosen = [others[(begin + k) % len(others)] for k in range(min(count - 1, len(others)))]
+    return [first, *chosen]
+
+
+def _raise_simplest(case: Case, check: Check, turn: int, examples: int) -> None:
+    """Raise what the simplest call fails with that can be found; nothing if all hold when they are drawn again."""
+
+    def fails(drawn: _Drawn) -> None:
+        _check_call(case, check, drawn, turn, {gap: _Seen() for gap in case.gaps_of(check.name)})
+
+    _draw(case, _pool_size(examples), fails, Phase.shrink)
 
 
 @dataclass(slots=True)
@@ -161,15 +210,14 @@ class _Seen:
         return self.met > 0 and not self.failed
 
 
-def _check_call(case: Case, check: Check, drawn: Call, offset: int, gaps: dict[Gap, _Seen]) -> int:
+def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[Gap, _Seen]) -> int:
     compared = 0
     try:
         with blaming(f"{case.op.title} on the drawn inputs"):
-            whole = completed(case.op, drawn)
-            case.drawn |= _given(case.op, whole)
-            expected = evaluate(case.op, whole)
-        for version in check.versions(case)[offset :: check.stride]:
-            there = replace(whole, version=version)
+            whole, expected = drawn.completed, drawn.expected
+        case.drawn |= _given(case.op, whole)
+        for version in check.versions(case)[turn * SPREAD % check.stride :: check.stride]:
+            there = replace(whole, version=version, turn=turn)
             gap = next((gap for gap in gaps if gap.covers(there)), None)
             try:
                 found = check.run(case, there, expected)
@@ -182,7 +230,7 @@ def _check_call(case: Case, check: Check, drawn: Call, offset: int, gaps: dict[G
                 gaps[gap].met += found
             compared += found
     except Failure as failure:
-        failure.add_note(f"reproduce: {one_line(case.op, drawn)}")
+        failure.add_note(f"reproduce: {one_line(case.op, drawn.call)}")
         failure.add_note(f"written at: {', '.join(_written_at(case.op))}")
         raise
     return compared
