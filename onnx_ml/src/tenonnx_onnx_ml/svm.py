@@ -72,7 +72,8 @@ class Kernel:
         if self.name == "RBF":
             x, vectors = x.astype(np.float64), self.vectors.astype(np.float64)
             squares = np.square(x).sum(axis=1, keepdims=True) + np.square(vectors).sum(axis=1)
-            return np.exp((squares - np.matmul(x, vectors.T) * 2) * -self.gamma).astype(np.float32)
+            distances = np.where(np.isinf(squares), squares, squares - np.matmul(x, vectors.T) * 2)
+            return np.exp(distances * -self.gamma).astype(np.float32)
         product = np.matmul(x, self.vectors.T)
         if self.name == "LINEAR":
             return product

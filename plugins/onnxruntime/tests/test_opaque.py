@@ -3,6 +3,7 @@
 import numpy as np
 import onnx
 import onnxruntime
+import onnxruntime_extensions
 import pytest
 
 import tenonnx as tx
@@ -32,9 +33,40 @@ def test_they_run_on_the_runtime(graph, backend):
     np.testing.assert_allclose(program({"x": X})["y"], Y, rtol=1e-5)
 
 
-def test_session_options_are_given_as_they_are(graph):
-    options = onnxruntime.SessionOptions()  # which may hold libraries: options.register_custom_ops_library(path)
-    np.testing.assert_allclose(graph.compile("auto", session_options=options)({"x": X})["y"], Y, rtol=1e-5)
+CUSTOM = """
+    <ir_version: 8, opset_import: ["": 17, "ai.onnx.contrib": 1]>
+    g (float[n, n] x) => (float[n, n] y) { r = ai.onnx.contrib.Inverse (x)  y = Relu (r) }
+"""
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "auto"])
+def test_ops_of_a_library_given_in_the_session_options_run(backend):
+    graph = tx.load(onnx.parser.parse_model(CUSTOM))
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+    program = graph.compile(backend, session_options=options)
+    assert program.backend == "onnxruntime"
+    found = program({"x": np.float32([[2, 0], [0, -4]])})["y"]
+    np.testing.assert_allclose(found, [[0.5, 0], [0, 0]])
+
+
+def test_without_their_library_they_are_refused_saying_what_to_give():
+    graph = tx.load(onnx.parser.parse_model(CUSTOM))
+    with pytest.raises(tx.UnsupportedOp, match="cannot run the graph") as caught:
+        graph.compile("onnxruntime")
+    assert "ai.onnx.contrib:Inverse" in caught.value.given
+    assert "give session_options with the library that has these ops" in caught.value.do
+
+
+def test_what_only_a_library_knows_is_not_lowered():
+    graph = tx.load(onnx.parser.parse_model(CUSTOM))
+    for run in (lambda: graph.compile("numpy"), lambda: tx.decompose(graph, keep=lambda call: False)):
+        with pytest.raises(tx.UnsupportedOp, match="no installed package provides 1 of its ops") as caught:
+            run()
+        assert "ai.onnx.contrib::Inverse@1: 1 node" in caught.value.given
+    with pytest.raises(tx.NotRepresentable) as caught:
+        tx.retarget(graph, 13, domains=["ai.onnx"])
+    assert "no installed package knows the op" in caught.value.given
 
 
 def test_other_nodes_are_rewritten_around_them(graph):

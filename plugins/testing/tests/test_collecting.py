@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import textwrap
 
@@ -180,3 +182,22 @@ def test_incomparable_ops_need_a_reason():
 
     with pytest.raises(InvalidCall, match="incomparable ops need a reason"):
         incomparable(reason="")
+
+
+@pytest.mark.parametrize("selection", [["-k", "nothing"], ["test_acme.py::test[acme.Twice@1-types]"]])
+def test_what_cannot_be_imported_fails_whatever_is_selected(tmp_path, selection):
+    entries = {"tenonnx.ops": {"acme": "acme_ops"}, "tenonnx.conformance": {"acme": "acme_cases"}}
+    lines = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in held.items())
+        for group, held in entries.items()
+    ]
+    (tmp_path / "acme_ops-1.0.dist-info").mkdir()
+    (tmp_path / "acme_ops-1.0.dist-info" / "METADATA").write_text("Name: acme-ops\nVersion: 1.0\n")
+    (tmp_path / "acme_ops-1.0.dist-info" / "entry_points.txt").write_text("".join(lines))
+    (tmp_path / "test_acme.py").write_text('from tenonnx_testing import conformance\ntest = conformance("acme-ops")\n')
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--tenonnx-examples=1", *selection],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "acme_cases.broken cannot be imported: half written" in run.stdout
+    assert run.stdout.count("FAILED") == run.stdout.count("FAILED test_acme.py::test[acme_cases.broken-import]") == 1

@@ -49,10 +49,7 @@ OTHERS = Gap(
 )
 
 
-@cases(
-    svm_classifier,
-    gaps=[Gap("special values", "an infinite score is no score: which label wins is not specified"), OTHERS],
-)
+@cases(svm_classifier, gaps=[OTHERS])
 def _(draw):
     """Scores of pairs."""
     x = rows(draw)

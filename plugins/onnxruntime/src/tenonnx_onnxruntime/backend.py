@@ -116,10 +116,12 @@ def _session(
             problems.append(shortened(error))
         except NotRepresentable as error:  # a graph may have ops newer than what it says
             problems.append(error.given or error.what)
+    opaque = any(not isinstance(node.op, Op) for node in graph.walk())
+    library = "give session_options with the library that has these ops, or install a package that provides them"
     raise UnsupportedOp(
         f"onnxruntime {onnxruntime.__version__} cannot run the graph",
         given="\n".join(dict.fromkeys(problems)),
-        do="install a newer onnxruntime, or use another backend",
+        do=library if opaque else "install a newer onnxruntime, or use another backend",
     )
 
 

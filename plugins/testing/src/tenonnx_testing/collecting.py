@@ -20,10 +20,11 @@ from tenonnx_testing.signatures import dtype_problems, signature_problems, uncov
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One parametrised test: its id, and what it runs, given the number of examples."""
+    """One parametrised test: its id, what it runs, given the number of examples, and whether every selection has it."""
 
     label: str
     run: Callable[[int], None]
+    always: bool = False
 
 
 def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
@@ -37,13 +38,14 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
     modules = load(declaring)
     for name, error in modules.items():
         if error is not None:
-            yield Item(f"{name}-import", partial(_fail_import, name, error))
+            yield Item(f"{name}-import", partial(_fail_import, name, error), always=True)
     for plugin in serving:
         registry.load(plugin.domain)
         if plugin in registry.failures:
             yield Item(
                 f"{plugin.distribution}-{plugin.domain}-import",
                 partial(_fail_import, plugin.value, registry.failures[plugin]),
+                always=True,
             )
     for distribution in sorted(distributions):
         entries = {p.domain for p in plugins("tenonnx.ops") if p.distribution == distribution} | {INTERNAL_DOMAIN}

@@ -151,8 +151,10 @@ def _is_wide(contents: Any) -> bool:
 
 
 def _widened(contents: Any) -> Any:
+    """Floats as float64, but for those of 8 bits or fewer: an op may take them as codes alone."""
     if isinstance(contents, list):
         return [_widened(c) for c in contents]
-    if isinstance(contents, np.ndarray) and contents.dtype != object and DType.of(contents.dtype).is_float:
-        return contents.astype(np.float64)
-    return contents
+    if not isinstance(contents, np.ndarray) or contents.dtype == object:
+        return contents
+    dtype = DType.of(contents.dtype)
+    return contents.astype(np.float64) if dtype.is_float and dtype.bits > 8 else contents

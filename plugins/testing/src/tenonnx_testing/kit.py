@@ -46,6 +46,7 @@ def conformance(domain_or_distribution: str, *, registry: Registry | None = None
     items = list(find_items(domain_or_distribution, default_registry() if registry is None else registry))
 
     @pytest.mark.parametrize("item", items, ids=[item.label for item in items])
+    @pytest.mark.tenonnx_always(*(item.label for item in items if item.always))
     def test(item: Item, request: pytest.FixtureRequest) -> None:
         run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES), item.label)
 

@@ -6,6 +6,7 @@ Every pytest of an environment that has the kit loads it, so it imports nothing 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,25 @@ def pytest_addoption(parser: Any) -> None:
         metavar="FILE",
         help="write what the conformance kit compared as JSON, and as Markdown beside it",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "tenonnx_always(*ids): parameters that are run whatever is selected")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Keep the tests that say what could not be imported: what they would have tested is in no selection."""
+    suites = {(item.parent, mark.args) for item in items for mark in item.iter_markers("tenonnx_always") if mark.args}
+    yield
+    for module, ids in suites:
+        missing = set(ids) - {_id(item) for item in items if item.parent is module}
+        if missing and isinstance(module, pytest.Module):
+            items += [item for item in module.collect() if isinstance(item, pytest.Item) and _id(item) in missing]
+
+
+def _id(item: pytest.Item) -> str:
+    return item.name.partition("[")[2].removesuffix("]")
 
 
 def _seen() -> dict[str, Any] | None:

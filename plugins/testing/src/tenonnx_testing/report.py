@@ -9,41 +9,41 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tenonnx.extend import Op
 from tenonnx.extend.testing import default_registry
 from tenonnx_testing import schemas
-from tenonnx_testing.cases import CHECKS, collected
+from tenonnx_testing.cases import CHECKS, Case, collected
 from tenonnx_testing.kit import drawable, outcomes
 
 #: What one process has seen, or several together: made of what JSON has.
 Seen = dict[str, Any]
 
 #: What calls are drawn by.
-SEED = "the checksum of each case and check: every run draws the same calls"
+SEED = "the checksum of each case: every run draws the same calls"
 
 
 def seen_here() -> Seen:
     """What this process compared, to be merged with what others did."""
     found: Seen = {"cases": {}, "outcomes": outcomes()}
-    undrawn: dict[Op, set[str]] = {}
     for case in collected():
-        undrawn.setdefault(case.op, set()).update(case.undrawn)
-    for case in collected():
-        if not (case.compared or case.drawn):
-            continue
-        found["cases"][f"{case.module}:{case.title}"] = {
-            "op": f"{case.op.domain}::{case.op.name}",
-            "meaning": [case.op.since, case.op.before],
-            "package": default_registry().source(case.op),
-            "versions": schemas.versions(case.op),
-            "compared": dict(case.compared),
-            "reached": sorted(case.reached),
-            "drawn": sorted(case.drawn),
-            "drawable": [name for name in drawable(case.op) if name not in undrawn[case.op]],
-            "gaps": {gap.check: gap.reason for gap in case.gaps}
-            | {f"drawing {name}": reason for name, reason in case.undrawn.items()},
-        }
+        if case.compared or case.drawn:
+            found["cases"][f"{case.module}:{case.title}"] = _described(case)
     return found
+
+
+def _described(case: Case) -> dict[str, Any]:
+    undrawn = {name for other in collected(case.op) for name in other.undrawn}
+    return {
+        "op": f"{case.op.domain}::{case.op.name}",
+        "meaning": [case.op.since, case.op.before],
+        "package": default_registry().source(case.op),
+        "versions": schemas.versions(case.op),
+        "compared": dict(case.compared),
+        "reached": sorted(case.reached),
+        "drawn": sorted(case.drawn),
+        "drawable": [name for name in drawable(case.op) if name not in undrawn],
+        "gaps": {gap.check: gap.reason for gap in case.gaps}
+        | {f"drawing {name}": reason for name, reason in case.undrawn.items()},
+    }
 
 
 def merged(parts: Iterable[Seen]) -> Seen:
@@ -99,8 +99,32 @@ def certificate(seen: Seen) -> dict[str, Any]:
         "ops": _ops(seen["cases"].values()),
         "never drawn": never_drawn(seen),
     }
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return {**body, "hash": hashlib.sha256(text.encode()).hexdigest()}
+    return {**body, "hash": _hash(body)}
+
+
+def _hash(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+#: What a row of a certificate says that is known without running anything.
+_DECLARED = ("op", "since", "before", "package", "versions", "gaps")
+
+
+def outdated(made: Mapping[str, Any], cases: Iterable[Case]) -> list[str]:
+    """What a certificate says that does not hold, or not today: of packages, ops, versions and gaps of these cases."""
+    problems = [f"{label}: {outcome}" for label, outcome in made["failed"].items()]
+    if made["hash"] != _hash({key: value for key, value in made.items() if key != "hash"}):
+        problems.append("the hash is another one: it was edited")
+    told, held = (
+        {(row["op"], row["since"]): {key: row[key] for key in _DECLARED} for row in rows}
+        for rows in (made["ops"], _ops(map(_described, cases)))
+    )
+    for op, since in sorted(told.keys() | held.keys()):
+        one, other = (rows.get((op, since), {}) for rows in (told, held))
+        differing = [key for key in _DECLARED if one.get(key) != other.get(key)]
+        if differing:
+            problems.append(f"{op}@{since}: {', '.join(differing)} differ")
+    return problems
 
 
 def _versions(*distributions: str) -> dict[str, str]:
@@ -162,6 +186,16 @@ def markdown(made: Mapping[str, Any]) -> str:
 
 
 def write(made: Mapping[str, Any], path: Path) -> None:
-    """The certificate as ``path`` in JSON, and beside it as ``*.md``."""
-    path.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", "utf-8")
+    """The certificate as ``path`` in JSON, a line for each op, and beside it as ``*.md``."""
+    entries = ((key, f"[\n{_lines(value)}\n]" if key == "ops" else _compact(value)) for key, value in made.items())
+    text = ",\n".join(f"{_compact(key)}: {value}" for key, value in sorted(entries))
+    path.write_text(f"{{\n{text}\n}}\n", "utf-8")
     path.with_suffix(".md").write_text(markdown(made), "utf-8")
+
+
+def _lines(rows: Iterable[Any]) -> str:
+    return ",\n".join(map(_compact, rows))
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
