@@ -42,6 +42,13 @@ def hook(*lines, name="register_ops"):
 OPS = HEAD + SOFTMAX + hook("registry.add(softmax)")
 BACKEND = "speed = 1000\ndef compile(graph, **options):\n    "
 
+
+def program(line, state="{}"):
+    """A backend of a program that does one thing when it is called."""
+    head = f'class Fast:\n    backend, state = "fast", {state}\n    def __call__(self, feeds):\n        {line}\n'
+    return head + BACKEND + "return Fast()"
+
+
 #: What a stranger's package gives, by entry-point group and name, and what a bystander is told of it: None where there
 #: is nothing to tell, as our own rules win.
 HURTFUL = {
@@ -50,6 +57,7 @@ HURTFUL = {
     "an error half-way": ("ops", "ai.onnx", OPS + "    raise RuntimeError('half-way')", ""),
     "an exit half-way": ("ops", "ai.onnx", OPS + "    raise SystemExit(3)", ""),
     "no Python": ("ops", "ai.onnx", "def broken(:", ""),
+    "an exit of another kind": ("ops", "ai.onnx", "class Skipped(BaseException): pass\nraise Skipped", ""),
     "a missing module": ("ops", "ai.onnx", "import no_such_module", ""),
     "an assertion at import": ("ops", "ai.onnx", "assert False, 'on this machine'", ""),
     "a newer api": ("ops", "ai.onnx", "api = 99\n" + OPS, ""),
@@ -79,6 +87,13 @@ HURTFUL = {
     "a backend named numpy": ("backends", "numpy", BACKEND + "raise OSError", '"numpy" in tenonnx.backends must be'),
     "a backend named auto": ("backends", "auto", BACKEND + "raise OSError", '"auto" in tenonnx.backends must be'),
     "a backend named as ours": ("backends", "onnxruntime", BACKEND + "raise OSError", "is that of tenonnx-onnxruntime"),
+    "a backend that leaves": ("backends", "fast", BACKEND + "raise SystemExit(3)", "SystemExit: 3"),
+    "a program that divides by zero": ("backends", "fast", program("1 / 0"), "ZeroDivisionError"),
+    "a program that leaves": ("backends", "fast", program("raise SystemExit(3)"), "SystemExit: 3"),
+    "a program that gives nothing": ("backends", "fast", program("return None"), "TypeError"),
+    "a program of other outputs": ("backends", "fast", program("return {'z': 1}"), "it gives the outputs ['z']"),
+    "a program that spoils its feeds": ("backends", "fast", program("feeds['x'] *= 0"), "read-only"),
+    "a program without state": ("backends", "fast", program("return {}", "None"), "whose state or backend is of"),
     "a format named onnx": ("frontends", "onnx", "def read(*a): raise OSError", ""),
     "a format named safetensors": ("frontends", "safetensors", "def read(*a): raise OSError", ""),
     "a format that reads nothing": ("frontends", "odd", "x = 1", ""),
@@ -130,7 +145,7 @@ def before(python):
 @pytest.mark.parametrize(("group", "entry", "text", "told"), HURTFUL.values(), ids=HURTFUL)
 def test_a_bystander_gets_what_it_got_before(installed, python, before, group, entry, text, told):
     installed("aaa-stranger", f"tenonnx.{group}", entry, text)
-    done = python(installed.path, BYSTANDER)
+    done = python(installed.path, BYSTANDER, XDG_CACHE_HOME=installed.path)  # which backend is fast is not known yet
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     warned = "\n".join(found.pop("told"))

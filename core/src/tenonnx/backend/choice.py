@@ -10,10 +10,12 @@ import platform
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+
+import numpy as np
 
 from tenonnx import limits
 from tenonnx.backend.state import MovingState
@@ -43,11 +45,18 @@ class Contest:
     """Programs of one graph, of which the fastest on the first feeds stays; ``decided`` is told the seconds of each.
 
     All begin from the same state, and the state that was measured on is forgotten. A program that fails leaves the
-    contest; where all fail, the error is that of the first. Under a deadline the first runs, and nothing is decided.
+    contest; where all fail, the error is that of the first. ``failed`` is told of what a program must not raise, and of
+    one that does not give ``outputs``. Under a deadline the first runs, and nothing is decided.
     """
 
-    def __init__(self, programs: Mapping[str, Program], decided: Callable[[Mapping[str, float]], None]) -> None:
-        self._programs, self._decided = dict(programs), decided
+    def __init__(
+        self,
+        programs: Mapping[str, Program],
+        outputs: Sequence[str],
+        decided: Callable[[Mapping[str, float]], None],
+        failed: Callable[[str, BaseException], TenonnxError],
+    ) -> None:
+        self._programs, self._outputs, self._decided, self._failed = dict(programs), outputs, decided, failed
         self._lock = threading.Lock()
         self._state = MovingState(lambda: self._first.state)
 
@@ -74,13 +83,19 @@ class Contest:
         state = dict(self.state)
         seconds: dict[str, float] = {}
         failure: TenonnxError | None = None
+        held = {name: _locked(contents) for name, contents in feeds.items()} if isinstance(feeds, Mapping) else feeds
         for name, program in self._programs.items():
             program.state.update(state)
             try:
-                program(feeds)  # the first call costs more
-                seconds[name] = measured(program, feeds)
+                found = program(held)  # the first call costs more
+                if sorted(found) != sorted(self._outputs):
+                    raise TypeError(f"it gives the outputs {sorted(found)}, and the graph has {sorted(self._outputs)}")
+                seconds[name] = measured(program, held)
             except TenonnxError as error:
                 failure = failure or error
+            except (Exception, SystemExit) as error:
+                told = self._failed(name, error)
+                failure = failure or told
             finally:
                 program.state.update(state)
         if not seconds:
@@ -89,6 +104,14 @@ class Contest:
         best = min(seconds, key=lambda name: seconds[name])
         self._programs = {best: self._programs[best]}
         self._decided(seconds)
+
+
+def _locked(contents: Any) -> Any:
+    """Contents that a program cannot change for the next one."""
+    if isinstance(contents, np.ndarray):
+        contents = contents.view()
+        contents.flags.writeable = False
+    return contents
 
 
 # ----- what is remembered ---------------------------------------------------------------------------------------------

@@ -107,7 +107,8 @@ def _fastest(graph: Graph, is_opaque: bool, strict: bool, options: dict[str, Any
     programs = _programs(graph, loaded, options, failures, one=bool(seconds) or _is_large(graph))
     if programs:
         decided = functools.partial(remember, graph=graph, versions=versions, **options)
-        return Contest(programs, decided) if len(programs) > 1 else next(iter(programs.values()))
+        outputs = [value.name for value in graph.outputs]
+        return Contest(programs, outputs, decided, _passed_over) if len(programs) > 1 else next(iter(programs.values()))
     if is_opaque:
         refuse_opaque(graph, "run")
     if not failures:
@@ -143,7 +144,7 @@ def _programs(
             programs[plugin.name] = _program_of(module, graph, options)
         except (UnsupportedOp, NotRepresentable) as error:
             failures.append(error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, InvalidCall) and set(options) - {"state"}:
                 raise  # what was asked of it is not what it takes
             failures.append(_told(plugin.failure("cannot compile a graph, and is passed over", error)))
@@ -166,7 +167,13 @@ def _program_of(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> P
     program = backend.compile(graph, strict=True, **options)
     if not callable(program):
         raise TypeError(f"compile returned {type(program).__name__}, which cannot be called")
+    if not isinstance(program.state, MutableMapping) or not isinstance(program.backend, str):
+        raise TypeError(f"compile returned a {type(program).__name__} whose state or backend is of another type")
     return program
+
+
+def _passed_over(backend: str, error: BaseException) -> PluginError:
+    return _told(backends()[backend].failure("cannot run a graph, and is passed over", error))
 
 
 def _told(error: PluginError) -> PluginError:

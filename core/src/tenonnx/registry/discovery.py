@@ -150,7 +150,9 @@ class Plugin:
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         try:
             value = entry.load()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # exits and what test runners skip by are no Exception
             raise self.failure("could not be imported", error) from error
         wanted = getattr(sys.modules.get(re.split(r"[.:]", self.value)[0]), "api", API)
         if isinstance(wanted, int) and wanted > API:

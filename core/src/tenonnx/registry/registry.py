@@ -228,11 +228,11 @@ class Registry:
             with defined_by(self):
                 self._manager.subset_hook_caller(hook, others)(registry=self)
             self._commit(changes, plugin)
-        except (Exception, SystemExit) as error:
-            self._leave_out(plugin, plugin.failure("could not register its ops", error))
-        except BaseException:
+        except KeyboardInterrupt:
             self._called.discard(name)
             raise
+        except BaseException as error:
+            self._leave_out(plugin, plugin.failure("could not register its ops", error))
         finally:
             self._registering.pop()
 
