@@ -13,6 +13,7 @@ import numpy as np
 from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, limits, op, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
+from tenonnx_standard.composites import as_shape
 from tenonnx_standard.constants import range_
 from tenonnx_standard.convolution import check_channels, conv, conv_transpose, kernel_of
 from tenonnx_standard.image import sample, sample_array
@@ -144,11 +145,11 @@ def col2im(
         eye = constant(
             np.eye(*limits.sized((places, places), col2im.title)).reshape(places, 1, *window.kernel), input.dtype
         )
-        blocks = reshape(input, [-1, places, *counts])
+        blocks = as_shape(input, [batch * (depth // places), places, *counts])
         begins, _ends = window.padding(image)
         whole = conv_transpose(blocks, eye, strides=list(window.strides), dilations=list(window.dilations))
-        return reshape(_cut(whole, window, begins, image), [batch, depth // places, *image])
-    blocks = reshape(input, [batch, depth // places, places, *counts])
+        return as_shape(_cut(whole, window, begins, image), [batch, depth // places, *image])
+    blocks = as_shape(input, [batch, depth // places, places, *counts])
     lengths = [n + b + e for n, b, e in zip(image, *window.padding(image), strict=True)]
     total = None
     for place, offset in enumerate(window.offsets):

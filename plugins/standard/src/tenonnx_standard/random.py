@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, limits, op, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, limits, one_of, op, primitive
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import less
 
@@ -106,6 +106,9 @@ def _multinomial_type(input: Value, *, dtype: int, sample_size: int, **_: Any) -
 @primitive("Multinomial", since=7, pure=False, type=_multinomial_type)
 def multinomial(input, *, dtype=6, sample_size=1, seed: float | None = None):
     """``sample_size`` class numbers for each row, drawn with probabilities that are the exponentials of the row."""
+
+
+multinomial.requires(one_of(dtype=(int(DType.int32), int(DType.int64))))
 
 
 @multinomial.numpy

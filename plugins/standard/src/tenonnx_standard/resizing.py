@@ -18,6 +18,7 @@ from tenonnx.extend import (
     constant,
     dims,
     elements,
+    holds,
     op,
     static,
     symbolic,
@@ -236,6 +237,15 @@ def _contracted(x: Value, weights: Value, axis: int) -> Value:
     order = [k for k in range(x.ndim) if k != axis] + [axis]
     back = [order.index(k) for k in range(x.ndim)]
     return transpose(matmul(transpose(x, perm=order), transpose(weights, perm=[1, 0])), perm=back)
+
+
+def _policy_is_of_sizes(scales: Value | None, keep_aspect_ratio_policy: str) -> str | None:
+    if keep_aspect_ratio_policy == "stretch" or scales is None or (scales.rank == 1 and scales.shape[0] == 0):
+        return None
+    return f'keep_aspect_ratio_policy "{keep_aspect_ratio_policy}" is one of sizes, and must not come with scales'
+
+
+resize.requires(holds(_policy_is_of_sizes))
 
 
 @resize.type

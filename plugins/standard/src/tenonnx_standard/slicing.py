@@ -350,7 +350,7 @@ def flat_places(shape: tuple[int, ...], indices: Array, axis: int) -> Array:
     flat = wrapped(indices, shape[axis]) * strides[axis]
     for k, (count, stride) in enumerate(zip(indices.shape, strides, strict=True)):
         if k != axis and count > 1:
-            flat += np.arange(0, count * stride, stride).reshape([-1] + [1] * (len(shape) - 1 - k))
+            flat += (np.arange(count) * stride).reshape([-1] + [1] * (len(shape) - 1 - k))
     return flat
 
 
