@@ -25,10 +25,12 @@ X = np.array([1, 2], np.float32)
 
 
 class Stub:
-    """A backend that takes part in the choice."""
+    """A backend that takes part in the choice, and its own program."""
+
+    backend = "stub"
 
     def __init__(self, speed, error=None):
-        self.speed, self.error, self.options = speed, error, None
+        self.speed, self.error, self.options, self.state = speed, error, None, {}
 
     def compile(self, graph, *, state=None, strict=False, **options):
         self.options = options

@@ -445,12 +445,12 @@ def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
 
     drawn = [call(np.ones(2, np.float32)), call(np.ones(2, np.float32), rounds=2)]
     case = case_of(partial, lambda draw: draw(st.sampled_from(drawn)))
-    monkeypatch.setattr("tenonnx_testing.report.collected", lambda: iter([case]))
+    monkeypatch.setattr("tenonnx_testing.report.collected", lambda made=None: iter([case]))
     assert never_drawn(seen_here()) == {}, "nothing was compared yet"
     check_case(case, "types")
     assert never_drawn(seen_here()) == {"kit::Partial@1": ["bias"]}
     known = case_of(partial, lambda draw: draw(st.sampled_from(drawn)), undrawn={"bias": "no kernel takes it"})
-    monkeypatch.setattr("tenonnx_testing.report.collected", lambda: iter([case, known]))
+    monkeypatch.setattr("tenonnx_testing.report.collected", lambda made=None: iter([case, known]))
     assert never_drawn(seen_here()) == {}
     check_case(known, "types")
     assert seen_here()["cases"][f"{known.module}:{known.title}"]["gaps"] == {"drawing bias": "no kernel takes it"}
