@@ -105,6 +105,47 @@ def test_the_first_node_that_differs_is_found(run, tmp_path):
     assert found["first_divergence"]["value"] == graph.nodes[4].outputs[0].name
 
 
+@pytest.mark.parametrize("nodes_too", [False, True])
+def test_the_first_node_that_differs_is_found_whatever_values_are_called(run, tmp_path, nodes_too):
+    model = onnx.load(CNN)
+    kept = {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    for place, node in enumerate(model.graph.node):
+        node.name = f"other{place}" if nodes_too else node.name
+        for names in (node.input, node.output):
+            names[:] = [name if name in kept or not name else f"{name}_renamed" for name in names]
+    del model.graph.value_info[:]
+    graph = tx.load(model)
+    changed = graph.nodes[4]
+    weight = next(v for v in graph.variables if v in changed.inputs)
+    graph.assign({weight.name: weight.data.array() * np.float32(1.1)})
+    tx.export(graph, tmp_path / "m.onnx")
+    found = json.loads(run("compare", CNN, tmp_path / "m.onnx", "--json", code=1).out)
+    assert found["first_divergence"]["value"] == changed.outputs[0].name
+
+
+def test_equal_computations_correspond_by_their_order():
+    from tenonnx.checks.correspondence import corresponding
+
+    def twins(prefix):
+        graph = tx.Graph(opsets={"ai.onnx": 17})
+        x = graph.input("x", "float32", (2,))
+        with graph.building(prefix):
+            first, second = ops.exp(x * np.float32(2)), ops.exp(x * np.float32(3))
+            graph.output("y", ops.relu(first) + ops.sigmoid(second))
+        for node in graph.nodes:
+            node.name = ""
+        return graph
+
+    one, other = twins("a"), twins("b")
+    pairs = [
+        (a.name, b.name)
+        for m, n in zip(one.nodes, other.nodes, strict=True)
+        for a, b in zip(m.outputs, n.outputs, strict=True)
+    ]
+    assert corresponding(one, other) == {b: a for a, b in pairs}
+    assert corresponding(one, tx.Graph()) == {}
+
+
 def test_divergence_is_found_by_looking_at_few_values(monkeypatch):
     from tenonnx.checks import verify as module
 

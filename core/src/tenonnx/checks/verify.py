@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.backend.base import backends as installed_backends
 from tenonnx.backend.compiling import compile_graph
 from tenonnx.checks.compare import Difference, compare
+from tenonnx.checks.correspondence import corresponding
 from tenonnx.checks.generate import InputShapes
 from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import structure_problems
@@ -352,26 +353,26 @@ def _draws(node: Node) -> bool:
 def _first_divergence(
     graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: _Rules
 ) -> Divergence | None:
-    """The first value, in the order of ``other``, that both have by name and that differs.
+    """The first value, in the order of ``other``, that both have and that differs.
 
     A few values that lie evenly between are looked at in each round, then those ahead of the first that differs, so
     that memory holds no more than these. A value that differs is taken to make later ones differ, too.
     """
-    known = {v.name for node in graph.nodes for v in node.outputs if v is not None}
-    made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in known}
+    same = corresponding(graph, other)
+    made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in same}
     names = list(made)
     found: Divergence | None = None
     while names:
         step = max(1, -(-len(names) // SHOWN))
         looked_at = names[step - 1 :: step]
         try:
-            expected = compile_graph(with_outputs(graph, looked_at), reference)(feeds)
+            expected = compile_graph(with_outputs(graph, {same[name] for name in looked_at}), reference)(feeds)
             actual = compile_graph(with_outputs(other, looked_at), backend)(feeds)
         except TenonnxError:  # a value that this backend cannot give away
             return found
         start = 0
         for place, name in enumerate(looked_at):
-            difference = rules.compare(actual[name], expected[name])
+            difference = rules.compare(actual[name], expected[same[name]])
             if not difference.equal:
                 found = Divergence(made[name].title, name, backend, difference.reason)
                 names = names[start : place * step + step - 1]

@@ -1,0 +1,70 @@
+"""Which computed values of one graph are those of another, whatever they are called there."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.memo import attributes_key
+
+
+def corresponding(graph: Graph, other: Graph) -> dict[str, str]:
+    """The names of computed values of ``other``, each with that of the value of ``graph`` that it is.
+
+    It is the one of its name; else the output of the node of its node's name and op, which transforms keep; else the
+    one that is computed by the same ops from the same inputs, whatever the weights hold, or of several such the one in
+    its place among them.
+    """
+    ours, theirs = _computed(graph), _computed(other)
+    found = {name: name for name in theirs if name in ours}
+    numbers: dict[Hashable, int] = {}
+    for ways in (_by_node, lambda g: _by_computation(g, numbers)):
+        taken = set(found.values())
+        places: dict[Hashable, list[str]] = {}
+        for value, key in ways(graph):
+            if value.name not in taken:
+                places.setdefault(key, []).append(value.name)
+        asked: dict[Hashable, list[str]] = {}
+        for value, key in ways(other):
+            if value.name not in found:
+                asked.setdefault(key, []).append(value.name)
+        for key, names in asked.items():
+            found.update(zip(names, places.get(key, ()), strict=False))
+    return found
+
+
+def _computed(graph: Graph) -> dict[str, Value]:
+    return {value.name: value for _, _, value in _outputs(graph)}
+
+
+def _outputs(graph: Graph) -> Iterator[tuple[Node, int, Value]]:
+    for node in graph.nodes:
+        for place, value in enumerate(node.outputs):
+            if value is not None:
+                yield node, place, value
+
+
+def _by_node(graph: Graph) -> Iterator[tuple[Value, Hashable]]:
+    for node, place, value in _outputs(graph):
+        if node.name:
+            yield value, (node.name, node.domain, node.op_type, place)
+
+
+def _by_computation(graph: Graph, numbers: dict[Hashable, int]) -> Iterator[tuple[Value, Hashable]]:
+    """Each value with a number, which is that of all that are computed alike."""
+    of: dict[Value, int] = {}
+
+    def number(value: Value | None) -> int:
+        if value is None:
+            return -1
+        if value not in of:
+            leaf = ("weight", str(value.type)) if value.is_constant else ("input", value.name)
+            of[value] = numbers.setdefault(leaf, len(numbers))
+        return of[value]
+
+    for node, place, value in _outputs(graph):
+        inputs = tuple(number(v) for v in node.inputs)
+        key = node.domain, node.op_type, attributes_key(node.attributes), inputs, place
+        of[value] = numbers.setdefault(key, len(numbers))
+        yield value, of[value]
