@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.extend import Op, Requirement, Value, dtypes, same_dtype, shapes
+from tenonnx.extend import Op, Requirement, Value, always, dtypes, same_dtype, shapes, static
+from tenonnx.extend.transforms import bind
 from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
@@ -79,9 +80,35 @@ def qlinear(name: str, of: Op | None = None, *, domain: str = "com.microsoft") -
         made.requires(*layout.requirements(names))
         if of is not None:
             QLINEAR.setdefault(of, []).append((made, layout))
+            made.spot(lambda y: _around(y, made, of, layout))
+            made.rule("rare", always)
         return made
 
     return define
+
+
+def _around(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Value | None], dict[str, Any]]]:
+    """Where ``y`` quantises what the float op gives for dequantised operands, the call for their codes."""
+    quantised = _call(y, quantize_linear)
+    found = None if quantised is None or quantised[0][0] is None else _call(quantised[0][0], of)
+    if quantised is None or found is None:
+        return
+    inputs, attributes = found
+    given: list[Value | None] = [None] * len(op.signature.inputs)
+    given[layout.result[0]], given[layout.result[1]] = quantised[0][1:3]
+    for (place, scale, zero_point), value in zip(layout.operands, inputs, strict=False):
+        coded = None if scale is None or value is None else _call(value, dequantize_linear)
+        for each, part in zip((place, scale, zero_point), [value] if coded is None else coded[0], strict=False):
+            if each is not None:
+                given[each] = part
+    known = {p.name: static(v) for p, v in zip(of.signature.inputs, inputs, strict=False) if v is not None}
+    attributes |= {name: held.tolist() for name, held in known.items() if held is not None}
+    yield given, {name: a for name, a in attributes.items() if name in op.signature.attributes}
+
+
+def _call(value: Value, op: Op) -> tuple[list[Value | None], dict[str, Any]] | None:
+    """The inputs and attributes of the call that computes a value, if it is one of that op."""
+    return bind(value.producer) if value.producer is not None and value.producer.op is op else None
 
 
 def dequantised(codes: Value, scale: Value, zero_point: Value | None) -> Value:

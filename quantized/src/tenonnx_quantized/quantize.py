@@ -12,6 +12,7 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
+    always,
     constant,
     dtypes,
     floats,
@@ -368,6 +369,9 @@ def _(x):
     zero_point = np.asarray(np.clip(np.rint(-low / scale), 0, 255), np.uint8)
     return encode_array(np.asarray(x / scale), zero_point, DType.uint8), scale, zero_point
 
+
+for _op in (quantize_linear, dequantize_linear):
+    _op.rule("word", always)
 
 _EIGHT_BITS = "int8 uint8"
 _FLOAT_CODES = "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"

@@ -38,9 +38,12 @@ class Normalizer(Rewriter):
         return _key(op, ordered, attributes)
 
     def exists(self, op: Op) -> bool:
-        """Whether the graph may hold the op: it, or one that it became, is there at its opsets."""
+        """Whether the graph may hold the op: it, or one that it became, is there at its opsets.
+
+        An op with the rule ``word`` says what its older meanings say, and may stand at any version.
+        """
         version = self.graph.root.opsets.get(op.domain)
-        return version is not None and op.since <= version
+        return version is not None and (op.since <= version or find_rule(op, "word") is not None)
 
     def add(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any
