@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
-from tenonnx.formats import leftovers
+from tenonnx.formats import files, leftovers
 from tenonnx.formats.files import AtomicWriter
-from tenonnx.formats.onnx import streaming
+from tenonnx.formats.onnx import reader, streaming
 from tenonnx.formats.onnx.reader import read
 from tenonnx.registry.registry import Registry
 
@@ -154,6 +154,21 @@ def test_an_export_at_work_is_left_alone(tmp_path):
     assert (tmp_path / "m.onnx").read_bytes() == b"late"
 
 
+def test_a_temporary_file_that_is_removed_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    lock = files.lock
+
+    def late(descriptor):
+        monkeypatch.undo()
+        leftovers.remove_stale(tmp_path / "m.onnx")  # as another export does
+        assert names(tmp_path) == []
+        return lock(descriptor)
+
+    monkeypatch.setattr(files, "lock", late)
+    export(tmp_path / "m.onnx", 4.0)
+    assert held(tmp_path / "m.onnx") == 4
+    assert len(names(tmp_path)) == 2
+
+
 def test_without_locks_nothing_is_removed_that_is_open(tmp_path, monkeypatch):
     def refused(*arguments):
         raise OSError("no locks here")
@@ -164,6 +179,30 @@ def test_without_locks_nothing_is_removed_that_is_open(tmp_path, monkeypatch):
     with AtomicWriter(tmp_path / "m.onnx") as writer:
         export(tmp_path / "m.onnx", 5.0)
         writer.open().write(b"late")
+
+
+@pytest.mark.parametrize("times", [1, 3, 100])
+def test_a_model_is_read_with_its_own_data(times, tmp_path, monkeypatch):
+    """Exports while it is read give its data file's name to the data of another."""
+    path, left = tmp_path / "m.onnx", [times]
+    export(path, 1.0)
+    parse = reader.parse_model
+
+    def slowly(*arguments):
+        model = parse(*arguments)
+        if left[0]:
+            left[0] -= 1
+            export(path, 5.0)
+            export(path, 6.0 + times)
+        return model
+
+    monkeypatch.setattr(reader, "parse_model", slowly)
+    if times == 100:
+        with pytest.raises(tx.InvalidModel, match="must stay as it is while it is read"):
+            load(path)
+    else:
+        assert held(path) == 6 + times
+        assert left == [0]  # it was read until nothing changed
 
 
 # ----- read-only files ------------------------------------------------------------------------------------------------

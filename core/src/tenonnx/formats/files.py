@@ -7,13 +7,12 @@ import errno
 import itertools
 import os
 import stat
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, UnsafePath
-from tenonnx.formats.leftovers import lock, remove_stale, superseded, temporary_prefix
+from tenonnx.formats.leftovers import alone_in, lock, remove_stale, superseded, temporary_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,9 +26,6 @@ _DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 # Without O_NONBLOCK, opening a pipe would wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _OPENS_BELOW = bool(os.open in os.supports_dir_fd and _NO_FOLLOW and _DIRECTORY)
-
-#: Held while a model takes the place of another, so that of threads with one path each removes what it replaces.
-_replacing = threading.Lock()
 
 
 class AtomicWriter:
@@ -173,6 +169,11 @@ class AtomicWriter:
                 do="choose another folder, or change its permissions",
             ) from error
         part = _Part(temporary, os.fdopen(descriptor, "wb"), os.fstat(descriptor), lock(descriptor))
+        if not os.path.lexists(temporary):  # before it was locked, another export took it for abandoned
+            part.file.close()
+            if part.lock is not None:
+                os.close(part.lock)
+            return self._create()
         if self._mode is not None and hasattr(os, "fchmod"):
             with contextlib.suppress(OSError):  # some file systems have no permissions; the umask was obeyed
                 os.fchmod(descriptor, self._mode)
@@ -193,19 +194,21 @@ class AtomicWriter:
                         _rename_to_free(part.temporary, self.folder / name)
                     except FileExistsError as error:
                         raise self._taken(name) from error
-            with _replacing:
+            with alone_in(self.folder):
                 if self._supersedes:
                     self._discarded.update(superseded(self.path))
                 self._note(self._discarded - self._parts.keys())
                 model.temporary.replace(self.path)
+                self._remove_discarded()
         except OSError as error:
             raise self._refused(error) from error
-        self._remove_discarded()
 
     def _remove_discarded(self) -> None:
+        """Remove each once: as soon as a name is free, another export may take it."""
         for name in self._discarded - self._parts.keys():
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink()
+            self._discarded.remove(name)
 
     def _note(self, obsolete: Collection[str]) -> None:
         """Name in a temporary file what is removed last, so that the next export does it if a kill comes before."""
@@ -222,7 +225,7 @@ class AtomicWriter:
         """
         model_in_place = not os.path.lexists(self._parts[self.name].temporary)
         if model_in_place:
-            self._remove_discarded()  # again, for an interrupt may have come before
+            self._remove_discarded()  # what an interrupt left
         for name, part in self._parts.items():
             with contextlib.suppress(OSError):
                 part.file.close()

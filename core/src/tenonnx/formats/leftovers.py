@@ -9,6 +9,7 @@ import contextlib
 import mmap
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -30,9 +31,28 @@ def lock(descriptor: int) -> int | None:
     if fcntl is None:
         return None
     with contextlib.suppress(OSError):  # some file systems have no locks; nothing is removed there
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # which waits for an export that takes the file for abandoned
         return os.dup(descriptor)
     return None
+
+
+#: Held while a model of this process takes the place of another.
+_replacing = threading.Lock()
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other exports to the folder, of this process and of others, from replacing a model meanwhile.
+
+    Without that, of two exports to one path both would remove the old data, and one that of a third.
+    """
+    with _replacing, contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # some file systems have no locks
+                descriptor = os.open(folder, os.O_RDONLY)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def superseded(model: Path) -> list[str]:
@@ -45,12 +65,18 @@ def remove_stale(model: Path) -> None:
     """Remove what killed exports to the path ``model`` left: temporary files, and data files that only these name."""
     prefix = temporary_prefix(model.name)
     for temporary in _listed(model.parent):
-        if temporary.name.startswith(prefix) and temporary.name.endswith(".tmp") and _is_abandoned(temporary):
-            orphans = set(_mentioned(temporary, _own_data_files(model)))
-            for name in orphans - set(_mentioned(model, orphans)):
-                if not _is_shared(model, name):
-                    _remove(model.with_name(name))
-            _remove(temporary)
+        if temporary.name.startswith(prefix) and temporary.name.endswith(".tmp"):
+            with _abandoned(temporary) as abandoned:
+                if abandoned:
+                    _remove_with_orphans(temporary, model)
+
+
+def _remove_with_orphans(temporary: Path, model: Path) -> None:
+    orphans = set(_mentioned(temporary, _own_data_files(model)))
+    for name in orphans - set(_mentioned(model, orphans)):
+        if not _is_shared(model, name):
+            _remove(model.with_name(name))
+    _remove(temporary)
 
 
 def _own_data_files(model: Path) -> list[str]:
@@ -74,21 +100,26 @@ def _mentioned(path: Path, names: Iterable[str]) -> list[str]:
         return []
 
 
-def _is_abandoned(temporary: Path) -> bool:
-    """Whether the process that wrote the file is gone, and its lock with it."""
+@contextlib.contextmanager
+def _abandoned(temporary: Path) -> Iterator[bool]:
+    """Whether the process that wrote the file is gone, and its lock with it. Inside, nobody else locks it."""
     if fcntl is None:
-        return True
+        yield True
+        return
     try:
         descriptor = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
-        return False
+        yield False
+        return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+        free = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            free = False
+        yield free
     finally:
         os.close(descriptor)
-    return True
 
 
 def _listed(folder: Path) -> Iterator[Path]:

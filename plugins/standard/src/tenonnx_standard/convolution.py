@@ -323,7 +323,8 @@ def _(X, dY, *, kernel_shape, group, **attributes):
         raise TypeMismatch(f"{conv_weight_gradient.title}: dY must have the shape of the convolution", given=given)
     rest = int(np.prod(outputs[1:]))
     g = g.reshape(batch, group, results // group, -1)
-    total = np.zeros((group, results // group, x.shape[1] // group * int(np.prod(window.kernel))), x.dtype)
+    shape = group, results // group, x.shape[1] // group * math.prod(window.kernel)
+    total = np.zeros(limits.sized(shape, "the gradient of a kernel"), x.dtype)
     if not total.size or not g.size:
         return total.reshape(results, -1, *window.kernel).astype(X.dtype, copy=False)
     for images, rows, block in columns(x.shape, x.dtype, window, joined=True)(x):

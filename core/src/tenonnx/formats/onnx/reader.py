@@ -45,6 +45,10 @@ def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.Model
     return model
 
 
+#: A file that is replaced while it is read is read again, so often.
+READINGS = 20
+
+
 def read(
     source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto,
     base_dir: str | os.PathLike[str] | None = None,
@@ -58,18 +62,44 @@ def read(
     on first use. Raises ``InvalidModel`` where
     the model breaks a rule that the graph needs, ``UnsafePath`` where external data lies outside the folder.
     """
-    name = "the model"
     if isinstance(source, onnx.ModelProto):
         model = source
     elif isinstance(source, bytes | bytearray | memoryview):
         model = parse_model(bytes(source))
     elif isinstance(source, str | os.PathLike):
-        name = f'"{os.fspath(source)}"'
-        model = parse_model(_read_file(source), name)
-        base_dir = Path(source).absolute().parent if base_dir is None else base_dir
+        folder = Path(source).absolute().parent if base_dir is None else base_dir
+        return _read_path(Path(source), ExternalFiles(folder, mapped=mapped), registry)
     else:
         model = parse_model(source.read())
     return _read_model(model, ExternalFiles(base_dir, mapped=mapped), (), registry)
+
+
+def _read_path(path: Path, files: ExternalFiles, registry: Registry | None) -> Graph:
+    """The model in a file, with its data as they were at one time, whatever is exported there meanwhile.
+
+    An export may give the name of a data file to another one.
+    """
+    for _ in range(READINGS):
+        before = _identity(path)
+        try:
+            graph = _read_model(parse_model(_read_file(path), f'"{path}"'), files, (), registry)
+        except InvalidModel:
+            if _identity(path) == before:
+                raise
+        else:
+            if _identity(path) == before:
+                return graph
+        files.close()
+    raise InvalidModel(f'"{path}" must stay as it is while it is read', given=f"it changed {READINGS} times")
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """What tells a file from the one that takes its place."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # reading it says so
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read_parts(
