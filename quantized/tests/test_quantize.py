@@ -53,6 +53,7 @@ MODES = {
     "static, qoperator": {"mode": "static", "form": "qoperator"},
     **{f"static, {method}": {"mode": "static", "calibration": method} for method in METHODS},
     "dynamic, uint8": {"mode": "dynamic", "weight_type": "uint8"},
+    "dynamic, uint8, integers": {"mode": "dynamic", "weight_type": "uint8", "form": "qoperator"},
     "dynamic": {"mode": "dynamic"},
     "dynamic, integers": {"mode": "dynamic", "form": "qoperator"},
     "weights, 4 bits": {"mode": "weights"},
@@ -137,6 +138,21 @@ def test_the_oldest_version_that_has_the_codes(settings, version):
     made, report = quantize(graph, [{"x": x}], **settings)
     assert made.opsets["ai.onnx"] == version
     assert report.outputs["y"] < 0.2
+
+
+@pytest.mark.parametrize("settings", [{"mode": "static"}, {"mode": "dynamic"}])
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_a_stack_of_matrices_has_one_scale(settings, form):
+    """Of others onnxruntime makes a QLinearMatMul that it refuses to compute."""
+    random = np.random.default_rng(0)
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    weights = graph.variable("w", random.normal(size=(2, 3, 7, 3)).astype(np.float32))
+    graph.output("y", graph.input("x", "float32", ("n", 3, 4, 7)) @ weights)
+    feeds = {"x": random.normal(size=(2, 3, 4, 7)).astype(np.float32)}
+    made, report = quantize(graph, [feeds], form=form, **settings)
+    assert report.outputs["y"] < 0.02
+    found = [made.compile(backend, strict=True)(feeds)["y"] for backend in ("onnxruntime", "numpy")]
+    np.testing.assert_allclose(*found, atol=0.1)
 
 
 def test_onnxruntime_keeps_relu_before_codes_of_float8():

@@ -221,7 +221,7 @@ def _as_it_runs(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str,
     if x is None or w is None or not is_meaning(getattr(x[0].producer, "op", None), dynamic_quantize_linear):
         return None
     codes, scale, zero = w
-    zero = None if is_zero(zero) else zero  # runtimes take one for each channel seldom
+    zero = None if is_zero(zero) else _one_of_all(zero)  # runtimes take one for each channel seldom
     if is_meaning(op, ops.conv):
         sums = conv_integer(x[0], codes, x[2], zero, **attributes)
         behind = [1] * (codes.ndim - 2)
@@ -233,6 +233,14 @@ def _as_it_runs(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str,
         bias = inputs[2] if len(inputs) > 2 else None
     y = ops.cast(sums, to=DType.float32) * (x[1] * scale)
     return y if bias is None else y + bias
+
+
+def _one_of_all(zero: Value) -> Value:
+    """One zero point in the place of several that are known to be equal."""
+    known = static(zero)
+    if known is None or not known.size or (known != known.flat[0]).any():
+        return zero
+    return constant(known.reshape(-1)[:1].reshape(()), zero.dtype)
 
 
 def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Value | None:

@@ -281,7 +281,10 @@ def _made(
         else:
             dtype = chosen.weights
             symmetric = dtype.is_signed or chosen.symmetric or chosen.form == "qoperator"
-            codes = by_channel(contents, dtype, axis if chosen.per_channel else None, symmetric=symmetric)
+            # onnxruntime makes QLinearMatMul of these, which takes no scales by column for a stack of matrices
+            stacked = is_meaning(node.op, ops.matmul) and contents.ndim > 2
+            channels = axis if chosen.per_channel and not stacked else None
+            codes = by_channel(contents, dtype, channels, symmetric=symmetric)
         weights[value.name] = contents, codes
         plan.weights[node] = position, codes
     if chosen.mode == "static":
