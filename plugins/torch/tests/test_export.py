@@ -110,6 +110,20 @@ def test_bags_of_embeddings_are_joined_without_a_loop(tmp_path):
     assert not {"Loop", "If", "SequenceEmpty"}.intersection(node.op_type for node in tx.load(path).walk())
 
 
+def test_what_the_exporter_has_no_form_for(tmp_path):
+    def compute(x):
+        whole = (x.nan_to_num(0.0) * 3).to(torch.int32)
+        found = [x.median(1).values, x.nan_to_num(0.0).kthvalue(2, 1, keepdim=True).values, whole.median(0).values]
+        found += [torch.cdist(x, x + 1), torch.cdist(x, x - 1, p=1.0), torch.hypot(x, x - 1)]
+        return *found, x.cumprod(1), whole.cumprod(0)
+
+    x = torch.randn(4, 6)
+    x[2, 3] = torch.nan
+    path, dims = tmp_path / "m.onnx", {0: {0: "rows"}}
+    done = tenonnx_torch.export(Apply(compute), x, path, opset_version=13, dims=dims)
+    assert {output.backend.partition(", ")[2] for output in done.verification.outputs} == {"", "rows=1", "rows=9"}
+
+
 def test_what_is_drawn_is_noted_and_the_rest_compared():
     class Both(nn.Module):
         def forward(self, x):

@@ -1,4 +1,4 @@
-"""Operations whose form by the exporter cannot be used, in terms of others."""
+"""Operations for which the exporter has no form, or none that can be used, in terms of others."""
 
 from __future__ import annotations
 
@@ -51,4 +51,47 @@ def _embedding_bag(
     return joined[:-1] if include_last_offset else joined, bags, counts, offsets
 
 
-_DECOMPOSITIONS = {aten.embedding_bag.default: _embedding_bag, aten.embedding_bag.padding_idx: _embedding_bag}
+def _median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    values, places = _kth(x, (x.shape[dim] + 1) // 2, dim, keepdim)
+    if x.is_floating_point():
+        values = torch.where(x.isnan().any(dim, keepdim), torch.nan, values)
+    return values, places
+
+
+def _kth(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    values, places = x.sort(dim)
+    found = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
+    return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+
+def _cumulative_product(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The product of each beginning, of all at once: ONNX has CumProd from opset 26 alone."""
+    if dtype is None:
+        dtype = x.dtype if x.is_floating_point() else torch.int64
+    last = x.to(dtype).movedim(dim, -1)
+    places = torch.arange(last.shape[-1])
+    beginnings = torch.where(places.unsqueeze(1) >= places, last.unsqueeze(-2), 1)
+    return beginnings.prod(-1).movedim(-1, dim)
+
+
+def _distances(a: torch.Tensor, b: torch.Tensor, p: float = 2.0, compute_mode: int | None = None) -> torch.Tensor:
+    return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+def _hypotenuse(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Without the squares of large numbers."""
+    a, b = a.abs(), b.abs()
+    larger, smaller = torch.maximum(a, b), torch.minimum(a, b)
+    ratio = smaller / torch.where(larger > 0, larger, 1.0)
+    return larger * (1 + ratio * ratio).sqrt()
+
+
+_DECOMPOSITIONS = {
+    aten.embedding_bag.default: _embedding_bag,
+    aten.embedding_bag.padding_idx: _embedding_bag,
+    aten.median.dim: _median,
+    aten.kthvalue.default: _kth,
+    aten.cumprod.default: _cumulative_product,
+    aten.cdist.default: _distances,
+    aten.hypot.default: _hypotenuse,
+}
