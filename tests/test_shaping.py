@@ -182,6 +182,18 @@ def test_weights_beyond_the_range_stay_and_scalars_are_clipped():
     assert lowered.graph["least"].data.array() == np.float16(-65504)
 
 
+def test_a_constant_that_is_read_in_both_types_has_two_names():
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2, 3] x) => (float[2, 3] y) {
+          two = Constant <value_float = 2.0> ()
+          square = Pow (x, two)
+          y = Mul (square, two)
+        }""")
+    lowered = tx.lower_precision(tx.simplify(tx.load(model)), "float16").graph
+    onnx.checker.check_model(lowered.to_proto(), full_check=True)
+    np.testing.assert_allclose(lowered.run({"x": np.full((2, 3), 3, np.float32)})["y"], 18)
+
+
 def test_nested_graphs_are_lowered_inside():
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x, flag = graph.input("x", "float32", (2, 3)), graph.input("flag", "bool", ())

@@ -78,10 +78,11 @@ def lower_precision(
     drop_dead_nodes(result)
     used = {value for node in result.nodes for value in node.uses} | set(result.outputs) | set(result.all_inputs)
     result.variables = [value for value in (*result.variables, *rewriter.converted) if value in used]
-    taken = {value.name for value in result.variables}
+    taken = {value.name for value in used}
     for value, name in rewriter.converted.items():
         if value in used and name not in taken:
             value.name = name
+            taken.add(name)
     result._names = None
     for nested in result.nested():
         nested.value_types = {}
