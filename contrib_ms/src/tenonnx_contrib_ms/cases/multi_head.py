@@ -29,7 +29,7 @@ UNTYPED = Gap("onnxruntime", "its fourth output has no type unless the file says
 LATER = Gap(
     "onnxruntime",
     "its last query sees all keys, also where there are fewer queries than new keys",
-    when=lambda call: call.attributes["unidirectional"] and call.inputs[0].shape[1] != call.inputs[1].shape[1],
+    when=lambda call: call.attributes["unidirectional"] and call.inputs[0].shape[1] != call.inputs[1].shape[-2],
 )
 
 
