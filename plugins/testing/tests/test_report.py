@@ -9,7 +9,12 @@ import sys
 
 import pytest
 
-from tenonnx_testing.report import badge, certificate, markdown, merged
+import tenonnx_standard as ops
+from tenonnx.extend.testing import default_registry
+from tenonnx_testing import Gap
+from tenonnx_testing.cases import Case
+from tenonnx_testing.report import badge, certificate, markdown, merged, outdated
+from tenonnx_testing.schemas import versions
 
 CASE = {
     "op": "acme::Twice", "meaning": [1, None], "package": "acme 1.0", "versions": [1, 3], "compared": {"types": 4},
@@ -41,6 +46,23 @@ def test_the_certificate_can_be_checked_by_its_hash():
     assert "- acme::Twice@3: by" in page
     assert made["hash"] in page
     assert "1%20ops%2C%204%20calls-green" in page
+
+
+def test_what_a_certificate_says_is_held_against_today_s_cases():
+    case, gapped = (Case(ops.relu, None, gaps=gaps) for gaps in ((), (Gap("types", "they are odd"),)))
+    row = {
+        **CASE, "op": "ai.onnx::Relu", "meaning": [ops.relu.since, None], "versions": versions(ops.relu), "gaps": {},
+        "package": default_registry().source(ops.relu),
+    }  # fmt: skip
+    made = certificate(merged([{"cases": {"a": row}, "outcomes": {"x": "passed"}}]))
+    assert outdated(made, [case]) == []
+    title = f"ai.onnx::Relu@{ops.relu.since}"
+    assert outdated(made, [gapped]) == [f"{title}: gaps differ"]
+    assert outdated(made, []) == [f"{title} is not there any more"]
+    assert outdated(certificate(merged([])), [case]) == [f"{title} is not told of"]
+    assert outdated({**made, "tests": 2}, [case]) == ["the hash is another one: it was edited"]
+    failed = certificate(merged([{"cases": {"a": row}, "outcomes": {"x": "failed: it differs"}}]))
+    assert outdated(failed, [case]) == ["x: failed: it differs"]
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])

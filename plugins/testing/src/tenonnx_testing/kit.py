@@ -178,6 +178,7 @@ def calls(case: Case, count: int) -> list[Call]:
 
 
 def _pool_size(examples: int) -> int:
+    """How many calls are drawn, so that each check sees so many; where they are many, all see the same ones."""
     return 1 + SHARES * (examples - 1) if examples <= EXAMPLES else examples
 
 

@@ -119,10 +119,11 @@ def outdated(made: Mapping[str, Any], cases: Iterable[Case]) -> list[str]:
         {(row["op"], row["since"]): {key: row[key] for key in _DECLARED} for row in rows}
         for rows in (made["ops"], _ops(map(_described, cases)))
     )
-    for op, since in sorted(told.keys() | held.keys()):
-        one, other = (rows.get((op, since), {}) for rows in (told, held))
-        differing = [key for key in _DECLARED if one.get(key) != other.get(key)]
-        if differing:
+    for op, since in sorted(told.keys() ^ held.keys()):
+        problems.append(f"{op}@{since} is not {'told of' if (op, since) in held else 'there any more'}")
+    for op, since in sorted(told.keys() & held.keys()):
+        one, other = told[op, since], held[op, since]
+        if differing := [key for key in _DECLARED if one[key] != other[key]]:
             problems.append(f"{op}@{since}: {', '.join(differing)} differ")
     return problems
 
