@@ -333,13 +333,13 @@ def test_bad_calls_are_refused(examples, options, what):
 def test_elements_of_a_larger_size_are_no_copies():
     from tenonnx_torch.examples import Examples
 
-    boxes, classes = torch.tensor([[0.0, 0.0, 1.0, 2.0], [1.0, 1.0, 2.0, 2.0]]), torch.tensor([3, 5])
+    boxes, classes = torch.tensor([[0.0, 0.0, 1.0, 2.0], [1.0, 1.0, 2.0, 2.0]]), torch.tensor([5, 3])
     given = Examples.of(nn.Bilinear(4, 2, 1), (boxes, classes), None, {k: {0: "n"} for k in (0, 1)})
     larger, repeated = given.resized({"n": 5}).tensors.values()
     assert larger.shape == (5, 4)
     assert len(larger[:, 3].unique()) == 3
     assert torch.all(larger[:, 2:] > larger[:, :2])
-    assert repeated.tolist() == [3, 5, 3, 5, 3]
+    assert repeated.tolist() == [5, 3, 5, 3, 5]
 
 
 def test_one_name_of_a_dim_is_one_number():
