@@ -284,8 +284,10 @@ class Op(Generic[Parameters]):
 
 #: The consumers of rules in this package; others may have more.
 CONSUMERS = (
+    "join",
     "normal",
     "numpy",
+    "pack",
     "prepare",
     "rare",
     "residuals",
@@ -295,6 +297,7 @@ CONSUMERS = (
     "type",
     "version",
     "vjp",
+    "word",
 )
 
 
