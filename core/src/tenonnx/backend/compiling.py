@@ -29,6 +29,7 @@ from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin, cure
 from tenonnx.registry.hints import provider
 from tenonnx.transforms.decompose import refuse_opaque
+from tenonnx.transforms.rewrite import copy_graph
 
 #: Graphs with more bytes of variables run on the first backend that takes them.
 LARGEST_COMPARED = 1 << 30
@@ -137,11 +138,15 @@ def _programs(
     *,
     one: bool,
 ) -> dict[str, Program]:
-    """What backends make of the graph, by name; of the first that can, if ``one`` is enough."""
+    """What backends make of the graph, by name; of the first that can, if ``one`` is enough.
+
+    A stranger gets a copy, so that the next one finds the graph as it was.
+    """
     programs: dict[str, Program] = {}
     for plugin, module in loaded:
+        is_ours = plugin.distribution == provider("tenonnx.backends", plugin.name)
         try:
-            programs[plugin.name] = _program_of(module, graph, options)
+            programs[plugin.name] = _program_of(module, graph if is_ours else copy_graph(graph), options)
         except (UnsupportedOp, NotRepresentable) as error:
             failures.append(error)
         except (Exception, SystemExit) as error:
