@@ -77,7 +77,7 @@ HURTFUL = {
     ),
     "a backend that divides by zero": ("backends", "fast", BACKEND + "raise ZeroDivisionError('oh')", "Error: oh"),
     "a backend that errs inside": ("backends", "fast", BACKEND + "raise SystemError", "SystemError"),
-    "a backend that empties the graph": ("backends", "fast", BACKEND + "graph.nodes.clear(); 1 / 0", "ZeroDivisionError"),
+    "a backend that empties the graph": ("backends", "fast", BACKEND + "graph.nodes.clear(); 1 / 0", "ZeroDiv"),
     "a backend without memory": ("backends", "fast", BACKEND + "raise MemoryError", "MemoryError"),
     "a backend that gives nothing": ("backends", "fast", BACKEND + "return None", "compile returned NoneType"),
     "a backend of no speed": ("backends", "fast", "speed = 'very'", "must be an object with a number speed"),

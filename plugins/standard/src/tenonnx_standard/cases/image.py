@@ -57,7 +57,8 @@ def lengths(draw, x, attributes, axes=None):
     roi = scales = sizes = None
     if how == "tf_crop_and_resize":
         roi = np.asarray([0.125 * i for i in spatial] + [1 - 0.25 * i for i in spatial], np.float32)
-    if how not in ("align_corners", "tf_crop_and_resize", "pytorch_half_pixel") and draw(st.booleans()):
+    by_sizes = how in ("align_corners", "tf_crop_and_resize", "pytorch_half_pixel")
+    if not by_sizes and "keep_aspect_ratio_policy" not in attributes and draw(st.booleans()):
         scales = np.asarray([draw(st.sampled_from(SCALES)) if i else 1 for i in spatial], np.float32)
     else:
         least = 2 if how == "pytorch_half_pixel" else 1
