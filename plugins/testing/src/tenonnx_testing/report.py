@@ -32,10 +32,12 @@ def seen_here() -> Seen:
 
 def _described(case: Case) -> dict[str, Any]:
     undrawn = {name for other in collected(case.op) for name in other.undrawn}
+    registry = default_registry()
+    registry.load(case.op.domain)
     return {
         "op": f"{case.op.domain}::{case.op.name}",
         "meaning": [case.op.since, case.op.before],
-        "package": default_registry().source(case.op),
+        "package": registry.source(case.op),
         "versions": schemas.versions(case.op),
         "compared": dict(case.compared),
         "reached": sorted(case.reached),
@@ -165,7 +167,7 @@ def badge(made: Mapping[str, Any]) -> str:
 
 def markdown(made: Mapping[str, Any]) -> str:
     """The certificate as a page."""
-    oracles = ", ".join(f"{name} {version}" for name, version in made["oracles"].items())
+    oracles = ", ".join(f"{name} {version}" for name, version in sorted(made["oracles"].items()))
     lines = [
         "# Conformance", "", badge(made), "",
         f"{', '.join(made['packages']) or 'no package'}, checked by {made['kit']} on {made['core']} with {oracles}: "
@@ -175,13 +177,13 @@ def markdown(made: Mapping[str, Any]) -> str:
         "| op | from | versions compared | calls compared | gaps |", "| --- | --- | --- | --- | --- |",
     ]  # fmt: skip
     for row in made["ops"]:
-        counts = ", ".join(f"{check} {count}" for check, count in row["compared"].items() if count)
-        gaps = "; ".join(f"{check}: {reason}" for check, reason in row["gaps"].items())
+        counts = ", ".join(f"{check} {count}" for check, count in sorted(row["compared"].items()) if count)
+        gaps = "; ".join(f"{check}: {reason}" for check, reason in sorted(row["gaps"].items()))
         reached = f"{len(set(row['reached']) & set(row['versions']))} of {len(row['versions'])}"
         lines.append(f"| {row['op']} | {row['since']} | {reached} | {counts} | {gaps} |")
     for heading, entries in (("Failed", made["failed"]), ("Never drawn", made["never drawn"])):
         if entries:
-            shown = (f"- {name}: {', '.join(e) if isinstance(e, list) else e}" for name, e in entries.items())
+            shown = (f"- {name}: {', '.join(e) if isinstance(e, list) else e}" for name, e in sorted(entries.items()))
             lines += ["", f"## {heading}", "", *shown]
     return "\n".join(lines) + "\n"
 
