@@ -18,6 +18,10 @@ SPARED = {
     "ai.onnx::Pad@19": "a length in symbols is short, where the body takes the greatest and least of expressions",
     "ai.onnx::Range@27": "the count of numbers up to a symbol is known by name, and no case draws symbols as contents",
     "ai.onnx::Resize@19": _LONG,
+    "com.microsoft::BeamSearch@1": _LONG,
+    "com.microsoft::GreedySearch@1": _LONG,
+    "com.microsoft::Sampling@1": _LONG,
+    "com.microsoft::WhisperBeamSearch@1": _LONG,
     "tenonnx::ConvWeightGradient@1": _LONG,
 }
 

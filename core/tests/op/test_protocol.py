@@ -45,6 +45,14 @@ def test_python_numbers_take_the_dtype_beside_them():
     assert tiny.add(np.array([1, 2], np.int8), 1).dtype == np.int8
 
 
+def test_a_float64_of_numpy_is_such_a_number_too():
+    half = np.sqrt(0.25)
+    assert tiny.add(X, half).dtype == tiny.add(half, X).dtype == np.float32
+    assert tiny.add(half, half).dtype == np.float64
+    with pytest.raises(TypeMismatch):
+        tiny.add(np.array([1, 2]), half)
+
+
 def test_a_float_beside_integers_is_refused():
     with pytest.raises(TypeMismatch, match="dtype of the tensors beside it"):
         tiny.add(np.array([1, 2]), 1.5)

@@ -1,13 +1,18 @@
 """Ops that no package gives a meaning to, and for which the runtime has kernels."""
 
+import os
+from unittest import mock
+
 import numpy as np
 import onnx
 import onnxruntime
-import onnxruntime_extensions
 import pytest
 
 import tenonnx as tx
 from tenonnx_onnxruntime import backend as module
+
+with mock.patch.dict(os.environ):  # it tells protobuf there to be slow, in all processes that are started later
+    import onnxruntime_extensions
 
 MODEL = """
     <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>

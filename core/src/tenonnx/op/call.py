@@ -58,8 +58,9 @@ def current() -> Interpreter | None:
 def as_inputs(op: Op, inputs: Sequence[Any]) -> list[Any]:
     """Python numbers, lists and arrays among the inputs as values of the right dtype; sequences and maps as they are.
 
-    A number takes the dtype of the first numeric tensor beside it, or is int64 for an ``Index`` parameter; a list of
-    ints is an int64 tensor. Raises ``TypeMismatch`` where the number has no exact form in that dtype.
+    A number, such as a float64 of numpy, takes the dtype of the first numeric tensor beside it, or is int64 for an
+    ``Index`` parameter; a list of ints is an int64 tensor. Raises ``TypeMismatch`` where the number has no exact form
+    in that dtype.
     """
     if all(v is None or isinstance(v, Value) for v in inputs):
         return list(inputs)
@@ -70,12 +71,15 @@ def as_inputs(op: Op, inputs: Sequence[Any]) -> list[Any]:
 def _dtype_beside(inputs: Sequence[Any]) -> DType | None:
     import numpy as np
 
+    weak = None
     for item in inputs:
         if isinstance(item, Value) and isinstance(item.type, TensorType) and item.type.dtype.is_numeric:
             return item.type.dtype
         if isinstance(item, np.ndarray | np.generic) and (dtype := DType.of(item.dtype)).is_numeric:
-            return dtype
-    return None
+            if not isinstance(item, np.float64):
+                return dtype
+            weak = weak or dtype
+    return weak
 
 
 def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
@@ -86,7 +90,8 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
     interpreter = current()
     assert interpreter is not None
     parameter = op.signature.input_at(position)
-    if isinstance(item, np.ndarray | np.generic):
+    is_weak = isinstance(item, np.float64) and beside is not None and beside.is_float  # a Python float, such as np.pi
+    if isinstance(item, np.ndarray | np.generic) and not is_weak:
         return interpreter.constant(np.asarray(item), DType.of(item.dtype))
     if isinstance(item, range):
         item = list(item)

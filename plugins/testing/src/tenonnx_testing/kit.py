@@ -28,6 +28,9 @@ from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
 #: How many times more calls are drawn before a gap is called stale.
 STUBBORN = 10
 
+#: What a gap says of a kind of call must be met so often, or by all calls, before it is called stale.
+ENOUGH = 8
+
 #: The checks of a case see so many different shares of the calls that are drawn of it, and all see the simplest one.
 SHARES = 3
 
@@ -100,7 +103,7 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
         compared, gaps = run_check(case, check, examples * STUBBORN)
     case.compared[name] = case.compared.get(name, 0) + compared
     for gap, seen in gaps.items():
-        if judged and seen.is_stale:
+        if judged and seen.is_stale and seen.met >= min(ENOUGH, len(_share(case, check, examples * STUBBORN))):
             raise Failure(f"{case.op.title}: the gap of {name} is stale, nothing fails any more: {gap.reason}")
     if named := sorted(case.undrawn.keys() & case.drawn):
         raise Failure(f"{case.op.title}: {', '.join(named)} must not be declared as undrawn, a call has it")

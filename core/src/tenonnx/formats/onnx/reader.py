@@ -34,7 +34,7 @@ def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.Model
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-    except (DecodeError, RecursionError) as error:
+    except (DecodeError, RecursionError, UnicodeDecodeError) as error:  # the last where protobuf is Python alone
         raise InvalidModel(
             f"{name} must be an ONNX model: a protobuf message that is complete and not nested too deeply",
             given=looks_like(data) or f"{len(data)} bytes; {error}",
