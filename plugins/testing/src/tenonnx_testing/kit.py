@@ -29,7 +29,7 @@ from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
 STUBBORN = 10
 
 #: What a gap says of a kind of call must be met so often, or by all calls, before it is called stale.
-ENOUGH = 8
+ENOUGH = 12
 
 #: The checks of a case see so many different shares of the calls that are drawn of it, and all see the simplest one.
 SHARES = 3
