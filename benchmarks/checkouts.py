@@ -28,8 +28,8 @@ PROGRAMS = {
     "read a first file with ops of a vendor": ("", "import tenonnx as tx; tx.load(vendor)"),
     "read 10,000 nodes": ("import tenonnx as tx; tx.load(nodes)", "tx.load(nodes)"),
     "retarget 10,000 nodes": (
-        "import tenonnx as tx; tx.load(first).export(written, opset_version=11); graph = tx.load(nodes)",
-        "graph.export(written, opset_version=11)",
+        "import tenonnx as tx; tx.export(tx.load(first), written, opset_version=11); graph = tx.load(nodes)",
+        "tx.export(graph, written, opset_version=11)",
     ),
     "compile a first file": ("import tenonnx as tx; graph = tx.load(first)", "graph.compile(backend='numpy')"),
 }
