@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,12 +55,13 @@ class Operators(NamedTuple):
     vector: Callable[[Sequence[Any]], Value] = _lacking("vector")
     identity: Unary = _lacking("identity")
 
-    # Transforms: another element type; tensors shaped like one; a gradient summed back to the shape of a value; a
-    # vector of dims that are those of some values, or None
+    # Transforms: another element type; tensors shaped like one; a gradient summed back to the shape of a value; the
+    # sum of two gradients; a vector of dims that are those of some values, or None
     cast: Callable[[Value, DType], Value] = _lacking("cast")
     zeros_like: Unary = _lacking("zeros_like")
     ones_like: Unary = _lacking("ones_like")
     sum_to: Callable[[Value, Value], Value] = _lacking("sum_to")
+    gradient_sum: Callable[[Value, Value], Value] = operator.add
     lengths: Callable[[Sequence[Dim], Sequence[Value]], Value | None] = _lacking("lengths")
 
 

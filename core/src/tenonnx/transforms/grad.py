@@ -220,7 +220,7 @@ class _Sweep:
 
     def _accumulate(self, value: Value, gradient: Value) -> None:
         held = self.cotangents.get(value)
-        self.cotangents[value] = gradient if held is None else operators().add(held, gradient)
+        self.cotangents[value] = gradient if held is None else operators().gradient_sum(held, gradient)
 
 
 def _may_be_gradient(found: TensorType, wanted: TensorType, broadcasts: bool) -> bool:

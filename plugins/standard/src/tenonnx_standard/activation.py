@@ -316,6 +316,10 @@ def mish(X):
 _numpy(mish)(lambda x: x * np.tanh(_softplus(x)))
 
 
+#: The numbers of Gelu by ``tanh``.
+_CUBIC, _STEEP = 0.044715, math.sqrt(2 / math.pi)
+
+
 @op("Gelu", since=20)
 def gelu(X, *, approximate="none"):
     """``X`` times the normal distribution function of ``X``, or an approximation of that by ``tanh``."""
@@ -325,6 +329,26 @@ def gelu(X, *, approximate="none"):
 
 
 gelu.requires(one_of(approximate=("none", "tanh")))
+
+
+@gelu.residuals
+def _(demand, X, *, approximate):
+    """The share of ``X`` that is let through, by few operations."""
+    squared = inner = None
+    if approximate == "tanh":
+        squared = X * X
+        inner = tanh((squared * (_CUBIC * _STEEP) + _STEEP) * X)
+    share = hard_sigmoid(erf(X * math.sqrt(0.5)) if inner is None else inner, alpha=0.5, beta=0.5)
+    y = X * share
+    return (y,), (y, share, squared)
+
+
+@gelu.vjp
+def _(g, kept, X, *, approximate):
+    y, share, squared = kept
+    if approximate == "tanh":
+        return g * (share + y * (1.0 - share) * (squared * (6 * _CUBIC * _STEEP) + 2 * _STEEP))
+    return g * (share + X * (exp(X * X * -0.5) * (1 / math.sqrt(2 * math.pi))))
 
 
 @_numpy(gelu)

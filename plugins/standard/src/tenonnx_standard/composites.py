@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Dim, DType, Value, constant, symbolic
+from tenonnx.extend import Dim, DType, Value, constant, static, symbolic
 from tenonnx_standard.linear_algebra import sum_of_first_axes
 
 
@@ -83,3 +83,52 @@ def _sum_where_shapes_differ(g: Value, like: Value) -> Value:
         aligned = ops.concat(ops.expand(constant(np.ones(1, dtype=np.int64)), missing), wanted, axis=0)
     axes = ops.reshape(ops.non_zero(ops.not_(ops.equal(given, aligned))), [-1])
     return ops.reshape(ops.reduce_sum(g, axes, keepdims=1, noop_with_empty_axes=1), wanted, allowzero=1)  # type: ignore[no-any-return]
+
+
+def gradient_sum(a: Value, b: Value) -> Value:
+    """The sum of two gradients of one value; what zeros pad to lie side by side is joined."""
+    parts = [_padded_part(a), _padded_part(b)]
+    for first, second in (parts, parts[::-1]):
+        if first is None or second is None or first.axis != second.axis or first.end != second.start:
+            continue
+        axis = first.axis
+        joined = ops.concat(*_joined(first.data, axis), *_joined(second.data, axis), axis=axis)
+        pads = [0] * (2 * a.ndim)
+        pads[axis], pads[axis + a.ndim] = first.start, second.behind
+        return ops.pad(joined, pads) if any(pads) else joined  # type: ignore[no-any-return]
+    return ops.add(a, b)  # type: ignore[no-any-return]
+
+
+class _Part(NamedTuple):
+    """Where ``data`` stand along an axis that is zero elsewhere."""
+
+    data: Value
+    axis: int
+    start: int
+    end: int
+    behind: int
+
+
+def _padded_part(x: Value) -> _Part | None:
+    node = x.producer
+    if node is None or node.op is not ops.pad or node.attributes.get("mode", "constant") != "constant":
+        return None
+    data, pads, *others = node.inputs
+    held = None if pads is None else static(pads)
+    if data is None or held is None or any(v is not None for v in others) or held.min(initial=0) < 0:
+        return None
+    places = np.flatnonzero(held) % data.ndim
+    axis = int(places[0]) if len(places) else 0
+    length = data.shape[axis]
+    if not isinstance(length, int) or (places != axis).any():
+        return None
+    start, behind = held[[axis, axis + data.ndim]].tolist()
+    return _Part(data, axis, start, start + length, behind)
+
+
+def _joined(x: Value, axis: int) -> Sequence[Value]:
+    """What ``x`` was joined of along ``axis``, or itself."""
+    node = x.producer
+    if node is None or node.op is not ops.concat or node.attributes["axis"] != axis:
+        return [x]
+    return [v for v in node.inputs if v is not None]

@@ -119,8 +119,18 @@ def _(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
     if B.ndim == 2 and A.ndim > 2:
         rows = size(dims(A)[:-1])
         left = ops.as_shape(A, [rows, dims(A)[-1]])
-        return matmul(g, swapped(B)), matmul(swapped(left), ops.as_shape(g, [rows, dims(B)[-1]]))
+        return matmul(g, swapped(B)), _weight_gradient(left, ops.as_shape(g, [rows, dims(B)[-1]]), B)
+    if B.ndim == A.ndim == 2:
+        return matmul(g, swapped(B)), _weight_gradient(A, g, B)
     return ops.sum_to(matmul(g, swapped(B)), A), ops.sum_to(matmul(swapped(A), g), B)
+
+
+def _weight_gradient(A: Value, g: Value, B: Value) -> Value:
+    """The gradient of the matrix ``B``; that of a transposed one is made so that transposing it back is free."""
+    node = B.producer
+    if node is not None and node.op is ops.transpose:
+        return swapped(matmul(swapped(g), A))
+    return matmul(swapped(A), g)  # type: ignore[no-any-return]
 
 
 def swapped(x: Value) -> Value:

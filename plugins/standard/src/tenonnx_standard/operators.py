@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.extend import Dim, DType, Operators, TensorType, TypeMismatch, Value, constant, static
 from tenonnx_standard.casting import cast
-from tenonnx_standard.composites import ones_like, sum_to, zeros_like
+from tenonnx_standard.composites import gradient_sum, ones_like, sum_to, zeros_like
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import (
@@ -191,6 +191,7 @@ OPERATORS = Operators(
     dimension=dimension,
     vector=vector,
     sum_to=sum_to,
+    gradient_sum=gradient_sum,
     zeros_like=zeros_like,
     ones_like=ones_like,
     cast=lambda value, dtype: cast(value, to=dtype),

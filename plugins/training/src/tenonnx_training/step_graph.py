@@ -17,6 +17,7 @@ from tenonnx.extend.transforms import (
     opened,
     refuse_opaque,
 )
+from tenonnx_standard.activation import gelu
 from tenonnx_standard.casting import cast_like
 from tenonnx_training import ties
 from tenonnx_training.modes import (
@@ -150,7 +151,9 @@ def _with_gradients(
     values = {value.name: value for value in graph.values()}
     kept = dict.fromkeys([*measured.outputs, *statistics.values()])
     graph.outputs += [values[name] for name in kept if name not in shown]
-    return merge_common_subexpressions(tx.grad(graph, of=of, wrt=parameters))
+    if recipe.recompute:  # whose patterns name nodes
+        return merge_common_subexpressions(tx.grad(graph, of=of, wrt=parameters))
+    return tx.simplify(tx.grad(tx.fuse(graph, [gelu]), of=of, wrt=parameters))
 
 
 def _updated(made: Differentiated, source: Graph, optimizer: Optimizer, recipe: Recipe) -> Updates:
