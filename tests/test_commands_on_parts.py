@@ -123,6 +123,22 @@ def test_the_first_node_that_differs_is_found_whatever_values_are_called(run, tm
     assert found["first_divergence"]["value"] == changed.outputs[0].name
 
 
+def test_another_element_type_is_not_the_first_difference(run, tmp_path):
+    run("convert", CNN, "-o", tmp_path / "half.onnx", "--float16", "--half-interface")
+    said = run("compare", CNN, tmp_path / "half.onnx", code=1).out
+    assert "only element types differ on numpy" in said
+    assert "the first node that diverges" not in said
+
+    graph = tx.load(tmp_path / "half.onnx")
+    changed = graph.nodes[4]
+    weight = next(v for v in graph.variables if v in changed.inputs)
+    graph.assign({weight.name: weight.data.array() * np.float16(1.5)})
+    tx.export(graph, tmp_path / "wrong.onnx")
+    found = json.loads(run("compare", CNN, tmp_path / "wrong.onnx", "--json", code=1).out)
+    assert found["first_divergence"]["value"] == changed.outputs[0].name
+    assert "may differ by" in found["first_divergence"]["reason"]
+
+
 def test_equal_computations_correspond_by_their_order():
     from tenonnx.checks.correspondence import corresponding
 

@@ -16,14 +16,14 @@ STANDARD = {
     "bert": {"Attention": 2, "LayerNormalization": 5, "Gelu": 2},
     "gpt2": {"Attention": 2, "LayerNormalization": 5, "Gelu": 2},
     "llama": {"Attention": 2, "RMSNormalization": 5, "RotaryEmbedding": 4, "Swish": 2},
-    "t5": {"RMSNormalization": 12, "Gelu": 4},
+    "t5": {"Attention": 6, "RMSNormalization": 12, "Gelu": 4},
     "vit": {"Attention": 2, "LayerNormalization": 5, "Gelu": 2},
     "whisper": {"Attention": 6, "LayerNormalization": 12, "Gelu": 6},
     "diffusion": {"Attention": 2, "LayerNormalization": 3, "Gelu": 1, "Swish": 3},
 }
 FUSED = {
     "bert": {"MultiHeadAttention": 2, "SkipLayerNormalization": 5, "BiasGelu": 2},
-    "gpt2": {"SkipLayerNormalization": 5, "FastGelu": 2},
+    "gpt2": {"MultiHeadAttention": 2, "SkipLayerNormalization": 5, "FastGelu": 2},
     "vit": {"MultiHeadAttention": 2, "SkipLayerNormalization": 5, "BiasGelu": 2},
 }
 STYLES = "script", "dynamo"

@@ -11,7 +11,7 @@ from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_contrib_ms.attention import hold_mask, mask_bias
 from tenonnx_standard.checking import dim_of
-from tenonnx_standard.spots import attended
+from tenonnx_standard.spots import Guess, attended, behind_past, joined_heads
 
 
 @op("MultiHeadAttention", domain="com.microsoft")
@@ -35,15 +35,20 @@ def multi_head_attention(
 
 
 @multi_head_attention.spot
-def _(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
+def _(y: Value) -> Iterator[Guess]:
     """Heads that are joined behind attention; those that were split before it come out of their normal form again."""
-    turned = None if y.producer is None or y.rank != 3 or y.producer.op is not ops.reshape else y.producer.uses[0]
-    if turned is None or turned.producer is None or turned.producer.op is not ops.transpose:
+    found = joined_heads(y)
+    if found is None:
         return
-    for query, key, value, mask, scale in attended(turned.producer.uses[0]):
-        flat = [core.join_heads(x) for x in (query, key, value)]
-        if mask is None or mask.rank == 4:
-            yield (*flat, None, None, mask), {"num_heads": query.shape[1], "scale": scale}
+    heads, after = found
+    for query, key, value, mask, scale in attended(heads):
+        if mask is not None and mask.rank != 4:
+            continue
+        attributes = {"num_heads": query.shape[1], "scale": scale}
+        if (cached := behind_past(key, value)) is not None:
+            flat = map(core.join_heads, (query, *cached.new))  # onnxruntime forgets a past whose present none asks for
+            yield Guess((*flat, None, None, mask, *cached.past), attributes, after, outputs=3)
+        yield Guess((*map(core.join_heads, (query, key, value)), None, None, mask), attributes, after)
 
 
 @op("DecoderMaskedMultiHeadAttention", domain="com.microsoft")

@@ -26,7 +26,7 @@ from tenonnx.extend import (
 from tenonnx_standard import rotary
 from tenonnx_standard.constants import range_
 from tenonnx_standard.shapes import expand, reshape, shape, transpose
-from tenonnx_standard.spots import by_position, looked_up, rotated
+from tenonnx_standard.spots import Guess, by_position, looked_up, rotated
 
 
 @op("RotaryEmbedding", domain="com.microsoft")
@@ -54,7 +54,7 @@ def rotary_embedding(
 
 
 @rotary_embedding.spot
-def _(y: Value) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
+def _(y: Value) -> Iterator[Guess]:
     """By tables and positions; or by what is the same in each instance, as tables, from position 0 on."""
     for x, *tables, attributes in rotated(y):
         cosine, sine = (by_position(x, table) for table in tables)
@@ -64,9 +64,9 @@ def _(y: Value) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
             attributes["num_heads"] = x.shape[1]
         found = looked_up(cosine, sine)
         if found is not None:
-            yield (x, found[2], *found[:2]), attributes
+            yield Guess((x, found[2], *found[:2]), attributes)
         if cosine.shape[0] == sine.shape[0] == 1:
-            yield (x, constant([0], "int64"), *(ops.squeeze(t, [0]) for t in (cosine, sine))), attributes
+            yield Guess((x, constant([0], "int64"), *(ops.squeeze(t, [0]) for t in (cosine, sine))), attributes)
 
 
 def _counted(first: Value, batch: Any, length: Any) -> Value:

@@ -55,6 +55,23 @@ def test_kinds_dtypes_shapes_and_keys_are_exact(actual, expected, reason):
     assert found.reason == reason
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_numbers_of_two_types_are_as_near_as_the_less_exact_allows(dtype):
+    x = f32(1, 1 / 3, 1e-3)
+    assert not compare(x.astype(dtype), x).equal
+    assert compare(x.astype(dtype), x, numbers=True).equal
+    assert compare(x, x.astype(dtype), numbers=True).equal
+    found = compare((x * 2).astype(dtype), x, numbers=True)
+    assert found.where == (0,)
+    assert "2.0 instead of 1.0" in found.reason
+    assert not compare(x.astype(dtype), x[:, None], numbers=True).equal
+
+
+def test_numbers_are_those_of_floats_to_compute_with():
+    assert not compare(np.array([1]), f32(1), numbers=True).equal
+    assert not compare(f32(1).astype(ml_dtypes.float8_e4m3fn), f32(1), numbers=True).equal
+
+
 def test_nan_is_nan_and_an_infinity_only_itself():
     assert compare(f32(np.nan, np.inf, -np.inf), f32(np.nan, np.inf, -np.inf)).equal
     assert not compare(f32(np.nan), f32(1)).equal

@@ -222,6 +222,17 @@ def test_attention_with_a_past():
     assert [value.name for value in fused.nodes[0].outputs] == ["y", "keys", "values"]
 
 
+def test_a_past_whose_present_nobody_reads_has_it_all_the_same():
+    """Without it onnxruntime refuses Attention, and forgets the past of MultiHeadAttention."""
+
+    def form(q, k, v, past_key, past_value):
+        return attended(q, ops.concat(past_key, k, axis=2), ops.concat(past_value, v, axis=2))
+
+    pasts = [("batch", 2, "past", 4)] * 2
+    fused = check(graph_of(form, HEADS, HEADS, HEADS, *pasts), "Attention")
+    assert [value is not None for value in fused.nodes[0].outputs] == [True] * 3
+
+
 def test_attention_with_heads_that_are_repeated():
     def repeated(x):
         wide = ops.expand(ops.unsqueeze(x, [2]), [1, 1, 2, 1, 1])
@@ -319,6 +330,36 @@ def test_heads_are_joined_and_split():
     graph = graph_of(form, SEQUENCES, SEQUENCES, SEQUENCES, opset=17)
     graph.opsets = {**graph.opsets, "com.microsoft": 1}
     check(graph, "MultiHeadAttention", num_heads=2, scale=0.5)
+
+
+def by_heads(q, k, v, past_key, past_value, *more):
+    """Attention of joined heads to a past and to these; with what the past becomes."""
+    q, k, v = (ops.transpose(ops.reshape(x, [0, -1, 2, 4]), perm=[0, 2, 1, 3]) for x in (q, k, v))
+    keys, values = (ops.concat(*parts, axis=2) for parts in ((past_key, k, *more), (past_value, v, *more)))
+    return ops.transpose(attended(q, keys, values), perm=[0, 2, 1, 3]), keys, values
+
+
+@pytest.mark.parametrize("presents", [True, False])
+@pytest.mark.parametrize("rows", [True, False])
+def test_heads_with_a_past(rows, presents):
+    graph = tx.Graph(opsets={"ai.onnx": 17, "com.microsoft": 1})
+    flat = [graph.input(name, "float32", SEQUENCES) for name in "qkv"]
+    past = [graph.input(f"past_{name}", "float32", ("batch", 2, "past", 4)) for name in "kv"]
+    y, keys, values = by_heads(*flat, *past)
+    graph.output("y", ops.reshape(y, [-1, 8] if rows else [0, -1, 8]))
+    if presents:
+        graph.output("keys", keys)
+        graph.output("values", values)
+    fused = check(graph, "MultiHeadAttention", *["Reshape"] * rows, num_heads=2, scale=0.5)
+    assert [value is not None for value in fused.nodes[0].outputs] == [True] * 3
+    assert [value.name for value in fused.nodes[0].inputs[6:]] == ["past_k", "past_v"]
+
+
+def test_heads_with_more_than_a_past():
+    pasts = [("batch", 2, "past", 4)] * 3
+    graph = graph_of(lambda *x: ops.reshape(by_heads(*x)[0], [0, -1, 8]), *[SEQUENCES] * 3, *pasts, opset=17)
+    graph.opsets = {**graph.opsets, "com.microsoft": 1}
+    assert all(len(node.inputs) < 7 for node in tx.fuse(graph).nodes)
 
 
 def test_a_mask_keeps_the_axes_that_it_was_given():

@@ -40,17 +40,19 @@ class Difference:
 
 
 def compare(
-    actual: Any, expected: Any, *, accumulation: int = 1, tolerance: Tolerance | None = None, steps: int = 0
-) -> Difference:
+    actual: Any, expected: Any, *, accumulation: int = 1, tolerance: Tolerance | None = None, steps: int = 0,
+    numbers: bool = False,
+) -> Difference:  # fmt: skip
     """Compare contents as the table of tolerances has it; dtypes and shapes must be equal.
 
     NaN equals NaN, an infinity only itself. ``accumulation`` is the number of terms that an element sums up. With
     ``steps``, integers (and floats of eight bits and fewer) may be so many representable numbers apart. ``tolerance``
-    replaces that of the table for floats, and must carry a reason.
+    replaces that of the table for floats, and must carry a reason. With ``numbers``, floats of two dtypes are equal
+    where they are as near as the less exact of these allows.
     """
     if tolerance is not None and not tolerance.reason:
         raise InvalidCall("a tolerance other than that of the table must carry a reason", given=str(tolerance))
-    return _compare(actual, expected, _Rules(accumulation, tolerance, steps))
+    return _compare(actual, expected, _Rules(accumulation, tolerance, steps, numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class _Rules:
     accumulation: int
     override: Tolerance | None
     steps: int
+    numbers: bool
 
     def tolerance(self, dtype: DType) -> Tolerance:
         found = tolerance_for(dtype, self.accumulation)
@@ -120,18 +123,23 @@ def _compare_tensors(actual: Any, expected: Any, rules: _Rules) -> Difference:
     import numpy as np
 
     a, e = np.asarray(actual), np.asarray(expected)
-    kinds = _tensor_type(a), _tensor_type(e)
-    if None in kinds or kinds[0] != kinds[1]:
-        return _unless(False, f"{kinds[0] or _kind(actual)} instead of {kinds[1] or _kind(expected)}")
-    assert kinds[0] is not None
-    dtype = kinds[0].dtype
+    kind, wanted = _tensor_type(a), _tensor_type(e)
+    if kind is None or wanted is None or not (kind == wanted or (rules.numbers and _both_compute(kind, wanted))):
+        return _unless(False, f"{kind or _kind(actual)} instead of {wanted or _kind(expected)}")
+    dtype = max(kind.dtype, wanted.dtype, key=lambda dtype: tolerance_for(dtype).relative)
     if dtype is DType.string:
         a, e = a.astype(object), e.astype(object)
     if dtype.is_complex:
         a, e = (np.stack([x.real, x.imag], axis=-1) for x in (a, e))
     if tolerance_for(dtype) is EXACT:
-        return _compare_exactly(a, e, kinds[0], rules.steps)
-    return _compare_floats(a.astype(np.float64), e.astype(np.float64), kinds[0], rules.tolerance(dtype))
+        return _compare_exactly(a, e, kind, rules.steps)
+    return _compare_floats(a.astype(np.float64), e.astype(np.float64), kind, rules.tolerance(dtype))
+
+
+def _both_compute(kind: TensorType, other: TensorType) -> bool:
+    """Whether both are of one shape, and of floats to compute with."""
+    dtypes = kind.dtype, other.dtype
+    return kind.shape == other.shape and all(d.is_float and tolerance_for(d) is not EXACT for d in dtypes)
 
 
 def _compare_exactly(a: Array, e: Array, kind: TensorType, steps: int) -> Difference:

@@ -263,10 +263,12 @@ class Op(Generic[Parameters]):
         return self.rule("residuals", function)  # type: ignore[no-any-return]
 
     def spot(self, function: Function) -> Function:
-        """Where a call may stand in a graph: a value in normal form to guesses, pairs of inputs and attributes.
+        """Where a call may stand in a graph: a value in normal form to guesses, each inputs and attributes.
 
-        Fusion proves each of them by the body, so that a guess may be wrong; an op with this rule is looked for by it
-        alone. An op with the rule ``rare`` is looked for only where it is asked for by name.
+        A guess may go on with a function that makes the value of the first result (None: it is that), and with the
+        number of outputs that the call always has, read or not. Fusion proves each guess by the body, so that it
+        may be wrong; an op with this rule is looked for by it alone. An op with the rule ``rare`` is looked for only
+        where it is asked for by name.
         """
         return self.rule("spot", function)  # type: ignore[no-any-return]
 

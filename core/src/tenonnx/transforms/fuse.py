@@ -110,7 +110,7 @@ class Fused:
 
     @property
     def gain(self) -> int:
-        return len(self.region) - len(self.made) - 1
+        return len(self.region) - len(self.made) - (1 if self.proposal.after is None else 2)
 
 
 class _Replacing(Rewriter):
@@ -201,14 +201,16 @@ class _Pass:
         proposal = fused.proposal
         inputs = [None if v is None else self._brought(rewriter, v) for v in proposal.inputs]
         results = Builder.call(rewriter, proposal.op, inputs, proposal.attributes, len(fused.outputs))
-        made: dict[Value, Value] = {}
-        for wanted, result in itertools.zip_longest(fused.outputs, results):
-            if wanted is not None and result is not None:
-                made[wanted] = result
-                result.name = wanted.name
-        node = next(result.producer for result in made.values() if result.producer is not None)
-        node.outputs = tuple(v if v in made.values() else None for v in node.outputs[: len(fused.outputs)])
-        return made
+        pairs = itertools.zip_longest(fused.outputs, results)
+        given = {wanted: result for wanted, result in pairs if wanted is not None and result is not None}
+        node = next(result.producer for result in given.values() if result.producer is not None)
+        kept = {*given.values(), *results[: proposal.outputs]}
+        node.outputs = tuple(v if v in kept else None for v in node.outputs[: len(fused.outputs)])
+        if proposal.after is not None and (first := fused.outputs[0]) is not None:
+            given[first] = rewriter.inside(proposal.after, given[first])
+        for wanted, result in given.items():
+            result.name = wanted.name
+        return given
 
     def _brought(self, rewriter: Rewriter, value: Value) -> Value:
         """A value of the normal form in the new graph: that of the source, or computed once from some of the source."""
@@ -261,9 +263,9 @@ class _Pass:
                     guesses = self.normal.inside(lambda rule=rule: list(rule(root)))
             except TenonnxError:  # what must be known is not
                 continue
-            for inputs, attributes in guesses:
+            for inputs, attributes, *more in guesses:
                 padded = (*inputs, *[None] * (len(op.signature.inputs) - len(inputs)))
-                yield Proposal(op, {**op.signature.attributes, **attributes}, padded)
+                yield Proposal(op, {**op.signature.attributes, **attributes}, padded, *more)
 
     def _from_templates(self, root: Value) -> Iterator[Iterator[Proposal]]:
         for template in self.templates.of(root, self.present):
@@ -285,6 +287,7 @@ class _Pass:
         )  # fmt: skip
         while outputs[-1] is None:
             outputs = outputs[:-1]
+        outputs += (None,) * (proposal.outputs - len(outputs))
         made_by = [v.producer for v in outputs if v is not None and v.producer is not None]
         if any(node not in inside or len([v for v in node.outputs if v is not None]) > 1 for node in made_by):
             return None
@@ -336,16 +339,20 @@ class _Pass:
         """What the call gives, in normal form, if the first of it is what the graph computes; that ``alone`` will do
         where nobody reads what is inside.
         """
-        op, inputs, attributes = proposal.op, proposal.inputs, proposal.attributes
+        op, inputs, attributes, after = proposal.op, proposal.inputs, proposal.attributes, proposal.after
         count = None if op.signature.counts_outputs else 1
         try:
             infer_call(op, inputs, attributes, count)
-            if alone and self.templates.prove(proposal, root, self.strict):
+            if alone and after is None and self.templates.prove(proposal, root, self.strict):
                 return [root]
-            if root.producer is not None and root.producer.op is op:  # it is a word of the normal form
+            if (
+                root.producer is not None and root.producer.op is op and after is None
+            ):  # it is a word of the normal form
                 results = self.normal.call(op, inputs, attributes, count)
             else:
                 results = self.normal.expand(Call(op, inputs, attributes, count))
+            if after is not None:
+                results = (self.normal.inside(after, results[0]), *results[1:])
         except TenonnxError:
             return None
         same = results[0] is not None and any(self.strict.match(results[0], root, Match(), frozenset()))

@@ -33,9 +33,9 @@ class Normalizer(Rewriter):
         self.associative = {op: unit for op, unit in ((known.add, 0.0), (known.multiply, 1.0)) if isinstance(op, Op)}
 
     def key(self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
-        """What tells a call from others; None for one that is like no other."""
-        ordered = sorted(inputs, key=id) if op in self.associative else inputs
-        return _key(op, ordered, attributes)
+        """What tells a call from others; None for one that is like no other. Equal constants are one."""
+        given = [v if v is None or v.data is None else self.intern_constant(v) for v in inputs]
+        return _key(op, sorted(given, key=id) if op in self.associative else given, attributes)
 
     def exists(self, op: Op) -> bool:
         """Whether the graph may hold the op: it, or one that it became, is there at its opsets.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +42,17 @@ MOST_MATCHES = 4
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A call that may stand for a value of a graph in normal form; ``inputs`` are values of that graph."""
+    """A call that may stand for a value of a graph in normal form; ``inputs`` are values of that graph.
+
+    With ``after`` it stands for what leads to that value, which this makes of the first result. There are always so
+    many ``outputs``, whether somebody reads them or not.
+    """
 
     op: Op
     attributes: Mapping[str, Any]
     inputs: tuple[Value | None, ...]
+    after: Callable[[Value], Value] | None = None
+    outputs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from tenonnx.extend import Op, TensorType, Value, dims, static, symbolic
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import constant_of_shape
 from tenonnx_standard.convolution_forms import folded
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
@@ -101,6 +102,11 @@ _drops(mul, 1.0, expand, unsqueeze)
 @identity.rule("normal")
 def _(input: Value) -> Value:
     return input
+
+
+@constant_of_shape.rule("normal")
+def _(input: Value, *, value: Any) -> Value:
+    return constant_of_shape.function(input, value=value)  # type: ignore[no-any-return]
 
 
 @cast.rule("normal")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,17 @@ from tenonnx_standard.shapes import expand, identity, reshape, squeeze, transpos
 from tenonnx_standard.slicing import gather, slice_
 from tenonnx_standard.weaving import woven
 
-Guess = tuple[tuple[Value | None, ...], dict[str, Any]]
+After = Callable[[Value], Value] | None
+
+
+class Guess(NamedTuple):
+    """A call for a value: what makes the value of its first result, if it is not that, and how many it always has."""
+
+    inputs: Sequence[Value | None]
+    attributes: dict[str, Any]
+    after: After = None
+    outputs: int = 1
+
 
 #: How far back the smallest number is looked for.
 MOST_STEPS = 12
@@ -130,6 +140,17 @@ def attended(y: Value) -> Iterator[tuple[Value, Value, Value, Value | None, floa
     yield scores[0], transpose(scores[1], perm=[0, 1, 3, 2]), weighting[1], mask, scale
 
 
+def joined_heads(y: Value) -> tuple[Value, After] | None:
+    """Heads (batch, heads, length, size) that ``y`` joins; and what makes ``y`` of that where its rows are one axis."""
+    turned = None if y.producer is None or y.producer.op is not reshape else y.producer.uses[0]
+    if turned is None or turned.producer is None or turned.producer.op is not transpose or turned.rank != 4:
+        return None
+    if y.rank == 2 and isinstance(y.shape[1], int):
+        width = y.shape[1]
+        return turned.producer.uses[0], lambda joined: reshape(joined, [-1, width])
+    return (turned.producer.uses[0], None) if y.rank == 3 else None
+
+
 def _product(x: Value) -> tuple[Value, Value] | None:
     """The operands of a product of heads, or of one by groups of them, which lie one below the other."""
     node = x.producer
@@ -149,22 +170,30 @@ def _attention_spot(op: Op) -> None:
         for q, k, v, mask, scale in attended(y):
             if mask is not None and mask.ndim > 1 and mask.shape[-2] == 1 != q.shape[2]:
                 mask = expand(mask, [1, 1, dims(q)[2], 1])  # onnxruntime takes one row for one query only
-            yield (q, k, v, mask), {"scale": scale}
-            past = _behind_past(k), _behind_past(v)
-            if past[0] is not None and past[1] is not None:
-                yield (q, past[0][1], past[1][1], mask, past[0][0], past[1][0]), {"scale": scale}
+            if (cached := behind_past(k, v)) is not None:  # onnxruntime wants the new cache to be asked for, too
+                yield Guess((q, *cached.new, mask, *cached.past), {"scale": scale}, outputs=3)
+            yield Guess((q, k, v, mask), {"scale": scale})
 
 
 for _op in (attention, attention_of_full_masks):
     _attention_spot(_op)
 
 
-def _behind_past(x: Value) -> tuple[Value, Value] | None:
-    """The two that are joined along the positions."""
-    node = x.producer
-    if node is None or node.op is not concat or len(node.uses) != 2 or node.attributes.get("axis") != 2:
+class Cached(NamedTuple):
+    """Keys and values that are appended to those of a cache."""
+
+    past: tuple[Value, Value]
+    new: tuple[Value, Value]
+
+
+def behind_past(*heads: Value) -> Cached | None:
+    """What keys and values are joined of along the positions."""
+    made = [x.producer for x in heads]
+    pairs = [n.uses for n in made if n is not None and n.op is concat and n.attributes.get("axis") == 2]
+    if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs):
         return None
-    return node.uses[0], node.uses[1]
+    (key, new_key), (value, new_value) = pairs
+    return Cached((key, value), (new_key, new_value))
 
 
 # ----- rotary embedding -----------------------------------------------------------------------------------------------
@@ -228,8 +257,8 @@ def _(y: Value) -> Iterator[Guess]:
             continue
         found = looked_up(cosine, sine)
         if found is not None:
-            yield (x, *found), attributes
-        yield (x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes
+            yield Guess((x, *found), attributes)
+        yield Guess((x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes)
 
 
 # ----- normalisation --------------------------------------------------------------------------------------------------
@@ -252,4 +281,4 @@ def _(y: Value) -> Iterator[Guess]:
             x, groups = _before_reshape(made.inputs[0]), made.inputs[0].shape[1]
             if isinstance(groups, int) and scale.data is not None and bias.data is not None:
                 attributes = {"num_groups": groups, "epsilon": made.attributes.get("epsilon", 1e-5)}
-                yield (x, reshape(scale, [-1]), reshape(bias, [-1])), attributes
+                yield Guess((x, reshape(scale, [-1]), reshape(bias, [-1])), attributes)
