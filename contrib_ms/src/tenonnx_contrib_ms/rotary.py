@@ -26,7 +26,7 @@ from tenonnx.extend import (
 from tenonnx_standard import rotary
 from tenonnx_standard.constants import range_
 from tenonnx_standard.shapes import expand, reshape, shape, transpose
-from tenonnx_standard.spots import Guess, by_position, looked_up, rotated
+from tenonnx_standard.spots import Guess, looked_up, turned
 
 
 @op("RotaryEmbedding", domain="com.microsoft")
@@ -56,17 +56,15 @@ def rotary_embedding(
 @rotary_embedding.spot
 def _(y: Value) -> Iterator[Guess]:
     """By tables and positions; or by what is the same in each instance, as tables, from position 0 on."""
-    for x, *tables, attributes in rotated(y):
-        cosine, sine = (by_position(x, table) for table in tables)
-        if cosine is None or sine is None:
-            continue
-        if "rotary_embedding_dim" in attributes:  # onnxruntime wants the number of heads, too
+    for x, cosine, sine, attributes, after in turned(y):
+        if x.rank == 4 and "rotary_embedding_dim" in attributes:  # onnxruntime wants the number of heads, too
             attributes["num_heads"] = x.shape[1]
         found = looked_up(cosine, sine)
         if found is not None:
-            yield Guess((x, found[2], *found[:2]), attributes)
+            yield Guess((x, found[2], *found[:2]), attributes, after)
         if cosine.shape[0] == sine.shape[0] == 1:
-            yield Guess((x, constant([0], "int64"), *(ops.squeeze(t, [0]) for t in (cosine, sine))), attributes)
+            tables = (ops.squeeze(t, [0]) for t in (cosine, sine))
+            yield Guess((x, constant([0], "int64"), *tables), attributes, after)
 
 
 def _counted(first: Value, batch: Any, length: Any) -> Value:

@@ -35,15 +35,15 @@ def each_twice(x):
     return ops.reshape(wide, [0, 0, 8])
 
 
-def computed(x):
+def computed(x, axis=2):
     """Angles of as many positions as ``x`` has."""
-    positions = ops.cast(ops.range_(np.int64(0), ops.gather(ops.shape(x), np.int64(2)), np.int64(1)), to=1)
+    positions = ops.cast(ops.range_(np.int64(0), ops.gather(ops.shape(x), np.int64(axis)), np.int64(1)), to=1)
     return ops.unsqueeze(ops.unsqueeze(positions, [1]) * FREQUENCIES, [0])
 
 
-def by_halves(x, angles=computed, swapped=swapped_halves, wide=twice):
+def by_halves(x, angles=computed, swapped=swapped_halves, wide=twice, axis=1):
     spread = wide(angles(x))
-    cosine, sine = (ops.unsqueeze(part, [1]) for part in (ops.cos(spread), ops.sin(spread)))
+    cosine, sine = (ops.unsqueeze(part, [axis]) for part in (ops.cos(spread), ops.sin(spread)))
     return x * cosine + swapped(x) * sine
 
 
@@ -64,6 +64,18 @@ def pair_by_pair(x):
     a, b = pairs_of_numbers(x)
     parts = (ops.unsqueeze(part, [-1]) for part in (a * cosine - b * sine, a * sine + b * cosine))
     return ops.reshape(ops.concat(*parts, axis=-1), [0, 0, 0, 8])
+
+
+def before_its_heads(x):
+    """Of (batch, length, heads, size)."""
+    return by_halves(x, lambda x: computed(x, 1), axis=2)
+
+
+def before_few_heads(x, swapped=swapped_halves):
+    """As exporters write it: joined heads apart, turned, and only then by heads."""
+    apart = ops.reshape(x, [0, 0, 2, 8])
+    turned = by_halves(apart, lambda x: computed(x, 1), swapped, axis=2)
+    return ops.transpose(turned, perm=[0, 2, 1, 3])
 
 
 def of_the_first(x):
@@ -134,6 +146,30 @@ def test_numbers_that_are_held():
         return x * cosine + swapped_halves(x) * sine
 
     check(held, ("batch", 2, 3, 8), ["ai.onnx"])
+
+
+@pytest.mark.parametrize("domains", DOMAINS, ids=["standard", "microsoft"])
+@pytest.mark.parametrize("swapped", [swapped_halves, swapped_pairs])
+def test_heads_that_lie_behind_the_positions(domains, swapped):
+    if swapped is swapped_pairs:
+        check(lambda x: before_few_heads(x, swapped), ("batch", "length", 16), domains, count=0)
+        return
+    check(before_its_heads, ("batch", "length", 2, 8), domains, num_heads=2)
+    (found,) = check(before_few_heads, ("batch", "length", 16), domains, num_heads=2)
+    assert found.inputs[0].name == "x"
+
+
+def test_tables_that_positions_choose_for_heads_behind_them():
+    graph = made_for(DOMAINS[1])
+    x, places = graph.input("x", "float32", ("batch", "length", 2, 8)), graph.input("at", "int64", ("batch", "length"))
+    tables = [graph.variable(name, np.concatenate([f(ANGLES)] * 2, -1)) for name, f in (("c", np.cos), ("s", np.sin))]
+    cosine, sine = (ops.unsqueeze(ops.gather(table, places), [2]) for table in tables)
+    graph.output("y", x * cosine + swapped_halves(x) * sine)
+    fused = tx.fuse(graph, ["com.microsoft::RotaryEmbedding"])
+    assert [node.op_type for node in fused.nodes] == ["Reshape", "RotaryEmbedding", "Reshape"]
+    tx.verify(
+        graph, fused, feeds={"x": np.ones((2, 3, 2, 8), "f4"), "at": np.int64([[4, 5, 6], [0, 9, 3]])}
+    ).raise_if_failed()
 
 
 WRONG = {

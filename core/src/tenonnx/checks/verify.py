@@ -237,9 +237,10 @@ def _compare_numbers(
     if drawn:
         found.notes.append(f"drawn at random, not compared: {', '.join(sorted(drawn))}")
     unable: list[TenonnxError] = []
+    taken = _as_taken_by(against, feeds)
     for backend in backends:
         try:
-            actual = compile_graph(against, backend, strict=True)(feeds)
+            actual = compile_graph(against, backend, strict=True)(taken)
         except UnsupportedOp as error:
             unable.append(error)
             found.notes.append(f"not compared on {backend}: {error.what}")
@@ -264,6 +265,16 @@ def _compare_numbers(
                 found.notes.append(f"only element types differ on {backend}: the numbers are near for these")
     if len(unable) == len(backends):
         raise unable[0]
+
+
+def _as_taken_by(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The feeds of another graph, floats in the types that this one has them in."""
+    found = dict(feeds)
+    for value in graph.inputs:
+        kind, given = value.type, getattr(found.get(value.name), "dtype", None)
+        if isinstance(kind, TensorType) and kind.dtype.is_float and given is not None and DType.of(given).is_float:
+            found[value.name] = found[value.name].astype(kind.dtype.numpy, copy=False)
+    return found
 
 
 def _fails(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> bool:
@@ -370,7 +381,7 @@ def _first_divergence(
         looked_at = names[step - 1 :: step]
         try:
             expected = compile_graph(with_outputs(graph, {same[name] for name in looked_at}), reference)(feeds)
-            actual = compile_graph(with_outputs(other, looked_at), backend)(feeds)
+            actual = compile_graph(with_outputs(other, looked_at), backend)(_as_taken_by(other, feeds))
         except TenonnxError:  # a value that this backend cannot give away
             return found
         start = 0

@@ -229,15 +229,44 @@ def _factors_of_parts(term: Value) -> tuple[Value, Value] | None:
     return None
 
 
-def by_position(x: Value, table: Value) -> Value | None:
-    """Of numbers that broadcast to all heads: (batch or 1, length, half), where they are that."""
-    inner = table.producer.uses[0] if table.producer is not None and table.producer.op is unsqueeze else None
-    for found in (inner, table):
-        if found is not None and found.rank == 3 and found.shape[:2] in ((1, x.shape[2]), (x.shape[0], x.shape[2])):
+def by_position(x: Value, table: Value, heads: int) -> Value | None:
+    """Of numbers that broadcast to all heads, which are the axis ``heads``: (batch or 1, length, half), if they are."""
+    node, length = table.producer, x.shape[3 - heads]
+    inner = None if node is None or node.op is not unsqueeze else node.uses[0]
+    for found in (inner, table if heads == 1 else None):
+        if found is not None and found.rank == 3 and found.shape[:2] in ((1, length), (x.shape[0], length)):
             return found
-    if table.rank == 2 and table.shape[0] == x.shape[2]:
-        return unsqueeze(table, [0])
-    return squeeze(table, [1]) if table.rank == 4 and table.shape[1] == 1 else None
+        if found is not None and found.rank == 2 and found.shape[0] == length:
+            return unsqueeze(found, [0])
+    wide = unsqueeze(table, [0]) if table.rank == 3 and heads == 2 else table
+    return squeeze(wide, [heads]) if wide.rank == 4 and wide.shape[heads] == 1 else None
+
+
+class Turned(NamedTuple):
+    """What a rotary embedding turns by (batch or 1, length, half) numbers, as an op takes it, and its attributes."""
+
+    x: Value
+    cosine: Value
+    sine: Value
+    attributes: dict[str, Any]
+    after: After = None
+
+
+def turned(y: Value) -> Iterator[Turned]:
+    """Heads (batch, heads, length, size) that are turned, or heads (batch, length, heads, size), joined."""
+    for x, *tables, attributes in rotated(y):
+        for heads in (1, 2):
+            cosine, sine = (by_position(x, table, heads) for table in tables)
+            if cosine is None or sine is None:
+                continue
+            if heads == 1:
+                yield Turned(x, cosine, sine, attributes)
+            elif isinstance(count := x.shape[2], int) and isinstance(size := x.shape[3], int):
+                apart = [0, 0, count, size]
+                flat = reshape(x, [0, 0, count * size])
+                yield Turned(
+                    flat, cosine, sine, {**attributes, "num_heads": count}, lambda y, apart=apart: reshape(y, apart)
+                )
 
 
 def looked_up(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
@@ -251,14 +280,11 @@ def looked_up(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
 
 @rotary_embedding.spot
 def _(y: Value) -> Iterator[Guess]:
-    for x, *tables, attributes in rotated(y):
-        cosine, sine = (by_position(x, table) for table in tables)
-        if cosine is None or sine is None:
-            continue
+    for x, cosine, sine, attributes, after in turned(y):
         found = looked_up(cosine, sine)
         if found is not None:
-            yield Guess((x, *found), attributes)
-        yield Guess((x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes)
+            yield Guess((x, *found), attributes, after)
+        yield Guess((x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes, after)
 
 
 # ----- normalisation --------------------------------------------------------------------------------------------------
