@@ -172,6 +172,27 @@ def test_a_plan_says_what_fixed_shapes_would_make_constant(tenonnx, tmp_path):
     assert "with fixed shapes (convert --fix-shapes) 3 nodes more would be constant" in said
 
 
+def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n", 4))
+    graph.output("y", x / ops.sqrt(ops.reduce_mean(x * x, [-1]) + 1e-6) * np.arange(4, dtype=np.float32))
+    source, target = tmp_path / "norm.onnx", tmp_path / "to.onnx"
+    tx.export(graph, source)
+    named = "--fuse-also", "SimplifiedLayerNormalization"
+    code, _, told = tenonnx("convert", source, "-o", target, *named)
+    assert code == 0
+    assert [node.op_type for node in tx.load(target).nodes] == ["SimplifiedLayerNormalization"]
+    assert "note: onnx.checker objects to an op of some runtimes" in told
+    for options, message in (
+        (("--fuse-also", "Guess"), "ai.onnx::Guess must be an op with a body"),
+        ((*named, "--no-fuse"), "which --no-fuse forbids"),
+    ):
+        code, _, error = tenonnx("convert", source, "-o", tmp_path / "none.onnx", *options)
+        assert code == 2
+        assert message in error
+    assert not (tmp_path / "none.onnx").exists()
+
+
 def test_newer_opsets_and_other_domains_bring_their_ops(tenonnx, tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 4))

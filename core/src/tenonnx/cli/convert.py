@@ -68,6 +68,11 @@ SUFFIXES = (".onnx", ".safetensors")
     "By default where --opset is newer than the model's, or --domains has one that the model does not use.",
 )  # fmt: skip
 @click.option(
+    "--fuse-also", multiple=True, metavar="OP",
+    help="Look for an op that few runtimes have, too, such as GroupNormalization, SimplifiedLayerNormalization or "
+    "com.microsoft::QLinearAdd. Repeatable.",
+)  # fmt: skip
+@click.option(
     "--functions", type=click.Choice(["keep", "inline", "vendor"]), default="keep", show_default=True,
     help="What becomes of functions that the model defines for itself; vendor also writes what ops of other packages "
     "mean as such functions, so that the model needs no package.",
@@ -93,6 +98,7 @@ def command(
     external_data_threshold: int | None,
     overwrite: bool,
     fuse: bool | None,
+    fuse_also: Sequence[str],
     functions: str,
     ir_version: int | None,
     tidy: bool,
@@ -117,6 +123,8 @@ def command(
         raise InvalidCall(
             "--example is for a function that returns a model", given=model, do="name it FILE.py:FUNCTION"
         )
+    if fuse_also and fuse is False:
+        raise InvalidCall("--fuse-also looks for an op, which --no-fuse forbids", do="leave one of them out")
     original = transformed(load_made(model, examples, seed) if is_made(model) else load_model(model))
     feeds = read_feeds(original, inputs, archive) or None
     graph = shaping.dims(original)
@@ -129,7 +137,7 @@ def command(
         domains=domains,
         target=target,
         external_data_threshold=external_data_threshold,
-        fuse=_has_more_ops(graph, opset_version, domains) if fuse is None else fuse,
+        fuse=fuse_also or (_has_more_ops(graph, opset_version, domains) if fuse is None else fuse),
         functions=functions,
         ir_version=ir_version,
         tidy=tidy,

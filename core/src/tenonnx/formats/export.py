@@ -15,6 +15,7 @@ from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
 from tenonnx.registry.packages import KEY as PACKAGES
 from tenonnx.registry.packages import packages_in_use
+from tenonnx.registry.registry import canonical_domain
 from tenonnx.transforms.decompose import inline_functions
 from tenonnx.transforms.fuse import fuse
 from tenonnx.transforms.report import Change, Retargeted, all_kept
@@ -39,7 +40,8 @@ class ExportConfig:
     ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all;
     ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least ``external_data_threshold``
     bytes go to a data file beside the model; with None those do that did.
-    ``fuse`` puts one node where the body of an op stands that the target has, one of the ``domains`` included.
+    ``fuse`` puts one node where the body of an op stands that the target has, one of the ``domains`` included; with
+    names of ops it looks for these, too, of which runtimes have seldom a kernel (``ai.onnx::GroupNormalization``).
     ``functions`` are those that the model defines for itself: ``keep`` where the target can, or ``inline``; ``vendor``
     also carries the ops of other packages as such functions, so that the model runs and is read without them.
     ``ir_version`` is that of the file, which must be able to hold the graph; with None it stays or is the lowest.
@@ -52,7 +54,7 @@ class ExportConfig:
     domains: Collection[str] | None = None
     target: str | None = None
     external_data_threshold: int | None = None
-    fuse: bool = False
+    fuse: bool | Collection[str] = False
     functions: str = "keep"
     ir_version: int | None = None
     tidy: bool = False
@@ -250,7 +252,10 @@ def _moved(graph: Graph, target: Target, settings: ExportConfig, *, refuse: bool
         moved = Retargeted(graph, list(all_kept(graph)))
     else:
         moved = retarget_to(graph, target, refuse=refuse)
-    return _fused(moved, target, settings.domains or ()) if settings.fuse and not moved.refused else moved
+    if not settings.fuse or moved.refused:
+        return moved
+    also = [settings.fuse] if isinstance(settings.fuse, str) else settings.fuse
+    return _fused(moved, target, settings.domains or (), () if also is True else also)
 
 
 @in_registry_of_graph
@@ -273,16 +278,17 @@ def plan(graph: Graph, settings: ExportConfig) -> tuple[Target, list[Change], in
         return target, [*planned.changes, refused], None
 
 
-def _fused(moved: Retargeted, target: Target, domains: Collection[str]) -> Retargeted:
-    """What was moved, with bodies of ops that the target has as one node."""
+def _fused(moved: Retargeted, target: Target, domains: Collection[str], also: Collection[str]) -> Retargeted:
+    """What was moved, with bodies of ops that the target has, or that are named, as one node."""
     graph = copy_graph(moved.graph)
-    graph.opsets = {**{domain: target.opsets.get(domain, 1) for domain in domains}, **graph.opsets}
-    fused = fuse(graph)
+    named = [canonical_domain(name.rpartition("::")[0]) for name in also]
+    graph.opsets = {**{domain: target.opsets.get(domain, 1) for domain in (*domains, *named)}, **graph.opsets}
+    fused = fuse(graph, also=also)
     used = {node.domain for node in fused.walk()}
     fused.opsets = {d: v for d, v in fused.opsets.items() if d in used or d in moved.graph.opsets}
     before = {node.label: node.op_type for node in moved.graph.nodes}
     if any(before.get(node.label) != node.op_type for node in fused.nodes):  # the target may lack them for these types
-        wide = replace(target, opsets={**fused.opsets, **target.opsets})
+        wide = replace(target, opsets={**fused.opsets, **target.opsets}, also=frozenset(also))
         fused = retarget_to(fused, wide, refuse=target.runtime is not None).graph
     found = [node for node in fused.nodes if before.get(node.label) != node.op_type]
     changes = [

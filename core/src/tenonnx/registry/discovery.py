@@ -54,6 +54,7 @@ OPTIONS = frozenset(
         "free-dims",
         "functions",
         "fuse",
+        "fuse-also",
         "half-interface",
         "help",
         "input",

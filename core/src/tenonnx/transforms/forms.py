@@ -109,7 +109,7 @@ class Forms:
             since = f"exists from version {op.since}" if version < op.since else f"changed at version {op.before}"
             why = f"{op.domain}::{op.name} with this meaning {since}, the target has {version}"
             return _Rules(version, why=why)
-        if op.domain == INTERNAL_DOMAIN or (not op.specified and not self.target.chooses):
+        if op.domain == INTERNAL_DOMAIN or not self.target.specifies(op):
             return _Rules(version, why=f"{op.domain}::{op.name} is not in the specification")
         moved = node is None or node.version != version
         return _Rules(version, node is not None and _same_form(op, node.version, version), moved)

@@ -36,17 +36,17 @@ PASSES = 4
 
 
 @in_registry_of_graph
-def fuse(graph: Graph, ops: Iterable[str | Op] | None = None) -> Graph:
+def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[str | Op] = ()) -> Graph:
     """``graph`` with one node wherever the body of an op stands, as long as that leaves fewer nodes.
 
     ``ops`` are the ops to look for, by name (``com.microsoft::FastGelu``, or ``Gelu`` for ``ai.onnx``) or themselves;
     by default all that exist at the graph's opsets and have a body, but for those that runtimes have seldom a kernel
-    for. What other nodes read inside a match is an output of the op, or kept for them. Raises ``InvalidCall`` for a
-    name that no installed package gives.
+    for, or no specification has: of these, the ones that are named in ``also``. What other nodes read inside a match
+    is an output of the op, or kept for them. Raises ``InvalidCall`` for a name that no installed package gives.
     """
     registry = graph.root.registry or default_registry()
     if ops is None:
-        wanted = list(_candidates(graph, registry))
+        wanted = list(dict.fromkeys([*_candidates(graph, registry), *(_found(op, graph, registry) for op in also)]))
         traced = [op for op in wanted if find_rule(op, "spot") is None and can_be_traced(op)]
     else:
         wanted = [_found(op, graph, registry) for op in ops]

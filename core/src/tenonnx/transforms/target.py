@@ -26,15 +26,21 @@ class Target:
     """Where a graph is to go: a version for each domain that it may use.
 
     ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes, and
-    ``runtime`` what the runtime that the target is named after takes.
+    ``runtime`` what the runtime that the target is named after takes. It takes ops of no specification that are
+    named in ``also``.
     """
 
     opsets: Mapping[str, int]
     accepts: Any = None
     runtime: Runtime | None = None
+    also: frozenset[str] = frozenset()
 
     def version(self, domain: str) -> int | None:
         return self.opsets.get(domain)
+
+    def specifies(self, op: Op) -> bool:
+        """Whether the op is in the specification, or one that the target takes although it is in none."""
+        return op.specified or self.chooses or not self.also.isdisjoint((op.name, f"{op.domain}::{op.name}"))
 
     @property
     def chooses(self) -> bool:
