@@ -39,6 +39,11 @@ def hook(*lines, name="register_ops"):
     return f"@hookimpl\ndef {name}(registry):\n" + "".join(f"    {line}\n" for line in lines)
 
 
+def tables(line):
+    told = "NO_FLOATS = {'Softmax': {'1': {'inputs': [{7}], 'outputs': [{7}], 'shared': []}}}\n"
+    return HEAD + told + hook(line, name="register_tables") + hook("pass")
+
+
 OPS = HEAD + SOFTMAX + hook("registry.add(softmax)")
 BACKEND = "speed = 1000\ndef compile(graph, **options):\n    "
 
@@ -67,7 +72,7 @@ HURTFUL = {
     "one op twice": ("ops", "ai.onnx", HEAD + HALVE + hook("registry.add(halve)") + "    registry.add(halve)", None),
     "a signature of no form": ("ops", "ai.onnx", HEAD + "@op('A', domain='ai.onnx')\ndef a(x, y=3): return x", ""),
     "a rule for an op of ours": (
-        "ops", "ai.onnx", HEAD + hook("registry.add_rule(ops.relu, 'numpy', lambda X: X * 0)"), None,
+        "ops", "ai.onnx", HEAD + hook("registry.add_rule(ops.relu, 'numpy', lambda X: X * 0)"), "",
     ),
     "a rule at import": ("ops", "ai.onnx", HEAD + "add_rule(ops.softmax, 'numpy', lambda input, axis: input)", ""),
     "a rule of no name": ("ops", "ai.onnx", HEAD + HALVE + "halve.rule('nunpy', lambda X: X)", ""),
@@ -75,6 +80,16 @@ HURTFUL = {
     "a meaning of the future": (
         "ops", "ai.onnx", HEAD + SOFTMAX.replace('onnx")', 'onnx", since=14)') + hook("registry.add(softmax)"), "",
     ),
+    "an op at import": (
+        "ops", "ai.onnx", HEAD + SOFTMAX + "from tenonnx.registry.registry import default_registry\n"
+        + "default_registry().add(softmax)", "ai.onnx::Softmax of aaa-stranger 1.0 left out",
+    ),
+    "element types of ours": ("ops", "ai.onnx", tables("registry.add_dtypes('ai.onnx', lambda: NO_FLOATS)"), None),
+    "element types that raise": ("ops", "ai.onnx", tables("registry.add_dtypes('ai.onnx', lambda: 1 / 0)"), None),
+    "operators": ("ops", "ai.onnx", tables("registry.add_operators(lambda: 1 / 0)"), ""),
+    "operators of another domain": ("ops", "aaa", tables("registry.add_operators(lambda: 1 / 0)"), ""),
+    "a rule by a backend": ("backends", "fast", HEAD + "add_rule(ops.softmax, 'pack', max)", "must have no pack rule"),
+    "a rule by a command": ("commands", "odd", HEAD + "add_rule(ops.softmax, 'simplify', max)", ""),
     "a backend that divides by zero": ("backends", "fast", BACKEND + "raise ZeroDivisionError('oh')", "Error: oh"),
     "a backend that errs inside": ("backends", "fast", BACKEND + "raise SystemError", "SystemError"),
     "a backend that empties the graph": ("backends", "fast", BACKEND + "graph.nodes.clear(); 1 / 0", "ZeroDiv"),
@@ -107,6 +122,23 @@ HURTFUL = {
     "targets in no package": ("targets", "odd", "x = 1", ""),
     "cases that cannot be imported": ("conformance", "odd", "import no_such_module", ""),
 }  # fmt: skip
+
+
+STAYS = "must stay as tenonnx_standard made it"
+
+#: What a stranger's package says of ops of ours, where it is imported or registers, and why it is left out for that.
+CHANGES = {
+    "a rule": ("ops.softmax.rule('simplify', lambda *a, **k: a[0])", STAYS),
+    "a rule in a hook": (hook("ops.relu.rule('pack', lambda X: X)"), STAYS),
+    "a rule by hand": ("ops.relu.rules['numpy'] = abs", "does not support item assignment"),
+    "a rule from outside": ("add_rule(ops.softmax, 'spot', iter)", "must have no spot rule but from its own package"),
+    "a requirement": ("ops.softmax.requires(extend.integers('input'))", STAYS),
+    "an older spelling": ("ops.softmax.until(14, ignored=['axis'])", STAYS),
+    "an older meaning": ("@ops.gelu.until(21)\ndef a(X, *, approximate='none'): return X", STAYS),
+    "a lowering": ("@ops.softmax.lower()\ndef a(input, *, axis): return input", STAYS),
+    "another body": ("ops.softmax.function = lambda input, *, axis=-1: input", STAYS),
+    "another kind": ("ops.relu.pure = False", STAYS),
+}
 
 
 @pytest.fixture
@@ -160,6 +192,17 @@ def test_a_bystander_gets_what_it_got_before(installed, python, before, group, e
     assert ("aaa-stranger" in checked.stderr) is shown
     again = python(installed.path, "tenonnx", "plugins", "--check", TENONNX_PLUGINS="-AAA_Stranger")
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize(("text", "why"), CHANGES.values(), ids=CHANGES)
+def test_an_op_of_ours_stays_as_it_is(installed, python, before, text, why):
+    installed("aaa-stranger", "tenonnx.ops", "ai.onnx", f"{HEAD}from tenonnx import extend\n{text}")
+    done = python(installed.path, BYSTANDER)
+    assert json.loads(done.stdout) == before | {"told": []}, done.stderr
+    checked = python(installed.path, "tenonnx", "plugins", "--check")
+    assert checked.returncode == 1
+    assert why in checked.stderr
+    assert Path(installed.path, "aaa_stranger.py").name in checked.stderr
 
 
 def test_a_format_that_is_built_in_is_not_taken_over(installed, python):

@@ -68,7 +68,7 @@ def _one_with_channels_last(standard: Op, since: int, images: Sequence[str], act
         kinds |= {"activation": "str", "activation_params": "floats"}
     signature = dataclasses.replace(known, attributes=attributes, kinds=kinds)
     made = Op(function, standard.name, domain=NHWC, since=since, before=standard.before, signature=signature)
-    made.respellings = [step for step in standard.respellings if since < step.before <= NEWEST]
+    made.respellings = tuple(step for step in standard.respellings if since < step.before <= NEWEST)
     return made
 
 

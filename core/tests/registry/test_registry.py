@@ -1,9 +1,11 @@
 """The registry: ranges of versions, conflicts, and plugins that fail."""
 
+import importlib
 import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tenonnx.extend import op
 from tenonnx.graph.definitions import defined_by
 from tenonnx.op.op import Opaque
 from tenonnx.op.rules import find_rule
+from tenonnx.registry.contents import Contents
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.registry import Registry
 
@@ -114,13 +117,13 @@ def test_a_hook_without_its_mark_is_reported(tmp_path, monkeypatch):
 HALF = """
     from tenonnx.extend import Operators, hookimpl, op
 
-    @op("First", domain="tiny")
+    @op("First")
     def first(x):
         return x
 
     @hookimpl
     def register_tables(registry):
-        registry.add_dtypes("tiny", lambda: {"First": {"1": {"inputs": [{1}], "outputs": [None], "shared": [-1]}}})
+        registry.add_dtypes("ai.onnx", lambda: {"First": {"1": {"inputs": [{1}], "outputs": [None], "shared": [-1]}}})
         registry.add_operators(lambda: Operators(add=first))
 
     @hookimpl
@@ -132,8 +135,8 @@ HALF = """
 
 
 def test_a_plugin_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch):
-    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_half", HALF)])
-    assert registry.lookup("tiny", "First", 1) is None
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_half", HALF, domain="ai.onnx")])
+    assert registry.lookup("ai.onnx", "First", 1) is None
     (failure,) = registry.failures.values()
     assert "SystemExit: half-way" in str(failure)
     assert "tenonnx_test_half.py:17" in failure.do, "the line of the package that raised"
@@ -141,6 +144,144 @@ def test_a_plugin_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatc
     assert registry.rule(first, "toy") is None
     assert registry.operators().add is not first
     assert registry.element_types(first) is None
+
+
+TABLES = """
+    from tenonnx.extend import Operators, hookimpl
+
+    @hookimpl
+    def register_tables(registry):
+        {line}
+
+    @hookimpl
+    def register_ops(registry):
+        pass
+"""
+SAID = 'registry.add_dtypes("ai.onnx", lambda: {{"Relu": {{"1": {{"inputs": [{{{code}}}]}}}}}})'
+
+
+def test_what_two_packages_say_of_the_types_of_one_op_is_settled_as_whose_it_is(tmp_path, monkeypatch):
+    def says(name, line):
+        return plugin_from(tmp_path, monkeypatch, name, TABLES.format(line=line), "ai.onnx", name.replace("_", "-"))
+
+    ours, theirs = says("tenonnx_standard_", SAID.format(code=1)), says("aaa_stranger", SAID.format(code=7))
+    raising = says("zzz_stranger", "registry.add_dtypes('ai.onnx', lambda: 1 / 0)")
+    ours = replace(ours, distribution="tenonnx-standard")
+    for order in ([ours, theirs, raising], [raising, theirs, ours]):
+        registry = Registry(order)
+        assert registry.dtypes("ai.onnx", "Relu", 1) == {"inputs": [{1}]}
+        ((failed, failure),) = registry.failures.items()
+        assert (failed, "could not give its table" in str(failure)) == (raising, True)
+
+
+def test_operators_are_said_where_they_are_looked_for(tmp_path, monkeypatch):
+    text = TABLES.format(line="registry.add_operators(Operators)")
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_operators", text)])
+    registry.load("tiny")
+    (failure,) = registry.failures.values()
+    assert "must be said by a package that serves ai.onnx" in str(failure)
+
+
+# ----- what is a package's own ----------------------------------------------------------------------------------------
+
+OWN = {
+    "owned/__init__.py": "",
+    "owned/ops.py": """
+        from tenonnx.extend import op, primitive
+
+        @op("Owned", domain="tiny")
+        def owned(x, *, by=1.0):
+            return x * by
+
+        def made():
+            return op("Made", domain="tiny")(lambda x: x)
+    """,
+    "owned/gradients.py": """
+        from owned.ops import owned
+
+        @owned.vjp
+        def _(g, y, x, *, by):
+            return (g * by,)
+    """,
+}
+
+CHANGES = {
+    "rules": "owned.rule('toy', max)",
+    "requirements": "owned.requires(floats('x'))",
+    "respellings": "owned.until(5, ignored=['by'])",
+    "since": "owned.until(7)(lambda x: x)",
+    "lowerings": "owned.lower()(max)",
+    "function": "owned.function = max",
+    "pure": "owned.pure = False",
+    "signature": "owned.signature = None",
+}
+
+
+@pytest.fixture
+def owned(tmp_path, monkeypatch):
+    """A package of two modules, of which one says more of the ops of the other; neither is imported yet."""
+    for path, text in OWN.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(textwrap.dedent(text))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("owned", "strange")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_op_of_another_package_cannot_be_changed(owned, change):
+    head = "from owned.ops import owned\nfrom tenonnx.extend import floats\n"
+    (owned / "strange.py").write_text(head + CHANGES[change])
+    with pytest.raises(PluginError, match="tiny::Owned@1 must stay as owned made it") as caught:
+        importlib.import_module("strange")  # which imports it first
+    assert caught.value.given == f"a change of its {change}"
+    assert "tenonnx.extend.add_rule" in caught.value.do
+
+
+def test_a_package_says_of_its_ops_what_it_will_in_any_of_its_modules(owned):
+    gradients = importlib.import_module("owned.gradients")
+    assert set(gradients.owned.rules) == {"vjp"}
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        gradients.owned.rules["numpy"] = max
+    with pytest.raises(PluginError, match="must stay as owned made it"):
+        gradients.owned.numpy(max)
+
+
+def test_an_op_made_later_is_open_until_a_package_registers_it(owned):
+    made = importlib.import_module("owned.ops").made()
+    made.rule("toy", max)
+    contents = Contents()
+    contents.add(made, None)
+    made.rule("tvm", max)
+    Contents().add(made, Plugin("tiny", "owned", "tenonnx.ops", "owned", "1.0"))
+    with pytest.raises(PluginError, match="must stay as owned made it"):
+        made.numpy(max)
+
+
+def test_what_tenonnx_reads_of_an_op_is_said_by_its_own_package_or_by_a_program(tmp_path, monkeypatch):
+    text = """
+        from tenonnx.extend import add_rule, hookimpl
+        import tiny
+
+        @hookimpl
+        def register_ops(registry):
+            registry.add_rule(tiny.double, "toy", max)
+            registry.add_rule(tiny.double, "numpy", max)
+    """
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_foreign", text)])
+    registry.load("tiny")
+    (failure,) = registry.failures.values()
+    assert "tiny::Double@1 must have no numpy rule but from its own package" in str(failure)
+    assert (registry.rule(tiny.double, "toy"), registry.rule(tiny.double, "numpy")) == (None, None)
+    at_import = "import tiny\nfrom tenonnx.extend import add_rule\nadd_rule(tiny.double, 'vjp', max)"
+    registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_at_import", at_import)])
+    registry.load("tiny")
+    (failure,) = registry.failures.values()
+    assert "must have no vjp rule" in str(failure)
+    assert "tenonnx_test_at_import.py:3" in failure.do
+    registry.add_rule(tiny.double, "vjp", max)
+    assert registry.rule(tiny.double, "vjp") is max
 
 
 def test_a_module_named_by_two_domains_registers_once(tmp_path, monkeypatch):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.op.requirements import Requirement, Requirements
 from tenonnx.op.signature import REQUIRED, Signature
 from tenonnx.op.spelling import Respelling
@@ -36,10 +38,15 @@ class Op(Generic[Parameters]):
     are summed back to the shape of each input by whoever applies the VJP. ``specified`` is False for ops that files use
     in a domain whose specification does not have them: an export to a target leaves none of them. Further keywords are
     rules.
+
+    What an op is, the modules of its package say while they are imported; after that a change raises ``PluginError``,
+    as others know the op by then. One that is made by a program, or in a function, stays open until it is registered.
     """
 
     #: What a call does: where the parts of this floor come together (``op/composition.py``), it is set.
     apply: ClassVar[Callable[[Op, Sequence[Any], Mapping[str, Any]], Any]]
+
+    _of_package = False
 
     def __init__(
         self,
@@ -81,15 +88,35 @@ class Op(Generic[Parameters]):
         if unknown:
             raise InvalidCall(f"{domain}::{name}: a rule is a function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
         self._signature = signature
-        self.respellings: list[Respelling] = []
+        self.respellings: tuple[Respelling, ...] = ()
         self.requirements = Requirements(self)
-        self.rules = rules
-        self.lowerings: list[tuple[Op | None, Callable[..., Any]]] = []
+        self.rules: Mapping[str, Callable[..., Any]] = MappingProxyType(rules)
+        self.lowerings: tuple[tuple[Op | None, Callable[..., Any]], ...] = ()
         self.older: Op | None = None
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
+        self._of_package = _is_being_imported(function.__module__)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._of_package and not name.startswith("_"):
+            self._must_be_open(name)
+        super().__setattr__(name, value)
+
+    def _must_be_open(self, change: str) -> None:
+        package = self.__module__.partition(".")[0]
+        if not (_is_being_imported(self.__module__) or any(map(_is_being_imported, _modules_of(package)))):
+            raise PluginError(
+                f"{self.title} must stay as {package} made it, which was imported",
+                given=f"a change of its {change}",
+                do=f"say this in a module of {package}; a rule for a consumer of your own goes to "
+                "tenonnx.extend.add_rule, and another meaning to an op of your own",
+            )
+
+    def belongs_to_package(self) -> None:
+        """Let the op be as it is from here on: an installed package has registered it."""
+        self._of_package = True
 
     @property
     def signature(self) -> Signature:
@@ -160,7 +187,7 @@ class Op(Generic[Parameters]):
         """
         self._check_step(version, spelling)
         if spelling:
-            self.respellings.append(_respelling(self, version, spelling))
+            self.respellings += (_respelling(self, version, spelling),)
             return self
 
         def meaning(function: Callable[P, Any]) -> Op[P]:
@@ -168,7 +195,7 @@ class Op(Generic[Parameters]):
                 function, self.name, domain=self.domain, since=self.since, before=version, pure=self.pure,
                 broadcasts=self.broadcasts,
             )  # fmt: skip
-            old.rules |= {name: self.rules[name] for name in ("selects",) if name in self.rules}
+            old.rules = MappingProxyType({name: self.rules[name] for name in ("selects",) if name in self.rules})
             self.since = version
             self.older = old
             return old
@@ -200,7 +227,7 @@ class Op(Generic[Parameters]):
         """
 
         def register(function: Function) -> Function:
-            self.lowerings.append((to, function))
+            self.lowerings += ((to, function),)
             return function
 
         return register
@@ -212,7 +239,7 @@ class Op(Generic[Parameters]):
 
         Raises ``InvalidCall`` where a requirement names what the op does not have. Older meanings declare their own.
         """
-        self.requirements.add(requirements)
+        self.requirements = self.requirements.and_also(requirements)
         return self
 
     # ----- rules --------------------------------------------------------------------------------------------------
@@ -224,7 +251,7 @@ class Op(Generic[Parameters]):
         check_consumer(self.title, consumer)
         if consumer in self.rules:
             raise InvalidCall(f"{self.title} has a {consumer} rule already")
-        self.rules[consumer] = function
+        self.rules = MappingProxyType({**self.rules, consumer: function})
         return function
 
     def numpy(self, function: Function) -> Function:
@@ -284,17 +311,33 @@ class Op(Generic[Parameters]):
         return self.rule("type", function)  # type: ignore[no-any-return]
 
 
+def _is_being_imported(module: str) -> bool:
+    """Whether the import of a module is under way, as Python's import system marks it."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return getattr(spec, "_initializing", False) is True
+
+
+def _modules_of(package: str) -> Iterator[str]:
+    """The modules of a package that there are, the last first."""
+    return (name for name in reversed(list(sys.modules)) if name == package or name.startswith(f"{package}."))
+
+
 #: The consumers of rules in this package; others may have more.
 CONSUMERS = (
+    "cost",
+    "half",
     "join",
     "normal",
     "numpy",
+    "of_codes",
     "pack",
     "prepare",
     "rare",
     "residuals",
     "selects",
     "simplify",
+    "smooth",
+    "spot",
     "symbolic",
     "type",
     "version",

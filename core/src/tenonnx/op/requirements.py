@@ -111,19 +111,18 @@ class Requirements:
 
     __slots__ = ("_of_attributes", "declared", "op")
 
-    def __init__(self, op: Op) -> None:
+    def __init__(self, op: Op, declared: Sequence[Requirement] = ()) -> None:
         self.op = op
-        self.declared: list[Requirement] = []
+        self.declared = tuple(declared)
         self._of_attributes: list[Requirement] | None = None
 
-    def add(self, requirements: Sequence[Requirement]) -> None:
-        """Declare more. Raises ``InvalidCall`` where one names what the op does not have."""
-        self.declared += requirements
-        self._of_attributes = None
+    def and_also(self, requirements: Sequence[Requirement]) -> Requirements:
+        """These and more. Raises ``InvalidCall`` where one names what the op does not have."""
+        made = Requirements(self.op, (*self.declared, *requirements))
         code = inspect.unwrap(self.op.function).__code__
         variadic = bool(code.co_flags & inspect.CO_VARARGS)
         known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic])
-        known.update(*(requirement.dims for requirement in self.declared))
+        known.update(*(requirement.dims for requirement in made.declared))
         for requirement in requirements:
             unknown = [name for name in requirement.names if name not in known]
             if unknown:
@@ -132,6 +131,7 @@ class Requirements:
                     given=repr(requirement),
                     available=self.op.signature.describe(),
                 )
+        return made
 
     def check(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Arguments | None:
         """What is learned of a call. Raises ``TypeMismatch`` where its complete attributes and inputs break one."""
@@ -357,7 +357,7 @@ def axis(name: str, *, of: str, end: bool = False) -> Requirement:
             if len({position % rank for position in axes}) < len(axes):
                 call.fail(f"{name} must name an axis once", name, of)
 
-    return Requirement("axis", (name, of), check, types_alone=True)
+    return Requirement("axis_or_end" if end else "axis", (name, of), check, types_alone=True)
 
 
 # ----- element types --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenonnx.errors import PluginError
 from tenonnx.graph.operators import Operators
-from tenonnx.op.op import Op
+from tenonnx.op.op import CONSUMERS, Op
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.hints import provider
 
@@ -83,7 +83,7 @@ class Contents:
                     given=f"{rival!r} from {source_of(holder)}, {op!r} from {source_of(plugin)}",
                     do="uninstall one of them, or restrict TENONNX_PLUGINS",
                 )
-            if holder is None or _claim(op, holder) < _claim(op, plugin):
+            if claim(op.domain, op.name, holder) < claim(op.domain, op.name, plugin):
                 found = [Conflict(op, plugin.source, source_of(holder))]
                 break
         else:
@@ -91,17 +91,38 @@ class Contents:
             kept = (op, *(other for other in held if other not in rivals))
             self.ops[op.domain, op.name] = tuple(sorted(kept, key=lambda o: -o.since))
             self.sources[op] = plugin
+            if plugin is not None:
+                op.belongs_to_package()
         self.conflicts += tuple(found)
         return found
+
+    def add_rule(self, op: Op, consumer: str, rule: Rule, plugin: Plugin | None) -> None:
+        """Add a rule on the op of another package. What tenonnx itself reads is that package's alone to say."""
+        if plugin is not None and consumer in CONSUMERS and not self._is_of(op, plugin):
+            raise PluginError(
+                f"{op.title} must have no {consumer} rule but from its own package",
+                given=f"one from {plugin.source}",
+                do="define an op of your own; rules for others are for consumers of your own, such as a backend",
+            )
+        if self.rules.setdefault((op, consumer), rule) is not rule:
+            raise PluginError(f"{op.title} has a {consumer} rule from another package already")
+
+    def _is_of(self, op: Op, plugin: Plugin) -> bool:
+        holder = self.sources.get(op)
+        if holder is not None:
+            return holder.distribution == plugin.distribution
+        return op.__module__.partition(".")[0] == plugin.package
 
 
 #: What a plugin adds: a change of the contents, in the plugin's name.
 Change = Callable[[Contents, Plugin | None], None]
 
 
-def _claim(op: Op, plugin: Plugin) -> tuple[bool, tuple[bool, str]]:
-    """Of two packages with one op, the one whose claim is lower has it."""
-    return plugin.distribution != provider(op.domain, op.name), plugin.rank
+def claim(domain: str, name: str, plugin: Plugin | None) -> tuple[bool, bool, str]:
+    """Of two packages with one op, the one whose claim is lower has it; what a program adds comes first."""
+    if plugin is None:
+        return False, False, ""
+    return plugin.distribution != provider(domain, name), *plugin.rank
 
 
 def source_of(plugin: Plugin | None) -> str:

@@ -10,6 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -138,6 +139,11 @@ class Plugin:
         return f"{self.distribution}:{self.name}"
 
     @property
+    def package(self) -> str:
+        """The Python package that the entry point names, or has its module in."""
+        return re.split(r"[.:]", self.value)[0]
+
+    @property
     def rank(self) -> tuple[bool, str]:
         """Where two packages give one thing, the lower rank holds: our own distributions, then the first by name."""
         return not is_ours(self.distribution), normalized(self.distribution)
@@ -149,13 +155,16 @@ class Plugin:
         needs.
         """
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
+        token = _being_imported.set(self)
         try:
             value = entry.load()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # exits and what test runners skip by are no Exception
             raise self.failure("could not be imported", error) from error
-        wanted = getattr(sys.modules.get(re.split(r"[.:]", self.value)[0]), "api", API)
+        finally:
+            _being_imported.reset(token)
+        wanted = getattr(sys.modules.get(self.package), "api", API)
         if isinstance(wanted, int) and wanted > API:
             raise PluginError(
                 f'plugin "{self.name}" of {self.source} must be written for api {API} of tenonnx',
@@ -194,12 +203,20 @@ class Plugin:
     def _home(self) -> str:
         """The folder or file of the package that the entry point names."""
         try:
-            spec = importlib.util.find_spec(re.split(r"[.:]", self.value)[0])
+            spec = importlib.util.find_spec(self.package)
         except (ImportError, ValueError):
             return ""
         if spec is None or not spec.origin:
             return ""
         return str(Path(spec.origin).parent) if spec.submodule_search_locations else spec.origin
+
+
+_being_imported: ContextVar[Plugin | None] = ContextVar("tenonnx_plugin", default=None)
+
+
+def being_imported() -> Plugin | None:
+    """The plugin whose import is under way here."""
+    return _being_imported.get()
 
 
 def normalized(name: str) -> str:

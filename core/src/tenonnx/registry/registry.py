@@ -16,8 +16,8 @@ from tenonnx.graph.definitions import defined_by
 from tenonnx.graph.operators import Operators
 from tenonnx.op.dtypes import newest_types
 from tenonnx.op.op import Op, Opaque
-from tenonnx.registry.contents import Change, Conflict, Contents, Loader, Rule, in_words, source_of
-from tenonnx.registry.discovery import Plugin, plugins
+from tenonnx.registry.contents import Change, Conflict, Contents, Loader, Rule, claim, in_words, source_of
+from tenonnx.registry.discovery import Plugin, being_imported, plugins
 from tenonnx.registry.hints import provider
 
 if TYPE_CHECKING:
@@ -114,16 +114,18 @@ class Registry:
         self.add_module(*(importlib.import_module(f"{name}.{m}") for m in found if m not in ("plugin", "cases")))
 
     def add_rule(self, op: Op, consumer: str, rule: Rule) -> None:
-        """Give another package's op a rule. Its own rule wins; a second foreign one raises ``PluginError``."""
+        """Give another package's op a rule for a consumer of one's own, such as a backend.
 
-        def change(contents: Contents, plugin: Plugin | None) -> None:
-            if contents.rules.setdefault((op, consumer), rule) is not rule:
-                raise PluginError(f"{op.title} has a {consumer} rule from another package already")
-
-        self._change(change)
+        The op's own rule wins. Raises ``PluginError`` where it has one from another package, and where a package adds
+        one that tenonnx itself reads; a program may.
+        """
+        self._change(lambda contents, plugin: contents.add_rule(op, consumer, rule, plugin))
 
     def add_dtypes(self, domain: str, load: Loader) -> None:
-        """Say where the types that a domain's ops take are found; ``load`` is called when they are needed."""
+        """Say where the types that a domain's ops take are found; ``load`` is called when they are needed.
+
+        What two packages say of one op is settled as whose op it is.
+        """
 
         def change(contents: Contents, plugin: Plugin | None) -> None:
             contents.dtypes += ((plugin, domain, load),)
@@ -133,10 +135,14 @@ class Registry:
     def add_operators(self, load: Callable[[], Operators]) -> None:
         """Say where the table is of what Python's operators on values mean; ``load`` is called when it is needed.
 
-        Raises ``PluginError`` where the registry has such a table already.
+        Raises ``PluginError`` where the registry has such a table already, and for a package that serves another domain
+        than ``ai.onnx``.
         """
 
         def change(contents: Contents, plugin: Plugin | None) -> None:
+            if plugin is not None and plugin.domain != "ai.onnx":
+                what = "what Python's operators mean must be said by a package that serves ai.onnx"
+                raise PluginError(what, given=f"{plugin.source}, which serves {plugin.domain}")
             if contents.operators is not None:
                 raise PluginError("Python's operators have a meaning already, from another package")
             contents.operators = plugin, load
@@ -149,7 +155,7 @@ class Registry:
             if self._registering:
                 self._registering[-1].append(change)
             else:
-                self._commit([change], None)
+                self._commit([change], being_imported())
 
     def _commit(self, changes: Iterable[Change], plugin: Plugin | None) -> None:
         """Make all changes or none."""
@@ -321,12 +327,26 @@ class Registry:
         if table is None:
             with self._lock:
                 self._serving(domain)
-                table = {}
-                for _, of, load in self._contents.dtypes:
-                    if of == domain:
-                        table |= load()
-                self._tables[domain] = table
+                table = self._tables[domain] = self._merged(domain)
         return table
+
+    def _merged(self, domain: str) -> dict[str, Any]:
+        table: dict[str, Any] = {}
+        holders: dict[str, Plugin | None] = {}
+        for plugin, of, load in self._contents.dtypes:
+            for name, versions in self._read_dtypes(plugin, load).items() if of == domain else ():
+                if name not in table or claim(domain, name, plugin) < claim(domain, name, holders[name]):
+                    table[name], holders[name] = versions, plugin
+        return table
+
+    def _read_dtypes(self, plugin: Plugin | None, load: Loader) -> Mapping[str, Any]:
+        try:
+            return dict(load())
+        except Exception as error:
+            if plugin is None:
+                raise
+            self.failures[plugin] = plugin.failure("could not give its table of element types", error)
+            return {}
 
 
 _default = Registry.installed()
