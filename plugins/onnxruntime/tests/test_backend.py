@@ -390,3 +390,16 @@ def test_an_empty_batch_that_would_end_the_process_is_computed_by_numpy():
         assert program(none)["y"].shape == (5, 1, 0, 2)
     with pytest.raises(tx.TenonnxError, match="end the process"):
         graph.compile(backend="onnxruntime", strict=True)(none)
+
+
+def test_constants_that_end_the_process_where_they_are_folded_are_left_to_the_run():
+    """onnxruntime 1.31 reads freed memory where it puts branches inside each other in their place."""
+    text = "r4 = Neg(x)"
+    for k, limit in reversed(list(enumerate(("one", "one", "s", "s")))):
+        other = f"other{k} () => (e{k}) {{ e{k} = Abs(x) }}"
+        branches = f"then_branch = then{k} () => (r{k + 1}) {{ {text} }}, else_branch = {other}"
+        text = f"c{k} = Less(zero, {limit}) r{k} = If(c{k}) <{branches}>"
+    head = '<ir_version: 10, opset_import: ["": 20]> g (float[3] x, float s) => (float[3] r0)'
+    nested = tx.load(onnx.parser.parse_model(f"{head} <float zero = {{0}}, float one = {{1}}> {{ {text} }}"))
+    program = nested.compile("onnxruntime", strict=True)
+    np.testing.assert_array_equal(program({"x": X[0], "s": np.float32(1)})["r0"], -X[0])

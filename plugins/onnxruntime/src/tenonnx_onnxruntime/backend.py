@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
@@ -28,6 +28,8 @@ from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortene
 from tenonnx_onnxruntime.values import to_runtime
 
 if TYPE_CHECKING:
+    import onnx
+
     from tenonnx.extend import Graph
 
 speed = 100
@@ -47,6 +49,10 @@ _LEVELS = {
     "extended": GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
+
+#: From so many subgraphs inside each other on, the runtime is not to fold constants: where it puts the branches of two
+#: nested Ifs in their place and these hold two more, it reads freed memory, which ends the process.
+_DEEP = 4
 
 #: A provider's name, or its name and options.
 Provider = str | tuple[str, Mapping[str, Any]]
@@ -190,9 +196,19 @@ def _open(
     apart = {name for name, _ in beside}
     message = io.BytesIO()
     write_stream(message, model, [entry for entry in initializers if entry[0] not in apart])
-    session = onnxruntime.InferenceSession(message.getvalue(), settings, providers=providers)
+    depth = _depth(model.graph.node) + sum(_depth(function.node) for function in model.functions)
+    disabled = ["ConstantFolding"] if depth >= _DEEP else []
+    session = onnxruntime.InferenceSession(
+        message.getvalue(), settings, providers=providers, disabled_optimizers=disabled
+    )
     session.disable_fallback()
     return session
+
+
+def _depth(nodes: Iterable[onnx.NodeProto]) -> int:
+    """How many subgraphs are inside each other."""
+    inside = [a.g for node in nodes for a in node.attribute if a.HasField("g")]
+    return max((1 + _depth(graph.node) for graph in inside), default=0)
 
 
 # ----- options --------------------------------------------------------------------------------------------------------
