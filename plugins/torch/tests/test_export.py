@@ -81,6 +81,13 @@ def test_batch_normalization_in_training_takes_the_statistics_of_the_batch():
     assert all(torch.equal(before[name], buffer) for name, buffer in module.named_buffers())  # loading trains nothing
 
 
+def test_dropout_between_layers_of_a_recurrence_stays():
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        graph = tx.load(kind(3, 4, num_layers=3, dropout=0.5).train(), torch.randn(5, 2, 3))
+        assert [node.op_type for node in graph.nodes].count("Dropout") == 2
+        assert "weight_hh_l2" in {value.name for value in graph.variables}
+
+
 class Bags(nn.Module):
     """EmbeddingBag in each mode, also of an empty bag, and of one of nothing but padding."""
 
@@ -218,6 +225,15 @@ class Rows(nn.Module):
         return torch.stack(rows[::-1])
 
 
+class Projected(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.LSTM(3, 5, proj_size=2)
+
+    def forward(self, x):
+        return self.cells(x[:, None])[0]
+
+
 class Mismatched(nn.Module):
     def __init__(self):
         super().__init__()
@@ -250,6 +266,7 @@ class Speaking(nn.Module):
         return {"scores": x, "told": "done"}
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize(
     ("module", "dims", "what", "where"),
     [
@@ -265,6 +282,7 @@ class Speaking(nn.Module):
         (Halving(), None, "can trace", "in forward: while x.abs().max() > 1:"),
         (Arrays(), None, "can trace", "in forward: y = np.exp(x.numpy())"),
         (Custom(), None, "can trace", "in forward: return Foreign.apply(x)"),
+        (Projected(), {0: {0: "steps"}}, "must be free to vary", "in forward: return self.cells(x[:, None])[0]"),
         (Rows(), {0: {0: "batch"}}, "must be free to vary", "in forward: rows = [row * 2 for row in x]"),
     ],
 )

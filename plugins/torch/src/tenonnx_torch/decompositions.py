@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import lstm_impl
 
 aten = torch.ops.aten
 
@@ -74,6 +75,19 @@ def _cumulative_product(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None 
     return beginnings.prod(-1).movedim(-1, dim)
 
 
+def _scatter_mean(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
+    """Of the ways to reduce, the mean alone: ScatterElements has no such reduction, and the exporter writes none."""
+    if reduce != "mean":
+        return NotImplemented
+    source = source[tuple(slice(size) for size in index.shape)]
+    counts = torch.full_like(x, include_self).scatter_add(dim, index, torch.ones_like(source))
+    total = (x if include_self else torch.where(counts > 0, 0, x)).scatter_add(dim, index, source)
+    counts = counts.clamp(min=1)
+    return total / counts if x.is_floating_point() else torch.div(total, counts, rounding_mode="floor")
+
+
 def _distances(a: torch.Tensor, b: torch.Tensor, p: float = 2.0, compute_mode: int | None = None) -> torch.Tensor:
     return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
 
@@ -86,12 +100,15 @@ def _hypotenuse(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return larger * (1 + ratio * ratio).sqrt()
 
 
+#: An LSTM that is not kept whole has projections, which the exporter forgets: it is unrolled.
 _DECOMPOSITIONS = {
+    aten.lstm.input: lstm_impl,
     aten.embedding_bag.default: _embedding_bag,
     aten.embedding_bag.padding_idx: _embedding_bag,
     aten.median.dim: _median,
     aten.kthvalue.default: _kth,
     aten.cumprod.default: _cumulative_product,
+    aten.scatter_reduce.two: _scatter_mean,
     aten.cdist.default: _distances,
     aten.hypot.default: _hypotenuse,
 }

@@ -64,8 +64,11 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
         raise _untraceable(module, examples, error) from error
     _check_dims(program, examples)
     _mend(program)
-    with _quietly():
-        return decomposed(program)
+    try:
+        with _quietly():
+            return decomposed(program)
+    except Exception as error:
+        raise _without_form(error) from error
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
@@ -95,13 +98,17 @@ def converted(program: Program) -> onnx.ModelProto:
             )
             return exported.model_proto
     except Exception as error:
-        reason = _reason(error)
-        raise NotRepresentable(
-            "the module must be made of operations that have a form in ONNX",
-            given="\n".join(lines.of_error(error)[-3:]) or reason,
-            also=reason,
-            do="write these lines with other operations",
-        ) from error
+        raise _without_form(error) from error
+
+
+def _without_form(error: Exception) -> NotRepresentable:
+    reason = _reason(error)
+    return NotRepresentable(
+        "the module must be made of operations that have a form in ONNX",
+        given="\n".join(lines.of_error(error)[-3:]) or reason,
+        also=reason,
+        do="write these lines with other operations",
+    )
 
 
 def restore_training_forms(model: onnx.ModelProto) -> None:

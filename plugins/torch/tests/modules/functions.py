@@ -74,6 +74,16 @@ function("indexing", "assignment by a mask", assigned_by_mask, X)
 function("indexing", "masked_fill", lambda x: x.masked_fill(x > 0, float("-inf")), X)
 function("indexing", "scatter_add", scattered, X)
 function(
+    "indexing",
+    "scatter_reduce by mean",
+    lambda x, i, y: (x.scatter_reduce(1, i, y, "mean"), x.scatter_reduce(1, i, y, "mean", include_self=False)),
+    normal(2, 5),
+    whole(5, 2, 3),
+    normal(2, 4),
+    dims={k: {0: "b"} for k in range(3)},
+    quick=True,
+)
+function(
     "indexing", "index_put by tensors", lambda x: x.index_put((torch.tensor([0, 1]),), torch.ones(5)), X, dims=None
 )
 function("indexing", "one_hot", lambda i: functional.one_hot(i, 4), whole(4, 3), quick=True)

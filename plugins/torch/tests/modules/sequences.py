@@ -113,6 +113,15 @@ case("recurrences", "LSTM of any length", dims=STEPS, quick=True)(
 case("recurrences", "GRU both ways of any length", dims={0: {0: "steps", 1: "batch"}}, quick=True)(
     lambda: (nn.GRU(3, 4, bidirectional=True), torch.randn(5, 2, 3))
 )
+case("recurrences", "RNN of any length", dims=STEPS, quick=True)(
+    lambda: (nn.RNN(3, 4, batch_first=True), torch.randn(2, 5, 3))
+)
+case("recurrences", "RNN by ReLU both ways in two layers, any length", dims={0: {0: "steps"}})(
+    lambda: (nn.RNN(3, 4, 2, nonlinearity="relu", bias=False, bidirectional=True), torch.randn(5, 2, 3))
+)
+case("recurrences", "LSTM with projections", dims={0: {1: "batch"}})(
+    lambda: (nn.LSTM(3, 4, 2, proj_size=2), torch.randn(5, 2, 3))
+)
 case("recurrences", "LSTMCell", dims=None)(lambda: (nn.LSTMCell(3, 4), torch.randn(2, 3)))
 case("recurrences", "LSTM with a state", dims=None)(
     lambda: (nn.LSTM(3, 4), torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)))
