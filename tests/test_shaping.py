@@ -158,6 +158,17 @@ def test_where_roundings_grow_on_their_way_what_comes_first_stays_in_float32(mon
     np.testing.assert_allclose(lowered.graph.run(feeds, backend="numpy")["y"], expected, atol=1e-3)
 
 
+def test_a_budget_that_no_half_float_keeps_leaves_all_in_float32():
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (8,))
+    for _ in range(20):
+        x = ops.sqrt(x)
+    graph.output("y", x)
+    lowered = lower_within(graph, "float16", 1e-9, feeds={"x": np.linspace(0.1, 0.9, 8, dtype=np.float32)})
+    assert len(lowered.kept) == 20
+    assert "within 1e-09" in lowered.notes[0]
+
+
 def test_a_square_and_an_epsilon_survive_half_precision():
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (1, 4))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,11 +52,12 @@ def lower_within(
     else:
         given, expected = dict(feeds), program(feeds)
 
-    def lowered_but(kept: Collection[str]) -> tuple[Lowered, float, str]:
+    def lowered_but(kept: Collection[str]) -> _Attempt:
         lowered = lower_precision(graph, dtype, keep=kept, widen=lost, convert_interface=convert_interface)
         found = _run(lowered.graph, given)
         return lowered, *max(((_difference(found[name], expected[name]), name) for name in expected), default=(0.0, ""))
 
+    labels = [node.label for node in graph.nodes]
     kept, lost = set(keep), set[str]()
     for _ in range(ROUNDS):
         lowered, difference, output = lowered_but(kept)
@@ -64,27 +65,34 @@ def lower_within(
             break
         more, worst = _blamed(graph, lowered, given, greatest_of(DType.of(dtype)))
         lost |= more
-        kept |= set() if more else worst
-    if difference > budget:
-        labels = [node.label for node in graph.nodes]
-        fewest, enough = 0, len(labels)
-        while enough - fewest > len(labels) // PARTS:
-            middle = (fewest + enough) // 2
-            found = lowered_but({*keep, *labels[:middle]})
-            if found[1] <= budget:
-                enough, (lowered, difference, output) = middle, found
-            else:
-                fewest = middle
-        if difference > budget:
-            lowered, difference, output = lowered_but(labels)
+        if not more:
+            kept |= worst
+    else:
+        lowered, difference, output = _with_first_kept(
+            lambda count: lowered_but({*keep, *labels[:count]}), len(labels), budget
+        )
     lowered.largest = max(map(_largest, expected.values()), default=0.0)
-    size = (
-        "is not finite any more"
-        if not np.isfinite(difference)
-        else f"differs by {difference:.3g} of its largest number"
-    )
+    finite = np.isfinite(difference)
+    size = f"differs by {difference:.3g} of its largest number" if finite else "is not finite any more"
     lowered.notes.append(f'output "{output}" {size}, {"more than" if difference > budget else "within"} {budget:g}')
     return lowered
+
+
+#: A lowered graph, by how much its outputs differ, and which of them does so most.
+_Attempt = tuple[Lowered, float, str]
+
+
+def _with_first_kept(attempt: Callable[[int], _Attempt], count: int, budget: float) -> _Attempt:
+    """What ``attempt`` gives for the fewest of ``count`` nodes that keep the budget; for all where no fewer do."""
+    fewest, enough, found = 0, count, None
+    while enough - fewest > max(1, count // PARTS):
+        middle = (fewest + enough) // 2
+        tried = attempt(middle)
+        if tried[1] <= budget:
+            enough, found = middle, tried
+        else:
+            fewest = middle
+    return found or attempt(count)
 
 
 def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
