@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
 
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
@@ -16,26 +16,23 @@ def corresponding(graph: Graph, other: Graph) -> dict[str, str]:
     one that is computed by the same ops from the same inputs, whatever the weights hold, or of several such the one in
     its place among them.
     """
-    ours, theirs = _computed(graph), _computed(other)
-    found = {name: name for name in theirs if name in ours}
+    ours, theirs = ({value.name for _, _, value in _outputs(each)} for each in (graph, other))
+    found = {name: name for name in ours & theirs}
     numbers: dict[Hashable, int] = {}
-    for ways in (_by_node, lambda g: _by_computation(g, numbers)):
-        taken = set(found.values())
-        places: dict[Hashable, list[str]] = {}
-        for value, key in ways(graph):
-            if value.name not in taken:
-                places.setdefault(key, []).append(value.name)
-        asked: dict[Hashable, list[str]] = {}
-        for value, key in ways(other):
-            if value.name not in found:
-                asked.setdefault(key, []).append(value.name)
-        for key, names in asked.items():
+    for way in (_by_node, lambda g: _by_computation(g, numbers)):
+        places = _grouped(way(graph), without=set(found.values()))
+        for key, names in _grouped(way(other), without=found).items():
             found.update(zip(names, places.get(key, ()), strict=False))
     return found
 
 
-def _computed(graph: Graph) -> dict[str, Value]:
-    return {value.name: value for _, _, value in _outputs(graph)}
+def _grouped(values: Iterator[tuple[Value, Hashable]], *, without: Container[str]) -> dict[Hashable, list[str]]:
+    """The names of values by key, in order."""
+    groups: dict[Hashable, list[str]] = {}
+    for value, key in values:
+        if value.name not in without:
+            groups.setdefault(key, []).append(value.name)
+    return groups
 
 
 def _outputs(graph: Graph) -> Iterator[tuple[Node, int, Value]]:

@@ -7,7 +7,7 @@ several at once that differ in constants alone. Whoever packs counts nodes, and 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from tenonnx.errors import TenonnxError
@@ -22,17 +22,16 @@ from tenonnx.transforms.rewrite import Call, Rewriter
 
 def pack(graph: Graph, settle: Callable[[Graph], Graph]) -> Graph:
     """``graph`` packed and settled in the way that leaves fewest nodes."""
-    found = graph
-    kinds: tuple[type[_Packing | _Joining], ...] = _Packing, _Joining
-    for order in itertools.permutations(kinds):
-        packed = graph
-        for kind in order:
-            deciding = kind(packed)
-            if deciding.possible:
-                walked = Rewriter(packed, deciding).run()
-                packed = min(packed, settle(walked) if deciding.decided else packed, key=_size)
-        found = min(found, packed, key=_size)
-    return found
+
+    @functools.cache  # where one kind does nothing, both orders ask the other for the same
+    def by(kind: type[_Packing | _Joining], source: Graph) -> Graph:
+        deciding = kind(source)
+        if not deciding.possible:
+            return source
+        walked = Rewriter(source, deciding).run()
+        return min(source, settle(walked), key=_size) if deciding.decided else source
+
+    return min(by(_Joining, by(_Packing, graph)), by(_Packing, by(_Joining, graph)), key=_size)
 
 
 def _size(graph: Graph) -> int:

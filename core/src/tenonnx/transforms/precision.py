@@ -60,9 +60,8 @@ def lower_precision(
     Inputs and outputs stay as they are unless ``convert_interface``. A node stays in float32 where its label is among
     ``keep``, where its op takes no such type at its version, where a family says that the op needs float32 (the rule
     ``half``), and where the numbers of a weight lie beyond the range. One whose label is among ``widen`` computes in
-    float32, too, and its weights are cast to that when it reads them. A scalar beyond it is clipped,
-    and one too small for it is the smallest.
-    Raises ``InvalidCall`` for another dtype, and for a label that no node has.
+    float32, too, and its weights are cast to that when it reads them. A scalar beyond the range is clipped, and one too
+    small for it is the smallest. Raises ``InvalidCall`` for another dtype, and for a label that no node has.
     """
     half = DType.of(dtype)
     if half not in HALVES:

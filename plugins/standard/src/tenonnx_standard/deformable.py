@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Index, TensorType, TypeMismatch, Value, constant, dims, elements, limits, op, symbolic
+from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, elements, limits, op, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.composites import as_shape
@@ -142,9 +142,7 @@ def col2im(
     counts = window.outputs(image)
     places = math.prod(window.kernel)
     if input.dtype.is_float:
-        eye = constant(
-            np.eye(*limits.sized((places, places), col2im.title)).reshape(places, 1, *window.kernel), input.dtype
-        )
+        eye = _each_place(window, input.dtype)
         blocks = as_shape(input, [batch * (depth // places), places, *counts])
         begins, _ends = window.padding(image)
         whole = conv_transpose(blocks, eye, strides=list(window.strides), dilations=list(window.dilations))
@@ -187,6 +185,13 @@ def _blocks(block_shape: Any, **attributes: Any) -> Windows:
             f"{col2im.title}: block_shape must be known", given=repr(block_shape), do="make it a constant"
         )
     return windows(col2im.title, known, **attributes)
+
+
+def _each_place(window: Windows, dtype: DType) -> Value:
+    """A kernel for each place of a block, 1 there and 0 elsewhere."""
+    places = math.prod(window.kernel)
+    eye = np.eye(*limits.sized((places, places), col2im.title))
+    return constant(eye.reshape(places, 1, *window.kernel), dtype)
 
 
 def _image(image_shape: Value, rank: int) -> list[Length]:
@@ -262,9 +267,6 @@ def _(input, image_shape, block_shape, **attributes):
 def _(g, y, input, image_shape, block_shape, **attributes):
     window = _blocks(block_shape, **attributes)
     places = math.prod(window.kernel)
-    eye = constant(
-        np.eye(*limits.sized((places, places), col2im.title)).reshape(places, 1, *window.kernel), input.dtype
-    )
     images = reshape(g, [-1, 1, *dims(g)[2:]])
-    columns = conv(images, eye, **window.attributes)
+    columns = conv(images, _each_place(window, input.dtype), **window.attributes)
     return reshape(columns, [dims(g)[0], dims(g)[1] * places, -1]), None, None

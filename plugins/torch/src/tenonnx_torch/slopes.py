@@ -38,6 +38,7 @@ class Slope:
         self, node: Node, inputs: Sequence[Value | None], attributes: Mapping[str, Any], opsets: Mapping[str, int]
     ) -> None:
         self._node, self._inputs, self._attributes, self._opsets = node, inputs, attributes, opsets
+        self._rule = find_rule(known_op(node), "numpy")
         self._forward: Any = None
         self._backward: dict[tuple[int, ...], Any] = {}
 
@@ -54,9 +55,8 @@ class Slope:
 
     def forward(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs for arrays, by the rule of numpy or by the body."""
-        rule = find_rule(known_op(self._node), "numpy")
-        if rule is not None:
-            found = rule(*arrays, **self._attributes)
+        if self._rule is not None:
+            found = self._rule(*arrays, **self._attributes)
             return found if isinstance(found, tuple) else (found,)
         if self._forward is None:
             graph = self._graph(())

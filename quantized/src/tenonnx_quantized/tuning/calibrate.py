@@ -90,8 +90,9 @@ def _least_error(counts: Array, low: float, high: float, rounded: Rounding) -> t
     """The cut range with the least mean square error."""
     edges = np.linspace(low, high, BINS + 1)
     centres = (edges[1:] + edges[:-1]) / 2
-    errors = [float((counts * (centres - rounded(centres, *c)) ** 2).sum()) for c in _candidates(low, high)]
-    return _candidates(low, high)[int(np.argmin(errors))]
+    return min(
+        _candidates(low, high), key=lambda each: float((counts * (centres - rounded(centres, *each)) ** 2).sum())
+    )
 
 
 def _least_entropy(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:

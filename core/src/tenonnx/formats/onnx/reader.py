@@ -59,8 +59,8 @@ def read(
     """A model as a graph.
 
     ``base_dir`` is the folder of its external data; for a path it is that of the file. These are mapped, or else read
-    on first use. Raises ``InvalidModel`` where
-    the model breaks a rule that the graph needs, ``UnsafePath`` where external data lies outside the folder.
+    on first use. Raises ``InvalidModel`` where the model breaks a rule that the graph needs, ``UnsafePath`` where
+    external data lies outside the folder.
     """
     if isinstance(source, onnx.ModelProto):
         model = source
