@@ -77,44 +77,46 @@ class TrainingStep:
         backend: str = "auto",
         **options: Any,
     ) -> None:
-        if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
-            raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
         check_graph(graph)
+        _check_seed(seed)
         refuse_unknown(options, backend, TrainingStep.__init__)
-        separated = ties.untie(graph) if untie else ties.untie(graph, tied_statistics(graph))
         self._source, self._keep_training_form = graph, keep_training_form
-        graph = copy_graph(graph).infer()
-        how = {"trainable": trainable, "groups": groups, "clip_norm": clip_norm, "clip_value": clip_value}
-        how |= {"accumulate": accumulate, "average": average, "precision": precision, "loss_scale": loss_scale}
-        how |= {"frozen_statistics": frozen_statistics, "recompute": recompute}
+        self._options = {"backend": backend, **options}
+        separated = ties.untie(graph, None if untie else tied_statistics(graph))
+        how = {
+            "trainable": trainable, "groups": groups, "clip_norm": clip_norm, "clip_value": clip_value,
+            "accumulate": accumulate, "average": average, "precision": precision, "loss_scale": loss_scale,
+            "frozen_statistics": frozen_statistics, "recompute": recompute,
+        }  # fmt: skip
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
-        chosen, notes = settled(graph.training_state, given)
+        chosen, news = settled(graph.training_state, given)
         if chosen["clip_norm"] == math.inf:
             chosen["clip_norm"] = None
         self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics, sample_weights)
         self.optimizer = as_optimizer(chosen["optimizer"])
         self.recipe = Recipe(**{name: chosen[name] for name in how})
-        self._made = step_graph(graph, self._objective, self.optimizer, self.recipe)
-        self._made.notes += notes
-        if separated and not untie:
-            self._made.notes.append(
-                f"running statistics shared an initializer, and have their own: {', '.join(separated)}"
-            )
-        self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
-        for what in (chosen["loss"], self.optimizer):
-            if own := lost(described(what)):
-                self._made.notes.append(f"no file can hold {own}: to go on from one, give it again")
-        self.program = self._made.graph.compile(backend, state=self._made.state, **options)
-        self._settings = restore(self._source, self._made, self.optimizer, self.program.state)
         self.seed = int(chosen["seed"])
+        self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
+        self._made = step_graph(copy_graph(graph).infer(), self._objective, self.optimizer, self.recipe)
+        self._compile()
+        self._made.notes += [*news, *_notes_on_separated([] if untie else separated)]
+        self._made.notes += _notes_on_lost(chosen["loss"], self.optimizer)
+        if optimizer is None:
+            self._made.notes += self._notes_on_rate()
+
+    def _compile(self) -> None:
+        """Compile the step, and give it the state of the graph that is trained."""
+        self.program = self._made.graph.compile(**self._options, state=self._made.state)
+        self._settings = restore(self._source, self._made, self.optimizer, self.program.state)
         self.steps = int(self.program.state[COUNT])
-        rate = self.optimizer.learning_rate
-        if optimizer is None and callable(rate) and not rate_at(rate, self.updates):
-            self._made.notes.append("the schedule of the learning rate has come to zero: give a learning rate")
-        self._options = {"backend": backend, **options}
         self._evaluation: Any = None
         ours = {*self._made.state, RATE, SEED}
         self._checked = FeedCheck([value for value in self._made.graph.all_inputs if value.name not in ours])
+
+    def _notes_on_rate(self) -> list[str]:
+        rate = self.optimizer.learning_rate
+        over = callable(rate) and not rate_at(rate, self.updates)
+        return ["the schedule of the learning rate has come to zero: give a learning rate"] if over else []
 
     @property
     def source(self) -> Graph:
@@ -264,6 +266,20 @@ def check_graph(graph: Any) -> None:
         raise InvalidCall(
             "what is trained must be a graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file"
         )
+
+
+def _check_seed(seed: Any) -> None:
+    if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
+        raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
+
+
+def _notes_on_separated(names: Sequence[str]) -> list[str]:
+    return [f"running statistics shared an initializer, and have their own: {', '.join(names)}"] if names else []
+
+
+def _notes_on_lost(*settings: Any) -> list[str]:
+    names = filter(None, (lost(described(each)) for each in settings))
+    return [f"no file can hold {own}: to go on from one, give it again" for own in names]
 
 
 def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:
