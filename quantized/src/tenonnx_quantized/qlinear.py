@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.extend import Op, Requirement, Value, always, dtypes, same_dtype, shapes, static
-from tenonnx.extend.transforms import bind
 from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
@@ -108,6 +107,8 @@ def _around(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Val
 
 def _call(value: Value, op: Op) -> tuple[list[Value | None], dict[str, Any]] | None:
     """The inputs and attributes of the call that computes a value, if it is one of that op."""
+    from tenonnx.extend.transforms import bind  # which brings much along that reading a file needs nothing of
+
     return bind(value.producer) if value.producer is not None and value.producer.op is op else None
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -38,7 +36,7 @@ def measured(program: Program, feeds: Mapping[str, Any], seconds: float = SECOND
         start = time.perf_counter()
         program(feeds)
         found.append(time.perf_counter() - start)
-    return statistics.median(found)
+    return float(np.median(found))
 
 
 class Contest:
@@ -157,6 +155,8 @@ def _read() -> dict[str, dict[str, float]]:
 
 def _key(graph: Graph, versions: Mapping[str, str], how: Mapping[str, Any]) -> str:
     """Names the machine, the backends, what is asked of them, and the graph, but not the contents of its variables."""
+    import hashlib  # which only the choice of a backend needs
+
     machine = platform.node(), platform.machine(), os.cpu_count()
     parts = repr((machine, sorted(versions.items()), sorted(how.items(), key=str))), *_described(graph)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -15,8 +15,8 @@ from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
 from tenonnx.backend.rescue import RescuedProgram, RunFailure
 from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram
 from tenonnx.checks.generate import generate_feeds
+from tenonnx.graph.graph import OPTIONAL_INPUTS_IR
 from tenonnx.graph.program import Program
-from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.target import Target, target_for
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from tenonnx.graph.program import Program
 
+#: Below this IR version every initializer had to be listed as an input, so that the list says nothing.
+OPTIONAL_INPUTS_IR = 4
+
 
 class Graph:
     """A graph of operators at the meaning that their opset versions gave them.

@@ -164,7 +164,8 @@ class Plugin:
             raise self.failure("could not be imported", error) from error
         finally:
             _being_imported.reset(token)
-        wanted = getattr(sys.modules.get(self.package), "api", API)
+        package = sys.modules.get(self.package)
+        wanted = API if package is None else vars(package).get("api", API)  # a flat namespace would look for it
         if isinstance(wanted, int) and wanted > API:
             raise PluginError(
                 f'plugin "{self.name}" of {self.source} must be written for api {API} of tenonnx',

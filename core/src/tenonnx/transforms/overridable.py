@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
 from tenonnx.graph.values import Constant
 from tenonnx.transforms.report import Change, Retargeted
 from tenonnx.transforms.rewrite import copy_graph
-
-#: Below this IR version every initializer had to be listed as an input, so that the list says nothing.
-OPTIONAL_INPUTS_IR = 4
 
 
 def opened(graph: Graph, names: Collection[str]) -> Graph:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.onnx.types import write_type
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
 from tenonnx.graph.training import TrainingState
-from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
 
 if TYPE_CHECKING:
     import onnx

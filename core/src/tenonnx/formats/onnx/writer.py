@@ -12,13 +12,12 @@ from tenonnx.formats.onnx.attributes import write_attribute
 from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.tensors import SparseContents, to_inline_proto, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import form_at
-from tenonnx.transforms.overridable import OPTIONAL_INPUTS_IR
 from tenonnx.transforms.runtimes import Runtime
 
 #: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
