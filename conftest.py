@@ -1,6 +1,14 @@
 """What all tests share: properties draw the same examples in each run, and none fails for being slow."""
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repository", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("repository")
+
+#: What takes long begins first, so that no process waits for it at the end.
+LONG = ("test_new_package", "test_independence", "test_fuzzing", "test_onnx_backend", "test_report", "test_type_rules")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONG)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -60,11 +61,14 @@ class Environment:
                     (self.site / entry.name).symlink_to(entry)
 
     def install(self, *names):
-        import zipfile
-
+        """Link to what is unpacked once, as what one environment compiles serves the others."""
         for name in names:
-            with zipfile.ZipFile(self.wheels[name]) as wheel:
-                wheel.extractall(self.site)
+            unpacked = self.wheels[name].with_suffix("")
+            if not unpacked.exists():
+                with zipfile.ZipFile(self.wheels[name]) as wheel:
+                    wheel.extractall(unpacked)
+            for entry in unpacked.iterdir():
+                (self.site / entry.name).symlink_to(entry)
 
     def run(self, code, *, code_expected=0):
         environment = {key: v for key, v in os.environ.items() if key not in ("PYTHONPATH", "TENONNX_PLUGINS")}
@@ -149,8 +153,6 @@ def test_each_family_stands_on_core_and_standard_alone(environment, name):
 
 
 def test_wheels_declare_no_other_vendor_family(wheels):
-    import zipfile
-
     for name, path in wheels.items():
         with zipfile.ZipFile(path) as wheel:
             metadata = next(n for n in wheel.namelist() if n.endswith("METADATA"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,16 +57,19 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
         c for c in collected() if c.module in modules and c.op not in registry.meanings(c.op.domain, c.op.name)
     ]
     yield from (Item(f"{case.title}-registered", partial(_miss_registration, case)) for case in strangers)
-    found = [c for c in collected() if c.module in modules and (wanted not in served or c.op.domain == wanted)]
-    yield from items_of_cases(found)
-    for domain in sorted(served | {case.op.domain for case in found}):
-        for op in registry.ops(domain):
-            if _distribution(registry, op) in distributions:
-                yield from _items_of_op(op, registry)
-        for plugin in serving:
-            if plugin.domain == domain:
-                label = f"{plugin.distribution}-{domain}-coverage"
-                yield Item(label, partial(_check_coverage, registry, domain, plugin.distribution))
+    found: dict[Op, list[Case]] = {}
+    for case in collected():
+        if case.module in modules and (wanted not in served or case.op.domain == wanted):
+            found.setdefault(case.op, []).append(case)
+    held = [op for domain in sorted(served | {op.domain for op in found}) for op in registry.ops(domain)]
+    own_ops = {op: None for op in held if _distribution(registry, op) in distributions}
+    for op in found | own_ops:  # what concerns an op as a whole follows its cases, and sees their calls once more
+        yield from items_of_cases(found.get(op, ()))
+        if op in own_ops:
+            yield from _items_of_op(op, registry)
+    for plugin in serving:
+        label = f"{plugin.distribution}-{plugin.domain}-coverage"
+        yield Item(label, partial(_check_coverage, registry, plugin.domain, plugin.distribution))
 
 
 def _fail_import(name: str, error: Exception, examples: int) -> None:
@@ -77,7 +80,7 @@ def _distribution(registry: Registry, op: Op) -> str:
     return registry.source(op).split(" ")[0]
 
 
-def items_of_cases(found: Sequence[Case]) -> Iterator[Item]:
+def items_of_cases(found: Iterable[Case]) -> Iterator[Item]:
     """A test for every check that applies to a case."""
     for case in found:
         for check in CHECKS.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from tenonnx.extend import Op, TenonnxError
@@ -9,7 +11,7 @@ from tenonnx.extend.transforms import infer_call
 from tenonnx_testing import schemas
 from tenonnx_testing.cases import Call, Gap, collected
 from tenonnx_testing.checks import CHECKS
-from tenonnx_testing.kit import STUBBORN, calls, run_check
+from tenonnx_testing.kit import STUBBORN, calls, pool_size, run_check
 from tenonnx_testing.run import Failure
 from tenonnx_testing.violations import as_values
 
@@ -56,7 +58,8 @@ def check_outputs(op: Op, examples: int) -> None:
     schema = schemas.schema_at(op, max(schemas.versions(op)))
     assert schema is not None
     most, wanted = 0, len(schema.outputs)
-    for drawn in (drawn for count in (1, 2 * STUBBORN) for case in collected(op) for drawn in calls(case, count)):
+    counts = pool_size(examples), 2 * STUBBORN
+    for drawn in chain.from_iterable(calls(case, count) for count in counts for case in collected(op)):
         attributes = op.signature.complete(op.title, drawn.attributes)
         try:
             found = infer_call(op, as_values(drawn), attributes, wanted if op.signature.counts_outputs else None)

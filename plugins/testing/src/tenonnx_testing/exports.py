@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx
 
@@ -30,15 +31,8 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
     An op that has no form there may be refused, and is counted as not compared.
     """
     assert drawn.version is not None
-
-    def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
-        return builder.call(case.op, values, drawn.attributes, drawn.outputs)
-
     what = f"{case.op.title} exported to ai.onnx {drawn.version}"
-    with blaming(what):
-        graph, feeds = trace(case.op, drawn, the_op, symbolic=False)
-        graph.opsets = {case.op.domain: case.op.version}
-    _is_fixpoint(case, graph)
+    graph, feeds, is_clean = _written(case, drawn)
     try:
         with blaming(what, passing=NotRepresentable):
             moved = retarget(graph, drawn.version, ["ai.onnx"])
@@ -47,7 +41,7 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
         case.refusals.setdefault("export", str(refusal))
         return False
     with blaming(f"onnx.checker on {what}"):
-        onnx.checker.check_model(model, full_check=_is_clean(case.op.domain, graph))
+        onnx.checker.check_model(model, full_check=is_clean)
     if is_random(case.op, drawn):
         return True
     with blaming(what):
@@ -56,6 +50,29 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
     named = {value.name: contents for value, contents in zip(moved.all_inputs, feeds, strict=True)}
     _agrees_in_onnxruntime(case, drawn, Trial(model, named, expected), what)
     return True
+
+
+#: The last call that was written, and what became of it: the next one is often the same at another version.
+_latest: tuple[Call, tuple[Graph, list[Any], bool]] | None = None
+
+
+def _written(case: Case, drawn: Call) -> tuple[Graph, list[Any], bool]:
+    """The call as a graph of one node, what to feed it with, and whether ONNX's own inference takes it."""
+    global _latest
+    if _latest is None or _latest[0].inputs is not drawn.inputs or _latest[0].attributes is not drawn.attributes:
+        with blaming(f"{case.op.title} in a graph"):
+            graph, feeds = _traced(case, drawn)
+            graph.opsets = {case.op.domain: case.op.version}
+        _is_fixpoint(case, graph)
+        _latest = drawn, (graph, feeds, _is_clean(case.op.domain, graph))
+    return _latest[1]
+
+
+def _traced(case: Case, drawn: Call) -> tuple[Graph, list[Any]]:
+    def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return builder.call(case.op, values, drawn.attributes, drawn.outputs)
+
+    return trace(case.op, drawn, the_op, symbolic=False)
 
 
 # ----- a domain's own versions ---------------------------------------------------------------------------------------
@@ -80,11 +97,7 @@ def keeps_meaning(case: Case, drawn: Call, expected: Outputs) -> bool:
     """
     assert drawn.version is not None
     domain = case.op.domain
-
-    def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
-        return builder.call(case.op, values, drawn.attributes, drawn.outputs)
-
-    graph, feeds = trace(case.op, drawn, the_op, symbolic=False)
+    graph, feeds = _traced(case, drawn)
     graph.opsets = {"ai.onnx": oracles.newest_of_onnx(), domain: case.op.version}
     for version in (drawn.version, own_versions(case)[-1]):
         what = f"{case.op.title} at version {version} of {domain}"

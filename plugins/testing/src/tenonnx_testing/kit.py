@@ -168,7 +168,7 @@ def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
     return case.function(draw)
 
 
-@lru_cache(maxsize=4)  # the checks of a case follow each other
+@lru_cache(maxsize=16)  # the checks of a case follow each other, and those of its op come behind
 def _pool(case: Case, count: int) -> list[_Drawn]:
     found: list[_Drawn] = []
     _draw(case, count, found.append)
@@ -180,14 +180,14 @@ def calls(case: Case, count: int) -> list[Call]:
     return [drawn.completed for drawn in _pool(case, count)]
 
 
-def _pool_size(examples: int) -> int:
+def pool_size(examples: int) -> int:
     """How many calls are drawn, so that each check sees so many; where they are many, all see the same ones."""
     return 1 + SHARES * (examples - 1) if examples <= EXAMPLES else examples
 
 
 def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
     """What a check sees of the pool: the simplest call, and others than the checks beside it."""
-    first, *others = _pool(case, _pool_size(examples))
+    first, *others = _pool(case, pool_size(examples))
     count = examples if check.examples is None else -(-examples * check.examples // EXAMPLES)
     begin = list(CHECKS).index(check.name) % SHARES * (examples - 1)
     chosen = [others[(begin + k) % len(others)] for k in range(min(count - 1, len(others)))]
@@ -200,7 +200,7 @@ def _raise_simplest(case: Case, check: Check, turn: int, examples: int) -> None:
     def fails(drawn: _Drawn) -> None:
         _check_call(case, check, drawn, turn, {gap: _Seen() for gap in case.gaps_of(check.name)})
 
-    _draw(case, _pool_size(examples), fails, Phase.shrink)
+    _draw(case, pool_size(examples), fails, Phase.shrink)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from tenonnx.extend import ArrayConstant, DType, Op, Requirement, TenonnxError, 
 from tenonnx.extend.testing import UNFORESEEN, type_of
 from tenonnx.extend.transforms import infer_call
 from tenonnx_testing.cases import Call, collected
-from tenonnx_testing.kit import STUBBORN, calls
+from tenonnx_testing.kit import STUBBORN, calls, pool_size
 from tenonnx_testing.mutations import DTYPES, as_dtype, called, others, with_input
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure
@@ -29,7 +29,8 @@ def check_requirements(op: Op, examples: int) -> None:
     Raises ``Failure`` where one does not, and where no change to a drawn call breaks one.
     """
     waiting = list(op.requirements.declared)
-    for drawn in chain.from_iterable(calls(case, count) for count in (2, 4 * STUBBORN) for case in collected(op)):
+    counts = max(2, pool_size(examples)), 4 * STUBBORN
+    for drawn in chain.from_iterable(calls(case, count) for count in counts for case in collected(op)):
         for requirement in list(waiting):
             broken = next((c for c in changed(op, drawn, requirement) if first_broken(op, c) is requirement), None)
             if broken is not None:
