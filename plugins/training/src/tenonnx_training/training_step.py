@@ -268,7 +268,7 @@ def check_graph(graph: Any) -> None:
         )
 
 
-def _check_seed(seed: Any) -> None:
+def _check_seed(seed: int | None) -> None:
     if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
         raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
 
