@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, dims, dtypes, op, same_dtype, shapes
+from tenonnx.extend import DType, Value, constant, dims, dtypes, op, same_dtype, shapes, symbolic
 from tenonnx_standard.checking import dim_of
+from tenonnx_standard.counting import counts_from, everywhere
 
 #: Behind all positions.
 NOWHERE = 1 << 40
@@ -61,6 +62,14 @@ updated.requires(
     same_dtype("past_value", "value"),
     dtypes(rows="int64", total="int64"),
 )  # fmt: skip
+
+
+@updated.rule("normal")
+def _(past_key, past_value, key, value, rows, total):
+    """Rows that begin behind all of the past are appended."""
+    capacity, length = past_key.shape[2], key.shape[2]
+    appended = counts_from(rows) == capacity is not None and everywhere(total) == symbolic.add(capacity, length)
+    return tuple(ops.concat(*x, axis=2) for x in ((past_key, key), (past_value, value))) if appended else None
 
 
 @updated.numpy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import tenonnx_standard as ops
@@ -9,6 +10,7 @@ from tenonnx.extend import (
     REQUIRED,
     DType,
     Value,
+    always,
     constant,
     divides,
     floats,
@@ -24,6 +26,10 @@ from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.normalization import statistics_dtype
+from tenonnx_standard.spots import Guess, attended, behind_past, joined_heads
+
+#: onnxruntime takes heads of which the size is a multiple of this.
+MULTIPLE = 8
 
 
 @op("GroupQueryAttention", domain="com.microsoft")
@@ -93,6 +99,34 @@ def group_query_attention(
     return y, *present, _to(ops.where(seen, shown, 0.0), query.dtype)
 
 
+group_query_attention.rule("rare", always)  # older onnxruntimes do not know the attribute causal, nor several sequences
+
+
+@group_query_attention.spot
+def _(y: Value) -> Iterator[Guess]:
+    """Heads in groups, joined behind attention to all keys, by one mask for all that hides some of them.
+
+    The past of each sequence is as long as its cache. With a past onnxruntime takes one query, or one sequence.
+    """
+    found = joined_heads(y)
+    if found is None:
+        return
+    heads, after = found
+    for query, key, value, mask, scale in attended(heads):
+        _, count, length, size = query.shape
+        cached = behind_past(key, value) if 1 in (query.shape[0], length) else None
+        new, past = ((key, value), (None, None)) if cached is None else (cached.new, cached.past)
+        taken = isinstance(size, int) and size % MULTIPLE == 0 and (mask is None or mask.rank == 4)
+        if not taken or count == key.shape[1] or new[0].shape[2] != length:
+            continue
+        lengths = [ops.shape(x, start=2, end=3) for x in (new[0], past[0]) if x is not None]
+        total = ops.cast(lengths[0] if cached is None else lengths[0] + lengths[1], to=DType.int32)
+        last = ops.expand(total - 1, ops.shape(query, end=1))
+        attributes = {"num_heads": count, "kv_num_heads": key.shape[1], "scale": scale, "causal": int(length == 1)}
+        flat = map(core.join_heads, (query, *new))
+        yield Guess((*flat, *past, last, total, None, None, None, mask), attributes, after, outputs=3)
+
+
 def _to(x: Any, dtype: DType) -> Any:
     return x if x is None or x.dtype is dtype else ops.cast(x, to=dtype)
 
@@ -133,6 +167,9 @@ def split_all(
         )
     elif packed is not None:
         both, v = ops.split(core.split_heads(packed, sum(counts)), [turned, counts[2]], axis=1)
+    elif tables is None:
+        q, k, v = map(core.split_heads, flat, counts)
+        return q, k, v
     else:
         both, v = core.split_heads(ops.concat(*flat[:2], axis=-1), turned), core.split_heads(flat[2], counts[2])
     if tables is not None:

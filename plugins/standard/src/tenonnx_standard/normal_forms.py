@@ -13,6 +13,7 @@ from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import constant_of_shape
 from tenonnx_standard.convolution_forms import folded
+from tenonnx_standard.counting import is_spread
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
@@ -21,6 +22,9 @@ from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, redu
 from tenonnx_standard.shapes import expand, identity, reshape, shape, transpose, unsqueeze
 from tenonnx_standard.simplification import reshaped_once, transposed_once
 from tenonnx_standard.weaving import each, lifted
+
+#: Constants of more bytes are not looked at.
+MOST_BYTES = 1 << 16
 
 
 def _is_float(x: Value) -> bool:
@@ -63,6 +67,12 @@ def _(X: Value, Y: Value) -> Value | None:
     return None
 
 
+def _is_full_of(number: float, x: Value) -> bool:
+    """Whether a constant of few floats holds one number."""
+    held = static(x) if _is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
+    return held is not None and bool((held == number).all())
+
+
 def _spread_anyway(x: Value, other: Value, *ops: Op) -> Value | None:
     """What ``other`` was made from by one of ``ops``, which add axes in front, if ``x`` has all that this gave."""
     node = other.producer
@@ -87,7 +97,7 @@ def _drops(op: Op, unit: float, *spreading: Op) -> None:
     @op.rule("normal")
     def _(A: Value, B: Value) -> Value | None:
         for x, other in ((A, B), (B, A)):
-            if _number(other) == unit and other.rank == 0:
+            if _is_full_of(unit, other) and is_spread(x, other):
                 return x
             if (spread := _spread_anyway(x, other, *spreading)) is not None:
                 return op(x, spread)  # type: ignore[no-any-return]

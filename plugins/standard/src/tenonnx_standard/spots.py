@@ -11,6 +11,7 @@ import numpy as np
 from tenonnx.extend import DType, Op, TensorType, Value, always, constant, dims, static
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
+from tenonnx_standard.counting import always_holds, spread
 from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
@@ -83,13 +84,15 @@ def _(A: Value, B: Value) -> Value | None:
 
 @where.rule("normal")
 def _(condition: Value, X: Value, Y: Value) -> Value | None:
-    """Without a condition that never holds; or with one against a softmax that is no number, where masks are finite.
+    """Without a condition that never or always holds; or with one against a softmax that is no number.
 
-    Fusion counts on it that the scores are numbers.
+    That is where masks are finite: fusion counts on it that the scores are numbers.
     """
     held = static(condition)
     if held is not None and held.size == 1 and not held.any() and X.rank == 0:
         return Y
+    if always_holds(condition):
+        return spread(X, condition, Y)
     guard, made = condition.producer, Y.producer
     guards = guard is not None and guard.op is isnan and guard.inputs[0] is Y
     if guards and made is not None and made.op is softmax and made.inputs[0] is not None:

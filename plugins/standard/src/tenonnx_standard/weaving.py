@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Op, TensorType, Value, constant, dims, limits, static
-from tenonnx_standard.constants import range_
+from tenonnx_standard.counting import counts, everywhere, shape_of
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.math import add, mul
 from tenonnx_standard.shapes import expand, reshape, squeeze, tile, unsqueeze
@@ -24,12 +24,6 @@ _FAR = np.iinfo(np.int32).max
 
 #: Tables of more elements are not searched for equal halves.
 MOST_ELEMENTS = 1 << 24
-
-
-def shape_of(x: Value) -> tuple[Any, ...] | None:
-    """The shape, if all dims are known, be it by name."""
-    shape = x.type.shape if isinstance(x.type, TensorType) else None
-    return None if shape is None or None in shape else shape
 
 
 @dataclass(frozen=True)
@@ -189,6 +183,10 @@ def _(input: Value, split: Value | None, *, axis: int, num_outputs: int | None) 
 def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
     """Along one axis, its place and the positions from the front; of another, or of a part, as one."""
     held = [None if v is None else static(v) for v in (starts, ends, axes, steps)]
+    if data.rank and held[0] is not None and not held[0].any() and held[1] is None and held[2] is not None:
+        place, step = int(held[2][0]) % data.ndim, 1 if held[3] is None else int(held[3][0])
+        if len(held[2]) == step == 1 and everywhere(ends) == data.shape[place] is not None:
+            return data
     if data.rank is None or held[0] is None or held[1] is None or len(held[0]) != 1 or steps is not None is held[3]:
         return None
     begin, end = int(held[0][0]), int(held[1][0])
@@ -267,35 +265,13 @@ def _(data: Value, indices: Value, *, axis: int) -> Value | None:
     if held is not None and held.ndim == 0 and axis % data.ndim == data.ndim - 1 and held >= 0:
         return _in_turns(data, int(held))
     sizes = shape_of(indices)
-    if axis % data.ndim == 0 and sizes and sizes[-1] == shape[0] and _counts(indices):
+    if axis % data.ndim == 0 and sizes and sizes[-1] == shape[0] and counts(indices):
         rows = reshape(data, [*[1] * (len(sizes) - 1), *dims(data)])
         return expand(rows, [*dims(indices), *dims(data)[1:]])
     found = _halves(data) if data.data is not None and axis % data.ndim == 0 and data.rank == 2 else None
     if found is None:
         return None
     return replace(found, parts=(gather(found.parts[0], indices, axis=0),) * 2).joined()
-
-
-def _counts(x: Value) -> bool:
-    """Whether a value counts from zero along its last axis."""
-    node = x.producer
-    if node is None:
-        return False
-    if node.op is range_:
-        first, step = static(node.uses[0]), static(node.uses[2])
-        return first is not None and step is not None and not first.any() and bool((step == 1).all())
-    if node.op in (expand, reshape, unsqueeze):
-        inner, outer = shape_of(node.uses[0]), shape_of(x)
-        same = inner is not None and outer is not None and inner[-1:] == outer[-1:]
-        return (
-            same and _counts(node.uses[0]) and (node.op is expand or inner is None or all(d == 1 for d in inner[:-1]))
-        )
-    if node.op is add:
-        for one, other in (node.uses, node.uses[::-1]):
-            held = static(other)
-            if held is not None and not held.any():
-                return _counts(one)
-    return False
 
 
 @tile.rule("normal")

@@ -1,0 +1,137 @@
+"""Integers that are known by how they are made, in terms of symbolic dims; and what that decides in normal forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Dim, TensorType, Value, constant, elements, static, symbolic
+from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import range_
+from tenonnx_standard.logic import less_or_equal
+from tenonnx_standard.math import add, maximum, minimum, sub
+from tenonnx_standard.shapes import expand, identity, reshape, shape, squeeze, unsqueeze
+
+#: How far back it is looked.
+MOST_STEPS = 16
+
+#: Ops whose results are elements of their first input.
+_SPREADING = (reshape, expand, unsqueeze, squeeze, identity, cast)
+
+
+def shape_of(x: Value) -> tuple[Any, ...] | None:
+    """The shape, if all dims are known, be it by name."""
+    shape = x.type.shape if isinstance(x.type, TensorType) else None
+    return None if shape is None or None in shape else shape
+
+
+def bounds(x: Value, steps: int = MOST_STEPS) -> tuple[Dim, Dim]:
+    """The least and the greatest number of an integer tensor, None where one is not known."""
+    kind, held, node = x.type, elements(x), x.producer
+    if not isinstance(kind, TensorType) or not kind.dtype.is_integer or not steps:
+        return None, None
+    if held:
+        numbers = [number for number in held if isinstance(number, int)]
+        if all(number == held[0] for number in held):
+            return held[0], held[0]
+        return (min(numbers), max(numbers)) if len(numbers) == len(held) else (None, None)
+    if node is None or node.op not in (*_SPREADING, range_, add, sub, maximum):
+        return None, None
+    low, high = bounds(node.uses[0], steps - 1)
+    if node.op in _SPREADING or len(node.uses) == 1:
+        return low, high
+    least, most = bounds(node.uses[1], steps - 1)
+    if node.op is range_:
+        return (low, symbolic.subtract(most, 1)) if static(node.uses[2]) == 1 else (None, None)
+    if node.op is sub:
+        return symbolic.subtract(low, most), symbolic.subtract(high, least)
+    made = symbolic.add if node.op is add else symbolic.maximum
+    return (made(low, least), made(high, most)) if len(node.uses) == 2 else (None, None)
+
+
+def everywhere(x: Value) -> Dim:
+    """The one number that an integer tensor is full of, None where it is not known."""
+    low, high = bounds(x)
+    return low if low == high else None
+
+
+def is_most(small: Value, large: Value) -> bool:
+    """Whether no number of one value is above any of the other."""
+    room = symbolic.subtract(bounds(large)[0], bounds(small)[1])
+    return isinstance(room, int) and room >= 0
+
+
+def counts(x: Value) -> bool:
+    """Whether a value counts from zero along its last axis."""
+    node = x.producer
+    if node is None:
+        return False
+    if node.op is range_:
+        first, step = static(node.uses[0]), static(node.uses[2])
+        return first is not None and step is not None and not first.any() and bool((step == 1).all())
+    if node.op in (expand, reshape, unsqueeze):
+        inner, outer = shape_of(node.uses[0]), shape_of(x)
+        same = inner is not None and outer is not None and inner[-1:] == outer[-1:]
+        return same and counts(node.uses[0]) and (node.op is expand or inner is None or all(d == 1 for d in inner[:-1]))
+    if node.op is add:
+        for one, other in (node.uses, node.uses[::-1]):
+            held = static(other)
+            if held is not None and not held.any():
+                return counts(one)
+    return False
+
+
+def counts_from(x: Value) -> Dim:
+    """The number from which a value counts along its last axis, None where it does not or that is not known."""
+    held = elements(x)
+    if held and isinstance(held[0], int) and held == list(range(held[0], held[0] + x.shape[-1])):
+        return held[0]
+    if counts(x) or (x.rank and x.shape[-1] == 1):
+        return 0 if counts(x) else everywhere(x)
+    if x.producer is not None and x.producer.op is add:
+        for one, other in (x.producer.uses, x.producer.uses[::-1]):
+            start = symbolic.add(everywhere(other), counts_from(one))
+            if start is not None:
+                return start
+    return None
+
+
+def is_spread(x: Value, *others: Value) -> bool:
+    """Whether ``x`` has all the elements already that it has where it is combined with others."""
+    shapes = [shape_of(v) for v in (x, *others)]
+    if all(shape == () for shape in shapes[1:]):
+        return True
+    return None not in shapes and symbolic.broadcast_shapes(*(s or () for s in shapes)) == shapes[0]
+
+
+def spread(x: Value, *others: Value) -> Value:
+    """``x`` with all the elements that it has where it is combined with others."""
+    if is_spread(x, *others):
+        return x
+    for other in others:
+        x = expand(x, shape(other))
+    return x
+
+
+@less_or_equal.rule("normal")
+def _(A: Value, B: Value) -> Value | None:
+    """What always holds."""
+    return spread(constant(np.array(True)), A, B) if is_most(A, B) else None
+
+
+@minimum.rule("normal")
+def _(*data_0: Value) -> Value | None:
+    """The smaller of two, where that is known."""
+    for one, other in (data_0, data_0[::-1]) if len(data_0) == 2 else ():
+        if is_most(one, other):
+            return spread(one, other)
+    return None
+
+
+def always_holds(condition: Value) -> bool:
+    """Whether all elements are true."""
+    while condition.producer is not None and condition.producer.op in _SPREADING[:-1]:
+        condition = condition.producer.uses[0]
+    held: Any = static(condition)
+    return held is not None and bool(held.all())
