@@ -91,7 +91,7 @@ def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_v
     if mask.ndim == 1:
         seen = _lengths(mask, query, total)
     elif mask.ndim == 2:
-        if mask.shape[1] == 1:
+        if mask.shape[1] == 1 != total:
             return None  # the same for all keys, which the softmax does not see
         seen = ops.reshape(mask, [0, 1, 1, -1])
     elif mask.ndim == 3:

@@ -49,8 +49,9 @@ gated_rms_norm.requires(
 @op("ScaledSiLU", domain="com.microsoft")
 def scaled_silu(X, scale=None, *, alpha=1.0):
     """SiLU of ``X`` times ``scale``, or ``alpha`` where that is not given."""
-    factor = constant(alpha, DType.float32) if scale is None else ops.reshape(ops.cast(scale, to=DType.float32), [])
-    z = ops.cast(_wide(X) * ops.cast_like(factor, _wide(X)), to=X.dtype)
+    x = _wide(X)
+    factor = constant(alpha, x.dtype) if scale is None else ops.reshape(ops.cast(scale, to=x.dtype), [])
+    z = ops.cast(x * factor, to=X.dtype)
     return z * ops.cast(ops.sigmoid(_wide(z)), to=X.dtype)
 
 

@@ -13,9 +13,11 @@ from tenonnx.extend import (
     DType,
     TypeMismatch,
     Value,
+    differ,
     dims,
     dtypes,
     floats,
+    holds,
     one_of,
     op,
     same_dtype,
@@ -132,7 +134,12 @@ def conv_transpose_with_dynamic_pads(
     return ops.slice_(y, Pads[:spatial], ends, list(range(2, X.ndim)))
 
 
-conv_transpose_with_dynamic_pads.requires(dtypes(Pads="int64"))
+def _hold_pads(pads: Any, X: Any) -> str | None:
+    wrong = X.rank is not None and differ(pads, 2 * (X.rank - 2))
+    return "Pads must hold two numbers for each axis of the images" if wrong else None
+
+
+conv_transpose_with_dynamic_pads.requires(shapes(Pads="pads"), dtypes(Pads="int64"), holds(_hold_pads))
 
 
 @op("MaxpoolWithMask", domain="com.microsoft")

@@ -119,9 +119,10 @@ def causal_conv_with_state(
         before = before[-1]
     if channels_last:
         batch, length = dims(input)[:2]
-        x = ops.transpose(ops.reshape(input, [batch, length, -1]), perm=[0, 2, 1])
+        channels = dims(weight)[0]
+        x = ops.transpose(ops.reshape(input, [batch, length, channels]), perm=[0, 2, 1])
         if before is not None:
-            before = ops.transpose(ops.reshape(before, [batch, dims(before)[1], -1]), perm=[0, 2, 1])
+            before = ops.transpose(ops.reshape(before, [batch, dims(before)[1], channels]), perm=[0, 2, 1])
     *around, length = dims(x)
     batch = around[0]
     reach = (dims(weight)[ndim + 1] - 1) * dilation

@@ -6,7 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, differ, divides, floats, holds, integers, op, same_dtype, shapes, together
+from tenonnx.extend import (
+    DType,
+    Value,
+    differ,
+    divides,
+    floats,
+    holds,
+    integers,
+    op,
+    same_dtype,
+    shapes,
+    symbolic,
+    together,
+)
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_contrib_ms.attention import hold_mask, mask_bias
@@ -135,6 +148,11 @@ def _hold_buffer(past_key: Any, past_sequence_length: Any, cache_indirection: An
     return None
 
 
+def _hold_columns(columns: Any, keys: Any, capacity: Any, past_key: Any, past_sequence_length: Any) -> str | None:
+    total = keys if past_key is None else capacity if past_sequence_length is not None else symbolic.add(capacity, keys)
+    return "a mask of two axes must have a column for each key" if differ(columns, total) else None
+
+
 def _hold_one_query(
     length: Any, past_key: Any, past_sequence_length: Any, past_present_share_buffer: int
 ) -> str | None:
@@ -156,7 +174,7 @@ multi_head_attention.requires(
         query="batch length hidden|batch length num_heads 3 size",
         key="batch keys hidden|batch num_heads keys size|batch keys num_heads 2 size",
         value="batch keys value_hidden|batch num_heads keys value_size", bias="_",
-        key_padding_mask="numbers|_ _|batch length _", **_PAST,
+        key_padding_mask="numbers|batch columns|batch length _", **_PAST,
     ),
     floats(*_NUMBERS),
     same_dtype(*_NUMBERS),
@@ -166,6 +184,7 @@ multi_head_attention.requires(
     divides("num_heads", "value_hidden"),
     holds(_hold_operands),
     holds(_hold_buffer),
+    holds(_hold_columns),
     holds(hold_mask),
 )  # fmt: skip
 decoder_masked_multi_head_attention.requires(

@@ -59,14 +59,11 @@ def _(query, key, value, bias, sink, *, scale, softcap):
     if bias is not None:
         shares += bias
     highest = shares.max(axis=-1, keepdims=True, initial=-np.inf)
-    if sink is not None:
-        sink = sink.astype(shares.dtype).reshape(-1, 1, 1)
-        highest = np.maximum(highest, sink)
     shares -= highest
     np.exp(shares, out=shares)
     whole = shares.sum(axis=-1, keepdims=True)
     if sink is not None:
-        whole += np.exp(sink - highest)
+        whole += np.exp(sink.astype(shares.dtype).reshape(-1, 1, 1) - highest)
     shares /= whole
     y = shares.reshape(batch, groups, -1, total) @ value
     return y.reshape(batch, heads, length, -1).astype(dtype, copy=False)

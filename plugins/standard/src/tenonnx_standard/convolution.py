@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import Operand, TensorType, TypeMismatch, Value, constant, differ, dims, limits, op, symbolic
+from tenonnx.extend import (
+    Operand,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    differ,
+    dims,
+    divides,
+    limits,
+    op,
+    shapes,
+    symbolic,
+)
 from tenonnx_standard.convolving import columns, convolution, transposed
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
@@ -52,7 +65,7 @@ MANY_PLACES = 128
 def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
     """The kernel's size, which the weights and the attribute must agree on."""
     known = tuple(W.shape[2:])
-    if kernel_shape is None or not len(kernel_shape):
+    if kernel_shape is None:
         if not all(isinstance(k, int) for k in known):
             raise TypeMismatch(
                 f"{title}: the size of the kernel must be known", given=_shown(W), do="write kernel_shape"
@@ -302,6 +315,13 @@ def _weights_at_once(x: Value, dY: Value, window: Windows) -> Value:
     products = [reshape(matmul(g, transpose(t, perm=[1, 0])), [1, -1]) for t in taps]
     flat = products[0] if len(products) == 1 else transpose(concat(*products, axis=0), perm=[1, 0])
     return reshape(flat, [results, channels, *window.kernel])
+
+
+conv_weight_gradient.requires(
+    shapes(X="batch channels sizes...", dY="batch results outputs..."),
+    divides("group", "channels"),
+    divides("group", "results"),
+)
 
 
 @conv_weight_gradient.type
