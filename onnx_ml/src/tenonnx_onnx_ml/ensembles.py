@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TypeMismatch, Value, constant, limits
-from tenonnx_onnx_ml.tree_walk import BLOCK, led, led_by_ops, record
+from tenonnx.extend import DType, Operand, TypeMismatch, Value, constant, limits
+from tenonnx_onnx_ml.tree_walk import BLOCK, leader, led, led_by_ops, record
 from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import where
@@ -74,15 +75,27 @@ class Ensemble:
         return total if total.dtype is to else cast(total, to=to)
 
     def scores_of_array(self, X: Array, to: Any) -> Array:
-        """``scores`` of an array, in blocks of rows."""
+        """``scores`` of an array."""
         self.check_features(X.shape)
-        trees, slots, table = self.planted(X.dtype)
+        trees, slots, _ = self.planted(X.dtype)
+        return self._combined(X, to, functools.partial(led, trees, slots))
+
+    def scorer(self, X: Operand, to: Any) -> Callable[[Array], Array]:
+        """``scores_of_array`` as a function of arrays like ``X``."""
+        self.check_features(X.shape)
+        trees, slots, _ = self.planted(X.dtype)
+        lead = leader(trees, slots, X.shape[0])
+        return lambda x: self._combined(x, to, lead)
+
+    def _combined(self, X: Array, to: Any, lead: Callable[[Array], Array]) -> Array:
+        """What the leaves give that rows reach, in blocks of rows."""
+        trees, _, table = self.planted(X.dtype)
         x = np.ascontiguousarray(X, trees.thresholds.dtype)
         combine = _NEUTRAL.get(self.aggregate, (np.add, 0))[0]
         total = np.empty((len(x), table.shape[1]), table.dtype)
         step = max(1, BLOCK // trees.count)
         for start in range(0, len(x), step):
-            votes = table.take(led(trees, slots, x[start : start + step]), axis=0, mode="clip")
+            votes = table.take(lead(x[start : start + step]), axis=0, mode="clip")
             combine.reduce(votes, axis=0, out=total[start : start + step])
         if self.aggregate in _NEUTRAL:
             total[~np.isfinite(total)] = 0

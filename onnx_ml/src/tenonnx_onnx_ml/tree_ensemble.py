@@ -110,6 +110,13 @@ def _(X, **attributes):
     return transformed_array(scores, TRANSFORMS[attributes["post_transform"]]).astype(X.dtype, copy=False)
 
 
+@tree_ensemble.prepare
+def _(X, **attributes):
+    score = _ensemble(tree_ensemble, attributes).scorer(X, _accumulated(DType.of(X.dtype)).numpy)
+    post_transform, dtype = TRANSFORMS[attributes["post_transform"]], X.dtype
+    return lambda x: transformed_array(score(x), post_transform).astype(dtype, copy=False)
+
+
 def check(**attributes: Any) -> None:
     """Raise ``TypeMismatch`` for attributes that contradict each other."""
     if not 0 <= attributes["post_transform"] < len(TRANSFORMS):
@@ -187,9 +194,19 @@ def _(X, **attributes):
 @tree_ensemble_classifier.numpy
 def _(X, **attributes):
     ensemble = _ensemble(tree_ensemble_classifier, attributes)
+    return _classified(ensemble, ensemble.scores_of_array(X, np.float32), attributes)
+
+
+@tree_ensemble_classifier.prepare
+def _(X, **attributes):
+    ensemble = _ensemble(tree_ensemble_classifier, attributes)
+    score = ensemble.scorer(X, np.float32)
+    return lambda x: _classified(ensemble, score(x), attributes)
+
+
+def _classified(ensemble: Ensemble, scores: Array, attributes: Mapping[str, Any]) -> tuple[Array, Array]:
     labels = attributes["classlabels_int64s"], attributes["classlabels_strings"]
     post_transform = attributes["post_transform"]
-    scores = ensemble.scores_of_array(X, np.float32)
     column = _deciding(ensemble, *labels)
     if column is None:
         return labelled_array(scores.argmax(axis=1), *labels), transformed_array(scores, post_transform)
@@ -263,6 +280,12 @@ def _(X, **attributes):
 def _(X, **attributes):
     scores = _ensemble(tree_ensemble_regressor, attributes).scores_of_array(X, np.float32)
     return transformed_array(scores, attributes["post_transform"])
+
+
+@tree_ensemble_regressor.prepare
+def _(X, **attributes):
+    score = _ensemble(tree_ensemble_regressor, attributes).scorer(X, np.float32)
+    return lambda x: transformed_array(score(x), attributes["post_transform"])
 
 
 def check_regressor(**attributes: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,9 @@ Array = np.ndarray[Any, Any]
 
 #: So many pairs of a row and a tree are led at once: what is known of them fits the cache.
 BLOCK = 1 << 15
+
+#: What takes as long as one step of `led` with few pairs: so many slots asked ahead, and steps taken one by one.
+ASKED_AHEAD, ONE_BY_ONE = 5000, 75
 
 #: After so many steps it is asked which pairs are still on their way; these go on alone unless they are a larger part.
 BETWEEN, MOST_GOING = 4, 0.6
@@ -40,9 +45,7 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
     Trees are seldom as deep everywhere as at their deepest leaf: once most pairs have come to theirs, the others go on
     by themselves.
     """
-    if trees.lowered:
-        part = x[:, : trees.lowered]
-        x = np.concatenate([np.where(np.isnan(part), -np.inf, part), x], axis=1, dtype=x.dtype)
+    x = _with_lowered(trees, x)
     rows, flat = len(x), x.reshape(-1)
     current = np.repeat(np.arange(trees.count), rows)
     first = np.tile(np.arange(0, x.size, x.shape[1]), trees.count)
@@ -69,6 +72,57 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
     if places is not None:
         reached[places] = current
     return reached.reshape(trees.count, rows)
+
+
+def leader(trees: Trees, slots: Array, rows: int) -> Callable[[Array], Array]:
+    """What ``led`` does, as a function of so many rows that are led again and again.
+
+    The calls of numpy take longer to begin than to lead a few rows. One of these may ask at all slots before it goes,
+    or go step by step without numpy where trees have many more slots than it passes.
+    """
+    ahead = len(slots) / ASKED_AHEAD + trees.depth / 6
+    single = trees.count * math.log2(len(slots) / trees.count) / ONE_BY_ONE
+    if not trees.depth or rows * min(ahead, single) >= trees.depth:
+        return functools.partial(led, trees, slots)
+    lead = _asking_ahead(trees) if ahead < single else _going_alone(trees)
+    return lambda x: np.stack([lead(row) for row in _with_lowered(trees, x)], axis=1)
+
+
+def _asking_ahead(trees: Trees) -> Callable[[Array], Array]:
+    roots, features = np.arange(trees.count), trees.features.astype(np.intp)
+    above, thresholds = trees.following.astype(np.intp), trees.thresholds
+
+    def lead(row: Array) -> Array:
+        following = above + (row.take(features, mode="clip") <= thresholds)
+        current = roots
+        for _ in range(trees.depth):
+            current = following.take(current, mode="clip")
+        return current
+
+    return lead
+
+
+def _going_alone(trees: Trees) -> Callable[[Array], Array]:
+    features, thresholds, following = trees.features.tolist(), trees.thresholds.tolist(), trees.following.tolist()
+
+    def lead(row: Array) -> Array:
+        numbers, reached = row.tolist(), []
+        for slot in range(trees.count):
+            further = following[slot]
+            while further != slot:
+                slot = further + (numbers[features[slot]] <= thresholds[slot])
+                further = following[slot]
+            reached.append(slot)
+        return np.array(reached)
+
+    return lead
+
+
+def _with_lowered(trees: Trees, x: Array) -> Array:
+    if not trees.lowered:
+        return x
+    part = x[:, : trees.lowered]
+    return np.concatenate([np.where(np.isnan(part), -np.inf, part), x], axis=1, dtype=x.dtype)
 
 
 def _walker(slots: Array, flat: Array, count: int) -> Callable[[Array, Array, int], None]:
