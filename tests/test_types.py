@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
+from weakref import WeakKeyDictionary
 
 import models
 import numpy as np
+import onnx
 import onnx_suites
 import pytest
 from onnx.backend.test.loader import load_model_tests
 
 import tenonnx as tx
+import tenonnx.op.infer
+import tenonnx_standard as ops
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType
 from tenonnx.graph.values import ArrayConstant
@@ -130,3 +134,32 @@ def origins(graph, feeds):
 def test_dims_are_unknown_only_where_data_decides():
     found = {op: name for kind in KINDS for name, graph, feeds in provided(kind) for op in origins(graph, feeds)}
     assert found.keys() <= DATA_DEPENDENT.keys(), found
+
+
+def test_what_was_inferred_before_changes_nothing(monkeypatch):
+    """Elements of a tensor of unknown rank are taken in a function, and before or after it in a graph of its own."""
+    called = onnx.parser.parse_function(
+        """<opset_import: ["" : 18], domain: "local">
+        taken (x, shape, places) => (y) { of_some_rank = Reshape(x, shape)
+            found = GatherElements<axis = 0>(of_some_rank, places)
+            y = Identity(found) }"""
+    )
+    graph = onnx.parser.parse_graph(
+        "g (float[4] x, int64[n] shape, int64[2] places) => (y) { y = local.taken(x, shape, places) }"
+    )
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("local", 1)]
+    model = onnx.helper.make_model(graph, functions=[called], opset_imports=opsets, ir_version=8)
+
+    def types_of(*, first: bool) -> list[str]:
+        monkeypatch.setattr(tenonnx.op.infer, "_memos", WeakKeyDictionary())
+        if first:
+            alone = tx.Graph()
+            x, shape = alone.input("x", "float32", (4,)), alone.input("shape", "int64", ("n",))
+            places = alone.input("places", "int64", (2,))
+            with alone.building():
+                ops.gather_elements(ops.reshape(x, shape), places, axis=0)
+        loaded = tx.load(model)
+        infer(loaded)
+        return [str(value.type) for value in loaded.outputs]
+
+    assert types_of(first=False) == types_of(first=True) == ["float32[2]"]

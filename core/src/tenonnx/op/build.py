@@ -220,8 +220,9 @@ class Builder:
 class Scratch(Builder, Abstract):
     """Builds subgraphs while types are inferred: values belong to other graphs and have no names of their own."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, guessing: bool) -> None:
         super().__init__(graph, fold=True)
+        self.guessing = guessing
 
     def name(self, wanted: str) -> str:
         return wanted
@@ -230,7 +231,7 @@ class Scratch(Builder, Abstract):
         return value
 
     def nested(self, graph: Graph) -> Builder:
-        return Scratch(graph)
+        return Scratch(graph, self.guessing)
 
     def as_output(self, value: Value) -> Value:
         return value
@@ -276,7 +277,7 @@ def subgraph(
         inner = outer.nested(graph)
     else:
         graph = Graph(name)
-        inner = Scratch(graph) if isinstance(outer, Abstract) else Builder(graph, fold=True)
+        inner = Scratch(graph, outer.guessing) if isinstance(outer, Abstract) else Builder(graph, fold=True)
     for wanted, kind in inputs:
         value = Value(inner.name(wanted), kind, graph=graph)
         graph.all_inputs.append(value)

@@ -58,6 +58,9 @@ def infer_call(
 class Abstract:
     """Takes calls on values of which types are known, and gives values of which types are known."""
 
+    #: Whether a call whose body asks for a rank that is not known gives what holds for any.
+    guessing = False
+
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
@@ -66,6 +69,12 @@ class Abstract:
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
         return constant_value(array, dtype, None, "constant")
+
+
+class Guessing(Abstract):
+    """Goes on behind calls of which little can be known; only where the body has nothing to say without."""
+
+    guessing = True
 
 
 def infer_by_body(
@@ -78,31 +87,37 @@ def infer_by_body(
     alike = sizes_alone(op, inputs)
     if op.requirements.read_contents and any(a is not b for a, b in zip(alike, inputs, strict=True)):
         op.requirements.check(inputs, attributes)
+    interpreter = current()
+    guessing = not isinstance(interpreter, Abstract) or interpreter.guessing
     try:
         key = call_key(op, alike, attributes, outputs)
-        return _memos.setdefault(definitions(), Memo()).get(key, lambda: _infer_body(op, alike, attributes, outputs))
+        memo = _memos.setdefault(definitions(), Memo())
+        return memo.get(key, guessing, lambda: _infer_body(op, alike, attributes, outputs, guessing))
     except UnknownType:  # contents may tell
-        return _infer_body(op, inputs, attributes, outputs)
+        return _infer_body(op, inputs, attributes, outputs, guessing)[0]
 
 
 def _infer_body(
-    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
-) -> list[Known | None]:
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None, guessing: bool
+) -> tuple[list[Known | None], UnknownType | None]:
+    """What is known of the outputs, and where that is a guess what the body could not be told."""
     check_dtypes(op, inputs)
     narrowed = op.requirements.narrowed(inputs, op.requirements.check(inputs, attributes))
     try:
-        return _run_body(op, narrowed, attributes, outputs)
-    except UnknownType:
-        known = None if isinstance(current(), Abstract) else _known_of_any_rank(op, narrowed, attributes, outputs)
-        if known is None:
+        return _run_body(op, narrowed, attributes, outputs, Abstract()), None
+    except UnknownType as reason:
+        if not guessing:
             raise
-        return known
+        known = _known_of_any_rank(op, narrowed, attributes, outputs)
+        if known is None:
+            known = _run_body(op, narrowed, attributes, outputs, Guessing())
+        return known, reason
 
 
 def _run_body(
-    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None, interpreter: Abstract
 ) -> list[Known | None]:
-    with work(), interpreting(Abstract()):
+    with work(), interpreting(interpreter):
         results = invoke(op, op.function, inputs, attributes, outputs)
     return [None if r is None else Known(r.type, r.elements, r.data) for r in results]
 
@@ -120,7 +135,7 @@ def _known_of_any_rank(
         ranked = [_with_rank(v, rank) if v is not None and v in open_ else v for v in inputs]
         try:
             op.requirements.check(ranked, attributes)
-            known = _run_body(op, ranked, attributes, outputs)
+            known = _run_body(op, ranked, attributes, outputs, Abstract())
         except (InvalidCall, *UNFORESEEN) as error:
             judged = judged and type(error) is TypeMismatch
             continue

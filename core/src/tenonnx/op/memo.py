@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.values import Constant, Value
 
 if TYPE_CHECKING:
+    from tenonnx.errors import UnknownType
     from tenonnx.op.contents import Known
     from tenonnx.op.op import Op
 
@@ -22,6 +24,10 @@ FACTORS = 8
 CALLS = 4096
 
 
+#: What is known of outputs, and where that is a guess what was not known.
+Found: TypeAlias = "tuple[list[Known | None], UnknownType | None]"
+
+
 class Memo:
     """What is known of the outputs of so many calls, by op, types and sizes of the inputs, and attributes.
 
@@ -29,18 +35,24 @@ class Memo:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, list[Known | None]] = {}
+        self._found: dict[Hashable, Found] = {}
 
-    def get(self, key: Hashable | None, infer: Callable[[], list[Known | None]]) -> list[Known | None]:
-        """What is remembered under ``key``, else what ``infer`` gives, which is remembered then."""
-        if key is None:
-            return infer()
-        known = self._known.get(key)
-        if known is None:
-            known = infer()
-            if len(self._known) >= CALLS:
-                self._known = {}
-            self._known[key] = known
+    def get(self, key: Hashable | None, guessing: bool, infer: Callable[[], Found]) -> list[Known | None]:
+        """What is remembered under ``key``, else what ``infer`` gives, which is remembered then.
+
+        What was guessed is there for those alone who take guesses, whoever asks first: others get its ``UnknownType``.
+        """
+        found = None if key is None else self._found.get(key)
+        if found is None:
+            found = infer()
+            if key is None:
+                return found[0]
+            if len(self._found) >= CALLS:
+                self._found = {}
+            self._found[key] = found[0], copy.copy(found[1])  # without its traceback
+        known, reason = found
+        if reason is not None and not guessing:
+            raise copy.copy(reason)
         return [None if entry is None else entry.copy() for entry in known]
 
 
