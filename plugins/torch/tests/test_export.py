@@ -122,6 +122,8 @@ def test_what_the_exporter_has_no_form_for(tmp_path):
         whole = (x.nan_to_num(0.0) * 3).to(torch.int32)
         found = [x.median(1).values, x.nan_to_num(0.0).kthvalue(2, 1, keepdim=True).values, whole.median(0).values]
         found += [torch.cdist(x, x + 1), torch.cdist(x, x - 1, p=1.0), torch.hypot(x, x - 1)]
+        edges = torch.tensor([[-1.0, 0.0, 0.0, 1.0]]).expand(x.shape[0], 4).contiguous()
+        found += [torch.searchsorted(edges[0], x.round()), torch.searchsorted(edges, x, side="right", out_int32=True)]
         return *found, x.cumprod(1), whole.cumprod(0)
 
     x = torch.randn(4, 6)

@@ -88,6 +88,22 @@ def _scatter_mean(
     return total / counts if x.is_floating_point() else torch.div(total, counts, rounding_mode="floor")
 
 
+def _places(
+    edges: torch.Tensor,
+    values: torch.Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """How many edges are below each value, all of them below NaN."""
+    edges = edges if sorter is None else edges.gather(-1, sorter)
+    edges, values = edges.unsqueeze(-2), values.unsqueeze(-1)
+    above = edges > values if right or side == "right" else edges >= values
+    return above.logical_not().sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
 def _distances(a: torch.Tensor, b: torch.Tensor, p: float = 2.0, compute_mode: int | None = None) -> torch.Tensor:
     return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
 
@@ -109,6 +125,7 @@ _DECOMPOSITIONS = {
     aten.kthvalue.default: _kth,
     aten.cumprod.default: _cumulative_product,
     aten.scatter_reduce.two: _scatter_mean,
+    aten.searchsorted.Tensor: _places,
     aten.cdist.default: _distances,
     aten.hypot.default: _hypotenuse,
 }

@@ -18,7 +18,7 @@ from tenonnx_torch import lines
 from tenonnx_torch.decompositions import decomposed
 from tenonnx_torch.examples import Examples, joined
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
-from tenonnx_torch.verification import leaves
+from tenonnx_torch.verification import leaves, plain_attention
 
 #: A module as PyTorch traced it.
 Program = Any
@@ -50,7 +50,7 @@ def check_call(module: torch.nn.Module, examples: Examples) -> None:
             raise InvalidCall(
                 f"what {type(module).__name__} returns must be tensors",
                 given=f"{joined('output', path)}: {leaf!r}"[:200],
-                do="leave it out, or return torch.tensor of it",
+                do="leave it out, or return torch.tensor of it; tensors may be in tuples, lists and dicts",
             )
 
 
@@ -73,7 +73,7 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
     shapes = examples.shapes(module)
-    with _quietly(), torch.no_grad(), Recurrences():
+    with _quietly(), plain_attention(), torch.no_grad(), Recurrences():
         return torch.export.export(
             module, examples.arguments, dict(examples.keywords), dynamic_shapes=shapes, strict=False
         )

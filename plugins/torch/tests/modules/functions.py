@@ -1,9 +1,10 @@
 """Operations on tensors: arithmetic, comparison, reductions, indexing and assignment, shapes, element types."""
 
 import torch
+from torch import nn
 from torch.nn import functional
 
-from . import function, normal, whole
+from . import case, function, normal, whole
 
 X = normal(2, 5)
 
@@ -126,6 +127,9 @@ function("shapes", "pixel_unshuffle", lambda x: functional.pixel_unshuffle(x, 2)
 function("shapes", "meshgrid", lambda x: torch.stack(torch.meshgrid(x[0], x[1], indexing="ij")), X, dims=None)
 
 function("element types", "float64", lambda x: x.double().exp(), X)
+case("element types", "a network of float64", quick=True)(
+    lambda: (nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3), nn.BatchNorm1d(3)).double(), torch.randn(2, 5).double())
+)
 function("element types", "float16", lambda x: (x.half() * 2).float(), X, quick=True)
 function("element types", "bfloat16", lambda x: (x.bfloat16() + 1).float(), X)
 function("element types", "integers of 32 bits", lambda x: x.int() * 3 - 1, whole(9, 2, 4))

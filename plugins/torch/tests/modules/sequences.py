@@ -70,6 +70,37 @@ case("attention", "TransformerDecoderLayer", dims=None)(
 )
 
 
+PADDED = {"x": {0: "batch", 1: "steps"}, "padding": {0: "batch", 1: "steps"}}
+
+
+@case("attention", "TransformerEncoder with padding", dims=PADDED, quick=True)
+def _():
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2)
+
+        def forward(self, x, padding):
+            return self.encoder(x, src_key_padding_mask=padding)
+
+    return Padded(), torch.randn(2, 6, 8), torch.arange(6) >= torch.tensor([[6], [4]])
+
+
+@case("attention", "Transformer with masks", dims={**PADDED, "y": {0: "batch", 1: "more"}})
+def _():
+    class Translator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+
+        def forward(self, x, y, padding):
+            mask = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
+            return self.inner(x, y, tgt_mask=mask, src_key_padding_mask=padding, memory_key_padding_mask=padding)
+
+    return Translator(), torch.randn(2, 6, 8), torch.randn(2, 5, 8), torch.arange(6) >= torch.tensor([[6], [4]])
+
+
 @case("attention", "rotary embedding", dims=STEPS)
 def _():
     def rotate(x):
