@@ -73,10 +73,12 @@ def test_preprocessing_goes_in_front(tmp_path):
         (["extract", CNN, "m.onnx", "-o", "nothing"], "no value"),
         (["extract", CNN, "m.onnx", "-i", "Relu", "-o", "Conv"], "needs more inputs"),
         (["extract", CNN, "m.onnx", "-o", ","], "no list"),
-        (["rename", CNN, "nothing=x", "-o", "m.onnx"], "no value"),
         (["rename", CNN, "images=scores", "-o", "m.onnx"], "must be new"),
         (["rename", CNN, "images", "-o", "m.onnx"], "none such as"),
         (["convrt", CNN], "Did you mean convert"),
+        (["simplify", CNN], "Did you mean convert --simplify?"),
+        (["extract", CNN, "m.onnx", "-o", "Rely"], "available  Relu"),
+        (["rename", CNN, "nothing=x", "-o", "m.onnx"], "nearest: images"),
         (["nonsense"], "No such command 'nonsense'."),
     ],
 )

@@ -111,7 +111,7 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
     else:
         raise InvalidCall(
             "outputs are written to a .npz, .csv or .parquet file, or a single one to a .npy file",
-            given=f"{path} for {', '.join(arrays)}",
+            given=f"{path} for {', '.join(contents)}",
         )
     write_bytes(path, [buffer.getbuffer()])
 

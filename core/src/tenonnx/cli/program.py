@@ -35,6 +35,9 @@ class Program(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = difflib.get_close_matches(name, self.list_commands(ctx), 3)
+            convert = self.get_command(ctx, "convert")
+            if convert is not None and any(f"--{name}" in parameter.opts for parameter in convert.get_params(ctx)):
+                near = [f"convert --{name}"]
             meant = f" Did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)

@@ -98,10 +98,8 @@ class Graph:
         for value in self.values():
             if value.name == name:
                 return value
-        import difflib
-
-        near = difflib.get_close_matches(name, [v.name for v in self.values()], 3)
-        raise KeyError(f'no value "{name}" in graph "{self.name}"; nearest: {", ".join(near) or "none"}')
+        near = near_names(name, [v.name for v in self.values()])
+        raise KeyError(f'no value "{name}" in graph "{self.name}"; nearest: {", ".join(near)}')
 
     def walk(self) -> Iterator[Node]:
         """Every node, those of nested subgraphs after the node that holds them."""
@@ -363,3 +361,10 @@ def unique_name(names: MutableMapping[str, int], wanted: str) -> str:
     names[wanted] = count
     names.setdefault(name, 0)
     return name
+
+
+def near_names(name: str, names: Sequence[str]) -> list[str]:
+    """The names that are written much like this one, or else the first twenty."""
+    import difflib
+
+    return difflib.get_close_matches(name, names, 3) or list(names[:20])

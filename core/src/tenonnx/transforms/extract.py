@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tenonnx.errors import InvalidCall
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, near_names
 from tenonnx.graph.values import Value
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
@@ -27,7 +27,8 @@ def extract(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str]) 
     values = {v.name: v for v in part.values()}
     unknown = [name for name in (*inputs, *outputs) if name not in values]
     if unknown:
-        raise InvalidCall(f'no value "{unknown[0]}" in graph "{graph.name}"', available=", ".join(list(values)[:20]))
+        near = near_names(unknown[0], list(values))
+        raise InvalidCall(f'no value "{unknown[0]}" in graph "{graph.name}"', available=", ".join(near))
     cut = [values[name] for name in dict.fromkeys(inputs)]
     untyped = [value.name for value in cut if value.type is None]
     if untyped:

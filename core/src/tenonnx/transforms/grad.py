@@ -8,7 +8,7 @@ from typing import Any
 from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, near_names
 from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
@@ -108,7 +108,8 @@ def _check_names(
 ) -> None:
     for name in (*targets, *names):
         if name not in values:
-            raise InvalidCall(f'no value "{name}" in graph "{graph.name}"', available=", ".join(list(values)[:20]))
+            near = near_names(name, list(values))
+            raise InvalidCall(f'no value "{name}" in graph "{graph.name}"', available=", ".join(near))
     for name in (*targets, *names):
         kind = values[name].type
         if not isinstance(kind, TensorType) or not kind.dtype.is_float:
