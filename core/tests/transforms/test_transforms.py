@@ -137,6 +137,7 @@ def test_extract_takes_the_part_between_two_values():
     graph = build(lambda x: tiny.exp(tiny.double(tiny.affine(x))))
     middle = graph.nodes[0].outputs[0].name
     part = extract(graph, [middle], ["y"])
+    assert len(extract(graph, middle, "y").nodes) == len(part.nodes), "one name is no list of letters"
     assert names(part) == ["Double", "Exp"]
     np.testing.assert_allclose(run(part)[0], np.exp(2 * X))
 

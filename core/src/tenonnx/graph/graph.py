@@ -159,6 +159,9 @@ class Graph:
                 available=", ".join(map(str, DType)),
             ) from error
         if isinstance(kind, TensorType) and kind.shape is not None:
+            if isinstance(shape, str) or any(isinstance(d, int) and d < 0 for d in kind.shape):
+                what = f'the shape of input "{name}" must be a tuple of sizes, symbols and None'
+                raise InvalidCall(what, given=repr(shape), do='("batch", 3)')
             kind = kind.with_shape(tuple(parse(d) if isinstance(d, str) else d for d in kind.shape))
         value = Value(self._claim(name), kind, graph=self)
         self.all_inputs.append(value)
@@ -168,6 +171,9 @@ class Graph:
         """Add an initializer."""
         import numpy as np
 
+        if not isinstance(data, np.ndarray | np.generic | Constant):
+            what = f'variable "{name}" must have the contents of an array'
+            raise InvalidCall(what, given=type(data).__name__, do="wrap it: numpy.array(data)")
         constant = ArrayConstant(np.asarray(data)) if isinstance(data, np.ndarray | np.generic) else data
         value = Value(self._claim(name), constant.type, data=constant, graph=self)
         self.variables.append(value)
@@ -192,10 +198,9 @@ class Graph:
         self.nodes.append(node)
 
     def _claim(self, name: str) -> str:
-        if name in self.names():
-            raise InvalidCall(
-                f'the name "{name}" must be new in graph "{self.name}"', given="a value of that name exists"
-            )
+        if not isinstance(name, str) or name in self.names():
+            given = "a value of that name exists" if isinstance(name, str) else "no text"
+            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given=given)
         self.names()[name] = 0
         return name
 
@@ -225,8 +230,9 @@ class Graph:
         value = self.find(value)
         if name == value.name:
             return
-        if not name or any(name == other.name for graph in self.root.nested() for other in graph.values()):
-            given = "a value of that name exists" if name else "no text"
+        text = isinstance(name, str) and name != ""
+        if not text or any(name == other.name for graph in self.root.nested() for other in graph.values()):
+            given = "a value of that name exists" if text else "no text"
             raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given=given)
         if value.name in self.value_types:
             self.value_types = {name if n == value.name else n: kind for n, kind in self.value_types.items()}
@@ -331,7 +337,7 @@ class Graph:
         above("infer")(self, input_shapes)
         return self
 
-    def extract(self, inputs: Sequence[str] | None, outputs: Sequence[str]) -> Graph:
+    def extract(self, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Graph:
         """The part of the graph that computes ``outputs`` from ``inputs``, names of values; None for those it needs."""
         return above("extract")(self, inputs, outputs)  # type: ignore[no-any-return]
 

@@ -138,6 +138,9 @@ def _replace_outputs(graph: Graph, old: Value, new: Value) -> None:
 def insert_after(graph: Graph, value: Value | str, function: Callable[[Value], Any]) -> Value:
     """Put ``function(value)`` behind ``value``: all that reads it reads the result, which is returned."""
     value = graph.find(value)
+    if not callable(function):
+        what = f'what is put behind "{value.name}" must be a function of a value'
+        raise InvalidCall(what, given=type(function).__name__, do="lambda x: op(x)")
     with editing(graph):
         with building(graph, value.name):
             result = function(value)
@@ -172,7 +175,10 @@ def insert(graph: Graph, node: Node, *, before: Node | None = None) -> None:
 
 def remove(graph: Graph, nodes: Node | Sequence[Node]) -> None:
     """Take out nodes that nothing else reads; their names are free then."""
-    gone = [nodes] if isinstance(nodes, Node) else list(nodes)
+    gone = list(nodes) if isinstance(nodes, Sequence) else [nodes]
+    if not all(isinstance(node, Node) for node in gone) or isinstance(nodes, str):
+        what = f'a node of graph "{graph.name}" can be removed, or several'
+        raise InvalidCall(what, given=repr(nodes), do='graph["a value"].producer is the node that computes it')
     outputs = {value for node in gone for value in node.outputs if value is not None}
     for node in gone:
         if node not in graph.nodes:

@@ -12,7 +12,7 @@ from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
 
 
-def extract(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str]) -> Graph:
+def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Graph:
     """The part of ``graph`` that computes the values ``outputs`` from the values ``inputs``, by name.
 
     Without ``inputs`` they are the graph inputs that it needs. Raises ``InvalidCall`` when it would need a graph input
@@ -20,6 +20,8 @@ def extract(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str]) 
     """
     part = copy_graph(graph)
     ensure_inferred(part)
+    inputs = [inputs] if isinstance(inputs, str) else inputs
+    outputs = [outputs] if isinstance(outputs, str) else outputs
     if inputs is None:
         nodes = needed_nodes(part, [value for value in part.values() if value.name in outputs])
         read = {value.name for node in nodes for value in node.uses} | set(outputs)
