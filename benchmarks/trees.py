@@ -1,22 +1,29 @@
-"""Forests: the numpy backend and the form in plain operators against the kernel of onnxruntime, on one thread."""
+"""Forests: the numpy backend and the form in plain operators against the kernel of onnxruntime.
+
+``python benchmarks/trees.py [--threads 1] [name ...]``; names are parts of those of the forests.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
+from lightgbm import LGBMRegressor
 from measure import processes, python, rounds, table
 from onnx.reference import ReferenceEvaluator
+from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
 from operators import ONE_THREAD
-from skl2onnx import to_onnx
+from skl2onnx import to_onnx, update_registered_converter
+from skl2onnx.common.shape_calculator import calculate_linear_regressor_output_shapes
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 
 import tenonnx as tx
@@ -49,12 +56,24 @@ def forests() -> dict[str, Any]:
         "100 trees of depth 10": RandomForestRegressor(100, max_depth=10, max_features=5).fit(x, y),
         "100 boosted trees of depth 3": GradientBoostingRegressor(n_estimators=100).fit(x[:5000], y[:5000]),
         "20 full trees, 3 classes": RandomForestClassifier(20, min_samples_leaf=2).fit(x, classes),
+        "100 unbalanced trees of LightGBM": LGBMRegressor(
+            n_estimators=100, num_leaves=127, min_child_samples=5, n_jobs=1, verbose=-1
+        ).fit(x, y),
     }
 
 
-def session(model: onnx.ModelProto) -> Callable[[Any], Any]:
+def converted(trained: Any) -> onnx.ModelProto:
+    update_registered_converter(
+        LGBMRegressor, "LGBMRegressor", calculate_linear_regressor_output_shapes, convert_lightgbm,
+        options={"split": None},
+    )  # fmt: skip
+    options = {"zipmap": False} if hasattr(trained, "predict_proba") else None
+    return to_onnx(trained, samples(1), target_opset={"": 17, "ai.onnx.ml": 3}, options=options)
+
+
+def session(model: onnx.ModelProto, threads: int) -> Callable[[Any], Any]:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     made = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return lambda x: made.run(None, {"X": x})[-1]
 
@@ -69,15 +88,13 @@ def repeated(call: Callable[[], Any], times: int) -> Callable[[], None]:
     return calls
 
 
-def measured(trained: Any) -> tuple[list[list[object]], onnx.ModelProto]:
+def measured(trained: Any, threads: int) -> tuple[list[list[object]], onnx.ModelProto]:
     """A row of the table for each number of rows; the scores must agree."""
-    classes = hasattr(trained, "predict_proba")
-    options = {"zipmap": False} if classes else None
-    model = to_onnx(trained, samples(1), target_opset={"": 17, "ai.onnx.ml": 3}, options=options)
+    model = converted(trained)
     graph = tx.load(model)
-    program, kernel = graph.compile("numpy"), session(model)
-    plain = session(to_model(tx.retarget(graph, 17, domains=["ai.onnx"])))
-    reference, predict = ReferenceEvaluator(model), trained.predict_proba if classes else trained.predict
+    program, kernel = graph.compile("numpy", threads=threads), session(model, threads)
+    plain = session(to_model(tx.retarget(graph, 17, domains=["ai.onnx"])), threads)
+    reference, predict = ReferenceEvaluator(model), getattr(trained, "predict_proba", trained.predict)
     found: list[list[object]] = []
     for count in ROWS:
         x = samples(count)
@@ -112,16 +129,25 @@ def peak(model: onnx.ModelProto) -> float:
         return processes({"run": python(code)}, count=3)["run"][1]
 
 
-def main() -> None:
+def main(names: Sequence[str] = (), threads: int = 1) -> None:
     if any(os.environ.get(name) != count for name, count in ONE_THREAD.items()):
-        subprocess.run([sys.executable, __file__], env={**os.environ, **ONE_THREAD}, check=True)
+        subprocess.run(
+            [sys.executable, __file__, *names, "--threads", str(threads)], env={**os.environ, **ONE_THREAD}, check=True
+        )
         return
     columns = ["rows", "onnxruntime, microseconds", *CONTESTANTS]
     for name, trained in forests().items():
-        found, model = measured(trained)
-        table(f"Forests: {name}, times the kernel of onnxruntime", columns, found)
+        if names and not any(part in name for part in names):
+            continue
+        found, model = measured(trained, threads)
+        title = f"{name}, times the kernel of onnxruntime, {threads} thread{'s' if threads > 1 else ''}"
+        table(f"Forests: {title}", columns, found)
         print(f"\npeak memory of a process that leads {ROWS[-1]:,} rows by numpy: {peak(model):.0f} MiB")
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--threads", type=int, default=1)
+    chosen = parser.parse_args()
+    main(chosen.names, chosen.threads)

@@ -99,4 +99,4 @@ def test_options_go_to_the_backend():
     prepared = BACKENDS["onnxruntime"].prepare(linear(), session_options={"intra_op_num_threads": 1}, strict=True)
     assert prepared.program.backend == "onnxruntime"
     with pytest.raises(tx.InvalidCall):
-        BACKENDS["numpy"].prepare(linear(), threads=1)
+        BACKENDS["numpy"].prepare(linear(), cores=1)

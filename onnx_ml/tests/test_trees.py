@@ -289,6 +289,13 @@ def test_blocks_of_rows(monkeypatch):
     assert tree_ensemble(x[:0], **attributes).shape == (0, 1)
 
 
+def test_threads_change_nothing(monkeypatch):
+    monkeypatch.setattr(ensembles, "SHARED", 12)
+    graph, x = tx.load(model("TreeEnsembleRegressor", features=5, **as_regressor(forest(4, ORDERED)))), samples()
+    alone, together = (graph.compile("numpy", threads=count)({"x": x})["y"] for count in (1, 3))
+    np.testing.assert_array_equal(alone, together)
+
+
 @pytest.mark.parametrize("opset", [13, 17])
 def test_thresholds_in_float64(opset):
     """The numbers beside a threshold in float64 are told apart, also where rows or thresholds are float32."""

@@ -100,8 +100,8 @@ def test_numpy_alone_needs_no_warning(installed):
     assert graph().compile().backend == "numpy"
     assert graph().compile("numpy", strict=True).backend == "numpy"
     with pytest.raises(tx.InvalidCall, match="numpy") as caught:
-        graph().compile(threads=3)
-    assert caught.value.given == "threads"
+        graph().compile(cores=3)
+    assert caught.value.given == "cores"
 
 
 def test_a_backend_that_is_not_installed_is_named(installed):
@@ -180,3 +180,15 @@ def test_a_call_that_fails_leaves_the_state():
 def test_state_maps_inputs_to_outputs(state):
     with pytest.raises(tx.InvalidCall, match='"z" is none'):
         graph().compile("numpy", state=state)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "two"])
+def test_threads_of_numpy_are_a_number(count):
+    with pytest.raises(tx.TenonnxError, match="threads must be an integer from 1 on"):
+        graph().compile("numpy", threads=count)
+
+
+def test_options_that_numpy_lacks():
+    with pytest.raises(tx.TenonnxError, match="numpy backend has few options") as caught:
+        graph().compile("numpy", provider="CPU", threads=1)
+    assert "threads" in str(caught.value)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Operand, TypeMismatch, Value, constant, limits
-from tenonnx_onnx_ml.tree_walk import BLOCK, leader, led, led_by_ops, record
+from tenonnx.extend import DType, Operand, TypeMismatch, Value, constant, in_parts, limits
+from tenonnx_onnx_ml.tree_walk import BLOCK, SHARED, leader, led, led_by_ops, record
 from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import where
@@ -88,15 +88,20 @@ class Ensemble:
         return lambda x: self._combined(x, to, lead)
 
     def _combined(self, X: Array, to: Any, lead: Callable[[Array], Array]) -> Array:
-        """What the leaves give that rows reach, in blocks of rows."""
+        """What the leaves give that rows reach, in blocks of rows that threads share."""
         trees, _, table = self.planted(X.dtype)
         x = np.ascontiguousarray(X, trees.thresholds.dtype)
         combine = _NEUTRAL.get(self.aggregate, (np.add, 0))[0]
         total = np.empty((len(x), table.shape[1]), table.dtype)
         step = max(1, BLOCK // trees.count)
-        for start in range(0, len(x), step):
-            votes = table.take(lead(x[start : start + step]), axis=0, mode="clip")
-            combine.reduce(votes, axis=0, out=total[start : start + step])
+
+        def score(start: int, end: int) -> None:
+            for first in range(start, end, step):
+                block = slice(first, min(first + step, end))
+                votes = table.take(lead(x[block]), axis=0, mode="clip")
+                combine.reduce(votes, axis=0, out=total[block])
+
+        in_parts(score, len(x), least=SHARED // trees.count)
         if self.aggregate in _NEUTRAL:
             total[~np.isfinite(total)] = 0
         elif self.aggregate == "AVERAGE":

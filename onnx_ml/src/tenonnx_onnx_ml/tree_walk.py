@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,14 @@ from tenonnx_standard.slicing import gather_elements
 
 Array = np.ndarray[Any, Any]
 
+#: Where an integer begins with its lowest byte, a comparison that is written there needs no conversion to be added.
+_LITTLE = sys.byteorder == "little"
+
 #: So many pairs of a row and a tree are led at once: what is known of them fits the cache.
 BLOCK = 1 << 15
+
+#: A thread of its own gets at least so many pairs.
+SHARED = 1 << 12
 
 #: What takes as long as one step of `led` with few pairs: so many slots asked ahead, and steps taken one by one.
 ASKED_AHEAD, ONE_BY_ONE = 5000, 75
@@ -47,8 +54,8 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
     """
     x = _with_lowered(trees, x)
     rows, flat = len(x), x.reshape(-1)
-    current = np.repeat(np.arange(trees.count), rows)
-    first = np.tile(np.arange(0, x.size, x.shape[1]), trees.count)
+    current = np.repeat(np.arange(trees.count, dtype=np.int32), rows)
+    first = np.tile(np.arange(0, x.size, x.shape[1], dtype=np.int32), trees.count)
     reached, places, left = current, None, trees.depth
     walk = _walker(slots, flat, len(current))
     while left > 2 * BETWEEN:
@@ -129,7 +136,8 @@ def _walker(slots: Array, flat: Array, count: int) -> Callable[[Array, Array, in
     """A function that moves so many pairs on by some steps; it is told where each one is and where its row begins."""
     here = np.empty(count, slots.dtype)
     features, following, thresholds = here["feature"], here["following"], here["threshold"]
-    value, place, holds = np.empty(count, flat.dtype), np.empty(count, np.int64), np.empty(count, bool)
+    value, place, one = np.empty(count, flat.dtype), np.empty(count, np.int32), np.zeros(count, np.int32)
+    holds = one.view(bool)[:: one.itemsize] if _LITTLE else np.empty(count, bool)
 
     def walk(current: Array, first: Array, steps: int) -> None:
         for _ in range(steps):
@@ -137,7 +145,7 @@ def _walker(slots: Array, flat: Array, count: int) -> Callable[[Array, Array, in
             np.add(features, first, out=place)
             flat.take(place, out=value, mode="clip")
             np.less_equal(value, thresholds, out=holds)
-            np.add(following, holds, out=current)
+            np.add(following, one if _LITTLE else holds, out=current)
 
     return walk
 

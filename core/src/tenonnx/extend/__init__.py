@@ -63,6 +63,7 @@ from tenonnx.op.requirements import (
 from tenonnx.op.rules import add_rule, always, find_rule, selects
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
+from tenonnx.op.threads import in_parts
 from tenonnx.registry.hookspecs import hookimpl
 from tenonnx.registry.namespace import flat_namespace
 from tenonnx.registry.registry import Registry
@@ -132,6 +133,7 @@ __all__ = [
     "floats",
     "holds",
     "hookimpl",
+    "in_parts",
     "inline",
     "integers",
     "join_types",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, MutableMapping
+from functools import partial
+from numbers import Integral
 from typing import Any
 
 from tenonnx.backend.feeds import FeedCheck
@@ -14,6 +16,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.op.rules import find_rule
+from tenonnx.op.threads import allowed
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.fold import fold
 
@@ -29,7 +32,8 @@ class NumpyProgram:
 
     backend = "numpy"
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, threads: int | None = None) -> None:
+        self.threads = threads
         self.outputs = [value.name for value in graph.outputs]
         self.state: MutableMapping[str, Any] = {}
         ready = decompose(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
@@ -42,7 +46,11 @@ class NumpyProgram:
         contents = self._contents.copy()
         for position, array in zip(self._fed, self._check(feeds), strict=True):
             contents[position] = array
-        results = self.plan.run(contents)
+        if self.threads is None:
+            results = self.plan.run(contents)
+        else:
+            with allowed(self.threads):
+                results = self.plan.run(contents)
         return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
 
 
@@ -61,13 +69,25 @@ class _Turn:
         return results
 
 
-def compile(graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any) -> Program:
+def compile(
+    graph: Graph,
+    *,
+    state: Mapping[str, str] | None = None,
+    strict: bool = False,
+    threads: int | None = None,
+    **options: Any,
+) -> Program:
     """Make ``graph`` ready to run on numpy alone; there is nothing to fall back to, so ``strict`` changes nothing.
 
-    Raises ``UnsupportedOp`` for ops without rule and body, ``InvalidCall`` for options that numpy does not have.
+    ``threads`` are how many rules may use, by default one for each processor; 1 leaves all but products, which have the
+    threads of BLAS, on the caller's. Raises ``UnsupportedOp`` for ops without rule and body, ``InvalidCall`` for
+    options that numpy does not have.
     """
     if options:
-        raise InvalidCall("the numpy backend has few options", given=", ".join(options), available="state")
+        raise InvalidCall("the numpy backend has few options", given=", ".join(options), available="state, threads")
+    if threads is not None and not (isinstance(threads, Integral) and threads > 0):
+        raise InvalidCall("threads must be an integer from 1 on", given=repr(threads))
+    make = partial(NumpyProgram, threads=threads)
     if not state:
-        return DefaultsProgram(graph, NumpyProgram)
-    return StatefulProgram("numpy", graph, state, lambda each: _Turn(NumpyProgram(each), state))
+        return DefaultsProgram(graph, make)
+    return StatefulProgram("numpy", graph, state, lambda each: _Turn(make(each), state))

@@ -1,0 +1,74 @@
+"""Threads for what numpy does on one: a rule gives parts of its work to a pool. Products have the threads of BLAS."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from functools import partial
+
+_allowed: ContextVar[int | None] = ContextVar("tenonnx_threads", default=None)
+_pool: ThreadPoolExecutor | None = None
+
+
+@contextmanager
+def allowed(count: int) -> Iterator[None]:
+    """Let rules use so many threads in the block; by default as many as the process has processors."""
+    token = _allowed.set(count)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def in_parts(work: Callable[[int, int], None], length: int, least: int) -> None:
+    """Call ``work(start, end)`` for parts of ``range(length)`` at once, each of at least ``least`` entries.
+
+    ``work`` must write nothing that two parts share, and leave the interpreter to others, as large calls of numpy do.
+    """
+    count = length // max(least, 1)
+    if count > 1:
+        most = _allowed.get()
+        count = min(count, _processors() if most is None else most)
+    if count < 2:
+        work(0, length)
+        return
+    bounds = [length * k // count for k in range(count + 1)]
+    parts = list(itertools.pairwise(bounds))
+    waiting = [_shared().submit(partial(copy_context().run, _alone, work, *part)) for part in parts[1:]]
+    try:
+        work(*parts[0])
+    finally:
+        for each in waiting:
+            each.exception()  # wait for all: what they write is the caller's
+    for each in waiting:
+        each.result()
+
+
+def _alone(work: Callable[[int, int], None], start: int, end: int) -> None:
+    with allowed(1):  # a part that waited for others could wait for ever
+        work(start, end)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _shared() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(_processors(), thread_name_prefix="tenonnx")
+    return _pool
+
+
+def _forget() -> None:
+    """A process that was forked has none of the threads."""
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
