@@ -171,6 +171,15 @@ def test_who_gave_the_domain_is_said_and_stays_said(registry, monkeypatch):
         assert json.loads({e.key: e.value for e in each.metadata_props}[KEY]) == {"com.acme": "tenonnx-acme 2.1"}
 
 
+def test_who_gave_the_domain_of_a_graph_built_by_hand_is_said(registry, monkeypatch):
+    monkeypatch.setattr("tenonnx.registry.registry._default", registry)
+    monkeypatch.setattr(Registry, "source", lambda self, op: "tenonnx-acme 2.1")
+    stream = io.BytesIO()
+    tx.export(graph_of(scaled), stream)
+    model = onnx.load_from_string(stream.getvalue())
+    assert json.loads({e.key: e.value for e in model.metadata_props}[KEY]) == {"com.acme": "tenonnx-acme 2.1"}
+
+
 def test_without_ops_of_others_nothing_is_carried():
     model, report = carried(graph_of(ops.relu))
     assert not model.functions

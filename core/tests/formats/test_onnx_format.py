@@ -456,6 +456,35 @@ def test_what_a_hook_leaves_is_checked_before_the_file_is_replaced(tmp_path, lef
     assert (tmp_path / "model.onnx").read_bytes() == b"before"
 
 
+@pytest.mark.parametrize("left", ["nothing", "no outputs"])
+def test_a_hook_leaves_outputs(left):
+    def hook(model):
+        if left == "nothing":
+            return onnx.ModelProto()
+        del model.graph.output[:]
+        return None
+
+    with pytest.raises(InvalidModel, match=r"hook must leave a model with outputs") as caught:
+        export(tiny_graph(), io.BytesIO(), post_export_hooks=[hook])
+    assert caught.value.given == "none of 1"
+
+
+@pytest.mark.parametrize("hooks", [print, 3, [print, None]])
+def test_hooks_are_functions_in_a_list(hooks):
+    with pytest.raises(InvalidCall, match="post_export_hooks must be functions of a model, in a list"):
+        export(tiny_graph(), io.BytesIO(), post_export_hooks=hooks)
+
+
+def test_what_a_hook_raises_is_noted_to_come_from_it():
+    def careless(model):
+        raise KeyError("producer")
+
+    with pytest.raises(KeyError) as caught:
+        export(tiny_graph(), io.BytesIO(), post_export_hooks=[careless])
+    (note,) = caught.value.__notes__
+    assert note.startswith("raised by the hook test_what_a_hook_raises")
+
+
 def test_hooks_on_a_native_file_are_refused(tmp_path):
     with pytest.raises(InvalidCall, match="post_export_hooks run on an ONNX file"):
         export(tiny_graph(), tmp_path / "model.safetensors", post_export_hooks=[print])

@@ -76,6 +76,25 @@ def test_a_rule_must_keep_the_types():
     assert (caught.value.given, caught.value.available) == ("int64[1]", "float32[2]")
 
 
+@pytest.mark.parametrize("rules", [{"Double": 3}, [("Double", max)], "Double"])
+def test_rules_are_functions_by_name(rules):
+    with pytest.raises(InvalidCall, match="rules must be a mapping from names"):
+        load(model_of(CHAIN), rules=rules)
+
+
+@pytest.mark.parametrize("rule", [lambda node: None, lambda node, x, y: None, lambda: None])
+def test_a_rule_must_take_the_node_and_its_inputs(rule):
+    with pytest.raises(InvalidCall, match=r'the rule "first" for node "first" .* must take the node and its 1 inputs'):
+        load(model_of(CHAIN), rules={"first": rule})
+
+
+def test_what_a_rule_raises_is_noted_to_come_from_it():
+    with pytest.raises(ZeroDivisionError) as caught:
+        load(model_of(CHAIN), rules={"second": lambda node, x: 1 / 0})
+    (note,) = caught.value.__notes__
+    assert note.startswith('raised by the rule "second" for node "second"')
+
+
 def local_function(*nodes, attributes=(), name="Local"):
     return helper.make_function("local", name, ["a"], ["b"], list(nodes), OPSETS, attributes=list(attributes))
 

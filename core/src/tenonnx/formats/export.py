@@ -112,6 +112,7 @@ def export(
     if not isinstance(settings.external_data_threshold, int | None):
         given = repr(settings.external_data_threshold)[:80]
         raise InvalidCall("external_data_threshold must be a number of bytes, or None", given=given)
+    settings = replace(settings, post_export_hooks=_functions(settings.post_export_hooks))
     if settings.post_export_hooks and isinstance(path, str | os.PathLike) and is_native(path):
         raise InvalidCall(
             "post_export_hooks run on an ONNX file", given=os.fspath(path), do="name it *.onnx; graph.save has no hooks"
@@ -124,6 +125,13 @@ def export(
     else:
         write_stream(path, model, initializers)
     return report
+
+
+def _functions(hooks: Any) -> tuple[PostExportHook, ...]:
+    functions = tuple(hooks) if isinstance(hooks, Iterable) else (None,)
+    if not all(map(callable, functions)):
+        raise InvalidCall("post_export_hooks must be functions of a model, in a list", given=repr(hooks)[:80])
+    return functions
 
 
 def is_native(path: str | os.PathLike[str]) -> bool:
@@ -234,11 +242,18 @@ def _hooked(hook: PostExportHook, model: onnx.ModelProto, initializers: Any, gra
     """The message that a hook leaves. Raises ``InvalidModel`` naming the hook where it can no longer be read."""
     from tenonnx.formats.onnx.reader import read_parts
 
-    given = hook(model)
-    left = model if given is None else given
     name = getattr(hook, "__qualname__", type(hook).__qualname__)
+    outputs = len(model.graph.output)
+    try:
+        given = hook(model)
+    except Exception as error:
+        error.add_note(f"raised by the hook {name}")
+        raise
+    left = model if given is None else given
     if not isinstance(left, type(model)):
         raise InvalidModel(f"the hook {name} must return a ModelProto, or None", given=type(left).__name__)
+    if outputs and not left.graph.output:
+        raise InvalidModel(f"the hook {name} must leave a model with outputs", given=f"none of {outputs}")
     try:
         read_parts(left, initializers, graph.registry)
     except TenonnxError as error:

@@ -20,11 +20,15 @@ _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99} [0-9][A-Za-z0-9.+!-]{0,49
 
 def packages_in_use(graph: Graph) -> dict[str, str]:
     """The packages of others that the ops of a graph come from, by domain; of unknown ops, what the file says."""
+    from tenonnx.registry.registry import default_registry
+
+    registry = default_registry() if graph.registry is None else graph.registry
     said = packages_of(graph)
     found: dict[str, str] = {}
     for domain, op in dict.fromkeys((node.domain, node.op) for node in graph.walk()):
         if isinstance(op, Op) and op not in graph.functions.values():
-            source = "" if graph.registry is None else graph.registry.source(op)
+            registry.load(domain)  # what is built by hand has asked for no domain
+            source = registry.source(op)
             if _SOURCE.fullmatch(source) and not is_ours(source.split(" ")[0]):
                 found[domain] = source
         elif domain in said:

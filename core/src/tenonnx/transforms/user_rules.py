@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,14 @@ def apply_rules(graph: Graph, rules: Mapping[str, Any], *, strict: bool = False)
     """``graph`` with nodes replaced by what the rule for their name or op type returns; None leaves a node.
 
     Keys are node names, ``"Op"`` or ``"domain::Op"``. A rule is called as ``rule(node, *inputs)`` while the graph is
-    built, and returns one value for each output of the node. Raises ``InvalidCall`` for another number of them. With
-    ``strict``, which gives the values of ``graph`` their types, it raises ``InvalidCall`` for a key that no node has,
-    too, and ``TypeMismatch`` for a value of another type than the output.
+    built, and returns one value for each output of the node. Raises ``InvalidCall`` for another number of them, and for
+    what is no function of a node and its inputs; what a rule raises is noted to come from it. With ``strict``, which
+    gives the values of ``graph`` their types, it raises ``InvalidCall`` for a key that no node has, too, and
+    ``TypeMismatch`` for a value of another type than the output.
     """
+    if not isinstance(rules, Mapping) or not all(map(callable, rules.values())):
+        given = repr(rules)[:200]
+        raise InvalidCall("rules must be a mapping from names of nodes and ops to functions", given=given)
     known = dict.fromkeys(key for node in graph.walk() for key in _keys(node))
     for key in rules if strict else ():
         if key not in known:
@@ -50,17 +55,42 @@ class _RuleRewriter(Rewriter):
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
         for key in _keys(node):
-            found = None if key not in self.rules else self.inside(self.rules[key], node, *node.inputs)
+            found = None if key not in self.rules else self._ask(key, node)
             if found is not None:
                 results = found if isinstance(found, tuple) else (found,)
                 _check(key, node, results, self.strict)
                 return results
         return None
 
+    def _ask(self, key: str, node: Node) -> Any:
+        rule, title = self.rules[key], _title(key, node)
+        _check_parameters(rule, title, node)
+        try:
+            return self.inside(rule, node, *node.inputs)
+        except Exception as error:
+            error.add_note(f"raised by {title}")
+            raise
+
+
+def _title(key: str, node: Node) -> str:
+    return f'the rule "{key}" for {node.title}'
+
+
+def _check_parameters(rule: Any, title: str, node: Node) -> None:
+    try:
+        signature = inspect.signature(rule)
+    except ValueError:  # nobody knows that of what is written in C
+        return
+    try:
+        signature.bind(node, *node.inputs)
+    except TypeError as error:
+        what = f"{title} must take the node and its {len(node.inputs)} inputs"
+        raise InvalidCall(what, given=f"a function of {signature}", do="(node, *inputs) takes any number") from error
+
 
 def _check(key: str, node: Node, results: tuple[Any, ...], strict: bool) -> None:
     """Raise unless the results of a rule can stand for the outputs of a node."""
-    title = f'the rule "{key}" for {node.title}'
+    title = _title(key, node)
     if not all(isinstance(result, Value) for result in results):
         given = ", ".join(type(result).__name__ for result in results)
         raise InvalidCall(f"{title} must return values, or None to go on", given=given, do="constant(array) is a value")
