@@ -141,3 +141,13 @@ def test_pictures_have_lengths_by_formula():
 def test_pictures_are_as_inferred(batch, height, width):
     feeds = [real((batch, 3, height, width)), real((4, 3, 3, 3)), real((4, 2, 2, 2))]
     assert not list(contradictions("pictures", graph_of(PICTURES), feeds))
+
+
+def test_a_symbolic_rule_that_numpy_cannot_apply_to_dims_leaves_them_open():
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (int64[k] y)
+        { s = Shape(x)  threes = Constant<value_ints = [3, 3]>()  y = Mod<fmod = 1>(s, threes) }
+    """)
+    graph = tx.load(model)
+    infer(graph)
+    assert graph.run({"x": np.zeros((5, 4), np.float32)}, backend="numpy")["y"].tolist() == [2, 1]

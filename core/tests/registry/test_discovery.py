@@ -1,5 +1,6 @@
 """Installed plugins: which count, which are left out or refused, and what each must be."""
 
+import sys
 import textwrap
 
 import click
@@ -123,6 +124,19 @@ def test_the_cure_for_an_op_of_a_package_that_is_left_out_is_not_to_install_it(m
     monkeypatch.setenv("TENONNX_PLUGINS", "-second")
     assert cure(["third", "second"]) == "pip install third, and let TENONNX_PLUGINS no longer leave out second"
     assert cure(["third"]) == "pip install third"
+
+
+def test_a_newer_api_is_told_ahead_of_the_names_that_it_has(tmp_path, monkeypatch):
+    text = "from tenonnx.extend import something_new\n\napi = 2\n"
+    (tmp_path / "tenonnx_test_newer.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PluginError, match="must be written for api 1 of tenonnx") as caught:
+        Plugin("com.new", "tenonnx_test_newer", "tenonnx.ops", "dist-new", "2.0").load()
+    assert caught.value.given == "api = 2"
+    assert "tenonnx_test_newer" not in sys.modules
+    for unreadable in ("tenonnx_test_absent", "itertools"):  # without a module, or a source
+        with pytest.raises(PluginError, match="could not be imported"):
+            Plugin("com.new", f"{unreadable}.ops", "tenonnx.ops", "dist-new", "2.0").load()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import tenonnx_standard as ops
-from tenonnx.extend import TensorType, op
-from tenonnx_testing import broadcastable, call
+from tenonnx.extend import Index, TensorType, axis, op
+from tenonnx_testing import broadcastable, call, tensors
 from tenonnx_testing.cases import Case
 from tenonnx_testing.checks import CHECKS
 from tenonnx_testing.kit import check_case
@@ -28,7 +31,7 @@ def drawn(draw):
     return call(*draw(broadcastable(2, ["float32", "float64"])), by=0.5)
 
 
-def found(made, names=tuple(CHECKS)):
+def found(made, names=tuple(CHECKS), drawn=drawn):
     """Those of the checks that fail, with what they say."""
     case = Case(made, drawn)
     failures = {}
@@ -176,3 +179,228 @@ def test_an_old_meaning_that_is_wrong_is_found():
 
     taken.lower(to=taken_once)(lambda X, W, *, by: taken_once(X, W * by))
     assert told("the meaning below 3", taken_once.function) in found(taken, ["own versions"])["own versions"]
+
+
+# ----- rules that are wrong now and then ------------------------------------------------------------------------------
+
+
+def test_a_type_that_is_wrong_of_numbers_alone_is_found_though_no_call_has_such():
+    def rule(X, W, *, by):
+        return X.tensor.with_shape((1,)) if X.rank == W.rank == 0 else ops.mul.rules["type"](X, W)
+
+    def of_some_rank(draw):
+        return call(*draw(broadcastable(2, min_rank=1)))
+
+    made = weighted()
+    made.type(rule)
+    text = found(made, ["empty axes"], of_some_rank)["empty axes"]
+    assert "an output is inferred as float32[1], not float32[]" in text
+    assert told("type", rule) in text
+
+
+def test_an_output_that_is_written_again_is_found():
+    kept = {}
+
+    def rule(X, W, *, by):
+        y = _right(X, W, by)
+        held = kept.setdefault((y.shape, y.dtype), y)
+        held[...] = y
+        return held
+
+    made = weighted()
+    made.numpy(rule)
+    text = found(made, ["layout"])["layout"]
+    assert "com.example::Weighted@1 gives as output 0 an array that it gave before, and writes it again" in text
+    assert told("numpy", rule) in text
+
+
+def test_a_kernel_that_writes_its_result_again_is_found():
+    def prepare(X, W, *, by):
+        held = np.empty(np.broadcast_shapes(X.shape, W.shape), X.dtype)
+
+        def kernel(X, W):
+            held[...] = _right(X, W, by)
+            return held
+
+        return kernel
+
+    made = weighted()
+    made.numpy(lambda X, W, *, by: _right(X, W, by))
+    made.prepare(prepare)
+    text = found(made, ["prepared"])["prepared"]
+    assert "the prepared kernel of com.example::Weighted@1 gives as output 0 an array that it gave before" in text
+
+
+def test_what_is_remembered_by_shape_is_found():
+    kept = {}
+
+    def rule(X, W, *, by):
+        return kept.setdefault((X.shape, W.shape, X.dtype, by), _right(X, W, by)).copy()
+
+    made = weighted()
+    made.numpy(rule)
+    assert told("numpy", rule) in found(made, ["special values"])["special values"]
+
+
+def test_what_is_wrong_at_times_is_found_and_said_to_be():
+    count = itertools.count(1)
+
+    def rule(X, W, *, by):
+        return _right(X, W, by) + X.dtype.type(next(count) % 5 == 0)
+
+    made = weighted()
+    made.numpy(rule)
+    text = found(made, [BODY])[BODY]
+    assert "the same call does not fail each time" in text
+    assert told("numpy", rule) in text
+
+
+def summed():
+    @op("Summed", domain="com.example")
+    def made(X, *, axis=-1):
+        return ops.reduce_sum(X, [axis])
+
+    return made
+
+
+def test_a_rule_that_is_wrong_for_negative_axes_is_found_though_no_call_has_one():
+    def rule(X, *, axis):
+        return X.sum(axis if axis >= 0 else max(-X.ndim, axis - 1), keepdims=True)
+
+    def from_the_front(draw):
+        x = draw(tensors(min_rank=2))
+        return call(x, axis=draw(st.integers(0, x.ndim - 1)))
+
+    made = summed()
+    made.requires(axis("axis", of="X"))
+    made.numpy(rule)
+    text = found(made, ["negative axes"], from_the_front)["negative axes"]
+    assert "com.example::Summed@1 differs from itself with axes counted from the other end" in text
+    assert told("numpy", rule) in text
+
+
+INTEGERS = {
+    "by fewer bits": lambda X, W, *, by: (X.astype(np.int32) * W.astype(np.int32)).astype(X.dtype),
+    "by floats": lambda X, W, *, by: (X.astype(np.float32) * W.astype(np.float32)).astype(X.dtype),
+}
+
+
+@pytest.mark.parametrize("rule", INTEGERS.values(), ids=INTEGERS)
+def test_a_rule_that_overflows_is_found(rule):
+    @op("Product", domain="com.example")
+    def product(X, W, *, by=1):
+        return X * W
+
+    product.numpy(rule)
+    failures = found(product, ["special values"], lambda draw: call(*draw(broadcastable(2, "int64"))))
+    assert "its body where an input holds a large integer" in failures["special values"]
+    assert told("numpy", rule) in failures["special values"]
+
+
+def test_a_rule_that_is_wrong_for_truths_alone_is_found():
+    @op("Both", domain="com.example")
+    def both(X, W):
+        return ops.cast(ops.cast(X, to="float32") * ops.cast(W, to="float32"), to=X.dtype)
+
+    def rule(X, W):
+        return X | W if X.dtype == bool else (X.astype("f4") * W.astype("f4")).astype(X.dtype)
+
+    both.numpy(rule)
+    failures = found(both, drawn=lambda draw: call(*draw(broadcastable(2, ["float32", "int64", "bool"]))))
+    assert any(told("numpy", rule) in text for text in failures.values())
+
+
+def test_an_old_meaning_that_is_wrong_for_one_of_three_words_is_found():
+    reductions = {"sum": ops.reduce_sum, "mean": ops.reduce_mean, "max": ops.reduce_max}
+
+    @op("Chosen", domain="com.example")
+    def chosen(X, *, mode="sum", keep=1):
+        return reductions[mode](X, keepdims=keep)
+
+    @chosen.until(3)
+    def chosen_once(X, *, mode="sum"):
+        return (reductions | {"max": ops.reduce_min})[mode](X)
+
+    chosen.lower(to=chosen_once)(lambda X, *, mode, keep: chosen_once(X, mode=mode) if keep else None)
+
+    def any_word(draw):
+        return call(
+            draw(tensors(min_rank=1)), mode=draw(st.sampled_from(list(reductions))), keep=draw(st.integers(0, 1))
+        )
+
+    text = found(chosen, ["own versions"], any_word)["own versions"]
+    assert told("the meaning below 3", chosen_once.function) in text
+
+
+def test_a_gradient_that_is_wrong_where_positions_repeat_is_found():
+    @op("Taken", domain="com.example")
+    def taken(X, places: Index):
+        return ops.gather(X, places)
+
+    def rule(g, y, X, places):
+        return ops.scatter_nd(X * 0.0, ops.unsqueeze(places, [-1]), g), None
+
+    def anywhere(draw):
+        x = draw(tensors(min_rank=1))
+        return call(x, draw(tensors("int64", min_rank=1, max_rank=1, min_value=0, max_value=x.shape[0] - 1)))
+
+    taken.vjp(rule)
+    assert told("vjp", rule) in found(taken, ["gradient"], anywhere)["gradient"]
+
+
+def test_a_lowering_that_is_wrong_at_dim_1_is_found():
+    @op("Taken", domain="com.example", since=1)
+    def taken(X, W, *, by=2.0):
+        return X - W * by
+
+    @taken.until(3)
+    def taken_once(X, W):
+        return X - W
+
+    def lowered(X, W, *, by):
+        return taken_once(X, W if X.shape and X.shape[0] == 1 else W * by)
+
+    taken.lower(to=taken_once)(lowered)
+    assert told("lowering 0", lowered) in found(taken, ["own versions"])["own versions"]
+
+
+# ----- rules that claim what does not hold ----------------------------------------------------------------------------
+
+CLAIMS = {
+    "to select": ("selects", lambda X, W, *, by: True, "has a rule selects, and computes: output 0 is another"),
+    "to be simpler": ("simplify", lambda X, W, *, by: X * W, "differs from what its rule simplify says"),
+    "to be fewer": ("pack", lambda X, W, *, by: X * W, "differs from what its rule pack says"),
+}
+
+
+@pytest.mark.parametrize(("consumer", "rule", "says"), CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_that_does_not_hold_is_found(consumer, rule, says):
+    made = weighted()
+    made.numpy(lambda X, W, *, by: _right(X, W, by))
+    made.rule(consumer, rule)
+    check = "selects" if consumer == "selects" else "simplify"
+    text = found(made, [check])[check]
+    assert says in text
+    assert told(consumer, rule) in text
+
+
+def test_a_symbolic_rule_that_is_wrong_of_ints_is_found():
+    @op("Doubled", domain="com.example")
+    def doubled(X):
+        return X + X
+
+    doubled.symbolic(lambda X: X)
+    text = found(doubled, ["symbolic"], lambda draw: call(draw(tensors("int64", max_rank=1))))["symbolic"]
+    assert "the symbolic rule of com.example::Doubled@1 gives of ints" in text
+
+
+def test_claims_that_hold_pass():
+    @op("Turned", domain="com.example", selects=lambda X: True, simplify=lambda X: X if X.rank == 1 else None)
+    def turned(X):
+        return ops.transpose(X)
+
+    turned.symbolic(lambda X: X.T)
+    case = Case(turned, lambda draw: call(draw(tensors(["float32", "int64"]))))
+    for name in ("selects", "simplify", "symbolic"):
+        check_case(case, name)
+        assert case.compared[name] > 0

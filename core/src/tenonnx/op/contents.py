@@ -109,7 +109,7 @@ def _computed_in_dims(
         return ()
     try:
         return invoke(op, rule, [None if v is None else _symbolic_array(v) for v in inputs], attributes, outputs)
-    except (ArithmeticError, TypeError):
+    except (ArithmeticError, AttributeError, TypeError):  # numpy finds no method, or no loop, for objects
         return ()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,7 @@ class Plugin:
         Raises ``PluginError`` naming the distribution, whatever its import raised, and when it is not what its group
         needs.
         """
+        self._check_api()  # before an import, which may fail for names that a newer tenonnx has
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         token = _being_imported.set(self)
         try:
@@ -164,14 +166,7 @@ class Plugin:
             raise self.failure("could not be imported", error) from error
         finally:
             _being_imported.reset(token)
-        package = sys.modules.get(self.package)
-        wanted = API if package is None else vars(package).get("api", API)  # a flat namespace would look for it
-        if isinstance(wanted, int) and wanted > API:
-            raise PluginError(
-                f'plugin "{self.name}" of {self.source} must be written for api {API} of tenonnx',
-                given=f"api = {wanted}",
-                do=f"upgrade tenonnx, or install an older {self.distribution}",
-            )
+        self._check_api()
         group = GROUPS[self.group]
         if not group.fits(value):
             raise PluginError(
@@ -180,6 +175,29 @@ class Plugin:
                 do=f"correct {getattr(value, '__file__', self.value)}",
             )
         return value
+
+    def _check_api(self) -> None:
+        wanted = self._api()
+        if isinstance(wanted, int) and wanted > API:
+            raise PluginError(
+                f'plugin "{self.name}" of {self.source} must be written for api {API} of tenonnx',
+                given=f"api = {wanted}",
+                do=f"upgrade tenonnx, or install an older {self.distribution}",
+            )
+
+    def _api(self) -> Any:
+        """What the package says, once it is imported; before that, what a line of its source says."""
+        package = sys.modules.get(self.package)
+        if package is not None:
+            return vars(package).get("api", API)  # a flat namespace would look for it
+        try:
+            spec = importlib.util.find_spec(self.package)
+            loader = None if spec is None else spec.loader
+            text = loader.get_source(self.package) if isinstance(loader, InspectLoader) else None
+        except (ImportError, ValueError, OSError, SyntaxError):
+            return API
+        line = re.search(r"^api *= *([0-9]+)", text or "", re.MULTILINE)
+        return int(line[1]) if line else API
 
     def failure(self, what: str, error: BaseException) -> PluginError:
         """What is wrong with this plugin, with the line of its own that its author is to look at."""

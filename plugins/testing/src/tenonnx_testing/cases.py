@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
     "versions", "own versions", "layout", "special values", "empty axes", "prepared", "requirements",
-    "outputs",
+    "outputs", "negative axes", "selects", "symbolic", "simplify",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tenonnx.extend import Value, find_rule
 from tenonnx.extend.transforms import Builder, invoke
-from tenonnx_testing import edges, exports, gradients, inference, laws, mutations, oracles, preparation, schemas
+from tenonnx_testing import claims, edges, exports, gradients, inference, laws, mutations, oracles, preparation, schemas
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
@@ -24,7 +24,7 @@ class Check:
     """``run`` at each of ``versions``, which is ``[None]`` for checks that concern no particular version.
 
     Where there are many versions, one drawn call is checked at every ``stride``-th of them alone. ``examples`` is the
-    largest number of calls that are drawn by default, where few tell all.
+    number of calls by default, where few tell all or one sees less than others.
     """
 
     name: str
@@ -108,6 +108,11 @@ def _is_known(case: Case) -> bool:
     return case.op.domain in schemas.domains() or bool(schemas.history(case.op.domain, case.op.name))
 
 
+def _has(*consumers: str) -> Callable[[Case], bool]:
+    """Whether the op of a case has a rule for one of these consumers."""
+    return lambda case: any(find_rule(case.op, consumer) is not None for consumer in consumers)
+
+
 # ----- the table ----------------------------------------------------------------------------------------------------
 
 _ONNXRUNTIME = Check(
@@ -135,7 +140,13 @@ CHECKS: dict[str, Check] = {
         ),
         Check("law", laws.is_followed, applies=lambda case: case.law is not None),
         Check("export", exports.keeps_numbers, versions=exports.versions, stride=10),
-        Check("own versions", exports.keeps_meaning, applies=exports.has_versions, versions=exports.own_versions),
+        Check(
+            "own versions",
+            exports.keeps_meaning,
+            applies=exports.has_versions,
+            versions=exports.own_versions,
+            examples=16,
+        ),
         Check(
             "prepared", preparation.kernels_agree, applies=preparation.prepares, missing="the numpy rule serves as well"
         ),
@@ -144,5 +155,15 @@ CHECKS: dict[str, Check] = {
         Check("empty axes", edges.empty_axes_agree, examples=4, missing="no input has an axis"),
         Check("bad input", mutations.refused_or_alike),
         Check("oracle", some_oracle, applies=lambda case: case.op.primitive and case.law is None),
+        Check(
+            "negative axes",
+            edges.axes_count_from_either_end,
+            applies=edges.names_axes,
+            examples=16,
+            missing="no axis is given",
+        ),
+        Check("selects", claims.selects_alone, applies=_has("selects"), missing="nothing could be wider"),
+        Check("symbolic", claims.symbolic_alike, applies=_has("symbolic"), missing="nothing was of integers"),
+        Check("simplify", claims.fewer_words_alike, applies=_has("simplify", "pack"), missing="each call stays"),
     )
 }

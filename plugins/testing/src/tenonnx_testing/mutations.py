@@ -12,13 +12,14 @@ import numpy as np
 import onnx
 
 from tenonnx import load
-from tenonnx.extend import DType, Graph, InvalidCall, Known, Op, TenonnxError, TypeMismatch, Value
+from tenonnx.extend import DType, Graph, InvalidCall, Known, Op, TenonnxError, Type, TypeMismatch, Value
 from tenonnx.extend.backends import compile_graph
 from tenonnx.extend.formats import to_model
 from tenonnx.extend.testing import apply as call
 from tenonnx.extend.testing import type_of
 from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.inference import contradiction
 from tenonnx_testing.oracles import newest_of_onnx
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, present, takes_none, trace, trimmed
@@ -48,10 +49,11 @@ def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
 def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> None:
     """Raise ``Failure`` unless a call is refused when called, or computed alike in every way to run it."""
     ways: dict[str, Callable[[], Outputs]] = {"called": lambda: called(case.op, mutated)}
+    inferred: list[Type | None] = []
     model = None
     if not _has_subgraph(mutated):  # a subgraph belongs to one graph
         if not any(v is None and takes_none(case.op, k) for k, v in enumerate(mutated.inputs)):
-            ways["in a graph"] = lambda: _in_graph(case.op, mutated, symbolic)
+            ways["in a graph"] = lambda: _in_graph(case.op, mutated, symbolic, inferred)
         model = _attempt("writing a file", lambda: _model(case.op, mutated, len(expected)))
     if model is not None:
         ways["from a file"] = lambda: _from_file(model, mutated)
@@ -65,6 +67,9 @@ def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: b
             raise Failure(f"{case.op.title} accepts, {next(iter(found))}, what breaks its requirements: {broken}")
         if "called" not in found:
             raise Failure(f"{case.op.title} accepts, {next(iter(found))}, what it refuses when called")
+        for kind, contents in zip(inferred, found.get("in a graph", ()), strict=False):
+            if problem := contradiction(kind, contents, {}):
+                raise Failure(f"{case.op.title}: an output is inferred as {kind}, not {type_of(contents)}: {problem}")
         if not case.op.primitive:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -118,13 +123,14 @@ def called(op: Op, drawn: Call) -> Outputs:
     return trimmed(found if isinstance(found, tuple) else (found,))
 
 
-def _in_graph(op: Op, drawn: Call, symbolic: bool) -> Outputs:
+def _in_graph(op: Op, drawn: Call, symbolic: bool, inferred: list[Type | None]) -> Outputs:
     def apply(_: Builder, values: Sequence[Value | None]) -> Sequence[Value | None]:
         counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
         found = call(op, values, {**drawn.attributes, **counted})
         return found if isinstance(found, tuple) else (found,)
 
     graph, feeds = trace(op, drawn, apply, symbolic=symbolic)
+    inferred += [value.type for value in graph.outputs]
     return tuple(compile_graph(graph, "numpy")(dict(zip((v.name for v in graph.inputs), feeds, strict=True))).values())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.extend import Operand, find_rule
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.edges import LAYOUTS, planted
-from tenonnx_testing.run import Outputs, blaming, evaluate, expect, is_index, present, trimmed
+from tenonnx_testing.run import Outputs, blaming, evaluate, expect, expect_new, is_index, present, trimmed
 
 
 def prepares(case: Case) -> bool:
@@ -26,11 +26,12 @@ def kernels_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
         if kernel is None:
             continue
         compared = True
-        _compare(case, drawn, kernel, "its prepared kernel", expected)
+        first = _compare(case, drawn, kernel, "its prepared kernel", expected)
         for name, lay in LAYOUTS.items():
             moved = [lay(v) if isinstance(v, np.ndarray) and k not in fixed else v for k, v in enumerate(drawn.inputs)]
             laid = replace(drawn, inputs=tuple(moved))
-            _compare(case, laid, kernel, f"its prepared kernel on arrays with {name}", expected)
+            again = _compare(case, laid, kernel, f"its prepared kernel on arrays with {name}", expected)
+            expect_new(f"the prepared kernel of {case.op.title}", laid, again, first)
         for name, there in planted(case, drawn):
             if all(there.inputs[k] is drawn.inputs[k] for k in fixed):
                 what = f"its prepared kernel where an input holds {name}"
@@ -52,7 +53,7 @@ def _kernel(case: Case, drawn: Call, fixed: list[int]) -> Any:
         return rule(*operands, **drawn.attributes, **counted)
 
 
-def _compare(case: Case, drawn: Call, kernel: Any, what: str, expected: Outputs) -> None:
+def _compare(case: Case, drawn: Call, kernel: Any, what: str, expected: Outputs) -> Outputs:
     before = [v.copy() if isinstance(v, np.ndarray) else v for v in drawn.inputs]
     with blaming(what), np.errstate(all="ignore"):
         results = kernel(*drawn.inputs)
@@ -61,6 +62,7 @@ def _compare(case: Case, drawn: Call, kernel: Any, what: str, expected: Outputs)
     expect(case, drawn, what, found[: len(wanted)], wanted)
     again = [v for v in drawn.inputs if isinstance(v, np.ndarray)]
     expect(case, drawn, f"{what}, which must not write into its inputs,", again, [v for v in before if v is not None])
+    return tuple(found)
 
 
 def _as_array(result: Any) -> Any:

@@ -58,6 +58,37 @@ def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: 
             raise Failure(f"{case.op.title} differs from {what}: output {position}: {result.reason}")
 
 
+def expect_new(what: str, drawn: Call, found: Outputs, earlier: Outputs) -> None:
+    """Raise ``Failure`` where an output lies in the memory of one given earlier, which its receiver may have changed.
+
+    Where it lies in an input or an attribute, or cannot be written, that is as it may be.
+    """
+    given = list(_arrays([*drawn.inputs, *drawn.attributes.values()]))
+    if any(isinstance(attribute, Graph) for attribute in drawn.attributes.values()):  # which has constants
+        return
+    for position, (now, before) in enumerate(zip(found, earlier, strict=False)):
+        arrays = isinstance(now, np.ndarray) and isinstance(before, np.ndarray)
+        if not arrays or not np.may_share_memory(now, before) or not _owner(now).flags.writeable:
+            continue
+        if not any(np.may_share_memory(now, v) for v in given):
+            raise Failure(f"{what} gives as output {position} an array that it gave before, and writes it again")
+
+
+def _arrays(given: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
+    for each in given:
+        if isinstance(each, np.ndarray | ArrayConstant):
+            yield each if isinstance(each, np.ndarray) else each.array()
+        elif isinstance(each, list | dict):
+            yield from _arrays(each.values() if isinstance(each, dict) else each)
+
+
+def _owner(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array in whose memory another lies."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
 def present(outputs: Outputs) -> list[Any]:
     """The outputs that are not absent; a lone None is an empty optional."""
     return [output for output in outputs if output is not None or len(outputs) == 1]

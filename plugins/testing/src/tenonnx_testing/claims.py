@@ -1,0 +1,128 @@
+"""What an op claims beside its numbers: that it only selects, what it gives for dims, and where fewer words serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Graph, TenonnxError, TypeMismatch, Value, find_rule, selects
+from tenonnx.extend.transforms import Builder, invoke
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
+
+#: How a symbolic rule says that it cannot tell.
+_UNTOLD = (ArithmeticError, AttributeError, TypeError, TypeMismatch)
+
+
+def selects_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """A call that is said to only move, choose or compare elements does the same to wider ones."""
+    if not _is_said_to_select(case, drawn):
+        return False
+    wide = replace(drawn, inputs=tuple(_widened(v) for v in drawn.inputs))
+    if all(a is b for a, b in zip(wide.inputs, drawn.inputs, strict=True)):
+        return False
+    try:
+        found = present(evaluate(case.op, wide))
+    except TenonnxError:  # it takes no wider ones
+        return False
+    for position, (output, narrow) in enumerate(zip(found, present(expected), strict=True)):
+        if isinstance(output, np.ndarray) and output.dtype != object:
+            wanted = _widened(narrow) if output.dtype == np.float64 else narrow
+            if not np.array_equal(output, wanted, equal_nan=output.dtype == np.float64):
+                raise Failure(
+                    f"{case.op.title} has a rule selects, and computes: output {position} is another where the same "
+                    "numbers are float64"
+                )
+    return True
+
+
+def _is_said_to_select(case: Case, drawn: Call) -> bool:
+    said: list[bool] = []
+
+    def ask(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        said.append(selects(case.op, values, drawn.attributes))
+        return []
+
+    with blaming(f"the selects rule of {case.op.title}"):
+        trace(case.op, drawn, ask, symbolic=False)
+    return said == [True]
+
+
+def _widened(contents: Any) -> Any:
+    if not isinstance(contents, np.ndarray) or contents.dtype == object:
+        return contents
+    dtype = DType.of(contents.dtype)
+    return contents.astype(np.float64) if dtype.is_float and 8 < dtype.bits < 64 else contents
+
+
+def symbolic_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """The symbolic rule gives of ints what the op gives, where it can tell."""
+    rule = find_rule(case.op, "symbolic")
+    assert rule is not None, "the check applies to ops that have one"
+    arrays = [v for v in drawn.inputs if v is not None]
+    if not all(isinstance(v, np.ndarray) and v.dtype.kind in "iu" for v in arrays):
+        return False
+    try:
+        with blaming(f"the symbolic rule of {case.op.title}", passing=_UNTOLD):
+            dims = [None if v is None else v.astype(object) for v in drawn.inputs]
+            found = invoke(case.op, rule, dims, drawn.attributes, drawn.outputs)
+    except _UNTOLD:
+        return False
+    compared = False
+    for position, (result, contents) in enumerate(zip(found, expected, strict=False)):
+        array = None if result is None else np.asarray(result, dtype=object)
+        if array is None or not isinstance(contents, np.ndarray) or contents.dtype.kind not in "iu":
+            continue
+        compared = True
+        known = array.shape == contents.shape and all(
+            a is None or a == b for a, b in zip(array.reshape(-1), contents.reshape(-1), strict=True)
+        )
+        if not known:
+            raise Failure(
+                f"the symbolic rule of {case.op.title} gives of ints {array.tolist()} as output {position}, and the op "
+                f"{contents.tolist()}"
+            )
+    return compared
+
+
+def fewer_words_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """What the rules simplify and pack say in place of a call gives the same.
+
+    They are asked with known and symbolic dims, and where all inputs but the first are constant.
+    """
+    compared = [_said_alike(case, drawn, expected, consumer) for consumer in ("simplify", "pack")]
+    return any(compared)
+
+
+def _said_alike(case: Case, drawn: Call, expected: Outputs, consumer: str) -> bool:
+    rule = find_rule(case.op, consumer)
+    if rule is None:
+        return False
+
+    def said(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        if drawn.turn % 3 == 2:
+            values = [v if k == 0 else _constant(builder, v, drawn.inputs[k]) for k, v in enumerate(values)]
+        found = rule(*values, **drawn.attributes)
+        return () if found is None or isinstance(found, Graph) else found if isinstance(found, tuple) else (found,)
+
+    what = f"the {consumer} rule of {case.op.title}"
+    try:
+        with blaming(what, passing=TenonnxError):
+            graph, feeds = trace(case.op, drawn, said, symbolic=drawn.turn % 3 == 1)
+    except TenonnxError:  # what must be known is not
+        return False
+    if not graph.outputs:
+        return False
+    with blaming(f"what {what} says"):
+        found = run_graph(graph, feeds)
+    common = min(len(found), len(present(expected)))  # a rule may say fewer, and a call name fewer
+    expect(case, drawn, f"what its rule {consumer} says", found[:common], present(expected)[:common])
+    return True
+
+
+def _constant(builder: Builder, value: Value | None, contents: Any) -> Value | None:
+    known = value is None or value.data is not None or not isinstance(contents, np.ndarray)
+    return value if known else builder.constant(contents, DType.of(contents.dtype))
