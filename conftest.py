@@ -1,5 +1,7 @@
 """What all tests share: properties draw the same examples in each run, and none fails for being slow."""
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -12,3 +14,9 @@ LONG = ("test_new_package", "test_independence", "test_fuzzing", "test_onnx_back
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONG)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays to the end, and most of its rounds."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
