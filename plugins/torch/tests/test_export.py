@@ -50,6 +50,20 @@ def test_a_graph_has_the_names_of_the_module():
     assert [v.name for v in (*named.inputs, *named.outputs)] == ["a", "b", "c"]
 
 
+def test_parameters_may_be_called_like_what_is_computed():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.add, self.mul = nn.Parameter(torch.randn(3)), nn.Parameter(torch.randn(3))
+            self.register_buffer("index", torch.tensor([2, 0, 1]))
+
+        def forward(self, x):
+            return x[:, self.index] * self.mul + self.add
+
+    graph = tx.load(Shifted(), torch.randn(2, 3))
+    assert {v.name for v in graph.variables} == {"add", "mul", "index"}
+
+
 def test_tasks_name_the_outputs(tmp_path):
     class Detector(nn.Module):
         def forward(self, image):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import logging
 import re
 import warnings
@@ -12,6 +13,7 @@ from typing import Any
 
 import onnx
 import torch
+from onnx_ir import traversal
 
 from tenonnx.extend import InvalidCall, NotRepresentable
 from tenonnx_torch import lines
@@ -96,9 +98,22 @@ def converted(program: Program) -> onnx.ModelProto:
             exported = torch.onnx.export(
                 program, dynamo=True, optimize=False, verbose=False, custom_translation_table=TRANSLATIONS
             )
+            _tell_apart(exported.model.graph)
             return exported.model_proto
     except Exception as error:
         raise _without_form(error) from error
+
+
+def _tell_apart(graph: Any) -> None:
+    """Give what is computed another name than inputs and parameters have: the exporter minds only its own."""
+    held = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    computed = [value for node in traversal.RecursiveGraphIterator(graph) for value in node.outputs]
+    taken = held.union(value.name for value in computed)
+    for value in computed:
+        if value.name in held:
+            name = next(n for k in itertools.count() if (n := f"{value.name}_computed{k or ''}") not in taken)
+            value.name = name
+            taken.add(name)
 
 
 def _without_form(error: Exception) -> NotRepresentable:
