@@ -138,6 +138,8 @@ def test_what_the_exporter_has_no_form_for(tmp_path):
         found += [torch.cdist(x, x + 1), torch.cdist(x, x - 1, p=1.0), torch.hypot(x, x - 1)]
         edges = torch.tensor([[-1.0, 0.0, 0.0, 1.0]]).expand(x.shape[0], 4).contiguous()
         found += [torch.searchsorted(edges[0], x.round()), torch.searchsorted(edges, x, side="right", out_int32=True)]
+        scores, labels = x.nan_to_num(0.0), torch.arange(x.shape[0]) % 6
+        found.append(nn.functional.cross_entropy(scores, labels, label_smoothing=0.1, ignore_index=1))
         return *found, x.cumprod(1), whole.cumprod(0)
 
     x = torch.randn(4, 6)
@@ -334,6 +336,23 @@ def test_nothing_is_written_where_the_file_differs_from_the_module(tmp_path, mon
     with pytest.raises(tx.VerificationFailed, match="must give what the original gives on PyTorch") as caught:
         tenonnx_torch.export(module, torch.randn(1, 3), tmp_path / "m.onnx", opset_version=13)
     assert "output (onnxruntime): float32[1, 2]" in caught.value.given
+    assert not list(tmp_path.iterdir())
+
+
+class Blind(nn.Module):
+    """Its first queries see no key at all where there are fewer of these: there PyTorch gives 0."""
+
+    def forward(self, q, k):
+        mask = torch.ones(q.shape[1], k.shape[1]).tril(k.shape[1] - q.shape[1]).bool()
+        seen = nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+        return seen * 2
+
+
+def test_the_line_is_named_whose_numbers_differ(tmp_path):
+    dims = {0: {1: "queries"}, 1: {1: "keys"}}
+    with pytest.raises(tx.VerificationFailed, match=r"keys=1\): float32\[2, 4, 3\]") as caught:
+        tenonnx_torch.export(Blind(), (torch.randn(2, 4, 3), torch.randn(2, 6, 3)), tmp_path / "m.onnx", dims=dims)
+    assert "in forward: seen = nn.functional.scaled_dot_product_attention(" in caught.value.also
     assert not list(tmp_path.iterdir())
 
 

@@ -52,6 +52,18 @@ def _embedding_bag(
     return joined[:-1] if include_last_offset else joined, bags, counts, offsets
 
 
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *masks_and_flags: Any, **keywords: Any
+) -> Any:
+    """With fewer axes than the exporter takes, by axes of one element before them."""
+    missing = 4 - query.ndim
+    if missing <= 0:
+        return NotImplemented
+    wide = [x.reshape([1] * missing + list(x.shape)) for x in (query, key, value)]
+    joined = torch.nn.functional.scaled_dot_product_attention(*wide, *masks_and_flags, **keywords)
+    return joined.reshape(joined.shape[missing:])
+
+
 def _median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     values, places = _kth(x, (x.shape[dim] + 1) // 2, dim, keepdim)
     if x.is_floating_point():
@@ -88,6 +100,21 @@ def _scatter_mean(
     return total / counts if x.is_floating_point() else torch.div(total, counts, rounding_mode="floor")
 
 
+def _smoothed(
+    x: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Where labels are smoothed, which the exporter forgets, what PyTorch makes of it."""
+    if not label_smoothing:
+        return NotImplemented
+    arguments = (x, target, weight, reduction, ignore_index, label_smoothing)
+    return aten.cross_entropy_loss.default._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *arguments)
+
+
 def _places(
     edges: torch.Tensor,
     values: torch.Tensor,
@@ -121,11 +148,13 @@ _DECOMPOSITIONS = {
     aten.lstm.input: lstm_impl,
     aten.embedding_bag.default: _embedding_bag,
     aten.embedding_bag.padding_idx: _embedding_bag,
+    aten.scaled_dot_product_attention.default: _attention,
     aten.median.dim: _median,
     aten.kthvalue.default: _kth,
     aten.cumprod.default: _cumulative_product,
     aten.scatter_reduce.two: _scatter_mean,
     aten.searchsorted.Tensor: _places,
+    aten.cross_entropy_loss.default: _smoothed,
     aten.cdist.default: _distances,
     aten.hypot.default: _hypotenuse,
 }

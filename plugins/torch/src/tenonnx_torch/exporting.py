@@ -13,9 +13,9 @@ import tenonnx as tx
 from tenonnx.extend import InvalidCall
 from tenonnx.extend.checks import Verification
 from tenonnx.extend.formats import Report
+from tenonnx_torch.differences import verified
 from tenonnx_torch.examples import Dims, Examples
 from tenonnx_torch.frontend import graph_of
-from tenonnx_torch.verification import verify_against
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def export(
     checked: list[Verification] = []
 
     def check(written: tx.Graph) -> None:
-        checked.append(verify_against(module, given, written).raise_if_failed())
+        checked.append(verified(module, given, written, graph))
 
     settings = {"opset_version": opset_version, "domains": domains, "verify": check if verify else None, **fields}
     report = tx.export(graph, path, **settings)

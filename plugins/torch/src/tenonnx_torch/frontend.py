@@ -11,9 +11,9 @@ from torch.utils import _pytree as pytree
 
 import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry
+from tenonnx_torch.differences import verified
 from tenonnx_torch.examples import Dims, Examples, joined
 from tenonnx_torch.tracing import check_call, converted, dims_of_inputs, restore_training_forms, traced
-from tenonnx_torch.verification import verify_against
 
 if TYPE_CHECKING:
     import onnx
@@ -51,7 +51,7 @@ def read(
     given = Examples.of(module, examples, keywords, dims)
     graph = graph_of(module, given, registry, input_names, output_names, task)
     if verify:
-        verify_against(module, given, graph).raise_if_failed()
+        verified(module, given, graph, graph)
     return graph
 
 
@@ -66,7 +66,7 @@ def graph_of(
     """The graph of a module, not verified yet."""
     check_call(module, examples)
     program = traced(module, examples)
-    model = converted(program)
+    model, _ = converted(program)
     restore_training_forms(model)
     _forget_the_exporter(model)
     _name_dims(model, _names_of_dims(examples, dims_of_inputs(program)))

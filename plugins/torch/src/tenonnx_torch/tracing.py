@@ -87,8 +87,8 @@ def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[s
     return list(watched.found)[-3:]
 
 
-def converted(program: Program) -> onnx.ModelProto:
-    """The model that the exporter makes of a program, at an opset of its own choice and as it was traced.
+def converted(program: Program) -> tuple[onnx.ModelProto, Program]:
+    """The model that the exporter makes of a program, at an opset of its own choice, and the program as it writes it.
 
     Without its optimizer every parameter keeps its name and BatchNormalization its form. Raises ``NotRepresentable``
     naming the line of the module where an operation has no form.
@@ -99,7 +99,7 @@ def converted(program: Program) -> onnx.ModelProto:
                 program, dynamo=True, optimize=False, verbose=False, custom_translation_table=TRANSLATIONS
             )
             _tell_apart(exported.model.graph)
-            return exported.model_proto
+            return exported.model_proto, exported.exported_program
     except Exception as error:
         raise _without_form(error) from error
 

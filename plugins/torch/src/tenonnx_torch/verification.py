@@ -40,8 +40,8 @@ def verify_against(module: torch.nn.Module, examples: Examples, graph: Graph) ->
     if any(drawn):
         which = [name for name, random in zip(names, drawn, strict=False) if random]
         found.notes.append(f"drawn at random, not compared: {', '.join(which)}")
-    terms, coarse = accumulation(graph), _coarsest(graph)
-    for sizes in _sizes(examples.sizes):
+    terms, coarse = accumulation(graph), coarsest(graph)
+    for sizes in sizes_to_compare(examples.sizes):
         where = program.backend + "".join(f", {dim}={size}" for dim, size in sizes.items())
         changed = examples.resized(sizes)
         try:
@@ -67,7 +67,7 @@ def verify_against(module: torch.nn.Module, examples: Examples, graph: Graph) ->
     return found
 
 
-def _coarsest(graph: Graph) -> Tolerance | None:
+def coarsest(graph: Graph) -> Tolerance | None:
     """The tolerance where inner values are shorter than outputs may be: backends keep more digits of them, or fewer.
 
     Attributes are float32 in ONNX, so that with an epsilon no more than that can be expected of float64.
@@ -84,7 +84,7 @@ def _coarsest(graph: Graph) -> Tolerance | None:
     return None
 
 
-def _sizes(given: Mapping[str, int]) -> list[dict[str, int]]:
+def sizes_to_compare(given: Mapping[str, int]) -> list[dict[str, int]]:
     """The sizes to compare at: those of the examples, and for each dim 1 and one more than two times as many."""
     return [{}, *({dim: other} for dim, size in given.items() for other in dict.fromkeys((1, 2 * size + 1)))]
 

@@ -59,6 +59,16 @@ function(
     normal(2, 2, 5, 4),
     dims=None,
 )
+function(
+    "attention",
+    "attention without heads",
+    lambda q, k, mask: functional.scaled_dot_product_attention(q, k, k, mask, scale=0.5),
+    normal(2, 5, 4),
+    normal(2, 3, 4),
+    normal(2, 5, 3),
+    dims={k: {0: "batch"} for k in range(3)},
+    quick=True,
+)
 case("attention", "TransformerEncoderLayer")(
     lambda: (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(2, 5, 8))
 )
