@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard.recurring as recurring
 from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, subgraph
-from tenonnx_standard import recurring
 from tenonnx_standard.activation import (
     elu,
     hard_sigmoid,
