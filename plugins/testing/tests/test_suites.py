@@ -54,6 +54,51 @@ def test_a_stored_output_is_compared():
         backends._run_onnx(OnnxCase([-1, 2]), "numpy", 1)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+@pytest.mark.parametrize("promise", backends.PROMISES)
+def test_our_backends_promise_what_is_asked_of_all(promise, backend):
+    backends.PROMISES[promise](backend, 1)
+
+
+class Careless:
+    """A program that checks no feeds, gives one array at every call, and knows no state."""
+
+    def __init__(self):
+        self.state, self.held = {}, np.zeros(2, np.float32)
+
+    def __call__(self, feeds):
+        self.held[...] = feeds["x"] + feeds["total"]
+        return {"sum": self.held}
+
+
+BROKEN = {
+    "arrays of its own": "must leave alone what it gave: the first call",
+    "feeds": "must raise InvalidFeed where a feed is missing, and raised KeyError",
+    "state": "must keep state, or refuse it with UnsupportedOp, and raised KeyError",
+}
+
+
+@pytest.mark.parametrize(("promise", "says"), BROKEN.items(), ids=BROKEN)
+def test_a_program_that_breaks_a_promise_is_found(promise, says, monkeypatch):
+    monkeypatch.setattr(tx.Graph, "compile", lambda *arguments, **options: Careless())
+    with pytest.raises(Failure, match=says):
+        backends.PROMISES[promise]("careless", 1)
+
+
+def test_programs_that_promise_other_things_are_found(monkeypatch):
+    class Forgetful(Careless):
+        def __call__(self, feeds):
+            return {"sum": feeds["x"]}
+
+    monkeypatch.setattr(tx.Graph, "compile", lambda *arguments, **options: Forgetful())
+    with pytest.raises(Failure, match="must give arrays that are not those of feeds"):
+        backends.PROMISES["arrays of its own"]("forgetful", 1)
+    with pytest.raises(Failure, match=r"must raise InvalidFeed where a feed is missing, and took it"):
+        backends.PROMISES["feeds"]("forgetful", 1)
+    with pytest.raises(Failure, match=r"must keep the sum of two calls, \[2.0, 4.0\], as state, and has \[0.0, 0.0\]"):
+        backends.PROMISES["state"]("forgetful", 1)
+
+
 def test_a_backend_that_is_not_there_is_refused():
     with pytest.raises(tx.InvalidCall, match="the backend must be installed") as caught:
         backend_conformance("abacus")

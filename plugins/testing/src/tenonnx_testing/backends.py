@@ -15,7 +15,7 @@ import pytest
 from onnx.backend.test.loader import load_model_tests
 
 import tenonnx as tx
-from tenonnx.extend import Graph, InvalidCall, Op, UnsupportedOp
+from tenonnx.extend import Graph, InvalidCall, InvalidFeed, Op, UnsupportedOp
 from tenonnx.extend.checks import Tolerance, compare
 from tenonnx.extend.testing import plugins
 from tenonnx_testing.cases import Case, collected
@@ -40,13 +40,16 @@ def backend_conformance(
 ) -> Callable[..., None]:
     """A pytest function that runs calls of every case of ``domains`` on a backend, against the op itself on arrays.
 
+    It also holds the backend to what every program promises: of feeds, of the arrays that it gives, and of state.
+
     The backend is alone, with no other to fall back on; what it refuses with ``UnsupportedOp`` is skipped. ``failing``
     are patterns of test ids with the reason why they fail; one that no longer fails must go. Raises ``InvalidCall`` for
     a backend that is not installed, or a pattern that no test has.
     """
     load_cases()
     held = [case for case in collected() if case.op.domain in domains and case.op.before is None]
-    return _test(backend, [_Item(case.title, functools.partial(_run_case, case)) for case in held], failing)
+    of_cases = [_Item(case.title, functools.partial(_run_case, case)) for case in held]
+    return _test(backend, [*of_cases, *(_Item(name, run) for name, run in PROMISES.items())], failing)
 
 
 def onnx_conformance(backend: str, *, failing: Mapping[str, str] | None = None) -> Callable[..., None]:
@@ -86,9 +89,9 @@ def _test(backend: str, items: list[_Item], failing: Mapping[str, str] | None) -
     return test
 
 
-def _compiled(graph: Graph, backend: str) -> Any:
+def _compiled(graph: Graph, backend: str, **options: Any) -> Any:
     try:
-        return graph.compile(backend, strict=True)
+        return graph.compile(backend, strict=True, **options)
     except UnsupportedOp as error:
         pytest.skip(f"not taken: {error.what}")
 
@@ -133,3 +136,70 @@ def _run_case(case: Case, backend: str, examples: int) -> None:
         compared += 1
     if not compared:
         pytest.skip("no call has a form in a file")
+
+
+# ----- what a program promises ----------------------------------------------------------------------------------------
+
+
+def _sum() -> Graph:
+    """``sum = x + total``, of two floats each."""
+    graph = Graph("promises", opsets={"ai.onnx": 17})
+    x, total = (graph.input(name, "float32", (2,)) for name in ("x", "total"))
+    graph.output("sum", x + total)
+    return graph
+
+
+def _gives_arrays_of_its_own(backend: str, examples: int) -> None:
+    """What a call gave is not written again by the next, and writing it changes no feed."""
+    program = _compiled(_sum(), backend)
+    x, zeros = np.array([1, 2], np.float32), np.zeros(2, np.float32)
+    first = program({"x": x, "total": zeros})["sum"]
+    again = program({"x": x + 1, "total": zeros})["sum"]
+    for what, array, wanted in (("the first call", first, [1, 2]), ("the second call", again, [2, 3])):
+        if np.asarray(array).tolist() != wanted:
+            raise Failure(f"{backend} must leave alone what it gave: {what} gave {wanted}, and it is {array}")
+    if any(np.may_share_memory(first, fed) for fed in (x, zeros)) and first.flags.writeable:
+        raise Failure(f"{backend} must give arrays that are not those of feeds")
+
+
+def _refuses_feeds(backend: str, examples: int) -> None:
+    """A feed that is missing, or of another type or shape, is refused with ``InvalidFeed``."""
+    program = _compiled(_sum(), backend)
+    right = np.zeros(2, np.float32)
+    for what, wrong in {
+        "is missing": {"x": right},
+        "is text": {"x": right, "total": np.array(["a", "b"], object)},
+        "has three elements": {"x": right, "total": np.zeros(3, np.float32)},
+        "is of no name": {"x": right, "total": right, "more": right},
+    }.items():
+        try:
+            program(wrong)
+        except InvalidFeed:
+            continue
+        except Exception as error:
+            reason = f"and raised {type(error).__name__}: {error}"
+            raise Failure(f"{backend} must raise InvalidFeed where a feed {what}, {reason}") from error
+        raise Failure(f"{backend} must raise InvalidFeed where a feed {what}, and took it")
+
+
+def _keeps_state(backend: str, examples: int) -> None:
+    """With ``state={input: output}`` the output of a call is the input of the next."""
+    program = _compiled(_sum(), backend, state={"total": "sum"})
+    try:
+        program.state["total"] = np.zeros(2, np.float32)
+        for _ in range(2):
+            program({"x": np.array([1, 2], np.float32)})
+        kept = np.asarray(program.state["total"]).tolist()
+    except Exception as error:
+        reason = f"and raised {type(error).__name__}: {error}"
+        raise Failure(f"{backend} must keep state, or refuse it with UnsupportedOp, {reason}") from error
+    if kept != [2, 4]:
+        raise Failure(f"{backend} must keep the sum of two calls, [2.0, 4.0], as state, and has {kept}")
+
+
+#: What is asked of every backend, by the id of its test.
+PROMISES: Mapping[str, Callable[[str, int], None]] = {
+    "arrays of its own": _gives_arrays_of_its_own,
+    "feeds": _refuses_feeds,
+    "state": _keeps_state,
+}
