@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
@@ -16,6 +18,7 @@ from tenonnx.extend import (
     op,
     same_dtype,
     shapes,
+    subgraph,
 )  # fmt: skip
 
 #: How far below the best logit others still count for a sparse mixer, in parts of it.
@@ -35,42 +38,51 @@ def mixture_of_experts(
     """The outputs of ``k`` experts for each token, weighted by the softmax of ``router_probs``, which are logits.
 
     An expert is two layers with an activation between them; with ``fc3``, or twice as wide a first layer, the
-    activation of one half gates the other. All experts see all tokens, and count by their weights; where it is known
-    that the tokens are few, each sees the layers of its own experts alone.
+    activation of one half gates the other. All experts see all tokens, and count by their weights; where the tokens are
+    few, each sees the layers of its own experts alone.
     """
     size = dims(input)[-1]
     tokens = ops.reshape(input, [-1, size])
     shares, places = _chosen(router_probs, k, normalize_routing_weights, use_sparse_mixer)
-    few = _are_few(router_probs, k)
-    if few:  # a row for each token and expert
-        own = ops.reshape(places, [-1])
-        tokens = ops.reshape(ops.expand(ops.unsqueeze(tokens, [1]), [1, k, 1]), [-1, 1, size])
-        shares = ops.reshape(shares, [-1, 1, 1])
-    else:
-        own = None
-        shares = ops.unsqueeze(ops.transpose(_of_all(router_probs, shares, places)), [2])
-    hidden = _layer(tokens, fc1_experts_weights, fc1_experts_bias, own)
-    if activation_type == "swiglu":
-        if swiglu_fusion:
-            gate, linear = _halves(hidden, interleaved=swiglu_fusion == 1)
+
+    def of_own_experts() -> Value:
+        own = ops.reshape(places, [-1])  # a row for each token and expert
+        rows = ops.reshape(ops.expand(ops.unsqueeze(tokens, [1]), [1, k, 1]), [-1, 1, size])
+        found = mixed(rows, own) * ops.cast(ops.reshape(shares, [-1, 1, 1]), to=input.dtype)
+        return ops.reduce_sum(ops.reshape(found, [-1, k, size]), [1], keepdims=0)
+
+    def of_all_experts() -> Value:
+        weights = ops.unsqueeze(ops.transpose(_of_all(router_probs, shares, places)), [2])
+        return ops.reduce_sum(mixed(tokens, None) * ops.cast(weights, to=input.dtype), [0], keepdims=0)
+
+    def mixed(x: Value, own: Value | None) -> Value:
+        hidden = _layer(x, fc1_experts_weights, fc1_experts_bias, own)
+        if activation_type == "swiglu":
+            if swiglu_fusion:
+                gate, linear = _halves(hidden, interleaved=swiglu_fusion == 1)
+            else:
+                gate, linear = hidden, _layer(x, fc3_experts_weights, fc3_experts_bias, own)
+            if swiglu_limit is not None:
+                gate, linear = ops.minimum(gate, swiglu_limit), ops.clip(linear, -swiglu_limit, swiglu_limit)
+            hidden = ops.swish(gate, alpha=activation_alpha) * (linear + activation_beta)
         else:
-            gate, linear = hidden, _layer(tokens, fc3_experts_weights, fc3_experts_bias, own)
-        if swiglu_limit is not None:
-            gate, linear = ops.minimum(gate, swiglu_limit), ops.clip(linear, -swiglu_limit, swiglu_limit)
-        hidden = ops.swish(gate, alpha=activation_alpha) * (linear + activation_beta)
-    else:
-        hidden = _ACTIVATIONS[activation_type](hidden)
-        if fc3_experts_weights is not None:
-            hidden = hidden * _layer(tokens, fc3_experts_weights, fc3_experts_bias, own)
-    found = _layer(hidden, fc2_experts_weights, fc2_experts_bias, own) * ops.cast(shares, to=input.dtype)
-    total = ops.reduce_sum(ops.reshape(found, [-1, k, size]), [1]) if few else ops.reduce_sum(found, [0], keepdims=0)
+            hidden = _ACTIVATIONS[activation_type](hidden)
+            if fc3_experts_weights is not None:
+                hidden = hidden * _layer(x, fc3_experts_weights, fc3_experts_bias, own)
+        return _layer(hidden, fc2_experts_weights, fc2_experts_bias, own)
+
+    total = _where_few(router_probs, k, of_own_experts, of_all_experts)
     return ops.reshape(total, ops.shape(input))
 
 
-def _are_few(router_probs: Value, k: int) -> bool:
-    """Whether copies of the layers that the tokens want are known to be much less than all layers."""
+def _where_few(router_probs: Value, k: int, few: Callable[[], Value], many: Callable[[], Value]) -> Value:
+    """What is made where copies of the layers that the tokens want are much less than all layers, or else the other."""
     tokens, experts = dims(router_probs)
-    return isinstance(tokens, int) and isinstance(experts, int) and COPIES * tokens * k <= experts
+    most = experts // (COPIES * k) if isinstance(experts, int) else 0
+    if isinstance(tokens, int) or not most:
+        return few() if isinstance(tokens, int) and tokens <= most else many()
+    branches = {"then_branch": subgraph(few, name="few"), "else_branch": subgraph(many, name="many")}
+    return ops.if_(tokens <= most, **branches)  # type: ignore[no-any-return]
 
 
 _ACTIVATIONS = {
