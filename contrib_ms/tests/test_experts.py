@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx_contrib_ms.experts import mixture_of_experts
 
 
@@ -33,3 +34,27 @@ def test_few_tokens_see_their_own_experts_alone(activation, sparse):
         np.testing.assert_allclose(found, together[:1], rtol=1e-4, atol=1e-5)
         sizes[count] = {v.type.shape for v in lowered.infer().values()}
     assert [(2, 4, 7) in found for found in sizes.values()] == [True, False], "of one token, two experts are copied"
+
+
+def test_how_many_tokens_there_are_may_be_known_at_run_time_alone():
+    """Few of them and many give the same numbers, and gradients, by two branches."""
+    random = np.random.default_rng(0)
+    first, second = (random.normal(size=size).astype(np.float32) for size in ((6, 7, 4), (6, 4, 7)))
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
+    x, logits = graph.input("x", "float32", ("n", 4)), graph.input("logits", "float32", ("n", 6))
+    weights = graph.variable("first", first), graph.variable("second", second)
+    y = mixture_of_experts(x, logits, weights[0], None, weights[1], k=2, activation_type="silu")
+    graph.output("loss", ops.reduce_sum(y * y, [1], keepdims=0))
+    lowered = tx.retarget(graph, 21, domains=["ai.onnx"])
+    assert [node.op_type for node in lowered.nodes].count("If") == 1
+    slope = tx.retarget(tx.grad(graph, of="loss", wrt=["x"], seeds={"loss": "g"}), 21, domains=["ai.onnx"])
+    feeds = {
+        "x": random.normal(size=(5, 4)).astype(np.float32),
+        "logits": random.normal(size=(5, 6)).astype(np.float32),
+    }
+    for program, given in ((lowered, feeds), (slope, {**feeds, "g": np.ones(5, np.float32)})):
+        together = program.run(given, backend="onnxruntime")
+        alone = [program.run({n: v[[k]] for n, v in given.items()}, backend="numpy") for k in range(5)]
+        for name, expected in together.items():
+            found = np.concatenate([each[name] for each in alone])
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
