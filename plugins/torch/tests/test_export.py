@@ -279,6 +279,11 @@ class Odd(nn.Module):
         return x[x > 100].reshape(-1, 2, 0)
 
 
+class Spectral(nn.Module):
+    def forward(self, x):
+        return {"whole": torch.fft.fft(x), "size": x.abs()}
+
+
 class Speaking(nn.Module):
     def forward(self, x):
         return {"scores": x, "told": "done"}
@@ -319,6 +324,7 @@ def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, wh
         (Refusing(), "must run on its examples", "an image has 4 axes, not 2"),
         (Lacking(), "must run on its examples", "in forward: return self.missing(x)"),
         (Odd(), "must run on its examples", "in forward: return x[x > 100].reshape(-1, 2, 0)"),
+        (Spectral(), "takes and returns must be real", "output_whole: torch.complex64"),
         (Speaking(), "what Speaking returns must be tensors", "output_told: 'done'"),
     ],
 )

@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from modules import CASES, sequences  # noqa: F401  (they register cases)
+from torch.utils._pytree import tree_leaves
 
 import tenonnx as tx
 import tenonnx_torch
@@ -67,6 +69,24 @@ def test_gradients_of_an_example_are_ours(name):
         expected = ours[f"{key}/grad"]
         actual = np.zeros_like(expected) if parameter.grad is None else parameter.grad.numpy()
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max() + 1e-5, err_msg=key)
+
+
+THERE_AND_BACK = ["RNN of any length", "LSTM both ways in two layers", "embedding bag"]
+
+
+@pytest.mark.parametrize("name", THERE_AND_BACK)
+def test_a_module_there_and_back_has_its_own_numbers_and_gradients(name):
+    case = CASES[name]
+    module, examples = case.make()
+    network = tenonnx_torch.module(tx.retarget(tx.load(module, *examples, dims=case.dims, verify=False), 13))
+    found, expected = (tree_leaves(each(*tree_leaves(examples))) for each in (network, module))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    for outputs in (found, expected):
+        sum(tensor.square().sum() for tensor in outputs).backward()
+    trained = dict(network.named_parameters())
+    for key, parameter in module.named_parameters():
+        torch.testing.assert_close(trained[key].grad, parameter.grad, rtol=1e-3, atol=1e-4)
 
 
 def test_a_quantised_file_is_tuned_by_pytorch(tmp_path):

@@ -47,6 +47,14 @@ def check_call(module: torch.nn.Module, examples: Examples) -> None:
             do="mend the module, or give other examples",
             also=lines.of_error(error)[-3:],
         ) from error
+    given = {name: tensor for name, tensor in examples.tensors.items() if tensor.is_complex()}
+    given |= {joined("output", p): t for p, t in returned if isinstance(t, torch.Tensor) and t.is_complex()}
+    if given:
+        raise InvalidCall(
+            f"what {type(module).__name__} takes and returns must be real, as ONNX computes with no other numbers",
+            given=", ".join(f"{name}: {tensor.dtype}" for name, tensor in given.items()),
+            do="take torch.view_as_real of it, and torch.view_as_complex inside of forward",
+        )
     for path, leaf in returned:
         if leaf is not None and not isinstance(leaf, torch.Tensor):
             raise InvalidCall(
