@@ -48,17 +48,17 @@ def inline_functions(graph: Graph) -> Graph:
 
 def refuse_opaque(graph: Graph, purpose: str) -> None:
     """Raise ``UnsupportedOp`` listing every node whose op nobody provides, and the packages that would."""
-    from tenonnx.registry.contents import in_words
-    from tenonnx.registry.discovery import cure
-    from tenonnx.registry.hints import provider
-    from tenonnx.registry.packages import packages_of
-
     missing: dict[tuple[str, str], list[Node]] = {}
     for node in graph.walk():
         if not isinstance(node.op, Op):
             missing.setdefault((node.domain, node.op_type), []).append(node)
     if not missing:
         return
+    from tenonnx.registry.contents import in_words
+    from tenonnx.registry.discovery import cure
+    from tenonnx.registry.hints import provider
+    from tenonnx.registry.packages import packages_of
+
     lines, packages, said = [], set(), packages_of(graph)
     for (domain, name), nodes in sorted(missing.items()):
         package = provider(domain, name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
 from tenonnx.graph.values import Constant
-from tenonnx.transforms.report import Change, Retargeted
 from tenonnx.transforms.rewrite import copy_graph
+
+if TYPE_CHECKING:
+    from tenonnx.transforms.report import Retargeted
 
 
 def opened(graph: Graph, names: Collection[str]) -> Graph:
@@ -46,8 +49,7 @@ def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) ->
     closed = copy_graph(graph)
     closed.all_inputs = closed.inputs
     result = retargeted(closed)
-    reason = "a node has a form in the target for its default alone, so it can no longer be fed"
-    result.changes += [Change(name, "graph input", "closed", reason) for name in contents]
+    result.note_closed(contents)
     return result
 
 

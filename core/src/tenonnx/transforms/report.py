@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,11 @@ class Retargeted:
     @property
     def refused(self) -> list[Change]:
         return [change for change in self.changes if change.action == "refused"]
+
+    def note_closed(self, inputs: Iterable[str]) -> None:
+        """Note inputs that lost their default, since a form counts on it."""
+        reason = "a node has a form in the target for its default alone, so it can no longer be fed"
+        self.changes += [Change(name, "graph input", "closed", reason) for name in inputs]
 
 
 def all_kept(graph: Graph, path: str = "") -> Iterator[Change]:
