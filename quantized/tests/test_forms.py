@@ -216,7 +216,8 @@ def test_each_op_between_codes_becomes_one_op_again(name):
     between = to_qdq(graph)
     assert set(kinds(between)) == {"DequantizeLinear", name, "QuantizeLinear"}
     again = to_qoperator(between)
-    assert set(kinds(again)) == {f"QLinear{name}"}
+    no_kernel = name == "ReduceMean"  # of QLinearReduceMean in onnxruntime
+    assert set(kinds(again)) == (set(kinds(between)) if no_kernel else {f"QLinear{name}"})
     x = codes(1, 2, 8, 8)
     np.testing.assert_array_equal(again.run({"x": x}, backend="numpy")["y"], graph.run({"x": x}, backend="numpy")["y"])
 

@@ -18,6 +18,7 @@ from tenonnx_quantized.formats import packed_array
 from tenonnx_quantized.forms.codes import CodesRewriter, dequantized, is_meaning, is_quantize
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
+from tenonnx_quantized.pooling import qlinear_reduce_mean
 from tenonnx_quantized.products import qgemm
 from tenonnx_quantized.qlinear import QLINEAR
 from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, is_zero
@@ -68,7 +69,7 @@ def _between_codes(call: Call) -> Value | None:
     if special is not None:
         return special(inputs, attributes, result)
     known = next((made for op, made in QLINEAR.items() if is_meaning(node.op, op)), [])
-    if known:
+    if known and known[0][0] is not qlinear_reduce_mean:  # of which no runtime has a kernel
         return _by_layout(known[0], inputs, attributes, result)
     return _moved(node.op, inputs, attributes, result) if selects(node.op, inputs, attributes) else None
 
