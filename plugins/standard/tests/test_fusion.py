@@ -101,8 +101,8 @@ def test_only_what_is_asked_for():
     graph = graph_of(GELUS["half of it first"], ("n", 8))
     check(graph, *[node.op_type for node in graph.nodes], ops=["LayerNormalization"])
     check(graph, "Gelu", ops=["ai.onnx::Gelu"])
-    with pytest.raises(InvalidCall, match=r"ai\.onnx::Guess must be an op with a body"):
-        tx.fuse(graph, ["Guess"])
+    with pytest.raises(InvalidCall, match=r"ai\.onnx::Gely must be an op with a body(.|\n)*available +Gelu"):
+        tx.fuse(graph, ["Gely"])
 
 
 def test_an_older_opset_has_fewer_ops():

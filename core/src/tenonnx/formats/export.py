@@ -306,10 +306,12 @@ def _fused(moved: Retargeted, target: Target, domains: Collection[str], also: Co
         wide = replace(target, opsets={**fused.opsets, **target.opsets}, also=frozenset(also))
         fused = retarget_to(fused, wide, refuse=target.runtime is not None).graph
     found = [node for node in fused.nodes if before.get(node.label) != node.op_type]
-    changes = [
-        Change(node.label, f"{node.domain}::{node.op_type}@{fused.opsets[node.domain]}", "fused", "its body stood here")
-        for node in found
-    ]
+    changes = []
+    for node in found:
+        made_for_it = isinstance(node.op, Op) and node.op.primitive
+        reason = "leads to what was fused" if made_for_it else "its body stood here"
+        title = f"{node.domain}::{node.op_type}@{fused.opsets[node.domain]}"
+        changes.append(Change(node.label, title, "fused", reason))
     return Retargeted(fused, [*moved.changes, *changes])
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tenonnx.errors import InvalidCall, TenonnxError
 from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, near_names
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.limits import work
@@ -90,7 +90,7 @@ def _found(wanted: str | Op, graph: Graph, registry: Registry) -> Op:
     op = registry.lookup(domain, name, graph.opsets.get(domain, 10**6))
     if op is None or op.primitive:
         known = sorted({op.name for op in registry.ops(domain) if not op.primitive})
-        raise InvalidCall(f"{domain}::{name} must be an op with a body", available=", ".join(known))
+        raise InvalidCall(f"{domain}::{name} must be an op with a body", available=", ".join(near_names(name, known)))
     return op
 
 
