@@ -245,4 +245,6 @@ def test_labels_of_a_table_are_classes_where_the_loss_has_them(tmp_path, capsys)
     assert run("train", *common, "--data", tmp_path / "rows.csv") == 0
     (tmp_path / "rows.csv").write_text("a,kind,b\n1,cat,2\n")
     assert run("train", *common, "--data", tmp_path / "rows.csv") == 2
-    assert 'line 2, column "kind" must be a value of int64' in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert 'line 2, column "kind" must be a value of int64' in said
+    assert "give the number of each class" in said

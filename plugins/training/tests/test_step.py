@@ -51,6 +51,13 @@ def test_a_loss_of_the_user(backend):
     np.testing.assert_allclose(step({"x": X, "labels": Y})["loss"], np.mean((X @ [[1], [2]] + 0.5 - Y) ** 4), rtol=1e-6)
 
 
+@pytest.mark.parametrize("function", [lambda p, t: np.mean((p - t) ** 2.0), lambda p, t: np.abs(p - t).mean()])
+def test_a_loss_of_the_user_is_made_of_ops(function):
+    with pytest.raises(InvalidCall, match="made of ops on values of the graph, which are no arrays") as caught:
+        tt.TrainingStep(linear(), function)
+    assert "import tenonnx_standard as ops" in caught.value.do
+
+
 def test_running_statistics_follow_the_batch(backend):
     step = tt.TrainingStep(normalised(), "mean_squared_error", tt.SGD(0.0), backend=backend)
     found = step({"x": X, "labels": np.zeros_like(X)})

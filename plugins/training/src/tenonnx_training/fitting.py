@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, TenonnxError
 from tenonnx_training.data import Batches, Data, samples_of
+from tenonnx_training.interruption import Interruption
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
 from tenonnx_training.optimizers import Optimizer
@@ -111,13 +112,14 @@ def fit(
     run.cutting = cutting
     run.history.notes = [*step.notes, *notes, *run.notes()]
     try:
-        for _ in range(epochs):
-            measured = run.epoch()
-            wishes = [callback(measured) for callback in callbacks]
-            if any([*wishes, best is not None and best.tired(measured, graph)]):
-                break
-        if best is not None and best.restore(graph):
-            run.write()
+        with run.interruption.caught():
+            for _ in range(epochs):
+                measured = run.epoch()
+                wishes = [callback(measured) for callback in callbacks]
+                if any([*wishes, best is not None and best.tired(measured, graph)]):
+                    break
+            if best is not None and best.restore(graph):
+                run.write()
     except KeyboardInterrupt:
         run.history.interrupted = True
         run.check()
@@ -145,6 +147,7 @@ class _Run:
         self.gathered = step.measuring(going_on=self.done > 0)
         self.history = History()
         self.cutting: dict[str, Any] = {}
+        self.interruption = Interruption()
 
     def notes(self) -> list[str]:
         """What of an epoch that goes on cannot be measured any more."""
@@ -157,15 +160,8 @@ class _Run:
         empty = True
         for batch in self.batches.epoch(self.number, skip=self.done):
             empty = False
-            measured = self.step.train(batch)
-            loss = measured.mean(self.step._made.measured.loss)
-            if not math.isfinite(loss):
-                self._fail(f"the loss is {loss}")
-            samples = samples_of(batch)
-            self.done += samples
-            self.history.losses.append(loss)
-            self.gathered.add(measured)
-            self.progress.advance(self.gathered.means(), samples)
+            with self.interruption.whole():
+                self._train(batch)
         if empty:  # it was left after its last batch
             self._next()
             return self.epoch()
@@ -173,11 +169,23 @@ class _Run:
         self.check()
         if self.validation is not None:
             found.update({f"validation_{name}": value for name, value in self._validate().items()})
-        self._next()
-        self.history.epochs.append(found)
+        with self.interruption.whole():
+            self._next()
+            self.history.epochs.append(found)
         self.progress.end(found)
         self.save()
         return found
+
+    def _train(self, batch: Mapping[str, Any]) -> None:
+        measured = self.step.train(batch)
+        loss = measured.mean(self.step._made.measured.loss)
+        if not math.isfinite(loss):
+            self._fail(f"the loss is {loss}")
+        samples = samples_of(batch)
+        self.done += samples
+        self.history.losses.append(loss)
+        self.gathered.add(measured)
+        self.progress.advance(self.gathered.means(), samples)
 
     def _next(self) -> None:
         self.number, self.done, self.gathered = self.number + 1, 0, self.step.measuring()

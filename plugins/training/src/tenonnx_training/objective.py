@@ -112,6 +112,14 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
     except TenonnxError as error:
         error.do = wanted_labels(loss) or error.do
         raise
+    except (AttributeError, TypeError, ValueError) as error:
+        if not isinstance(loss, FunctionLoss):
+            raise
+        raise InvalidCall(
+            "a loss of one's own must be made of ops on values of the graph, which are no arrays",
+            given=f"{type(error).__name__}: {error}",
+            do="use Python's operators and ops: import tenonnx_standard as ops; ops.reduce_mean(x, keepdims=0)",
+        ) from error
     _check_scalar(cost)
     return cost
 

@@ -153,13 +153,17 @@ def _labels(others: list[str], path: str, labels: str | None, loss: str | None, 
 
 def _numbers(graph: Graph, name: str, fields: Mapping[int, str], path: str, loss: str | None) -> Any:
     """A column of labels: numbers of classes, or numbers as the model predicts them."""
-    from tenonnx.extend import DType, TensorType, Value
+    from tenonnx.extend import DType, InvalidCall, TensorType, Value
     from tenonnx.extend.commands import parse_column
 
     settings = {} if graph.training_state is None else graph.training_state.settings
     loss = loss or settings.get("loss")
     if loss in _OF_CLASSES:
-        return parse_column(Value(name, TensorType(DType.int64)), name, fields, path)
+        try:
+            return parse_column(Value(name, TensorType(DType.int64)), name, fields, path)
+        except InvalidCall as error:
+            error.do = "give the number of each class, from 0 on, as the model counts them"
+            raise
     floats = [v.tensor for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
     kind = floats[0] if floats else TensorType(DType.float32)
     array = parse_column(Value(name, TensorType(kind.dtype)), name, fields, path)
