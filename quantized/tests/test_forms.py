@@ -137,6 +137,10 @@ def test_flags_of_convert(quantised, tmp_path, capsys):
     capsys.readouterr()
 
 
+EXAMPLES = CNN.parent / "quantized"
+BERT = EXAMPLES / "bert.onnx"
+
+
 @pytest.mark.parametrize("name", ["resnet-qoperator", "bert-dynamic", "llama-4bit"])
 def test_dequantised_to_half_floats_in_one_command(name, tmp_path, capsys):
     source, path = BERT.with_name(f"{name}.onnx"), tmp_path / "half.onnx"
@@ -154,7 +158,17 @@ def test_dequantised_to_half_floats_in_one_command(name, tmp_path, capsys):
     assert np.abs(found - wanted).max() < 0.1 * np.ptp(wanted)
 
 
-BERT = CNN.parent / "quantized" / "bert.onnx"
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.onnx")), ids=lambda path: path.stem)
+def test_half_floats_around_codes(path, tmp_path):
+    """Scales and whatever else has to be float32 stay so."""
+    feeds = dict(np.load(path.with_name(f"{path.stem.split('-')[0]}.npz")))
+    graph = tx.load(path)
+    (wanted, *_), (found, *_) = (
+        written(each, tmp_path, feeds) for each in (graph, tx.lower_precision(graph, "float16").graph)
+    )
+    assert np.abs(found - wanted).max() < 0.1 * np.ptp(wanted)
+
+
 WEIGHTS = {
     f"{form.name}-{bits}-{'symmetric' if symmetric else 'shifted'}": (form, bits, symmetric)
     for form in QuantFormat

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall, TypeMismatch, UnknownType
+from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -208,7 +208,7 @@ class _Lowering(Rewriter):
         try:
             bound, attributes = bind(copied)
             infer_outputs(copied, bound, attributes, [Known(None) for _ in node.outputs])
-        except (TypeMismatch, UnknownType):
+        except InvalidModel:
             pass
         else:
             return any(v is not None and _is_any(v, self.half) for v in copied.inputs)

@@ -4,6 +4,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import Op
 
 _SUMS = "it adds up many numbers, or their squares, which lose digits or run out of range"
+_ADDED = "what it adds up in one place loses digits, and onnxruntime takes no half floats there"
 _SQUARES = "squares of numbers beyond 255 run out of range, as in root mean squares"
 _POSITIONS = "its numbers are positions, which half floats cannot tell apart beyond 2048"
 
@@ -26,6 +27,9 @@ NEEDS_FLOAT32: dict[Op, str] = {
     ops.dft: _SUMS,
     ops.stft: _SUMS,
     ops.det: _SUMS,
+    ops.mean_variance_normalization: _SUMS,
+    ops.scatter_elements: _ADDED,
+    ops.scatter_nd: _ADDED,
     ops.negative_log_likelihood_loss: _SUMS,
     ops.softmax_cross_entropy_loss: _SUMS,
 }

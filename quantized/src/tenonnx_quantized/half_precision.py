@@ -1,0 +1,8 @@
+"""Which ops take no half floats by their schemas: they stay in float32 where a model goes to half precision."""
+
+from tenonnx_quantized.fourbit import matmul_fpq4
+from tenonnx_quantized.products import dynamic_quantize_matmul
+from tenonnx_quantized.recurrent import dynamic_quantize_lstm
+
+for _op in (dynamic_quantize_lstm, dynamic_quantize_matmul, matmul_fpq4):
+    _op.rule("half", lambda: "its schema has no half floats there")
