@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper
-from trained_models import EXAMPLES, digits
+from trained_models import EXAMPLES, contents, digits, dropping
 
 import tenonnx as tx
 import tenonnx_standard as ops
@@ -30,7 +30,7 @@ def tuned(patterns, **options):
     adapted = tt.lora(graph, patterns, **options)
     history = tt.fit(
         adapted, (images[:64], labels[:64]), loss="softmax_cross_entropy", optimizer=tt.Adam(1e-2), epochs=5,
-        frozen_statistics=True, backend="numpy",
+        backend="numpy",
     )  # fmt: skip
     assert min(epoch["loss"] for epoch in history.epochs) < history.epochs[0]["loss"]
     return graph, adapted, images[64:96]
@@ -241,3 +241,16 @@ def test_adapters_without_a_place():
         tt.lora(graph, "first.*", rank=0)
     with pytest.raises(InvalidCall, match='adapters called "default"'):
         tt.save_adapters(graph, "nowhere")
+
+
+def test_what_is_merged_is_for_use():
+    """A file with a Dropout at work gives without one what it gives with its adapters."""
+    graph = dropping(0.5)
+    node = graph.nodes[-1]
+    node.inputs = (*node.inputs[:2], graph.variable("training", np.array(True)))
+    adapted = tt.lora(graph, "w", rank=1)
+    adapted.assign({name: np.ones_like(v) for name, v in contents(adapted).items() if ".lora_" in name})
+    x = np.ones((3, 2), np.float32)
+    found = tt.merged(graph, adapted)
+    np.testing.assert_array_equal(found.run({"x": x})["y"], np.full((3, 8), 4))
+    assert np.any(tt.merged(graph, adapted, keep_training_form=True).run({"x": x})["y"] != 4)

@@ -16,6 +16,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Node, Value
 from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
 from tenonnx.extend.transforms import Builder, bind, copy_graph, interpreting
+from tenonnx_training.modes import settle
 from tenonnx_training.parameters import is_adapter, matches, names_of
 from tenonnx_training.ties import source_of
 
@@ -152,9 +153,10 @@ def adapters(graph: Graph, name: str = "default") -> dict[str, Array]:
     return found
 
 
-def merged(graph: Graph, adapted: Graph, name: str = "default") -> Graph:
+def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training_form: bool = False) -> Graph:
     """A copy of ``graph`` whose weights have what the adapters of ``adapted`` add: the same file, other initializers.
 
+    One that was exported as it is trained is brought into the form in which it is used, unless ``keep_training_form``.
     Raises ``InvalidCall`` for an adapter beside a weight that is no variable of floats, such as a quantised one.
     """
     copy, held = copy_graph(graph).infer(), adapters(adapted, name)
@@ -174,6 +176,8 @@ def merged(graph: Graph, adapted: Graph, name: str = "default") -> Graph:
         before = changed.get(weight.name, weight.data.array())
         changed[weight.name] = (before + added).astype(before.dtype)
     copy.assign(changed)
+    if not keep_training_form:
+        settle(copy)
     return copy
 
 

@@ -30,7 +30,7 @@ from tenonnx_training.modes import (
 from tenonnx_training.noise import seeded
 from tenonnx_training.objective import Measured, Objective, add_objective, free_name
 from tenonnx_training.optimizers import Optimizer
-from tenonnx_training.parameters import matching, numbers_note
+from tenonnx_training.parameters import is_adapter, matching, numbers_note
 from tenonnx_training.precision import narrowed
 from tenonnx_training.recipe import Recipe
 from tenonnx_training.recompute import check_patterns, recompute
@@ -90,7 +90,8 @@ def differentiated(
     plain = without_functions(graph)
     check_patterns(plain, recipe.recompute)
     parameters = matching(graph, recipe.trainable, but={*not_for_gradients(plain), *without})
-    trained = () if recipe.frozen_statistics else None if recipe.trainable is None else parameters
+    everything = recipe.trainable is None and not any(map(is_adapter, parameters))
+    trained = () if recipe.frozen_statistics else None if everything else parameters
     form = training_form(_with_inputs(plain, [*parameters, *statistics_of(plain, trained)]), trained=trained)
     ready = seeded(narrowed(form.graph, recipe.precision), SEED, COUNT)
     measured = add_objective(ready.graph, objective)
