@@ -90,3 +90,17 @@ def test_a_file_of_codes_is_tuned_by_its_scales(tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx")
     found = session.run(None, {"images": test[0]})[0]
     assert np.mean(found.argmax(axis=1) == test[1]) == pytest.approx(accuracies[2], abs=0.01)
+
+
+def test_scales_are_trained_by_name_alone(tmp_path):
+    """A weight of each channel by its scale: Adam's steps are as large as the scales are."""
+    plain, images, _ = digits()
+    coded, _ = quantize(plain, [{"images": images[:8]}], mode="static", per_channel=True)
+    tx.export(coded, tmp_path / "int8.onnx")
+    coded = tx.load(tmp_path / "int8.onnx")
+    scales = [v.name for v in coded.variables if v.name.endswith("/scale") and v.tensor.shape]
+    assert scales
+    by_default = tt.TrainingStep(coded, "softmax_cross_entropy")._made.parameters
+    assert by_default
+    assert not {*scales} & {*by_default}
+    assert tt.TrainingStep(coded, "softmax_cross_entropy", trainable=["*/scale"])._made.parameters

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tenonnx.extend import Graph, InvalidCall, TensorType
 from tenonnx_training.recipe import Group
-from tenonnx_training.ties import aliases, users
+from tenonnx_training.ties import aliases, name_of, users
 
 
 def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collection[str] = ()) -> list[str]:
@@ -29,10 +29,8 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
             )
     everything = not wanted and (given is None or bool(unwanted))
     adapted = any(map(is_adapter, floats))  # adapters are there to be trained alone
-    by_default = (
-        [n for n, kind in floats.items() if kind.shape and (is_adapter(n) or not adapted)] if everything else []
-    )
-    chosen = [n for n in floats if matches(names[n], wanted) or n in by_default]
+    usual = {n for n, kind in floats.items() if kind.shape and (is_adapter(n) or not adapted)} - _scales(graph)
+    chosen = [n for n in floats if matches(names[n], wanted) or (everything and n in usual)]
     left = [name for name in chosen if not matches(names[name], unwanted)]
     if not left:
         raise InvalidCall(
@@ -61,6 +59,11 @@ def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
 def is_adapter(name: str) -> bool:
     """Whether a variable is one of a pair of low-rank adapters."""
     return ".lora_A." in name or ".lora_B." in name
+
+
+def _scales(graph: Graph) -> set[str]:
+    """The scales of codes: at the rate of weights a few steps would ruin them, so they are trained by name alone."""
+    return {name_of(n.inputs[1]) for n in graph.walk() if n.op_type in ("QuantizeLinear", "DequantizeLinear")}
 
 
 def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[list[str], list[str]]]:

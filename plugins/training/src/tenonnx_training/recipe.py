@@ -33,9 +33,9 @@ class Recipe:
 
     ``trainable`` are patterns of variables, of any of their names or of the path of a node that uses them; one that
     begins with ``!`` takes variables out. By default all of floating point are trained but those without axes, in which
-    exporters keep constants, or adapters alone where there are some. A BatchNormalization updates its running
-    statistics if its scale or shift is trained, by default always, beside adapters or with ``frozen_statistics`` never;
-    otherwise it goes by them.
+    exporters keep constants, and scales of codes, or adapters alone where there are some. A BatchNormalization updates
+    its running statistics if its scale or shift is trained, by default always, beside adapters or with
+    ``frozen_statistics`` never; otherwise it goes by them.
 
     The first of ``groups`` whose pattern a parameter matches holds for it. ``clip_value`` bounds every element of the
     gradients, ``clip_norm`` the norm of all together. Parameters follow the mean gradient of ``accumulate`` batches.
