@@ -290,7 +290,7 @@ def test_blocks_of_rows(monkeypatch):
 
 
 def test_threads_change_nothing(monkeypatch):
-    monkeypatch.setattr(ensembles, "SHARED", 12)
+    monkeypatch.setattr(ensembles, "BLOCK", 240)
     graph, x = tx.load(model("TreeEnsembleRegressor", features=5, **as_regressor(forest(4, ORDERED)))), samples()
     alone, together = (graph.compile("numpy", threads=count)({"x": x})["y"] for count in (1, 3))
     np.testing.assert_array_equal(alone, together)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Operand, TypeMismatch, Value, constant, in_parts, limits
-from tenonnx_onnx_ml.tree_walk import BLOCK, SHARED, leader, led, led_by_ops, record
+from tenonnx_onnx_ml.tree_walk import BLOCK, leader, led, led_by_ops, record
 from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import where
@@ -101,7 +101,7 @@ class Ensemble:
                 votes = table.take(lead(x[block]), axis=0, mode="clip")
                 combine.reduce(votes, axis=0, out=total[block])
 
-        in_parts(score, len(x), least=SHARED // trees.count)
+        in_parts(score, len(x), least=step)  # threads that share less wait for each other
         if self.aggregate in _NEUTRAL:
             total[~np.isfinite(total)] = 0
         elif self.aggregate == "AVERAGE":

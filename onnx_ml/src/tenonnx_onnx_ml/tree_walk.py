@@ -27,9 +27,6 @@ _LITTLE = sys.byteorder == "little"
 #: So many pairs of a row and a tree are led at once: what is known of them fits the cache.
 BLOCK = 1 << 15
 
-#: A thread of its own gets at least so many pairs.
-SHARED = 1 << 12
-
 #: What takes as long as one step of `led` with few pairs: so many slots asked ahead, and steps taken one by one.
 ASKED_AHEAD, ONE_BY_ONE = 5000, 75
 
