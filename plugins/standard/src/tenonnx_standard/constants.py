@@ -22,6 +22,7 @@ from tenonnx.extend import (
     dtypes,
     elements,
     limits,
+    one_of,
     op,
     primitive,
     shapes,
@@ -141,6 +142,7 @@ def _length(start: Value, limit: Value, delta: Value) -> Value:
     return ops.cast(ops.maximum(ops.ceil(steps), 0), to=DType.int64)
 
 
+range_.requires(one_of(stash_type=[int(dtype) for dtype in DType if dtype.is_float and dtype.bits >= 16]))
 range_.until(27, lacks=["stash_type"])
 
 

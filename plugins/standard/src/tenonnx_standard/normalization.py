@@ -63,7 +63,7 @@ def statistics_dtype(*values: Value) -> DType:
 
 
 #: The numbers of the element types that statistics may be taken in.
-FLOATS = [int(dtype) for dtype in DType if dtype.is_float]
+FLOATS = [int(dtype) for dtype in DType if dtype.is_float and dtype.bits >= 16]
 
 
 def standardised(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value, Value]:

@@ -447,9 +447,11 @@ end_in_padding(lp_pool)
 
 def _norm_of_windows(X: Value, window: Windows, p: float) -> Value:
     begins, ends = covering(window, dims(X)[2:])
-    powers = padded_with(power(absolute(X), p), begins, ends)
+    x = cast(X, to=DType.float32) if X.dtype.bits < 32 else X  # powers leave the range of half floats soon
+    powers = padded_with(power(absolute(x), p), begins, ends)
     means = average_pool(powers, **floored(window, [0] * (2 * window.rank)).attributes)
-    return root(means * float(np.prod(window.kernel)), p)
+    y = root(means * float(np.prod(window.kernel)), p)
+    return y if y.dtype is X.dtype else cast(y, to=X.dtype)
 
 
 @lp_pool.until(2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, TypeMismatch, Value, floats, inline, shapes
+from tenonnx.extend import DType, Graph, TypeMismatch, Value, floats, inline, same_dtype, shapes
 from tenonnx.extend import op as define
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
@@ -34,7 +34,9 @@ def flex_attention(
 
 
 flex_attention.requires(
-    shapes(Q="batch _ _ size", K="batch groups keys size", V="batch groups keys _"), floats("Q", "K", "V")
+    shapes(Q="batch _ _ size", K="batch groups keys size", V="batch groups keys _"),
+    floats("Q", "K", "V"),
+    same_dtype("Q", "K", "V"),
 )
 
 

@@ -279,6 +279,8 @@ def _(x, dft_length, axis, *, inverse, onesided):
 
 def _transformed(x: Array, size: int, place: int, inverse: int, onesided: int) -> Array:
     limits.check_elements((*x.shape[:place], size, *x.shape[place + 1 :]), dft.title)
+    if not x.shape[place]:  # numpy's transforms of nothing read what they did not write
+        x = np.zeros((*x.shape[:place], 1, *x.shape[place + 1 :]), x.dtype)
     wide = widened(x)
     signal = wide[..., 0] if x.shape[-1] == 1 else _paired(wide)
     if inverse and onesided:

@@ -475,7 +475,7 @@ def compress(input, condition, *, axis: int | None = None):
 compress.until(11, positive=["axis"])
 
 
-compress.requires(shapes(condition="_"), axis("axis", of="input"))
+compress.requires(shapes(input="first rest...", condition="_"), axis("axis", of="input"))
 
 
 @numpy_rule(compress)

@@ -130,7 +130,7 @@ def _with_inputs(drawn: Call, changed: Mapping[int, Array]) -> Call:
 
 def _without(array: Array, size: int) -> Array:
     """The array with no elements along every axis of a size."""
-    return array[tuple(slice(0) if n == size else slice(None) for n in array.shape)]
+    return array[(*(slice(0) if n == size else slice(None) for n in array.shape), ...)]
 
 
 # ----- axes -----------------------------------------------------------------------------------------------------------

@@ -249,7 +249,8 @@ def _other_position(random: Random, op: Op, drawn: Call) -> Call | None:
     place = places[random.integers(len(places))]
     changed = drawn.inputs[place].copy()
     flat = changed.reshape(-1)
-    flat[random.integers(flat.size)] += (-9, -1, 1, 9)[random.integers(4)]
+    with np.errstate(over="ignore"):
+        flat[random.integers(flat.size)] += (-9, -1, 1, 9)[random.integers(4)]
     return with_input(drawn, place, changed)
 
 

@@ -132,7 +132,23 @@ INFINITE = Gap(
 )
 
 
-@cases(cast_infinity_to_nan, gaps=[*SATURATES, INFINITE], gradient=False)
+UNSIGNED_ZERO = [
+    Gap(
+        check,
+        "onnxruntime makes infinities the greatest number of the float8 types without a negative zero",
+        when=lambda drawn: _is_infinity_without_form(drawn),
+    )
+    for check in ("onnxruntime", "export")
+]
+
+
+def _is_infinity_without_form(drawn):
+    without = drawn.attributes["to"] in (DType.float8e4m3fnuz, DType.float8e5m2fnuz)
+    earlier = drawn.version is None or drawn.version < 24
+    return bool(without and earlier and drawn.attributes["saturate"] and np.isinf(drawn.inputs[0]).any())
+
+
+@cases(cast_infinity_to_nan, gaps=[*SATURATES, *UNSIGNED_ZERO, INFINITE], gradient=False)
 def _(draw):
     to = DType[draw(st.sampled_from(FLOAT8))]
     return call(extremes(draw), to=to, saturate=draw(st.integers(0, 1)))

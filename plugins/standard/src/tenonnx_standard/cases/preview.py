@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx.extend import DType, TensorType, subgraph
@@ -10,7 +11,19 @@ from tenonnx_standard.trigonometry import tanh
 from tenonnx_testing import Gap, call, cases, tensors
 
 
-@cases(flex_attention, gaps=[Gap("empty axes", "without heads of queries the body gives those of the keys")])
+def rounds_root(call):
+    """Whether the softmax of several keys depends on the root of a size that is not a square, in float64."""
+    q, k = call.inputs[:2]
+    return q.dtype == np.float64 and call.attributes["scale"] is None and q.shape[3] in (2, 3) and k.shape[2] > 1
+
+
+@cases(
+    flex_attention,
+    gaps=[
+        Gap("empty axes", "without heads of queries the body gives those of the keys"),
+        Gap("reference", "onnx.reference has the root of the size in float32", rounds_root),
+    ],
+)
 def _(draw):
     dtype = draw(st.sampled_from(["float32", "float16", "float64"]))
     batch, groups, repeats = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
