@@ -18,7 +18,7 @@ from tenonnx_testing.schemas import versions
 
 CASE = {
     "op": "acme::Twice", "meaning": [1, None], "package": "acme 1.0", "versions": [1, 3], "compared": {"types": 4},
-    "reached": [1], "drawn": ["X"], "drawable": ["X", "by"], "gaps": {"gradient": "it jumps"},
+    "reached": [1], "drawn": ["X"], "drawable": ["X", "by"], "gaps": {"gradient": ["it jumps"]},
 }  # fmt: skip
 
 
@@ -63,6 +63,12 @@ def test_what_a_certificate_says_is_held_against_today_s_cases():
     assert outdated({**made, "tests": 2}, [case]) == ["the hash is another one: it was edited"]
     failed = certificate(merged([{"cases": {"a": row}, "outcomes": {"x": "failed: it differs"}}]))
     assert outdated(failed, [case]) == ["x: failed: it differs"]
+
+
+def test_all_reasons_of_a_check_are_told():
+    others = [{**CASE, "gaps": {"types": [reason]}} for reason in ("they are odd", "it jumps", "it jumps")]
+    made = certificate(merged([{"cases": dict(zip("abc", others, strict=True)), "outcomes": {"x": "passed"}}]))
+    assert "| types: it jumps; types: they are odd |" in markdown(made)
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])

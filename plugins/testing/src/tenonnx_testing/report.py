@@ -43,8 +43,8 @@ def _described(case: Case) -> dict[str, Any]:
         "reached": sorted(case.reached),
         "drawn": sorted(case.drawn),
         "drawable": [name for name in drawable(case.op) if name not in undrawn],
-        "gaps": {gap.check: gap.reason for gap in case.gaps}
-        | {f"drawing {name}": reason for name, reason in case.undrawn.items()},
+        "gaps": {gap.check: sorted(each.reason for each in case.gaps_of(gap.check)) for gap in case.gaps}
+        | {f"drawing {name}": [reason] for name, reason in case.undrawn.items()},
     }
 
 
@@ -152,7 +152,8 @@ def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             },
         )  # fmt: skip
         row["reached"] = sorted({*row["reached"], *case["reached"]})
-        row["gaps"].update(case["gaps"])
+        for check, reasons in case["gaps"].items():
+            row["gaps"][check] = sorted({*row["gaps"].get(check, ()), *reasons})
         for check, count in case["compared"].items():
             row["compared"][check] = row["compared"].get(check, 0) + count
     return list(rows.values())
@@ -178,7 +179,7 @@ def markdown(made: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     for row in made["ops"]:
         counts = ", ".join(f"{check} {count}" for check, count in sorted(row["compared"].items()) if count)
-        gaps = "; ".join(f"{check}: {reason}" for check, reason in sorted(row["gaps"].items()))
+        gaps = "; ".join(f"{check}: {reason}" for check, found in sorted(row["gaps"].items()) for reason in found)
         reached = f"{len(set(row['reached']) & set(row['versions']))} of {len(row['versions'])}"
         lines.append(f"| {row['op']} | {row['since']} | {reached} | {counts} | {gaps} |")
     for heading, entries in (("Failed", made["failed"]), ("Never drawn", made["never drawn"])):
