@@ -35,6 +35,7 @@ from tenonnx_standard.casting import cast_like as cast_like
 from tenonnx_standard.casting import cast_like_infinity_to_nan as cast_like_infinity_to_nan
 from tenonnx_standard.composites import as_int64 as as_int64
 from tenonnx_standard.composites import as_shape as as_shape
+from tenonnx_standard.composites import gradient_sum as gradient_sum
 from tenonnx_standard.composites import ones_like as ones_like
 from tenonnx_standard.composites import reshape_like as reshape_like
 from tenonnx_standard.composites import sum_to as sum_to
