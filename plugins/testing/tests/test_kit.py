@@ -453,7 +453,7 @@ def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
     monkeypatch.setattr("tenonnx_testing.report.collected", lambda made=None: iter([case, known]))
     assert never_drawn(seen_here()) == {}
     check_case(known, "types")
-    assert seen_here()["cases"][f"{known.module}:{known.title}"]["gaps"] == {"drawing bias": "no kernel takes it"}
+    assert seen_here()["cases"][f"{known.module}:{known.title}"]["gaps"] == {"drawing bias": ["no kernel takes it"]}
     with pytest.raises(Failure, match="rounds must not be declared as undrawn, a call has it"):
         check_case(case_of(partial, lambda draw: drawn[1], undrawn={"rounds": "it is drawn"}), "types")
 

@@ -19,6 +19,14 @@ HOW = {
 }
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """What a shell starts in the background ignores interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_signal_behind_an_update_does_not_repeat_it(monkeypatch, stop):
     """Python calls handlers between any two of its instructions: here right behind the call that updates."""
