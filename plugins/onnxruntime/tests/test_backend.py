@@ -1,6 +1,8 @@
+import gc
 import os
 import threading
 import warnings
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -60,6 +62,33 @@ def test_a_graph_that_the_runtime_takes_is_not_rewritten(monkeypatch):
     monkeypatch.setattr(backend, "retarget_to", None)
     graph(AFFINE, opset=18, ir=8).compile("onnxruntime", strict=True)
     graph(AFFINE, opset=18, ir=14).compile("onnxruntime", strict=True)
+
+
+@pytest.mark.parametrize("state", [None, {"shift": "y"}])
+def test_a_program_that_nobody_holds_leaves_no_session(monkeypatch, state):
+    """Sessions hold memory and threads, which must not wait for the garbage collector."""
+    sessions = weakref.WeakSet()
+    begin = onnxruntime.InferenceSession.__init__
+
+    def begun(session, *args, **kwargs):
+        begin(session, *args, **kwargs)
+        sessions.add(session)
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "__init__", begun)
+    graph = tx.Graph()
+    x, shift = graph.input("x", "float32", (3,)), graph.input("shift", "float32", (3,))
+    graph.output("y", x + shift)
+    feeds = {"x": np.ones(3, np.float32), "shift": np.ones(3, np.float32)}
+    gc.collect()
+    gc.disable()
+    try:
+        program = graph.compile("onnxruntime", state=state)
+        program(feeds)
+        assert len(sessions) == 1
+        del program
+        assert not sessions
+    finally:
+        gc.enable()
 
 
 def test_inputs_with_a_default_may_be_fed():

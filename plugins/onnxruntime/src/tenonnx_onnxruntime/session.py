@@ -70,13 +70,14 @@ class RuntimeProgram:
         self._session = session
         self._takes_none = not any(node.op_type in ENDED_BY_NONE for node in graph.walk())
         self._extended = {v.name: v.tensor.dtype for v in graph.inputs if _has_extended(v.type)}
-        self._run: Callable[[dict[str, Any], Any], list[Any]] = self._run_arrays
+        # Functions, not methods: a program that holds itself would keep its session until garbage is collected.
+        self._run: Callable[[RuntimeProgram, dict[str, Any], Any], list[Any]] = RuntimeProgram._run_arrays
         if any(is_extended(dtype_of(output.type)) for output in session.get_outputs()):
             _refuse_values(graph, session)
             self._dtypes = {v.name: v.tensor.dtype for v in graph.inputs}
-            self._run = self._run_values
+            self._run = RuntimeProgram._run_values
         elif self._extended:
-            self._run = self._run_mixed
+            self._run = RuntimeProgram._run_mixed
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(zip(self._names, self._check(feeds), strict=True))
@@ -84,7 +85,7 @@ class RuntimeProgram:
             raise run_failure(ValueError("an empty input would end the process"), given)
         try:
             with _in_time() as options:
-                results = self._run(given, options)
+                results = self._run(self, given, options)
         except _RUN_ERRORS as error:
             raise run_failure(error, given) from error
         return dict(zip(self._outputs, results, strict=True))
