@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.extend import (
+    DType,
     Operand,
     TensorType,
     TypeMismatch,
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 #: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
 FEW_CHANNELS = 8
 
+#: From so many weights for a result on, their gradient is a convolution, with which runtimes are faster.
+MANY_COLUMNS = 64
+
 #: Up to so many positions of an image, the gradient of images is one product over all of them.
 FEW_POSITIONS = 16
 
@@ -58,7 +62,8 @@ MANY_WEIGHTS = 1 << 12
 #: The table of what reads what may have so many elements there.
 LARGEST_TABLE = 1 << 16
 
-#: Beyond so many places of the kernel a weight gradient is a convolution of its own, and not written place by place.
+#: Beyond so many places of the kernel a weight gradient is a convolution in any case, and not written place by place;
+#: up to so many positions of an image, one of a single place is a convolution, too.
 MANY_PLACES = 128
 
 
@@ -265,14 +270,12 @@ def conv_weight_gradient(
     window = windows(conv.title, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     batch, channels, *sizes = dims(X)
     _, results, *outputs = dims(dY)
-    places = int(np.prod(window.kernel))
-    x = padded_with(X, *window.padding(sizes))
+    places = math.prod(window.kernel)
     if 0 in (channels, results):
         return expand(constant(np.zeros(()), X.dtype), [results, channels // group, *window.kernel])
-    if places > MANY_PLACES and all(isinstance(n, int) and n > 0 for n in outputs):
-        return _weights_convolved(x, dY, window, group)
-    if group == 1 and _has_few_positions(channels, results, places, outputs):
-        return _weights_at_once(x, dY, window)
+    if _is_to_be_convolved(X, dY, window, group):
+        return _weights_convolved(X, dY, window, group)
+    x = padded_with(X, *window.padding(sizes))
     g = transpose(reshape(dY, [batch, group, results // group, -1]), perm=[0, 1, 3, 2])
     taps = [
         reshape(tap(x, window, offset, outputs), [batch, group, channels // group, -1]) for offset in window.offsets
@@ -285,36 +288,43 @@ def conv_weight_gradient(
     return reshape(weights, [results, channels // group, *window.kernel])
 
 
-def _weights_convolved(x: Value, dY: Value, window: Windows, group: int) -> Value:
-    """The gradient as a convolution in which images and channels, strides and dilations change places."""
-    batch, channels, *_ = dims(x)
-    _, _, *outputs = dims(dY)
-    by_group = transpose(
-        reshape(x, [batch, group, channels // group, *dims(x)[2:]]), perm=[2, 1, 0, *range(3, x.ndim + 1)]
-    )
-    images = reshape(by_group, [channels // group, -1, *dims(x)[2:]])
-    kernels = transpose(dY, perm=[1, 0, *range(2, dY.ndim)])
-    found = conv(images, kernels, group=group, kernel_shape=outputs, strides=window.dilations, dilations=window.strides)
-    return transpose(found, perm=[1, 0, *range(2, x.ndim)])[(..., *(slice(k) for k in window.kernel))]
-
-
-def _has_few_positions(channels: Length, results: Length, places: int, outputs: Sequence[Length]) -> bool:
-    """Whether kernels for each image would be more to write than the images with their channels in front."""
-    if not isinstance(channels, int) or not isinstance(results, int) or not all(isinstance(n, int) for n in outputs):
+def _is_to_be_convolved(X: Value, dY: Value, window: Windows, group: int) -> bool:
+    """Whether a weight gradient is one convolution: faster than products, or of more places than are written out."""
+    places, outputs = math.prod(window.kernel), dims(dY)[2:]
+    depth = symbolic.floor_div(X.shape[1], group)
+    if not isinstance(depth, int) or not all(isinstance(n, int) and n > 0 for n in outputs):
         return False
-    return places * channels * results > (channels + results) * int(np.prod(outputs))
+    many = places * depth >= MANY_COLUMNS and (places > 1 or math.prod(outputs) <= MANY_PLACES)
+    in_vain = window.dilations[-1] > 2 or X.dtype is DType.float64  # for which runtimes have no convolutions
+    return places > MANY_PLACES or (many and not in_vain)
 
 
-def _weights_at_once(x: Value, dY: Value, window: Windows) -> Value:
-    """The gradient with one product for each place of the kernel, over the positions of all images."""
-    _, channels, *_ = dims(x)
-    _, results, *outputs = dims(dY)
-    front = [1, 0, *range(2, x.ndim)]
-    g, x = reshape(transpose(dY, perm=front), [results, -1]), transpose(x, perm=front)
-    taps = [reshape(tap(x, window, offset, outputs), [channels, -1]) for offset in window.offsets]
-    products = [reshape(matmul(g, transpose(t, perm=[1, 0])), [1, -1]) for t in taps]
-    flat = products[0] if len(products) == 1 else transpose(concat(*products, axis=0), perm=[1, 0])
-    return reshape(flat, [results, channels, *window.kernel])
+def _weights_convolved(X: Value, dY: Value, window: Windows, group: int) -> Value:
+    """The gradient as a convolution in which images and channels, strides and dilations change places.
+
+    Channels lie side by side along the last axis, so that one image has a window for each of them at every place.
+    """
+    batch, channels, *sizes = dims(X)
+    _, _, *outputs = dims(dY)
+    depth, rank = channels // group, window.rank
+    if group == 1:
+        beside = transpose(X, perm=[0, *range(2, rank + 2), 1])
+    else:
+        beside = transpose(reshape(X, [batch, group, depth, *sizes]), perm=[1, 0, *range(3, rank + 3), 2])
+    images = reshape(beside, [1, group * batch, *sizes[:-1], sizes[-1] * depth])
+    kernels = transpose(dY, perm=[1, 0, *range(2, rank + 2)])
+    begins, ends = window.padding(sizes)
+    pads = [*begins[:-1], begins[-1] * depth, *ends[:-1], ends[-1] * depth]
+    if not all(isinstance(p, int) for p in pads):
+        images, pads = padded_with(images, pads[:rank], pads[rank:]), None
+    found = conv(
+        images, kernels, group=group, kernel_shape=outputs, pads=pads, strides=[*window.dilations[:-1], 1],
+        dilations=[*window.strides[:-1], window.strides[-1] * depth],
+    )  # fmt: skip
+    extent, step = window.extents[-1], window.dilations[-1]
+    found = found[(..., *(slice(k) for k in window.kernel[:-1]), slice(extent * depth))]
+    by_place = reshape(found, [-1, *window.kernel[:-1], extent, depth])[..., ::step, :]
+    return transpose(by_place, perm=[0, rank + 1, *range(1, rank + 1)])
 
 
 conv_weight_gradient.requires(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.convolution import MANY_PLACES, conv, conv_transpose, conv_weight_gradient
+from tenonnx_standard.convolution import MANY_COLUMNS, MANY_PLACES, conv, conv_transpose, conv_weight_gradient
 from tenonnx_standard.deformable import col2im, deform_conv
 from tenonnx_testing import Gap, call, cases, tensors
 
@@ -59,6 +61,17 @@ def _(draw):
     batch = draw(st.integers(1, 2))
     x = draw(tensors(shape=(batch, group * depth, *sizes), min_value=-2, max_value=2))
     g = draw(tensors(shape=(batch, group * results, *covered(sizes, attributes)), min_value=-1, max_value=1))
+    return call(x, g, group=group, **attributes)
+
+
+@cases(conv_weight_gradient)
+def _(draw):
+    """So many channels that the body is one convolution."""
+    attributes, sizes = window(draw)
+    group, results = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    depth = -(-MANY_COLUMNS // math.prod(attributes["kernel_shape"]))
+    x = draw(tensors(shape=(2, group * depth, *sizes), min_value=-2, max_value=2))
+    g = draw(tensors(shape=(2, group * results, *covered(sizes, attributes)), min_value=-1, max_value=1))
     return call(x, g, group=group, **attributes)
 
 
