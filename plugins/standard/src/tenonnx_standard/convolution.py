@@ -22,7 +22,7 @@ from tenonnx.extend import (
     shapes,
     symbolic,
 )
-from tenonnx_standard.convolving import columns, convolution, transposed
+from tenonnx_standard.convolving import Convolution, columns, convolution, transposed
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
@@ -164,34 +164,49 @@ def _(X, W, B=None, *, group, kernel_shape, **attributes):
 def _(X, W, B=None, *, group, kernel_shape, **attributes):
     check_channels(conv.title, X, W, B, group, W.shape[1] * group, W.shape[0])
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
-    return _convolving(X, W, window, group)(X, W, B)
+    return _convolving(X, W, None, window, group)(X, W, B)
 
 
 @conv.prepare
 def _(X, W, B, *, group, kernel_shape, **attributes):
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
-    return _convolving(X, W, window, group)
+    return _convolving(X, W, W.contents, window, group)
 
 
-def _convolving(X: Operand | Array, W: Operand | Array, window: Windows, group: int) -> Callable[..., Array]:
-    """The function of arrays like these that convolves them and adds a bias if there is one."""
-    narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
+def _convolving(
+    X: Operand | Array, W: Operand | Array, known: Array | None, window: Windows, group: int
+) -> Callable[..., Array]:
+    """The function of arrays like these that convolves them and adds a bias; the kernels may be ``known``."""
     whole = limits.sized((X.shape[0], W.shape[0], *window.outputs(X.shape[2:])), "a convolution")
-    bias = (-1, *(1,) * window.rank)
-    empty = not (X.size and W.size and all(whole))
-    run = None if empty else convolution(X.shape, W.shape, wide, window, group)
+    return _kernel(X, W, known, whole, lambda dtype: convolution(X.shape, W.shape, dtype, window, group))
 
-    def convolve(X: Array, W: Array, B: Array | None = None) -> Array:
-        if run is None:
+
+def _kernel(
+    X: Operand | Array,
+    W: Operand | Array,
+    known: Array | None,
+    whole: tuple[int, ...],
+    made: Callable[..., Convolution],
+) -> Callable[..., Array]:
+    """What ``made`` gives for a dtype that BLAS works in, with a bias."""
+    narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
+    bias = (-1, *(1,) * (len(whole) - 2))
+    empty = not (X.size and W.size and all(whole))
+    if not empty:
+        arrange, run = made(wide)
+        arranged = None if known is None else arrange(known.astype(wide, copy=False))
+
+    def compute(X: Array, W: Array, B: Array | None = None) -> Array:
+        if empty:
             y = np.zeros(whole, wide)
         else:
-            y = np.empty(whole, wide)
-            run(X.astype(wide, copy=False), W.astype(wide, copy=False), y)
+            weights = arrange(W.astype(wide, copy=False)) if arranged is None else arranged
+            y = run(X.astype(wide, copy=False), weights)
         if B is not None:
             y += B.reshape(bias)
         return y if narrow is wide else y.astype(narrow)
 
-    return convolve
+    return compute
 
 
 @conv.vjp
@@ -476,26 +491,11 @@ def _transposing(
     X: Operand | Array, W: Operand | Array, known: Array | None, window: Windows, group: int, *sizes: Any
 ) -> Callable[..., Array]:
     """The function of arrays like these that spreads windows and adds a bias; the kernels may be ``known``."""
-    narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
     begins, outputs = _cropping(window, X.shape[2:], *sizes)
     whole = limits.sized((X.shape[0], group * W.shape[1], *outputs), "a transposed convolution")
-    bias = (-1, *(1,) * window.rank)
-    empty = not (X.size and W.size and all(whole))
-    if not empty:
-        arrange, run = transposed(X.shape, W.shape, wide, window, begins, outputs, group)
-        arranged = None if known is None else arrange(known.astype(wide, copy=False))
-
-    def convolve(X: Array, W: Array, B: Array | None = None) -> Array:
-        if empty:
-            y = np.zeros(whole, wide)
-        else:
-            weights = arrange(W.astype(wide, copy=False)) if arranged is None else arranged
-            y = run(X.astype(wide, copy=False), weights)
-        if B is not None:
-            y += B.reshape(bias)
-        return y if narrow is wide else y.astype(narrow)
-
-    return convolve
+    return _kernel(
+        X, W, known, whole, lambda dtype: transposed(X.shape, W.shape, dtype, window, begins, outputs, group)
+    )
 
 
 @conv_transpose.vjp

@@ -11,11 +11,16 @@ import numpy as np
 from tenonnx.extend import limits
 from tenonnx_standard.windows import BLOCK, Array, Windows, taps_inside
 
-#: A convolution: images, kernels and the array that takes the result, all of them contiguous.
-Convolution = Callable[[Array, Array, Array], Any]
+#: How kernels are arranged for a convolution, and the function of images and these; all of them are contiguous.
+Convolution = tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]
+#: One way to compute it, which writes into an array that it is given.
+Way = tuple[Callable[[Array], Array], Callable[[Array, Array, Array], None]]
 
-#: Images narrower than this are unfolded by whole lines, as short runs cost more to copy than what is left out later.
-NARROW = 32
+#: BLAS takes products of up to so many terms as they lie, without packing them first, and on one thread.
+SMALL_PRODUCT = 100**3
+
+#: Rows of fewer windows than this make slow products, unless there are no more weights than stay in the first cache.
+NARROW, FEW_WEIGHTS = 16, 1 << 14
 
 #: Up to so many bytes, an array of zeros is made at once; of a larger one only the borders are set to 0.
 SMALL = 1 << 15
@@ -23,21 +28,32 @@ SMALL = 1 << 15
 
 def convolution(shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int) -> Convolution:
     """How images of ``shape`` are convolved with ``kernels``, both not empty, by the way that suits their sizes."""
+    outputs = window.outputs(shape[2:])
+    whole = limits.sized((shape[0], kernels[0], *outputs), "a convolution")
+    arrange, write = _way(shape, kernels, dtype, window, group, outputs)
+
+    def convolve(x: Array, w: Array) -> Array:
+        y = np.empty(whole, dtype)
+        write(x, w, y)
+        return y
+
+    return arrange, convolve
+
+
+def _way(
+    shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int, outputs: Sequence[int]
+) -> Way:
     batch, _, *sizes = shape
-    outputs = window.outputs(sizes)
-    count, results = math.prod(outputs), kernels[0] // group
-    limits.sized((batch, kernels[0], *outputs), "a convolution")
+    count, weights = math.prod(outputs), math.prod(kernels) // group
     begins, ends = window.padding(sizes)
     if set(window.kernel) == {1} and not any((*begins, *ends)) and (batch == 1 or count > 1):
         return _pointwise(shape, kernels, window, group, outputs)
-    if kernels[1] == 1 and window.rank > 1:
+    if kernels[1] == 1 and group > 1 and window.rank > 1:
         return _depthwise(shape, kernels, dtype, window, outputs)
-    if batch > 1 and count < 64:
-        return _unfolded(shape, kernels, dtype, window, group, joined=True)
-    lines = set(window.strides) == {1} and outputs[-1] < NARROW and results >= 4 and window.rank > 1
-    if lines and math.prod(kernels[1:]) * math.prod(sizes) * group <= BLOCK:
-        return _by_lines(shape, kernels, dtype, window, group, outputs)
-    return _unfolded(shape, kernels, dtype, window, group, joined=False)
+    together = window.rank > 1 and window.dilations[0] == 1 and (outputs[-1] >= NARROW or weights <= FEW_WEIGHTS)
+    if together and weights * math.prod(outputs[1:]) <= SMALL_PRODUCT:
+        return _by_rows(shape, kernels, dtype, window, group, outputs)
+    return _unfolded(shape, kernels, dtype, window, group, joined=batch > 1 and count < 64)
 
 
 def padded(shape: Sequence[int], dtype: Any, begins: Sequence[int], lengths: Sequence[int]) -> Callable[[Array], Array]:
@@ -80,7 +96,7 @@ def steps_of(shape: Sequence[int], itemsize: int) -> list[int]:
 
 def _pointwise(
     shape: Sequence[int], kernels: Sequence[int], window: Windows, group: int, outputs: Sequence[int]
-) -> Convolution:
+) -> Way:
     batch, channels, *_ = shape
     results, count = kernels[0], math.prod(outputs)
     taken = (..., *(slice(None, None, s) for s in window.strides)) if set(window.strides) != {1} else None
@@ -92,9 +108,9 @@ def _pointwise(
 
     def convolve(x: Array, w: Array, y: Array) -> None:
         x = x if taken is None else x[taken]
-        np.matmul(w.reshape(weights), x.reshape(images), out=y.reshape(target))
+        np.matmul(w, x.reshape(images), out=y.reshape(target))
 
-    return convolve
+    return lambda w: w.reshape(weights), convolve
 
 
 # ----- one channel each -----------------------------------------------------------------------------------------------
@@ -102,7 +118,7 @@ def _pointwise(
 
 def _depthwise(
     shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, outputs: Sequence[int]
-) -> Convolution:
+) -> Way:
     """Each channel by itself: unfolded along all axes but the first, then each row of a kernel gives a share.
 
     The shares are shifted and summed up.
@@ -129,8 +145,7 @@ def _depthwise(
         below.append((slice(None), slice(None), row, slice(start, stop, window.strides[0])))
     blocks = [(image, slice(k, min(k + some, channels))) for image in range(batch) for k in range(0, channels, some)]
 
-    def convolve(x: Array, w: Array, y: Array) -> None:
-        weights = w.reshape(channels, per_channel * rows, width)
+    def convolve(x: Array, weights: Array, y: Array) -> None:
         y = y.reshape(batch, channels, per_channel, *outputs)
         for image, chosen in blocks:
             count = chosen.stop - chosen.start
@@ -147,45 +162,61 @@ def _depthwise(
             for rest in below[2:]:
                 result += shares[rest]
 
-    return convolve
+    return lambda w: w.reshape(channels, per_channel * rows, width), convolve
 
 
 # ----- products over unfolded blocks ----------------------------------------------------------------------------------
 
 
-def _by_lines(
+def _by_rows(
     shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int, outputs: Sequence[int]
-) -> Convolution:
-    """Whole lines of the padded image are read for windows that move by one place; those across its end go unused."""
-    batch, channels, *_ = shape
-    begins, _ = window.padding(shape[2:])
-    lengths = [n - 1 + e for n, e in zip(outputs, window.extents, strict=True)]
-    surround = padded(shape, dtype, begins, lengths)
-    item = np.dtype(dtype).itemsize
-    steps = steps_of((channels, *lengths), item)
-    run = sum((n - 1) * step for n, step in zip(outputs, steps[1:], strict=True)) // item + 1
-    unfolded = limits.sized((channels, *window.kernel, run), "what the windows of a convolution read")
-    strides = (steps[0], *(d * step for d, step in zip(window.dilations, steps[1:], strict=True)), item)
+) -> Way:
+    """Images are unfolded along all axes but the first, row by row: what a row of windows reads then lies together.
+
+    So each row of the result is one product, without a copy for each row of the kernel.
+    """
+    batch, channels, *sizes = shape
+    begins, _ = window.padding(sizes)
+    rows, *inner = window.kernel
+    height = max(begins[0] + sizes[0], (outputs[0] - 1) * window.strides[0] + rows)
+    along = [taps_inside(n, window, k, begins[k], outputs[k]) for k, n in enumerate(sizes)][1:]
+    split, width = channels // group, math.prod(outputs[1:])
+    line = (*inner, split, *outputs[1:])
+    some = min(batch, max(1, BLOCK // (group * height * math.prod(line))))
+    lines = limits.sized((some, group, height, *line), "what the windows of a convolution read")
+    down = slice(begins[0], begins[0] + sizes[0])
+    reads = []
+    for place in np.ndindex(*inner):
+        taps = [axis[k] for axis, k in zip(along, place, strict=True)]
+        target, source = [slice(low, high) for low, high, _ in taps], [read for _, _, read in taps]
+        reads.append(((slice(None), slice(None), down, *place, slice(None), *target), (..., *source)))
     depth = math.prod(kernels[1:])
-    weights = (kernels[0], depth) if group == 1 else (group, kernels[0] // group, depth)
-    matrix = (depth, run) if group == 1 else (group, depth, run)
-    whole = (kernels[0], *outputs)
-    picked = (*steps_of((kernels[0], run), item)[:1], *steps[1:])
+    steps = steps_of((some, group, height, math.prod(line) // width, width), np.dtype(dtype).itemsize)
+    steps[2:3] = [steps[2] * window.strides[0]]
+    weights = (group, kernels[0] // group, split, *window.kernel)
+    blocks = [slice(k, min(k + some, batch)) for k in range(0, batch, some)]
+
+    def arrange(w: Array) -> Array:
+        return np.ascontiguousarray(np.moveaxis(w.reshape(weights), 2, -1)).reshape(group, 1, -1, depth)
 
     def convolve(x: Array, w: Array, y: Array) -> None:
-        store, flat = surround(x), w.reshape(weights)
-        columns = np.empty(unfolded, dtype)
-        for image in range(batch):
-            columns[...] = np.ndarray(unfolded, dtype, store, image * channels * steps[0], strides)
-            product = np.matmul(flat, columns.reshape(matrix))
-            y[image] = np.ndarray(whole, dtype, product, 0, picked)
+        x = x.reshape(batch, group, split, *sizes).swapaxes(2, 3)
+        y = y.reshape(batch, group, -1, outputs[0], width).swapaxes(2, 3)
+        store = np.zeros(lines, dtype)
+        for block in blocks:
+            part = x[block]
+            count = len(part)
+            for target, source in reads:
+                store[:count][target] = part[source]
+            read = np.ndarray((count, group, outputs[0], depth, width), dtype, store, 0, steps)
+            np.matmul(w, read, out=y[block])
 
-    return convolve
+    return arrange, convolve
 
 
 def _unfolded(
     shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int, *, joined: bool
-) -> Convolution:
+) -> Way:
     batch = shape[0]
     outputs = window.outputs(shape[2:])
     rest, count = math.prod(outputs[1:]), math.prod(outputs)
@@ -193,13 +224,13 @@ def _unfolded(
     unfold = columns(shape, dtype, window, joined=joined)
     single = batch == group == 1
 
-    def convolve(x: Array, w: Array, y: Array) -> None:
+    def convolve(x: Array, weights: Array, y: Array) -> None:
         if single:
-            weights, target = w.reshape(-1, depth), y.reshape(-1, count)
+            target = y.reshape(-1, count)
             for _, rows, block in unfold(x):
                 np.matmul(weights, block.reshape(depth, -1), out=target[:, rows.start * rest : rows.stop * rest])
             return
-        weights, target = w.reshape(group, -1, depth), y.reshape(batch, group, -1, count)
+        target = y.reshape(batch, group, -1, count)
         for images, rows, block in unfold(x):
             part = target[images, ..., rows.start * rest : rows.stop * rest]
             if joined:
@@ -208,7 +239,7 @@ def _unfolded(
             else:
                 np.matmul(weights, block.reshape(len(block), group, depth, -1), out=part)
 
-    return convolve
+    return lambda w: w.reshape(-1, depth) if single else w.reshape(group, -1, depth), convolve
 
 
 def columns(
@@ -271,8 +302,8 @@ def transposed(
     begins: Sequence[int],
     outputs: Sequence[int],
     group: int,
-) -> tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]:
-    """The transpose of a convolution: how kernels are arranged for it, and the function of images and these.
+) -> Convolution:
+    """The transpose of a convolution.
 
     Each position adds its multiple of a kernel to a window of the result, of which ``outputs`` positions are kept from
     ``begins`` on. So the elements of the result that lie strides apart are one convolution, and all of these are taken
@@ -287,7 +318,7 @@ def transposed(
     arranged = limits.sized((group * per_group * math.prod(strides), depth, *reach), "kernels with their gaps")
     whole = [n * s for n, s in zip(positions, strides, strict=True)]
     target = limits.sized((batch, group * per_group, *outputs), "a transposed convolution")
-    run = convolution(shape, arranged, dtype, apart, group)
+    prepare, run = convolution(shape, arranged, dtype, apart, group)
     spread = (group, depth, per_group, *(n for pair in zip(reach, strides, strict=True) for n in pair))
     places = (..., *(slice(0, extent, d) for extent, d in zip(window.extents, window.dilations, strict=True)))
     order = (0, 2, *range(4, 4 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2))
@@ -301,12 +332,11 @@ def transposed(
     def arrange(w: Array) -> Array:
         apart = np.zeros((group, depth, per_group, *(n * s for n, s in zip(reach, strides, strict=True))), dtype)
         apart[places] = w.reshape(group, depth, per_group, *window.kernel)
-        return np.ascontiguousarray(np.flip(apart.reshape(spread).transpose(order), turned)).reshape(arranged)
+        turned_round = np.flip(apart.reshape(spread).transpose(order), turned)
+        return prepare(np.ascontiguousarray(turned_round).reshape(arranged))
 
     def convolve(x: Array, w: Array) -> Array:
-        z = np.empty((batch, arranged[0], *positions), dtype)
-        run(x, w, z)
-        phases = z.reshape(batch, -1, *strides, *positions).transpose(interleaved)
+        phases = run(x, w).reshape(batch, -1, *strides, *positions).transpose(interleaved)
         y = phases.reshape(batch, -1, *whole)[cut]
         if covers:
             return np.ascontiguousarray(y)

@@ -117,13 +117,14 @@ def _(x, k, *, axis, largest, sorted):
     return np.take_along_axis(x, order, axis), order
 
 
-#: How many elements the search for the best first stands for by their extreme.
-_GROUP = 16
+#: Of shorter rows, or fewer elements in all, sorting takes less time than choosing what to sort.
+_SHORT, _FEW = 64, 1000
 
 
 def _best(keys: Array, count: int, largest: bool) -> Array:
     """The positions of the best in each row, in order."""
-    if 0 < 4 * count <= keys.shape[1] // _GROUP and keys.size:
+    size = keys.shape[1]
+    if 0 < 4 * count <= size and size >= _SHORT and keys.size >= _FEW:
         found = _best_of_few(keys, count, largest)
         if found is not None:
             return found
@@ -131,21 +132,23 @@ def _best(keys: Array, count: int, largest: bool) -> Array:
 
 
 def _best_of_few(keys: Array, count: int, largest: bool) -> Array | None:
-    """The same by way of a bound: no element worse than the ``count``-th of the extremes of groups is among them.
+    """The same by way of a bound, the ``count``-th best: only what is not worse is sorted.
 
     None where NaNs make this fail.
     """
-    rows, groups = len(keys), keys.shape[1] // _GROUP
-    parts = keys[:, : groups * _GROUP].reshape(rows, _GROUP, groups)
-    extremes = parts.max(1) if largest else parts.min(1)
-    place = groups - count if largest else count - 1
-    bound = np.partition(extremes, place, axis=1)[:, place : place + 1]
-    row, column = np.nonzero(keys >= bound if largest else keys <= bound)
+    rows, size = keys.shape
+    place = size - count if largest else count - 1
+    bound = np.partition(keys, place, axis=1)[:, place, None]
+    found = np.flatnonzero(keys >= bound if largest else keys <= bound)
+    values, (row, column) = keys.reshape(-1)[found], np.divmod(found, size)
     counts = np.bincount(row, minlength=rows)
     if counts.min() < count:
         return None
-    values = keys[row, column]
-    order = np.argsort(_reversed(values) if largest else values, kind="stable")
+    values = _reversed(values) if largest else values
+    if len(found) == rows * count:
+        order = np.argsort(values.reshape(rows, count), axis=1, kind="stable")
+        return np.asarray(np.take_along_axis(column.reshape(rows, count), order, axis=1))
+    order = np.argsort(values, kind="stable")
     order = order[np.argsort(row[order], kind="stable")]
     first = np.cumsum(counts) - counts
     return np.asarray(column[order[first[:, None] + np.arange(count)]])

@@ -1,0 +1,71 @@
+"""Kernels that choose their way by size, at sizes that no case draws."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import tenonnx_standard as ops
+from tenonnx.extend import Operand
+
+
+def convolved(x, w, pads, stride, group):
+    """The convolution by its definition: for each place of the kernel, a product with what windows read there."""
+    rank = x.ndim - 2
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *[(pads, pads)] * rank])
+    outputs = [(n + 2 * pads - k) // stride + 1 for n, k in zip(x.shape[2:], w.shape[2:], strict=True)]
+    y = np.zeros((len(x), group, len(w) // group, *outputs))
+    kernels = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
+    for place in itertools.product(*map(range, w.shape[2:])):
+        read = (..., *(slice(p, p + (n - 1) * stride + 1, stride) for p, n in zip(place, outputs, strict=True)))
+        images = padded[read].reshape(len(x), group, -1, *outputs)
+        y += np.einsum("ngc...,grc->ngr...", images, kernels[(..., *place)])
+    return y.reshape(len(x), len(w), *outputs)
+
+
+@pytest.mark.parametrize(
+    ("images", "kernels", "stride", "group"),
+    [
+        ((1, 4, 20, 20), (8, 4, 3, 3), 1, 1),
+        ((2, 6, 21, 19), (8, 3, 3, 5), 2, 2),
+        ((70, 8, 16, 40), (4, 8, 3, 3), 1, 1),
+        ((2, 3, 5, 8, 20), (4, 3, 3, 3, 3), 1, 1),
+        ((1, 64, 6, 6), (64, 64, 3, 3), 1, 1),
+        ((3, 64, 6, 6), (64, 64, 3, 3), 1, 1),
+        ((2, 1, 9, 9), (6, 1, 3, 3), 1, 1),
+        ((2, 6, 9, 9), (12, 1, 3, 3), 1, 6),
+        ((2, 8, 30), (4, 8, 3), 1, 1),
+    ],
+)
+def test_convolutions_of_all_sizes_are_their_definition(images, kernels, stride, group):
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal(images, np.float32), random.standard_normal(kernels, np.float32)
+    attributes = {"pads": [1] * 2 * (len(images) - 2), "strides": [stride] * (len(images) - 2), "group": group}
+    expected = convolved(x, w, 1, stride, group)
+    np.testing.assert_allclose(ops.conv(x, w, **attributes), expected, rtol=1e-4, atol=1e-3)
+    operands = Operand(x.shape, x.dtype), Operand(w.shape, w.dtype, w), None
+    defaults = {"auto_pad": "NOTSET", "dilations": None, "kernel_shape": None}
+    kernel = ops.conv.rules["prepare"](*operands, **defaults, **attributes)
+    np.testing.assert_allclose(kernel(x, w), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+@pytest.mark.parametrize("distinct", [5, 100_000])
+def test_the_best_of_many_are_those_of_sorting_whole_rows(largest, dtype, distinct):
+    keys = np.random.default_rng(0).integers(distinct, size=(6, 500)).astype(dtype)
+    opposite = keys.astype(np.int64) * (-1 if largest else 1)
+    places = np.argsort(opposite, axis=1, kind="stable")[:, :7]
+    best, found = ops.top_k(keys, [7], largest=largest)
+    np.testing.assert_array_equal(found, places)
+    np.testing.assert_array_equal(best, np.take_along_axis(keys, places, axis=1))
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_best_of_many_beside_not_a_number(largest):
+    keys = np.random.default_rng(0).standard_normal((4, 500), np.float32)
+    keys[1, 3:] = keys[2, 5] = np.nan
+    order = np.argsort(-keys if largest else keys, axis=1, kind="stable")[:, :7]
+    np.testing.assert_array_equal(ops.top_k(keys, [7], largest=largest)[1], order)
