@@ -8,12 +8,13 @@ import onnxruntime
 import pytest
 
 import tenonnx as tx
-from tenonnx.extend import DType, NotDifferentiable, SequenceType, TensorType, constant, subgraph
+from tenonnx.extend import DType, NotDifferentiable, SequenceType, TensorType, constant, dependents, subgraph
 from tenonnx.graph.symbolic import parse
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx_standard.control_flow import if_, loop, scan, scan_in_batches
 from tenonnx_standard.joining import concat
+from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import greater, less
 from tenonnx_standard.random import random_normal_like
 from tenonnx_standard.recurrent import gru, lstm, rnn
@@ -150,6 +151,40 @@ def test_scan_in_all_directions():
         return total(last, *stacked)
 
     agrees(traced(inputs, loss), feeds_of(inputs, length=4, n=2), list(inputs))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("backward", [0, 1])
+def test_products_with_captured_matrices(axis, backward):
+    """What each iteration adds to their gradients is one product behind the loop, whatever way the rows lie."""
+    inputs = {"x": floats(*[("length", "n"), ("n", "length")][axis], 3), "state": floats("n", 3)}
+    inputs |= {"w": floats(3, 3), "u": floats(3, 3), "b": floats(3)}
+
+    def loss(x, state, w, u, b):
+        def body(state, x):
+            new = tanh(matmul(x, w) + matmul(state, u) + b)
+            return new, new * x
+
+        formals = [("state", state.type), ("x", state.type)]
+        return total(
+            *scan(
+                state, x, body=subgraph(body, formals), num_scan_inputs=1, scan_input_axes=[axis],
+                scan_input_directions=[backward], scan_output_axes=[axis], scan_output_directions=[1 - backward],
+            )
+        )  # fmt: skip
+
+    agrees(traced(inputs, loss), feeds_of(inputs, length=4, n=2), list(inputs))
+
+
+def test_the_way_back_of_a_layer_does_in_its_loop_what_needs_a_cotangent():
+    inputs = {"x": floats(5, 2, 3), "w": floats(1, 16, 3), "r": floats(1, 16, 4)}
+    derived = tx.grad(traced(inputs, lambda x, w, r: total(*lstm(x, w, r, hidden_size=4))), of="loss", wrt=["w", "r"])
+    plain = tx.retarget(derived, 18, domains=["ai.onnx"])
+    *_, back = [node.attributes["body"] for node in plain.nodes if node.op is scan]
+    cotangents = back.all_inputs[: len(back.outputs)]
+    reached = dependents(back.nodes, [v for v in back.all_inputs if v in cotangents])
+    assert all(v in reached for node in back.nodes for v in node.outputs if v is not None)
+    assert len([node for node in back.nodes if node.op_type == "MatMul"]) == 1
 
 
 def test_scan_in_batches_of_several_lengths():

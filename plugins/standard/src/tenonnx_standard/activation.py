@@ -229,7 +229,7 @@ def sigmoid(X):
 
 
 sigmoid.until(6, ignored=["consumed_inputs"])
-sigmoid.vjp(lambda g, y, X: g * y * (1.0 - y))
+sigmoid.vjp(lambda g, y, X: g * (y * (1.0 - y)))
 
 
 @_numpy(sigmoid)

@@ -277,42 +277,140 @@ class WayBack:
             replace(track, value=ops.zeros_like(track.value) if (v := g[count + k]) is None else v)
             for k, track in zip(self.stacked, self.given, strict=True)
         ]
-        tracks = [*cotangents, *self.tracks]
 
-        def run() -> tuple[Value, ...]:
-            read = [loop.inputs[k - count] for k in places.read]
-            return scan(
-                *last, *zeros, *(track.value for track in tracks),
-                body=self._step(zeros),
-                num_scan_inputs=len(tracks),
-                scan_input_axes=[track.axis for track in tracks],
-                scan_input_directions=[1 - track.reversed for track in tracks],
-                scan_output_axes=[track.axis for track in read],
-                scan_output_directions=[1 - track.reversed for track in read],
-            )  # fmt: skip
+        def run() -> Sequence[Value]:
+            return _Return(self.ahead(), last, zeros, cotangents).gradients()
 
-        found = _tuple(run() if loop.inputs else _unless_empty(tracks[0].value, run, [*last, *zeros]))
+        found = run() if loop.inputs else _tuple(_unless_empty(self.tracks[0].value, run, [*last, *zeros]))
         given = dict(zip(places, found, strict=True))
         for k in places.read:  # a Scan of length 0 does not know dims that are not static
             given[k] = ops.reshape_like(given[k], outside[k])
         return tuple(given.get(k) for k in range(len(outside)))
 
-    def _step(self, zeros: Sequence[Value]) -> Graph:
+    def ahead(self) -> WayBack:
+        """The same with what is element by element of what was stored computed for all iterations at once."""
+        joint, tracks = self.joint, dict(zip(self.stored, self.tracks, strict=True))
+        early = {value for value, track in tracks.items() if track == Track(track.value) and value.rank is not None}
+        nodes = between(joint.graph, [*joint.cotangents, *self.stored, *joint.outer], joint.gradients).nodes
+        needed, computed = set(joint.gradients), []
+        for node in nodes:
+            result = node.outputs[0]
+            if result is not None and _is_early(node, result, early, joint.outer):
+                early.add(result)
+                computed.append(result)
+            else:
+                needed.update(node.uses)
+        computed = [value for value in computed if value in needed]
+        part = between(joint.graph, [*self.stored, *joint.outer], computed)
+        found = inline(part, [*(track.value for track in self.tracks), *self.loop.captures])
+        tracks = {value: track for value, track in tracks.items() if value in needed or not computed}
+        tracks |= {value: Track(at_once) for value, at_once in zip(computed, found, strict=True) if at_once is not None}
+        return replace(self, stored=list(tracks), tracks=list(tracks.values()))
+
+
+def _is_early(node: Node, result: Value, early: Collection[Value], outer: Collection[Value]) -> bool:
+    """Whether a node works element by element on values that are ``early``, and gives no more than these have."""
+    varying = [v for v in node.uses if v.data is None and v not in outer]
+    same = [v for v in node.uses if v.data is not None or v in outer]
+    fit = all(v in early and v.rank == result.rank for v in varying)
+    fit = fit and all(v.rank is not None and result.rank is not None and v.rank <= result.rank for v in same)
+    return fit and known_op(node).broadcasts and any(v.type == result.type for v in varying)
+
+
+class _Return:
+    """The Scan of a way back.
+
+    The gradient of a capture is a sum over the iterations, which the Scan carries, from ``zeros`` on. Where each
+    iteration adds a product of matrices, the sum is one product of these matrices side by side, behind the Scan.
+    """
+
+    def __init__(
+        self, way: WayBack, last: Sequence[Value], zeros: Sequence[Value], cotangents: Sequence[Track]
+    ) -> None:
+        self.way, self.last, count = way, last, len(way.loop.initial)
+        joint, states, sums = way.joint, len(last), len(last) + len(zeros)
+        varying = dependents(joint.graph.nodes, [*way.stored, *joint.cotangents])
+        #: The matrices by which each iteration adds to the gradients of captures at some positions.
+        self.products = {
+            k: found for k, v in enumerate(joint.gradients[states:sums]) if (found := _factors(v, varying)) is not None
+        }
+        self.summed = [k for k in range(len(zeros)) if k not in self.products]
+        self.zeros = [zeros[k] for k in self.summed]
+        self.given = [
+            *zip(joint.cotangents[states:], cotangents, strict=True),
+            *zip(way.stored, way.tracks, strict=True),
+        ]
+        self.read = list(
+            zip(joint.gradients[sums:], (way.loop.inputs[k - count] for k in way.places.read), strict=True)
+        )
+        there = {v for v, track in (*self.given, *self.read) if (track.axis, track.reversed) == (0, 0)}
+        factors = dict.fromkeys(v for pair in self.products.values() for v in pair)
+        self.read += [(v, Track(v)) for v in factors if v not in there]
+        carried = [*joint.gradients[:states], *(joint.gradients[states + k] for k in self.summed)]
+        self.results = [*carried, *(v for v, _ in self.read)]
+
+    def gradients(self) -> list[Value]:
+        """Those of what is carried, of captures, and of inputs."""
+        joint = self.way.joint
+        nodes = between(joint.graph, [*joint.cotangents, *self.way.stored, *joint.outer], self.results).nodes
+        needed = {*self.results, *(v for node in nodes for v in node.uses)}
+        given = [(v, track) for v, track in self.given if v in needed] or self.given[:1]
+        found = _tuple(
+            scan(
+                *self.last, *self.zeros, *(track.value for _, track in given),
+                body=self._step([v for v, _ in given]),
+                num_scan_inputs=len(given),
+                scan_input_axes=[track.axis for _, track in given],
+                scan_input_directions=[1 - track.reversed for _, track in given],
+                scan_output_axes=[track.axis for _, track in self.read],
+                scan_output_directions=[1 - track.reversed for _, track in self.read],
+            )
+        )  # fmt: skip
+        states, sums = len(self.last), len(self.last) + len(self.zeros)
+        pairs = zip(self.read, found[sums:], strict=True)
+        lying = {v: stacked for (v, track), stacked in pairs if (track.axis, track.reversed) == (0, 0)}
+        lying |= {v: track.value for v, track in self.given if (track.axis, track.reversed) == (0, 0)}
+        captured = dict(zip(self.summed, found[states:sums], strict=True))
+        captured |= {k: _product(lying[a], lying[b]) for k, (a, b) in self.products.items()}
+        inputs = found[sums : sums + len(self.way.places.read)]
+        return [*found[:states], *(captured[k] for k in sorted(captured)), *inputs]
+
+    def _step(self, given: Sequence[Value]) -> Graph:
         """One iteration back: from cotangents, sums and what was stored to cotangents, sums and gradients."""
-        joint, captures = self.joint, self.loop.captures
-        states, sums = len(self.places.carried), len(self.places.carried) + len(zeros)
+        joint, captures = self.way.joint, self.way.loop.captures
+        states, sums = len(self.last), len(self.last) + len(self.zeros)
         fixed = joint.fixed()
         contents = inline(between(joint.graph, joint.outer, fixed), captures)
-        part = between(joint.graph, [*joint.cotangents, *self.stored, *joint.outer, *fixed], joint.gradients)
+        carried = joint.cotangents[:states]
+        part = between(joint.graph, [*carried, *given, *joint.outer, *fixed], self.results)
 
         def step(*values: Value) -> list[Value]:
             found = inline(part, [*values[:states], *values[sums:], *captures, *contents])
             totals = [a + b for a, b in zip(values[states:sums], found[states:sums], strict=True)]
             return [*found[:states], *totals, *found[sums:]]
 
-        like = [*joint.cotangents[:states], *zeros, *joint.cotangents[states:], *self.stored]
-        kinds = [(f"back_{k}", v.type) for k, v in enumerate(like)]
-        return subgraph(step, kinds, name=f"{self.loop.body.name}_back")
+        kinds = [(f"back_{k}", v.type) for k, v in enumerate((*carried, *self.zeros, *given))]
+        return subgraph(step, kinds, name=f"{self.way.loop.body.name}_back")
+
+
+def _factors(value: Value, varying: Collection[Value]) -> tuple[Value, Value] | None:
+    """The matrices, the first turned round, whose product a value is that differs in each iteration."""
+    node = value.producer
+    if node is None or known_op(node) is not ops.matmul:
+        return None
+    turned, right = node.inputs
+    if turned is None or right is None or turned.producer is None or known_op(turned.producer) is not ops.transpose:
+        return None
+    left = turned.producer.inputs[0]
+    if left is None or not left.rank == right.rank == 2 or turned.producer.attributes.get("perm", [1, 0]) != [1, 0]:
+        return None
+    return (left, right) if left in varying and right in varying else None
+
+
+def _product(left: Value, right: Value) -> Value:
+    """The sum over the first axis of the products of matrices, those on the left being turned round."""
+    rows, columns = (ops.reshape(v, [-1, dims(v)[2]]) for v in (left, right))
+    return ops.matmul(ops.transpose(rows, perm=[1, 0]), columns)
 
 
 def _unless_empty(track: Value, run: Callable[[], Any], otherwise: Sequence[Value]) -> Any:
