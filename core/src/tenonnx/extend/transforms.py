@@ -2,7 +2,8 @@
 
 ``Rewriter(graph, decide).run()`` copies a graph and asks ``decide(rewriter, call)`` about every ``Call``: None keeps
 it, values take its place, and ``rewriter.expand(call)`` gives those of its op's body. ``bind(node)`` gives a node's
-inputs and attributes by today's names, ``decompose`` keeps what a consumer knows.
+inputs and attributes by today's names, ``decompose`` keeps what a consumer knows, ``respell`` puts the body of an op
+wherever a graph computes the same by other words.
 """
 
 from tenonnx.op.binding import bind, invoke, known_op
@@ -18,6 +19,7 @@ from tenonnx.transforms.fold import fold
 from tenonnx.transforms.grad import grad, pullback
 from tenonnx.transforms.overridable import opened
 from tenonnx.transforms.prune import needed_nodes, prune
+from tenonnx.transforms.respell import respell
 from tenonnx.transforms.retarget import retarget
 from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
 from tenonnx.transforms.user_rules import apply_rules
@@ -45,6 +47,7 @@ __all__ = [
     "prune",
     "pullback",
     "refuse_opaque",
+    "respell",
     "retarget",
     "same_attribute",
 ]

@@ -57,7 +57,7 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[
     ensure_inferred(graph)
     with work(PASSES * ALLOWANCE * len(graph.nodes)):
         for _ in range(PASSES):
-            fused = _Pass(graph, templates, spots).run()
+            fused = Search(graph, templates, spots).run()
             if fused is None:
                 break
             graph = fused
@@ -113,7 +113,7 @@ class Fused:
         return len(self.region) - len(self.made) - (1 if self.proposal.after is None else 2)
 
 
-class _Replacing(Rewriter):
+class Replacing(Rewriter):
     """Decides about the nodes that give ``replaced`` values alone; what stays has its types from the search."""
 
     def __init__(
@@ -126,12 +126,21 @@ class _Replacing(Rewriter):
         return self.node is not None and not any(v in self.replaced for v in self.node.outputs if v is not None)
 
 
-class _Pass:
-    """One search over a graph."""
+class Search:
+    """One search over a graph, or ``among`` some of its nodes."""
 
-    def __init__(self, graph: Graph, templates: Templates, spots: Sequence[Op]) -> None:
+    #: How many nodes a call must stand for.
+    least = 2
+    #: What puts the calls.
+    rewriter = Replacing
+
+    def __init__(
+        self, graph: Graph, templates: Templates, spots: Sequence[Op], *, among: Container[Node] | None = None
+    ) -> None:
         self.graph, self.templates, self.spots = graph, templates, spots
-        self.normal = Normalizer(graph)
+        #: The nodes whose values a call may stand for.
+        self.heads: Sequence[Node] = graph.nodes
+        self.normal = Normalizer(graph, among=among)
         self.normal.run()
         self.sources: dict[Value, Value] = {}
         for value in graph.values():
@@ -159,12 +168,12 @@ class _Pass:
             self.wanted |= fused.made
             found.update((v, fused) for v in fused.outputs if v is not None)
 
-        for node in reversed(self.graph.nodes):
+        for node in reversed(self.heads):
             outputs = [v for v in node.outputs if v is not None]
             if len(outputs) != 1 or node in taken:
                 continue
             best = self._best(outputs[0], taken)
-            if best is not None and best.gain > 0:
+            if best is not None and self.pays(best):
                 take(best)
             elif best is not None:
                 shared.setdefault(best.made, []).append(best)
@@ -175,6 +184,10 @@ class _Pass:
                     if not taken.intersection(call.region):
                         take(call)
         return self._rewritten(found) if found else None
+
+    def pays(self, fused: Fused) -> bool:
+        """Whether a call is worth it by itself."""
+        return fused.gain > 0
 
     def _rewritten(self, found: dict[Value, Fused]) -> Graph:
         places: dict[Node, float] = dict(self.position)
@@ -189,17 +202,17 @@ class _Pass:
             if value is None or fused is None:
                 return None
             if value not in made:
-                made.update(self._called(rewriter, fused))
+                made.update(self.called(rewriter, fused))
             return [made[value]]
 
-        fused = _Replacing(self.graph, decide, found.keys()).run()
+        fused = self.rewriter(self.graph, decide, found.keys()).run()
         drop_dead_nodes(fused)
         return _without_unread_outputs(fused)
 
-    def _called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
+    def called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
         """The results of the call, which are put where the first of them is needed."""
         proposal = fused.proposal
-        inputs = [None if v is None else self._brought(rewriter, v) for v in proposal.inputs]
+        inputs = [None if v is None else self.brought_to(rewriter, v) for v in proposal.inputs]
         results = Builder.call(rewriter, proposal.op, inputs, proposal.attributes, len(fused.outputs))
         pairs = itertools.zip_longest(fused.outputs, results)
         given = {wanted: result for wanted, result in pairs if wanted is not None and result is not None}
@@ -212,7 +225,7 @@ class _Pass:
             result.name = wanted.name
         return given
 
-    def _brought(self, rewriter: Rewriter, value: Value) -> Value:
+    def brought_to(self, rewriter: Rewriter, value: Value) -> Value:
         """A value of the normal form in the new graph: that of the source, or computed once from some of the source."""
         if value in self.sources:
             return rewriter.copy(self.sources[value])
@@ -223,7 +236,7 @@ class _Pass:
             assert node is not None
             assert isinstance(node.op, Op)
             inputs, attributes = bind(node)
-            given = [None if v is None else self._brought(rewriter, v) for v in inputs]
+            given = [None if v is None else self.brought_to(rewriter, v) for v in inputs]
             results = Builder.call(rewriter, node.op, given, attributes, len(node.outputs))
             self.brought.update(
                 (v, r) for v, r in zip(node.outputs, results, strict=False) if v is not None and r is not None
@@ -242,13 +255,14 @@ class _Pass:
             for proposal in proposals:
                 given, made = self._needed(proposal)
                 replaced = len(self._region((value,), given, alone=True))
-                if replaced < 2 or (best is not None and replaced - len(made) - 1 <= best.gain):
+                if replaced < self.least or (best is not None and replaced - len(made) - 1 <= best.gain):
                     continue
                 results = self._proven(proposal, root, alone=len(self._region((value,), given)) == replaced)
                 if results is None:
                     continue
                 ways = (self._placed(value, proposal, found) for found in (results, results[:1]))
-                better = [w for w in ways if w is not None and len(w.region) > 1 and not taken & set(w.region)]
+                large = [w for w in ways if w is not None and len(w.region) >= self.least]
+                better = [w for w in large if not taken & set(w.region)]
                 best = max([*better, *([] if best is None else [best])], key=lambda way: way.gain, default=None)
                 break
         return best

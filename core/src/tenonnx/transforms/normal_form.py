@@ -6,13 +6,13 @@ product), or returns None. Older meanings are said by today's. What is computed 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
-from tenonnx.graph.values import Value
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import Op
@@ -21,16 +21,31 @@ from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
 
 class Normalizer(Rewriter):
-    """Copies a graph with types into its normal form; ``mapping`` leads from its values to those of the copy."""
+    """Copies a graph with types into its normal form; ``mapping`` leads from its values to those of the copy.
+
+    Where ``among`` names nodes, it copies these alone, and what others compute is given.
+    """
 
     inferred = True
 
-    def __init__(self, source: Graph, decide: Decision | None = None, *, outer: Rewriter | None = None) -> None:
+    def __init__(
+        self,
+        source: Graph,
+        decide: Decision | None = None,
+        *,
+        among: Container[Node] | None = None,
+        outer: Rewriter | None = None,
+    ) -> None:
         super().__init__(source, _normal if decide is None else decide, outer=outer)
+        self.among = among
         self.seen: dict[Hashable, Sequence[Value | None]] = {}
         known = operators()
         #: The ops whose operands may come in any order and grouping, each with what changes nothing.
         self.associative = {op: unit for op, unit in ((known.add, 0.0), (known.multiply, 1.0)) if isinstance(op, Op)}
+
+    def visit(self, node: Node) -> None:
+        if self.among is None or node in self.among:
+            super().visit(node)
 
     def key(self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
         """What tells a call from others; None for one that is like no other. Equal constants are one."""
@@ -40,9 +55,10 @@ class Normalizer(Rewriter):
     def exists(self, op: Op) -> bool:
         """Whether the graph may hold the op: it, or one that it became, is there at its opsets.
 
-        An op with the rule ``word`` says what its older meanings say, and may stand at any version.
+        An op with the rule ``word`` says what its older meanings say, and may stand at any version. A graph without
+        ai.onnx may use its newest version.
         """
-        version = self.graph.root.opsets.get(op.domain)
+        version = self.graph.root.opsets.get(op.domain, op.since if op.domain == "ai.onnx" else None)
         return version is not None and (op.since <= version or find_rule(op, "word") is not None)
 
     def add(
@@ -63,8 +79,9 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     rule = find_rule(call.op, "normal")
     try:
         if rule is not None:
+            counted = {"_outputs": call.outputs} if call.op.signature.counts_outputs else {}
             with foreseeing(call.op.title, call.inputs, call.attributes):
-                said = rewriter.inside(rule, *call.inputs, **call.attributes)
+                said = rewriter.inside(rule, *call.inputs, **call.attributes, **counted)
             if said is not None:
                 return said if isinstance(said, tuple) else (said,)
         if not call.op.primitive and (call.op.before is not None or not rewriter.exists(call.op)):

@@ -114,9 +114,10 @@ class Templates:
     def prove(self, proposal: Proposal, root: Value, strict: Matcher) -> bool:
         """Whether ``root`` is the body of a call, as it is for inputs of these types whatever they hold.
 
-        What is not proven so may still be by the body for what the inputs hold.
+        What holds for any length holds where one is not known. What is not proven so may still be by the body for what
+        the inputs hold.
         """
-        kinds = tuple(None if v is None else v.type for v in proposal.inputs)
+        kinds = tuple(None if v is None else _with_lengths(v.type, k) for k, v in enumerate(proposal.inputs))
         items = tuple((name, tuple(a) if isinstance(a, list) else a) for name, a in proposal.attributes.items())
         key = proposal.op, items, kinds
         try:
@@ -189,6 +190,13 @@ class Templates:
             return None
         mapped = tuple(None if v is None else normal.copy(v) for v in inputs)
         return None if output.producer is None else Template(op, attributes, mapped, output)
+
+
+def _with_lengths(kind: Type | None, place: int) -> Type | None:
+    """A type whose unknown lengths have names."""
+    if not isinstance(kind, TensorType) or kind.shape is None or None not in kind.shape:
+        return kind
+    return kind.with_shape(tuple(symbol(f"size{place}_{k}") if d is None else d for k, d in enumerate(kind.shape)))
 
 
 def _given(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Sequence[bool]) -> list[Type | None]:

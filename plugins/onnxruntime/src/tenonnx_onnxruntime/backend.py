@@ -22,7 +22,7 @@ from tenonnx.extend.backends import (
     target_for,
 )
 from tenonnx.extend.formats import LARGEST_MESSAGE, ExportConfig, prepare, write_stream
-from tenonnx_onnxruntime.blocked import block_convolutions
+from tenonnx_onnxruntime.blocked import in_blocks
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortened, stateful_program
 from tenonnx_onnxruntime.values import to_runtime
@@ -171,9 +171,9 @@ def _open(
     ``inline`` puts them into the message where that can hold them. Inputs with a default are none for the runtime, so
     that it can optimize what depends on them.
     """
-    model, initializers, _ = prepare(graph, ExportConfig())
     if providers == [CPU]:
-        block_convolutions(model, graph)
+        graph = in_blocks(graph)
+    model, initializers, _ = prepare(graph, ExportConfig())
     model.ir_version = min(model.ir_version, newest_ir())
     if model.ir_version >= OPTIONAL_INPUTS_IR and len(graph.inputs) < len(graph.all_inputs):
         inputs = [info for value, info in zip(graph.all_inputs, model.graph.input, strict=True) if value.data is None]

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from tenonnx.extend import DType, TensorType
+import tenonnx_standard as ops
+from tenonnx import default_registry
+from tenonnx.extend import DType, Graph, Node, Op, TensorType, Value, op
+from tenonnx.extend.transforms import respell
 from tenonnx_onnxruntime.kernels import CPU
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS
-
-if TYPE_CHECKING:
-    from tenonnx.extend import Graph
 
 DOMAIN = "com.microsoft.nchwc"
 
@@ -50,92 +50,50 @@ def block_size() -> int:
     return int(np.argmax(np.asarray(y).reshape(-1) == 1))  # the second pixel of the first channel
 
 
-def block_convolutions(model: onnx.ModelProto, graph: Graph) -> bool:
-    """Change the convolutions of ``model``, which is ``graph`` as a message, where that pays; whether one was."""
-    open_inputs = {v.name: v.type for v in graph.inputs}
-    if not any(node.op_type in _FORMS for node in model.graph.node) or not block_size():
+def in_blocks(graph: Graph) -> Graph:
+    """``graph`` with the runtime's convolutions in blocks where these pay, if a package says what they mean."""
+    if not any(map(_may_be_kernel, graph.inputs)):
+        return graph
+    registry = graph.registry or default_registry()
+    found = [registry.lookup(DOMAIN, name, 1) for name in ("ReorderInput", "Conv", "ReorderOutput")]
+    known = [each for each in found if each is not None]
+    return graph if len(known) < len(found) else respell(graph, [_in_blocks(*known)], at=_is_convolution_by_input)
+
+
+def _may_be_kernel(x: Value) -> bool:
+    """Whether these are kernels that fit: float32, two spatial axes, and whole blocks of channels both ways."""
+    if not isinstance(x.type, TensorType) or x.type.dtype is not DType.float32 or x.type.rank != 4:
         return False
-    made, changed = [], False
-    for node in model.graph.node:
-        form = _FORMS.get(node.op_type) if node.domain == "" else None
-        kernel = open_inputs.get(node.input[1]) if form is not None else None
-        replaced = None if form is None else form(model, node, _sizes(kernel))
-        changed |= replaced is not None
-        made += [node] if replaced is None else replaced
-    if changed:
-        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in made]
-        del model.graph.node[:]
-        model.graph.node.extend(nodes)
-        model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    return changed
+    sizes = [d for d in x.type.shape or () if isinstance(d, int)]
+    large = len(sizes) == 4 and math.prod(sizes) >= _SMALLEST
+    return large and block_size() > 0 and not any(d % block_size() for d in sizes[:2])
 
 
-def _sizes(kernel: Any) -> list[int] | None:
-    """The static shape of kernels that fit: float32, two spatial axes, and whole blocks of channels both ways."""
-    if not isinstance(kernel, TensorType) or kernel.dtype is not DType.float32 or kernel.rank != 4:
-        return None
-    sizes = [d for d in kernel.shape or () if isinstance(d, int)]
-    fit = len(sizes) == 4 and not any(d % block_size() for d in sizes[:2]) and math.prod(sizes) >= _SMALLEST
-    return sizes if fit else None
+def _is_convolution_by_input(node: Node) -> bool:
+    kernel = node.inputs[1] if node.op in (ops.conv, ops.conv_transpose) else None
+    given = kernel is not None and kernel.producer is None and kernel.data is None
+    return kernel is not None and given and _may_be_kernel(kernel)
 
 
-def _convolution(model: onnx.ModelProto, node: onnx.NodeProto, sizes: list[int] | None) -> list[onnx.NodeProto] | None:
-    """Conv with its kernels turned into blocks."""
-    attributes = _window(node, sizes)
-    if sizes is None or attributes is None:
-        return None
-    return list(_nodes(model, node, node.input[1], [0, 2, 4, 5, 3, 1], sizes, sizes[0], attributes))
+@functools.cache
+def _in_blocks(reorder_input: Op, conv: Op, reorder_output: Op) -> Op:
+    """A convolution by the runtime's operators, which its body in normal form is."""
+    size = block_size()
 
+    @op("ConvInBlocks", domain="tenonnx.onnxruntime", signature=ops.conv.signature, type=ops.conv.rules["type"])
+    def convolution(X: Value, W: Value, B: Value | None = None, **attributes: Any) -> Value:
+        results, channels, *window = W.shape
+        apart = ops.reshape(W, [results // size, size, channels // size, size, *window])
+        kernels = ops.reshape(ops.transpose(apart, perm=[0, 2, 4, 5, 3, 1]), W.shape)
+        found = conv(reorder_input(X), kernels, B, **attributes)
+        return reorder_output(found, channels=results)  # type: ignore[no-any-return]
 
-def _transposed(model: onnx.ModelProto, node: onnx.NodeProto, sizes: list[int] | None) -> list[onnx.NodeProto] | None:
-    """ConvTranspose without strides: a convolution with the kernels turned round."""
-    attributes = _window(node, sizes)
-    if sizes is None or attributes is None or set(attributes["strides"]) != {1} or attributes["beyond"]:
-        return None
-    reach = [d * (k - 1) for d, k in zip(attributes["dilations"], sizes[2:], strict=True)]
-    attributes["pads"] = [r - p for r, p in zip(reach * 2, attributes["pads"], strict=True)]
-    if min(attributes["pads"]) < 0:
-        return None
-    turned = f"{node.output[0]}/turned"
-    ends = {"starts": [-1, -1], "ends": [-sizes[2] - 1, -sizes[3] - 1], "axes": [2, 3], "steps": [-1, -1]}
-    inputs = [_constant(model, f"{turned}/{name}", numbers) for name, numbers in ends.items()]
-    turn = helper.make_node("Slice", [node.input[1], *inputs], [turned])
-    return [turn, *_nodes(model, node, turned, [2, 0, 4, 5, 1, 3], sizes, sizes[1], attributes)]
+    @convolution.spot
+    def _(y: Value) -> Iterator[tuple[Sequence[Value | None], dict[str, Any]]]:
+        node = y.producer
+        if node is not None and node.op is ops.conv:
+            attributes = {"group": 1, "auto_pad": "NOTSET", **node.attributes}
+            if attributes["group"] == 1 and attributes["auto_pad"] == "NOTSET":
+                yield node.inputs, attributes
 
-
-_FORMS = {"Conv": _convolution, "ConvTranspose": _transposed}
-
-
-def _window(node: onnx.NodeProto, sizes: list[int] | None) -> dict[str, Any] | None:
-    """The attributes of the blocked convolution, None where it has no form for those of ``node``."""
-    given: Mapping[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    if sizes is None or given.get("group", 1) != 1 or given.get("auto_pad", b"NOTSET") != b"NOTSET":
-        return None
-    if "output_shape" in given:
-        return None
-    found = {"pads": [0] * 4, "strides": [1, 1], "dilations": [1, 1]}
-    found = {name: list(given.get(name, default)) for name, default in found.items()}
-    return {**found, "kernel_shape": sizes[2:], "beyond": any(given.get("output_padding", ()))}
-
-
-def _nodes(
-    model: onnx.ModelProto, node: onnx.NodeProto, kernel: str, order: list[int], sizes: list[int], channels: int,
-    attributes: dict[str, Any],
-) -> Iterator[onnx.NodeProto]:  # fmt: skip
-    """The convolution with what changes the layout before and after it; ``order`` is that of the kernel's blocks."""
-    name, size = node.output[0], block_size()
-    x, apart, swapped, w, y = (f"{name}/{part}" for part in ("x", "apart", "swapped", "kernel", "y"))
-    shape = _constant(model, f"{apart}/shape", [sizes[0] // size, size, sizes[1] // size, size, *sizes[2:]])
-    joined = _constant(model, f"{w}/shape", [channels, math.prod(sizes[:2]) // channels, *sizes[2:]])
-    yield helper.make_node("Reshape", [kernel, shape], [apart])
-    yield helper.make_node("Transpose", [apart], [swapped], perm=order)
-    yield helper.make_node("Reshape", [swapped, joined], [w])
-    yield helper.make_node("ReorderInput", [node.input[0]], [x], domain=DOMAIN)
-    del attributes["beyond"]
-    yield helper.make_node("Conv", [x, w, *node.input[2:]], [y], domain=DOMAIN, group=1, **attributes)
-    yield helper.make_node("ReorderOutput", [y], [name], domain=DOMAIN, channels=channels)
-
-
-def _constant(model: onnx.ModelProto, name: str, numbers: list[int]) -> str:
-    model.graph.initializer.append(numpy_helper.from_array(np.array(numbers, np.int64), name))
-    return name
+    return convolution

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tenonnx.extend import Op, Value, constant
 from tenonnx_standard.batch_norm import batch_normalization
-from tenonnx_standard.convolution import conv
+from tenonnx_standard.convolution import conv, conv_transpose
 from tenonnx_standard.math import add, mul
+from tenonnx_standard.shapes import transpose
+from tenonnx_standard.slicing import slice_
 
 
 def by_channel(x: Value, channels: Any, axis: int) -> np.ndarray[Any, Any] | None:
@@ -58,6 +60,26 @@ def _(
         return None
     attributes.pop("_outputs", None)
     return batch_normalization.function(X, *parameters, **attributes)  # type: ignore[no-any-return]
+
+
+@conv_transpose.rule("normal")
+def _(
+    X: Value, W: Value, B: Value | None, *, auto_pad: str, dilations: Sequence[int] | None, group: int,
+    kernel_shape: Sequence[int] | None, output_padding: Sequence[int] | None, output_shape: Sequence[int] | None,
+    pads: Sequence[int] | None, strides: Sequence[int] | None,
+) -> Value | None:  # fmt: skip
+    """Without strides, groups and what is left over: a convolution with the kernels turned round."""
+    sizes = kernel_shape or (None if W.rank is None else W.shape[2:])
+    plain = auto_pad == "NOTSET" and group == 1 and not output_shape and not any(output_padding or ())
+    if not plain or not sizes or None in sizes or not set(strides or ()) <= {1}:
+        return None
+    axes, steps = list(range(2, 2 + len(sizes))), [-1] * len(sizes)
+    reach = [d * (k - 1) for d, k in zip(dilations or [1] * len(sizes), sizes, strict=True)]
+    cut = [r - p for r, p in zip(reach * 2, pads or [0] * 2 * len(sizes), strict=True)]
+    if min(cut) < 0:
+        return None
+    turned = slice_(W, steps, [np.iinfo(np.int64).min] * len(sizes), axes, steps)
+    return conv(X, transpose(turned, perm=[1, 0, *axes]), B, dilations=dilations, kernel_shape=list(sizes), pads=cut)  # type: ignore[no-any-return]
 
 
 @conv.spot

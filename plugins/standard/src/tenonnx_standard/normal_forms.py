@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Op, TensorType, Value, dims, static, symbolic
+from tenonnx_standard.activation import relu
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import constant_of_shape
@@ -18,6 +19,7 @@ from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
 from tenonnx_standard.operators import lengths
+from tenonnx_standard.pooling import max_pool
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tenonnx_standard.shapes import expand, identity, reshape, shape, transpose, unsqueeze
 from tenonnx_standard.simplification import reshaped_once, transposed_once
@@ -231,6 +233,22 @@ def _(A: Value, B: Value, C: Value | None, *, alpha: float, beta: float, transA:
     left, right = (transpose(x, perm=[1, 0]) if turned else x for x, turned in ((A, transA), (B, transB)))
     product = matmul(left, right) * alpha
     return product if C is None else product + C * beta
+
+
+@max_pool.rule("normal")
+def _(
+    X: Value, *, auto_pad: str, kernel_shape: Sequence[int], pads: Sequence[int] | None,
+    dilations: Sequence[int] | None, _outputs: int | None, **attributes: Any,
+) -> Value | None:  # fmt: skip
+    """Of what is rectified, rectified afterwards, unless a window may lie in the padding alone."""
+    made = X.producer
+    if made is None or made.op is not relu or (_outputs or 1) > 1:
+        return None
+    narrow = set(dilations or ()) <= {1} and max(pads or (0,)) < min(kernel_shape)
+    if not narrow and (auto_pad.startswith("SAME") or any(pads or ())):
+        return None
+    window = {"auto_pad": auto_pad, "kernel_shape": kernel_shape, "pads": pads, "dilations": dilations}
+    return relu(max_pool(made.uses[0], **window, **attributes))  # type: ignore[no-any-return]
 
 
 @shape.rule("normal")

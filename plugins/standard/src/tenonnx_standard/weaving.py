@@ -165,7 +165,7 @@ def _(data: Value, axes: Value) -> Value | None:
 
 
 @split.rule("normal")
-def _(input: Value, split: Value | None, *, axis: int, num_outputs: int | None) -> Any:
+def _(input: Value, split: Value | None, *, axis: int, num_outputs: int | None, _outputs: int | None) -> Any:
     """Pieces of known lengths, each by itself."""
     held = None if split is None else static(split)
     whole = None if input.rank is None else input.shape[axis]

@@ -9,12 +9,11 @@ from functools import partial
 from tenonnx.extend import Graph, Node, Op, Value, constant, static
 from tenonnx.extend.formats import Function
 from tenonnx.extend.transforms import Builder, Call, Rewriter, bind, copy_graph, interpreting, invoke, known_op
-from tenonnx_standard.activation import relu
 from tenonnx_standard.batch_norm import batch_normalization, batch_normalization_spatial
 from tenonnx_standard.casting import cast_like
-from tenonnx_standard.pooling import max_pool
 from tenonnx_standard.regularization import dropout, dropout_off, dropout_off_masked_by_number
 from tenonnx_standard.shapes import identity
+from tenonnx_training.pooled import pooled_first
 from tenonnx_training.ties import aliases, name_of
 
 #: Below this version the attribute is_test told whether BatchNormalization and Dropout are used or trained.
@@ -95,9 +94,9 @@ def training_form(graph: Graph, *, trained: Collection[str] | None = None) -> Tr
             seen.add(batch_normalization.name)
             frozen = _is_frozen(call.node, trained)
             return _by_running_statistics(call) if frozen else _by_batch(rewriter, call, form)
-        return _pooled_first(call)
+        return None
 
-    form.graph = Rewriter(graph, decide).run()
+    form.graph = Rewriter(pooled_first(graph), decide).run()
     if missing := [op.name for op in (batch_normalization, dropout) if op.name not in seen]:
         form.notes.append(
             f"the file has no {' and no '.join(missing)}: if the model had, its exporter folded or dropped it, "
@@ -109,14 +108,6 @@ def training_form(graph: Graph, *, trained: Collection[str] | None = None) -> Tr
 def _is(op: object, newest: Op) -> bool:
     """Whether ``op`` is some version of ``newest``."""
     return isinstance(op, Op) and (op.domain, op.name) == (newest.domain, newest.name)
-
-
-def _pooled_first(call: Call) -> Sequence[Value | None] | None:
-    """MaxPool of Relu as Relu of MaxPool: the same numbers and gradients, and fewer of them to compute."""
-    node = call.inputs[0].producer if _is(call.op, max_pool) and call.inputs[0] is not None else None
-    if node is None or node.op is not relu or (call.outputs or 1) > 1:
-        return None
-    return (relu(call.op(node.inputs[0], **call.attributes)),)
 
 
 def _dropping(call: Call) -> Sequence[Value | None]:
