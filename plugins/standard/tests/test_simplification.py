@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import onnx
 import pytest
 
 import tenonnx as tx
@@ -42,7 +43,18 @@ NOTHING = {
     "alone": lambda x: ops.concat(x, axis=0),
     "with nothing": lambda x: ops.concat(x, np.zeros((0, 4), np.float32), axis=0),
     "from first to last": lambda x: ops.slice_(x, [0], [2**40], [0]),
+    "from before the first": lambda x: ops.slice_(x, [-4], [4], [1]),
+    "to the length by name": lambda x: ops.slice_(x, [0], ops.shape(x)[0:1], [0]),
     "no pads": lambda x: ops.pad(x, [0, 0, 0, 0]),
+    "one piece": lambda x: ops.split(x, [4], axis=1, _outputs=1),
+    "the only piece": lambda x: ops.split(x, axis=0, num_outputs=1, _outputs=1),
+    "once": lambda x: ops.tile(x, [1, 1]),
+    "greatest of one": ops.maximum,
+    "sum of one": ops.sum_,
+    "flat already": ops.flatten,
+    "put and taken away at negative axes": lambda x: ops.squeeze(ops.unsqueeze(x, [0]), [-3]),
+    "one dim copied": lambda x: ops.reshape(x, [0, -1]),
+    "the same twice": lambda x: ops.where(x > 0.0, x, x),
     "always this": lambda x: ops.where(np.array(True), x, x * 2.0),
     "no training": lambda x: ops.dropout(x, 0.5, _outputs=2)[0],
 }
@@ -53,7 +65,18 @@ def test_what_changes_nothing_goes(function):
     assert simplified(function, ("n", 4)) == []
 
 
+@pytest.mark.parametrize("name", ["no pads", "one piece", "the only piece"])
+@pytest.mark.parametrize("opset", [13, 17])
+def test_what_changes_nothing_goes_from_older_opsets(name, opset):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.output("y", ops.relu(NOTHING[name](graph.input("x0", "float32", ("n", 4)))))
+    found = tx.simplify(tx.retarget(graph, opset_version=opset))
+    assert [node.op_type for node in found.nodes] == ["Relu"]
+
+
 SOMETHING = {
+    "two pieces": lambda x: ops.split(x, [3, 1], axis=1, _outputs=2)[0],
+    "padded by less": lambda x: ops.pad(x, [0, -1, 0, 0]),
     "plus nothing": lambda x: x + 0.0,  # minus zero becomes zero
     "times one of a higher rank": lambda x: x * np.ones((1, 1, 1), np.float32),
     "cast down and back": lambda x: ops.cast(ops.cast(x, to=10), to=1),
@@ -74,6 +97,95 @@ def test_two_are_one():
         "Transpose"
     ]
     assert simplified(lambda x: ops.reshape(ops.reshape(x, [2, 12]), [6, 4]), (2, 3, 4)) == ["Reshape"]
+
+
+def test_casts_by_a_type_that_holds_all_numbers_are_one():
+    def by(*types, start):
+        graph = tx.Graph(opsets={"ai.onnx": 21})
+        value = graph.input("x", start, ("n",))
+        for kind in types:
+            value = ops.cast(value, to=kind)
+        graph.output("y", value)
+        simple = tx.simplify(graph)
+        tx.verify(graph, simple).raise_if_failed()
+        return [node.op_type for node in simple.nodes]
+
+    assert by("int64", "float32", start="int32") == ["Cast"]
+    assert by("float32", "int64", start="bool") == ["Cast"]
+    assert by("float32", "uint8", start="uint8") == ["Identity"]
+    assert by("int32", "int64", start="int64") == ["Cast", "Cast"]
+    assert by("float32", "int32", start="int32") == ["Cast", "Cast"]
+    assert by("float32", "int8", start="uint8") == ["Cast", "Cast"]
+    assert by("float64", "string", start="float32") == ["Cast", "Cast"]
+
+
+def test_what_may_broadcast_stays():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x, other = graph.input("x", "float32", ("n", 3)), graph.input("other", "float32", ("m", 3))
+    graph.output("y", ops.relu(ops.where(np.array(True), x, other)))
+    graph.output("z", ops.relu(ops.mul(x, np.ones((4, 1), np.float32))))
+    feeds = {"x": np.ones((1, 3), np.float32), "other": np.zeros((4, 3), np.float32)}
+    found = tx.simplify(graph).run(feeds)
+    assert found["y"].shape == found["z"].shape == (4, 3)
+
+
+def parsed(text):
+    return tx.load(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = Relu(x) y = Identity(a)",
+        "a = Relu(x) b = Identity(a) y = Dropout(b)",
+        "a = Relu(x) b = Identity(a) y = Mul(b, one)",
+    ],
+)
+def test_a_copy_is_made_for_no_output(text):
+    simple = tx.simplify(parsed(f"g (float[n] x) => (float[n] y) <float one = {{1}}> {{ {text} }}"))
+    assert [(node.op_type, node.outputs[0].name) for node in simple.nodes] == [("Relu", "y")]
+    onnx.checker.check_model(simple.to_proto(), full_check=True)
+
+
+def test_each_output_keeps_its_name_where_several_are_one_value():
+    graph = parsed("""g (float[n] x) => (float[n] y, float[n] z, float[n] a) {
+        a = Relu(x) y = Identity(a) b = Neg(a) z = Identity(a) c = Exp(y) }""")
+    simple = tx.simplify(graph)
+    assert [v.name for v in simple.outputs] == ["y", "z", "a"]
+    tx.verify(graph, simple).raise_if_failed()
+
+
+def test_a_default_is_no_constant():
+    graph = parsed("g (float[n] x, float w) => (float[n] y) <float w = {1}> { y = Mul(x, w) }")
+    feeds = {"x": np.ones(2, np.float32), "w": np.float32(3)}
+    for simple in (tx.simplify(graph), tx.fold(graph), tx.fuse(graph)):
+        np.testing.assert_array_equal(simple.run(feeds)["y"], [3, 3])
+        np.testing.assert_array_equal(simple.run({"x": feeds["x"]})["y"], [1, 1])
+
+
+def test_what_no_output_of_a_branch_needs_is_left_out():
+    graph = parsed("""g (float[n, m] x, bool k) => (float[n, m] y) <float one = {1}> { u = Neg(x) y = If(k) <
+        then_branch = t() => (float[n, m] r) { dead = Exp(u) a = Mul(x, one) r = Neg(a) },
+        else_branch = e() => (float[n, m] q) { a = Transpose(x) b = Transpose(a) q = Abs(b) }> }""")
+    simple = tx.simplify(graph)
+    assert sorted(node.op_type for node in simple.walk()) == ["Abs", "If", "Neg"]
+    for chosen in (True, False):
+        feeds = {"x": np.ones((2, 3), np.float32), "k": np.array(chosen)}
+        np.testing.assert_array_equal(simple.run(feeds)["y"], graph.run(feeds)["y"])
+
+
+def test_equal_numbers_under_two_names_are_one():
+    graph = parsed("""g (float[n, 2] x) => (float[n, 2] y) <float[2] a = {1, 2}, float[2] b = {1, 2}> {
+        c = Mul(x, a) d = Mul(x, b) y = Add(c, d) }""")
+    assert [node.op_type for node in tx.simplify(graph).nodes] == ["Mul", "Add"]
+
+
+def test_a_product_of_matrices_with_a_bias_is_gemm():
+    graph = parsed("""g (float[n, 3] x, float[3, 2] w) => (float[n, 2] y) <float[2] b = {1, 2}> {
+        m = MatMul(x, w) y = Add(b, m) }""")
+    simple = tx.simplify(graph)
+    assert [node.op_type for node in simple.nodes] == ["Gemm"]
+    tx.verify(graph, simple).raise_if_failed()
 
 
 def test_arithmetic_of_shapes_goes_with_what_it_decides():

@@ -8,9 +8,13 @@ from typing import Any
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
+from tenonnx.op.call import static
 from tenonnx.op.memo import attributes_key
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
+
+#: Constants of more bytes are told apart by what they are, not by what they hold.
+LARGEST_SHARED = 1 << 16
 
 
 def merge_common_subexpressions(graph: Graph) -> Graph:
@@ -33,7 +37,8 @@ def merging() -> Decision:
             return None
         outputs = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
         attributes = attributes_key(call.node.attributes)
-        keys = [] if attributes is None else [(call.op, call.inputs, attributes, tuple(v is None for v in outputs))]
+        inputs = tuple(map(_as_key, call.inputs))
+        keys = [] if attributes is None else [(call.op, inputs, attributes, tuple(v is None for v in outputs))]
         if len(outputs) == 1 and (contents := _contents(outputs[0])) is not None:
             keys.append(contents)
         for key in keys:
@@ -43,6 +48,14 @@ def merging() -> Decision:
         return None
 
     return decide
+
+
+def _as_key(value: Value | None) -> Hashable:
+    """An input, or what a small constant holds: files have one number under many names."""
+    held = static(value) if value is not None and value.is_constant else None
+    if value is None or held is None or held.nbytes > LARGEST_SHARED or held.dtype == object:
+        return value
+    return value.dtype, held.shape, held.tobytes()
 
 
 def _contents(value: Value | None) -> Any:

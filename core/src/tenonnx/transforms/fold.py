@@ -12,6 +12,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 from tenonnx.op.evaluate import Evaluator
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
@@ -59,6 +60,7 @@ def folding(evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESU
     return decide
 
 
+@leaving_defaults
 @in_registry_of_graph
 def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Graph:
     """``graph`` with every call on static inputs replaced by its result, unless that has more than ``largest`` bytes.

@@ -27,6 +27,7 @@ from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.matching import Match, Matcher
 from tenonnx.transforms.normal_form import Normalizer
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import ALLOWANCE, Call, Decision, Rewriter, copy_graph
 from tenonnx.transforms.templates import Proposal, Templates, can_be_traced
@@ -36,6 +37,7 @@ PASSES = 4
 
 
 @in_registry_of_graph
+@leaving_defaults
 def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[str | Op] = ()) -> Graph:
     """``graph`` with one node wherever the body of an op stands, as long as that leaves fewer nodes.
 

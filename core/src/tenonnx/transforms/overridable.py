@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
 from tenonnx.graph.values import Constant
@@ -11,6 +12,8 @@ from tenonnx.transforms.rewrite import copy_graph
 
 if TYPE_CHECKING:
     from tenonnx.transforms.report import Retargeted
+
+P = ParamSpec("P")
 
 
 def opened(graph: Graph, names: Collection[str]) -> Graph:
@@ -32,14 +35,37 @@ def opened(graph: Graph, names: Collection[str]) -> Graph:
     return copy
 
 
+def _defaults(graph: Graph) -> dict[str, Constant]:
+    """What the inputs hold that a call may feed, by name; in older files all initializers are listed as inputs."""
+    if graph.ir_version is not None and graph.ir_version < OPTIONAL_INPUTS_IR:
+        return {}
+    return {value.name: value.data for value in graph.all_inputs if value.data is not None}
+
+
+def leaving_defaults(transform: Callable[Concatenate[Graph, P], Graph]) -> Callable[Concatenate[Graph, P], Graph]:
+    """A transform that does not count on a default, as another value may be fed."""
+
+    @functools.wraps(transform)
+    def transformed(graph: Graph, /, *arguments: P.args, **keywords: P.kwargs) -> Graph:
+        contents = _defaults(graph)
+        if not contents:
+            return transform(graph, *arguments, **keywords)
+        found = transform(opened(graph, contents), *arguments, **keywords)
+        values = {value.name: value for value in found.all_inputs}
+        for name, data in contents.items():
+            values[name].data = data
+        found.variables = [*(values[name] for name in contents), *found.variables]
+        return found
+
+    return transformed
+
+
 def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) -> Retargeted:
     """What ``retargeted`` makes of ``graph`` without counting on a default, as another value may be fed.
 
     Where a node has a form with the defaults alone, the inputs that have one become constants.
     """
-    if graph.ir_version is not None and graph.ir_version < OPTIONAL_INPUTS_IR:
-        return retargeted(graph)
-    contents = {value.name: value.data for value in graph.all_inputs if value.data is not None}
+    contents = _defaults(graph)
     if not contents:
         return retargeted(graph)
     result = retargeted(opened(graph, contents))

@@ -20,8 +20,22 @@ def prune(graph: Graph, *, keep_variables: bool = False) -> Graph:
 
 
 def drop_dead_nodes(graph: Graph) -> None:
-    """Take the nodes that no output depends on out of ``graph`` itself."""
+    """Take the nodes that no output depends on out of ``graph`` itself, and out of the subgraphs of the others."""
+    for node in graph.nodes:
+        if node.subgraphs:
+            _drop_inside(node)
     graph.nodes = needed_nodes(graph, graph.outputs)
+
+
+def _drop_inside(node: Node) -> None:
+    read: set[int] = set()
+    for subgraph in node.subgraphs:
+        drop_dead_nodes(subgraph)
+        used = {v for inner in subgraph.nodes for v in inner.uses} | set(subgraph.outputs)
+        read |= {place for place, value in enumerate(subgraph.captures) if value in used}
+    for subgraph in node.subgraphs:
+        subgraph.captures = [value for place, value in enumerate(subgraph.captures) if place in read]
+    node.captures = tuple(value for place, value in enumerate(node.captures) if place in read)
 
 
 def needed_nodes(graph: Graph, wanted: Collection[Value], given: Collection[Value] = ()) -> list[Node]:

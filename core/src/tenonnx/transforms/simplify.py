@@ -19,6 +19,7 @@ from tenonnx.op.rules import find_rule
 from tenonnx.transforms.common_subexpressions import merging
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.fold import folding
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.pack import pack
 from tenonnx.transforms.prune import prune
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
@@ -27,6 +28,7 @@ from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 ROUNDS = 8
 
 
+@leaving_defaults
 @in_registry_of_graph
 def simplify(graph: Graph) -> Graph:
     """Compute what is constant, merge equal nodes, and leave out what changes nothing or no output needs.
@@ -44,9 +46,29 @@ def _settled(graph: Graph) -> Graph:
         before = sum(1 for _ in graph.walk())
         steps = folding(), _simpler, merging()
         graph = prune(Rewriter(graph, functools.partial(_first_of, steps)).run())
+        _drop_copies(graph)
         if sum(1 for _ in graph.walk()) == before:
             break
     return graph
+
+
+def _drop_copies(graph: Graph) -> None:
+    """Let outputs that are copies of computed values be these, under the names that they have."""
+    for node in graph.nodes:
+        for subgraph in node.subgraphs:
+            _drop_copies(subgraph)
+    dropped: dict[Value, Value] = {}
+    for place, output in enumerate(graph.outputs):
+        made, identity = output.producer, operators().identity
+        source = made.inputs[0] if made is not None and made.op is identity else None  # type: ignore[comparison-overlap]
+        if source is None or source.producer is None or source in graph.outputs or source.type != output.type:
+            continue
+        source.name, dropped[output] = output.name, source
+        graph.outputs[place] = source
+    for node in graph.nodes if dropped else ():
+        node.inputs = tuple(v if v is None else dropped.get(v, v) for v in node.inputs)
+        node.captures = tuple(dropped.get(v, v) for v in node.captures)
+    graph.nodes = [node for node in graph.nodes if not any(v in dropped for v in node.outputs)]
 
 
 @in_registry_of_graph

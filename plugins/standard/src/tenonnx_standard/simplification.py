@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, Op, TensorType, Value, constant, elements, static
+from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, static
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.control_flow import if_
 from tenonnx_standard.joining import concat, split, split_exactly
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import where
-from tenonnx_standard.math import add, div, mul, pow_, sub
+from tenonnx_standard.math import add, div, maximum, mean, minimum, mul, pow_, sub, sum_
 from tenonnx_standard.padding import pad
 from tenonnx_standard.regularization import dropout
-from tenonnx_standard.shapes import expand, flatten, identity, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, flatten, identity, reshape, squeeze, tile, transpose, unsqueeze
 from tenonnx_standard.shapes import shape as shape_of
 from tenonnx_standard.slicing import gather, slice_
 
@@ -26,6 +26,19 @@ def _known_shape(x: Value) -> tuple[Any, ...] | None:
     """The shape where every dim is known, be it by name."""
     shape = x.type.shape if isinstance(x.type, TensorType) else None
     return None if shape is None or None in shape else shape
+
+
+def _has_shape_of_all(x: Value, *others: Value) -> bool:
+    """Whether broadcasting ``x`` with the others leaves it as it is, whatever sizes symbols have."""
+    shapes = [v.type.shape if isinstance(v.type, TensorType) else None for v in (x, *others)]
+    if shapes[0] is None:
+        return all(shape == () for shape in shapes[1:])
+    return all(
+        shape is not None
+        and len(shape) <= len(shapes[0])
+        and all(b == 1 or (b is not None and a == b) for a, b in zip(shapes[0][::-1], shape[::-1], strict=False))
+        for shape in shapes[1:]
+    )
 
 
 def _is_all(x: Value, number: float) -> bool:
@@ -46,9 +59,9 @@ def _drops(op: Op, unit: float, *, either: bool) -> None:
 
     @op.rule("simplify")
     def _(A: Value, B: Value) -> Value | None:
-        if _is_all(B, unit):
+        if _is_all(B, unit) and _has_shape_of_all(A, B):
             return A
-        return B if either and _is_all(A, unit) else None
+        return B if either and _is_all(A, unit) and _has_shape_of_all(B, A) else None
 
 
 _drops(mul, 1, either=True)
@@ -58,14 +71,15 @@ _drops(pow_, 1, either=False)
 
 @sub.rule("simplify")
 def _(A: Value, B: Value) -> Value | None:
-    return A if _is_all(B, 0) and not np.signbit(_first(B)) else None
+    return A if _is_all(B, 0) and not np.signbit(_first(B)) and _has_shape_of_all(A, B) else None
 
 
 @add.rule("simplify")
 def _(A: Value, B: Value) -> Value | None:
     """Minus zero plus zero is zero, so that of floats only minus zero changes nothing; of integers zero."""
     for x, other in ((A, B), (B, A)):
-        if _is_all(other, 0) and (not x.dtype.is_float or np.signbit(_first(other))):
+        harmless = not x.dtype.is_float or np.signbit(_first(other))
+        if harmless and _is_all(other, 0) and _has_shape_of_all(x, other):
             return x
     return None
 
@@ -96,8 +110,32 @@ def _cast_less(input: Value, *, to: int, **options: Any) -> Value | None:
     if before is None or before.op not in _CASTS or before.inputs[0] is None:
         return None
     first = before.inputs[0]
-    wider = first.dtype.is_float and input.dtype.is_float and first.dtype.bits < input.dtype.bits
-    return cast(first, to=to, **options) if wider and first.dtype.bits >= 16 else None
+    return cast(first, to=to, **options) if _keeps(first.dtype, input.dtype, DType(to)) else None
+
+
+def _keeps(first: DType, middle: DType, last: DType) -> bool:
+    """Whether a cast by a type in the middle gives what the cast from the first to the last does."""
+    if DType.string in (first, middle, last):
+        return False
+    if first.is_float and middle.is_float:
+        return 16 <= first.bits < middle.bits
+    if first is DType.bool:
+        return middle.is_integer or middle.is_float
+    if not first.is_integer:
+        return False
+    if middle.is_integer:
+        return _range(middle)[0] <= _range(first)[0] and _range(first)[1] <= _range(middle)[1]
+    exact = middle.is_float and max(map(abs, _range(first))) <= _EXACT.get(middle, 0)
+    return exact and (last.is_float or last is first)
+
+
+def _range(kind: DType) -> tuple[int, int]:
+    signed = kind.numpy.kind == "i"
+    return (-(1 << kind.bits - 1), (1 << kind.bits - 1) - 1) if signed else (0, (1 << kind.bits) - 1)
+
+
+#: Integers up to this are numbers of the type.
+_EXACT = {DType.float16: 1 << 11, DType.bfloat16: 1 << 8, DType.float32: 1 << 24, DType.float64: 1 << 53}
 
 
 _CASTS = list(cast.meanings)
@@ -173,7 +211,7 @@ def _leaves(wanted: Sequence[int], known: Sequence[Any]) -> bool:
     if len(wanted) != len(known) or wanted.count(-1) > 1:
         return False
     return all(w in (0, -1) or w == k for w, k in zip(wanted, known, strict=True)) and (
-        -1 not in wanted or all(isinstance(k, int) and k > 0 for k, w in zip(known, wanted, strict=True) if w != -1)
+        -1 not in wanted or all(k != 0 for k, w in zip(known, wanted, strict=True) if w != -1)
     )
 
 
@@ -200,37 +238,71 @@ def transposed_once(data: Value, *, perm: Sequence[int] | None) -> Value | None:
     return data if order == sorted(order) else None
 
 
-def _undoes(op: Op, other: Op) -> None:
-    """``op`` behind ``other`` at the same axes gives what there was."""
-
-    @op.rule("simplify")
-    def _(data: Value, axes: Value | None) -> Value | None:
-        before = data.producer
-        if axes is None or before is None or before.op is not other or len(before.inputs) < 2:
-            return None
-        first, second = before.inputs
-        held, wanted = static(axes), None if second is None else static(second)
-        same = held is not None and wanted is not None and held.tolist() == wanted.tolist()
-        return first if same else None
+#: Ops that leave the elements and their order as they are.
+_RESHAPES = (reshape, flatten, squeeze, unsqueeze)
 
 
-_undoes(squeeze, unsqueeze)
+def _before(data: Value, result: Sequence[Any]) -> Value | None:
+    """What ``data`` was reshaped from, be it in steps, that has the shape of the result."""
+    found: Value | None = data
+    while found is not None and _known_shape(found) != tuple(result):
+        node = found.producer
+        found = node.inputs[0] if node is not None and node.op in _RESHAPES else None
+    return found
+
+
+def _places(axes: Value | None, rank: int) -> set[int] | None:
+    held = None if axes is None else static(axes)
+    return None if held is None else {int(axis) % rank for axis in held.reshape(-1)}
+
+
+@flatten.rule("simplify")
+def _(input: Value, *, axis: int) -> Value | None:
+    shape = _known_shape(input)
+    if shape is None or len(shape) != 2 or axis % 2 != 1:
+        return None
+    return input
+
+
+@squeeze.rule("simplify")
+def _(data: Value, axes: Value | None) -> Value | None:
+    """Two after each other as one, and none where they give what there was."""
+    places, node = _places(axes, data.rank or 1), data.producer
+    if places is None or data.rank is None:
+        return None
+    if node is not None and node.op is unsqueeze and _places(node.inputs[1], data.rank) == places:
+        return node.inputs[0]
+    if (shape := _known_shape(data)) is not None:
+        found = _before(data, [dim for axis, dim in enumerate(shape) if axis not in places])
+        if found is not None:
+            return found
+    if node is None or node.op is not squeeze or node.inputs[0] is None or node.inputs[0].rank is None:
+        return None
+    first = node.inputs[0]
+    inner = _places(node.inputs[1], first.ndim)
+    if inner is None:
+        return None
+    left = [axis for axis in range(first.ndim) if axis not in inner]
+    return squeeze(first, sorted(inner | {left[axis] for axis in places}))
 
 
 @unsqueeze.rule("simplify")
 def _(data: Value, axes: Value) -> Value | None:
-    """Two after each other as one."""
-    before, held = data.producer, static(axes)
-    if held is None or before is None or before.op is not unsqueeze or data.rank is None:
+    """Two after each other as one, and none where they give what there was."""
+    node, held = data.producer, static(axes)
+    if held is None or data.rank is None:
         return None
-    first, second = before.inputs
-    inner = None if second is None else static(second)
-    if inner is None or first is None:
-        return None
-    rank = data.rank + len(held)
-    outer = {int(axis) % rank for axis in held}
+    rank = data.rank + held.size
+    outer = {int(axis) % rank for axis in held.reshape(-1)}
     left = [axis for axis in range(rank) if axis not in outer]
-    return unsqueeze(first, sorted(outer | {left[int(axis) % data.rank] for axis in inner}))
+    if (shape := _known_shape(data)) is not None:
+        found = _before(data, [1 if axis in outer else shape[left.index(axis)] for axis in range(rank)])
+        if found is not None:
+            return found
+    if node is None or node.op is not unsqueeze or node.inputs[0] is None:
+        return None
+    inner = _places(node.inputs[1], data.rank)
+    return None if inner is None else unsqueeze(node.inputs[0], sorted(outer | {left[axis] for axis in inner}))
 
 
 # ----- parts ----------------------------------------------------------------------------------------------------------
@@ -265,31 +337,63 @@ def _(data: Value, indices: Value, *, axis: int) -> Value | None:
 @slice_.rule("simplify")
 def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
     """One that begins at the first and ends behind the last element."""
-    begin, end, step = static(starts), static(ends), None if steps is None else static(steps)
-    if begin is None or end is None or (steps is not None and (step is None or (step != 1).any())):
+    begin, end = elements(starts), elements(ends)
+    if begin is None or end is None or (steps is not None and not _is_all(steps, 1)):
         return None
     places = list(range(len(begin))) if axes is None else static(axes)
-    if places is None or data.rank is None or (begin != 0).any():
+    if places is None or data.rank is None or None in begin or None in end:
         return None
-    last = np.iinfo(np.int32).max
     sizes = [data.shape[int(place) % data.ndim] for place in places]
-    whole = all(e >= last or (isinstance(n, int) and e >= n) for e, n in zip(end.tolist(), sizes, strict=True))
-    return data if whole else None
+    from_first = all(b == 0 or (isinstance(n, int) and b <= -n) for b, n in zip(begin, sizes, strict=True))
+    to_last = all(e == n or _reaches(e, n) for e, n in zip(end, sizes, strict=True))
+    return data if from_first and to_last else None
 
 
-@pad.rule("simplify")
-def _(data: Value, pads: Value, *others: Value | None, **attributes: Any) -> Value | None:
+def _reaches(end: Any, size: Any) -> bool:
+    return isinstance(end, int) and end >= (size if isinstance(size, int) else np.iinfo(np.int32).max)
+
+
+def _padded_by_nothing(data: Value, pads: Value, *others: Value | None, **attributes: Any) -> Value | None:
     return data if _is_all(pads, 0) else None
+
+
+for _pad in pad.meanings:
+    _pad.rule("simplify", _padded_by_nothing)
+
+
+def _one_piece(input: Value, lengths: Value | None, *, num_outputs: int | None = None, **_: Any) -> Value | None:
+    """All of it. Where there are more outputs than this one result, it is not taken."""
+    alone = num_outputs in (None, 1) and (lengths is None or lengths.shape == (1,))
+    return input if alone else None
+
+
+for _split in (split, split_exactly):
+    _split.rule("simplify", _one_piece)
+
+
+@tile.rule("simplify")
+def _(input: Value, repeats: Value) -> Value | None:
+    return input if _is_all(repeats, 1) else None
+
+
+for _fold in (maximum, minimum, sum_, mean):
+
+    @_fold.rule("simplify")
+    def _(*inputs: Value) -> Value | None:
+        return inputs[0] if len(inputs) == 1 else None
 
 
 @where.rule("simplify")
 def _(condition: Value, X: Value, Y: Value) -> Value | None:
     held = static(condition)
-    if held is None or not held.size:
-        return None
-    if held.all():
-        return X
-    return None if held.any() else Y
+    for chosen, other, always_chosen in (
+        (X, Y, held is not None and bool(held.all())),
+        (Y, X, held is not None and not held.any()),
+        (X, Y, X is Y),
+    ):
+        if always_chosen and _has_shape_of_all(chosen, condition, other):
+            return chosen
+    return None
 
 
 @if_.rule("simplify")
@@ -311,6 +415,18 @@ def _(data: Value, ratio: Value | None, training_mode: Value | None, **attribute
 
 #: Weights of more bytes than this are not joined into one.
 MOST_BYTES = 1 << 26
+
+
+@add.rule("pack")
+def _(A: Value, B: Value) -> Value | None:
+    """A product of matrices of floats with a bias by Gemm."""
+    for product, bias in ((A, B), (B, A)):
+        made = product.producer
+        if made is None or made.op is not matmul or made.uses[0].rank != 2 or made.uses[1].rank != 2:
+            continue
+        if product.dtype.is_float and bias.is_constant and bias.rank == 1 and _has_shape_of_all(product, bias):
+            return gemm(*made.uses, bias)
+    return None
 
 
 @reshape.rule("pack")
