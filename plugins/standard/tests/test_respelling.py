@@ -9,6 +9,7 @@ from tenonnx.extend import op
 from tenonnx.extend.transforms import respell
 
 DOMAIN = "com.vendor"
+IMAGES = ("batch", 2, 7, 8)
 
 
 @op("Square", domain=DOMAIN)
@@ -24,6 +25,38 @@ def twice(X, *, times=2.0):
 @op("PooledRelu", domain=DOMAIN, signature=ops.max_pool.signature)
 def pooled_relu(X, **attributes):
     return ops.relu(ops.max_pool(X, **attributes))
+
+
+@op("Nothing", domain=DOMAIN)
+def nothing(X):
+    return X
+
+
+@nothing.spot
+def _(y):
+    yield [y], {}
+
+
+@op("Convolved", domain=DOMAIN, signature=ops.conv.signature)
+def convolved(X, W, B=None, **attributes):
+    return ops.conv(X, W, B, **attributes)
+
+
+@op("Copied", domain=DOMAIN)
+def copied(X):
+    return ops.identity(X)
+
+
+@copied.spot
+def _(y):
+    """What is made of a copy."""
+    yield [y.producer.uses[0]], {}, lambda found: ops.transpose(found, perm=[1, 0])
+
+
+@convolved.spot
+def _(y):
+    if y.producer.op is ops.conv:
+        yield y.producer.inputs, dict(y.producer.attributes)
 
 
 @twice.spot
@@ -75,6 +108,22 @@ def test_what_it_is_not_stays():
     check(graph_of(lambda x: x * x, ("n",)), square, "Mul", at=["Mul"])
 
 
+def test_a_body_without_words_replaces_nothing():
+    check(graph_of(lambda x: ops.relu(x) * 1.0, ("n",)), nothing, "Relu", "Mul", at=["Mul"])
+
+
+def test_a_guess_may_go_on():
+    graph = graph_of(lambda x: ops.transpose(x, perm=[1, 0]), ("n", 3))
+    check(graph, copied, "Identity", "Transpose", at=["Transpose"])
+
+
+def test_what_calls_need_is_computed_once_before_all_that_read_it():
+    graph = graph_of(lambda x, w: ops.conv_transpose(x, w), IMAGES, (2, 4, 3, 3))
+    x, w = graph.inputs
+    graph.output("z", ops.conv_transpose(-x, w))
+    check(graph, convolved, "Slice", "Transpose", "Conv", "Neg", "Conv", at=["ConvTranspose"])
+
+
 def test_a_graph_without_such_nodes_is_given_back():
     graph = graph_of(lambda x: x * 2.0, ("n",))
     assert respell(graph, [twice], at=is_a("Add")) is graph
@@ -100,7 +149,6 @@ WINDOWS = {
     "of the same size": {"kernel_shape": [2, 3], "auto_pad": "SAME_LOWER"},
     "dilated": {"kernel_shape": [2, 2], "dilations": [2, 3]},
 }
-IMAGES = ("batch", 2, 7, 8)
 
 
 @pytest.mark.parametrize("opset", [7, 12, 22])

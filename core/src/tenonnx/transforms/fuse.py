@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenonnx.errors import InvalidCall, TenonnxError
@@ -115,7 +115,7 @@ class Fused:
         return len(self.region) - len(self.made) - (1 if self.proposal.after is None else 2)
 
 
-class Replacing(Rewriter):
+class _Replacing(Rewriter):
     """Decides about the nodes that give ``replaced`` values alone; what stays has its types from the search."""
 
     def __init__(
@@ -133,8 +133,6 @@ class Search:
 
     #: How many nodes a call must stand for.
     least = 2
-    #: What puts the calls.
-    rewriter = Replacing
 
     def __init__(
         self, graph: Graph, templates: Templates, spots: Sequence[Op], *, among: Container[Node] | None = None
@@ -185,13 +183,14 @@ class Search:
                 for call in apart:
                     if not taken.intersection(call.region):
                         take(call)
-        return self._rewritten(found) if found else None
+        return self.rewritten(found) if found else None
 
     def pays(self, fused: Fused) -> bool:
         """Whether a call is worth it by itself."""
         return fused.gain > 0
 
-    def _rewritten(self, found: dict[Value, Fused]) -> Graph:
+    def rewritten(self, found: Mapping[Value, Fused]) -> Graph:
+        """The graph with these calls."""
         places: dict[Node, float] = dict(self.position)
         for each in found.values():
             places.update((node, max(places[node], each.last + 0.5)) for node in each.region)
@@ -204,14 +203,14 @@ class Search:
             if value is None or fused is None:
                 return None
             if value not in made:
-                made.update(self.called(rewriter, fused))
+                made.update(self._called(rewriter, fused))
             return [made[value]]
 
-        fused = self.rewriter(self.graph, decide, found.keys()).run()
+        fused = _Replacing(self.graph, decide, found.keys()).run()
         drop_dead_nodes(fused)
         return _without_unread_outputs(fused)
 
-    def called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
+    def _called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
         """The results of the call, which are put where the first of them is needed."""
         proposal = fused.proposal
         inputs = [None if v is None else self.brought_to(rewriter, v) for v in proposal.inputs]
@@ -227,19 +226,20 @@ class Search:
             result.name = wanted.name
         return given
 
-    def brought_to(self, rewriter: Rewriter, value: Value) -> Value:
+    def brought_to(self, builder: Builder, value: Value) -> Value:
         """A value of the normal form in the new graph: that of the source, or computed once from some of the source."""
         if value in self.sources:
-            return rewriter.copy(self.sources[value])
+            source = self.sources[value]
+            return builder.copy(source) if isinstance(builder, Rewriter) else source
         if value.data is not None:
-            return rewriter.intern_constant(value)
+            return builder.intern_constant(value)
         if value not in self.brought:
             node = value.producer
             assert node is not None
             assert isinstance(node.op, Op)
             inputs, attributes = bind(node)
-            given = [None if v is None else self.brought_to(rewriter, v) for v in inputs]
-            results = Builder.call(rewriter, node.op, given, attributes, len(node.outputs))
+            given = [None if v is None else self.brought_to(builder, v) for v in inputs]
+            results = Builder.call(builder, node.op, given, attributes, len(node.outputs))
             self.brought.update(
                 (v, r) for v, r in zip(node.outputs, results, strict=False) if v is not None and r is not None
             )
