@@ -1,7 +1,8 @@
 """Kernels of the recurrent layers as they are usual: three kinds of them, in floats, without lengths and clipping.
 
 States and gates have an axis of units before that of the batch, so that each gate lies in one piece. A sigmoid is half
-a hyperbolic tangent of half its argument: the gates' weights are halved beforehand, and one call serves all gates.
+a hyperbolic tangent of half its argument: the gates' weights are halved beforehand, and one call serves all gates. Two
+directions take their steps together, with an axis before that of units.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from tenonnx.extend import Operand
 
 Array = np.ndarray[Any, Any]
 
-#: One direction: the weights of the input, their bias or None, the weights of the state, and its bias or None.
+#: The weights of the input, their bias or None, the weights of the state, and its bias or None.
 Weights = tuple[Array, Array | None, Array, Array | None]
-#: Runs one direction over the shares of the input in all steps, into the hidden states of all steps.
-Run = Callable[[Array, Weights, Array, Sequence[Array], Sequence[int]], Sequence[Array]]
+#: Runs the shares of the input in all steps into the hidden states of all steps, and gives the last states.
+Run = Callable[[Array, Weights, Array, Sequence[Array]], Sequence[Array]]
 
 
 def usual(
@@ -35,113 +36,127 @@ def usual(
     if x.dtype not in (np.float32, np.float64) or r.shape[2] == 1:  # of one number, np.dot loses 0 times NaN
         return None
     dtype, (length, batch, _), hidden = x.dtype, x.shape, r.shape[2]
-    shape = (length, len(backwards), batch, hidden)
-    orders = [range(length)[:: -1 if backward else 1] for backward in backwards]
+    count = len(backwards)
+    turns = [slice(None, None, -1 if backward else 1) for backward in backwards]
     factors = np.ones((gates, 1), dtype)
     factors[:sigmoids] = 0.5
     factors = np.repeat(factors, hidden, axis=0)
+    units = (gates * hidden,) if count == 1 else (count, gates * hidden)
 
-    def arranged(W: Array, R: Array, B: Array | None) -> list[Weights]:
-        found: list[Weights] = []
-        for place in range(len(backwards)):
-            bias = of_state = None
-            if B is not None:
-                bias, of_state = np.split(B[place, :, None], 2)
-                bias = (bias if separate else bias + of_state) * factors
-            w, r = W[place] * factors, R[place] * factors
-            found.append((w, bias, r, of_state if separate else None))
-        return found
+    def arranged(W: Array, R: Array, B: Array | None) -> Weights:
+        bias = of_state = None
+        if B is not None:
+            bias, of_state = np.split(B[:, :, None], 2, axis=1)
+            bias = ((bias if separate else bias + of_state) * factors).reshape(-1, 1)
+            of_state = of_state.reshape(*units, 1)
+        w, r = (W * factors).reshape(-1, W.shape[2]), (R * factors).reshape(*units, hidden)
+        return w, bias, r, of_state if separate else None
 
     known = None
     if w.contents is not None and r.contents is not None and (b is None or b.contents is not None):
         known = arranged(w.contents, r.contents, None if b is None else b.contents)
 
     def layer(X: Array, W: Array, R: Array, B: Any = None, _: Any = None, *initial: Array | None) -> tuple[Array, ...]:
-        y, finals = np.empty(shape, dtype), []
-        columns = X.reshape(length * batch, -1).T
-        for place, weights in enumerate(known or arranged(W, R, B)):
-            shares = np.matmul(weights[0], columns)
-            if weights[1] is not None:
-                shares += weights[1]
-            shares = np.ascontiguousarray(shares.reshape(-1, length, batch).swapaxes(0, 1))
-            given = initial[: len(states)]
-            first = [np.zeros((hidden, batch), dtype) if v is None else v[place].T.copy() for v in given]
-            hs = np.empty((length, hidden, batch), dtype)
-            finals.append(run(shares, weights, hs, first, orders[place]))
-            y[:, place] = hs.swapaxes(1, 2)
-        return (y, *(np.stack([state.T for state in final]) for final in zip(*finals, strict=True)))
+        weights = known or arranged(W, R, B)
+        products = np.matmul(weights[0], X.reshape(length * batch, -1).T)
+        if weights[1] is not None:
+            products += weights[1]
+        products = products.reshape(count, -1, length, batch)
+        shares = np.empty((length, count, gates * hidden, batch), dtype)
+        hs = np.empty((length, count, hidden, batch), dtype)
+        for place, turn in enumerate(turns):
+            shares[:, place] = products[place].swapaxes(0, 1)[turn]
+        given = initial[: len(states)]
+        first = [np.zeros((count, hidden, batch), dtype) if v is None else v.swapaxes(1, 2).copy() for v in given]
+        if count == 1:
+            last = [state[None] for state in run(shares[:, 0], weights, hs[:, 0], [state[0] for state in first])]
+        else:
+            last = list(run(shares, weights, hs, first))
+        y = np.empty((length, count, batch, hidden), dtype)
+        for place, turn in enumerate(turns):
+            y[:, place] = hs[turn, place].swapaxes(1, 2)
+        return (y, *(state.swapaxes(1, 2).copy() for state in last))
 
     return layer
 
 
-def remembering(
-    shares: Array, weights: Weights, hs: Array, states: Sequence[Array], order: Sequence[int]
-) -> Sequence[Array]:
+def _product(r: Array) -> Callable[..., Array]:
+    """The product by weights of one direction, or of two."""
+    return np.dot if r.ndim == 2 else np.matmul
+
+
+def remembering(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """LSTM, whose gates are input, output, forget and cell."""
     h, cell = states
-    r, size = weights[2], len(h)
+    r, half = weights[2], _half(cell)
+    product = _product(r)
     z, part = np.empty_like(shares[0]), np.empty_like(h)
-    gates, i, o, forget, candidate = z[: 3 * size], *np.split(z, 4)
-    for time in order:
-        np.dot(r, h, out=z)
-        z += shares[time]
+    i, o, forget, candidate = np.split(z, 4, axis=-2)
+    gates = z[..., : 3 * h.shape[-2], :]
+    for share, result in zip(shares, hs, strict=True):
+        product(r, h, out=z)
+        z += share
         np.tanh(z, out=z)
-        gates *= 0.5
-        gates += 0.5
+        gates *= half
+        gates += half
         cell *= forget
         np.multiply(i, candidate, out=part)
         cell += part
-        h = hs[time]
         np.tanh(cell, out=part)
-        np.multiply(part, o, out=h)
+        h = np.multiply(part, o, out=result)
     return h, cell
 
 
-def gated(shares: Array, weights: Weights, hs: Array, states: Sequence[Array], order: Sequence[int]) -> Sequence[Array]:
+def gated(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """GRU, whose gates are update, reset and hidden; the reset comes before the product."""
     (h,) = states
-    size = len(h)
-    of_gates, of_candidate = np.split(weights[2], [2 * size])
+    size, half = h.shape[-2], _half(h)
+    of_gates, of_candidate = np.split(weights[2], [2 * size], axis=-2)
+    product = _product(of_gates)
     z, part = np.empty_like(shares[0]), np.empty_like(h)
-    gates, update, reset, candidate = z[: 2 * size], *np.split(z, 3)
-    for time in order:
-        share = shares[time]
-        np.dot(of_gates, h, out=gates)
-        gates += share[: 2 * size]
+    update, reset, candidate = np.split(z, 3, axis=-2)
+    gates = z[..., : 2 * size, :]
+    for share, result in zip(shares, hs, strict=True):
+        product(of_gates, h, out=gates)
+        gates += share[..., : 2 * size, :]
         np.tanh(gates, out=gates)
-        gates *= 0.5
-        gates += 0.5
+        gates *= half
+        gates += half
         np.multiply(reset, h, out=part)
-        np.dot(of_candidate, part, out=candidate)
-        candidate += share[2 * size :]
-        h = _mixed(update, candidate, h, part, hs[time])
+        product(of_candidate, part, out=candidate)
+        candidate += share[..., 2 * size :, :]
+        h = _mixed(update, candidate, h, part, result)
     return (h,)
 
 
-def gated_after(
-    shares: Array, weights: Weights, hs: Array, states: Sequence[Array], order: Sequence[int]
-) -> Sequence[Array]:
+def gated_after(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """GRU whose reset comes behind the product and its bias."""
     (h,) = states
-    size = len(h)
+    size, half = h.shape[-2], _half(h)
+    product = _product(weights[2])
     z, part = np.empty_like(shares[0]), np.empty_like(h)
-    gates, update, reset, candidate = z[: 2 * size], *np.split(z, 3)
-    of_gates, of_candidate = (None, None) if weights[3] is None else np.split(weights[3], [2 * size])
+    update, reset, candidate = np.split(z, 3, axis=-2)
+    gates = z[..., : 2 * size, :]
+    of_gates, of_candidate = (None, None) if weights[3] is None else np.split(weights[3], [2 * size], axis=-2)
     if of_gates is not None:
-        shares[:, : 2 * size] += of_gates * 0.5
-    for time in order:
-        share = shares[time]
-        np.dot(weights[2], h, out=z)
-        gates += share[: 2 * size]
+        shares[..., : 2 * size, :] += of_gates * half
+    for share, result in zip(shares, hs, strict=True):
+        product(weights[2], h, out=z)
+        gates += share[..., : 2 * size, :]
         np.tanh(gates, out=gates)
-        gates *= 0.5
-        gates += 0.5
+        gates *= half
+        gates += half
         if of_candidate is not None:
             candidate += of_candidate
         candidate *= reset
-        candidate += share[2 * size :]
-        h = _mixed(update, candidate, h, part, hs[time])
+        candidate += share[..., 2 * size :, :]
+        h = _mixed(update, candidate, h, part, result)
     return (h,)
+
+
+def _half(states: Array) -> Array:
+    """A half as an array, which numpy takes sooner than a number."""
+    return np.full((), 0.5, states.dtype)
 
 
 def _mixed(update: Array, candidate: Array, h: Array, part: Array, result: Array) -> Array:
@@ -152,11 +167,12 @@ def _mixed(update: Array, candidate: Array, h: Array, part: Array, result: Array
     return np.add(part, candidate, out=result)
 
 
-def plain(shares: Array, weights: Weights, hs: Array, states: Sequence[Array], order: Sequence[int]) -> Sequence[Array]:
+def plain(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """RNN."""
     (h,) = states
-    for time in order:
-        h = np.dot(weights[2], h, out=hs[time])
-        h += shares[time]
+    product = _product(weights[2])
+    for share, result in zip(shares, hs, strict=True):
+        h = product(weights[2], h, out=result)
+        h += share
         np.tanh(h, out=h)
     return (h,)
