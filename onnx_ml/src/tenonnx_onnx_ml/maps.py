@@ -55,7 +55,8 @@ def _(X, *, classlabels_int64s, classlabels_strings):
         raise TypeMismatch(
             f"{zip_map.title}: there must be a column for each of {len(labels)} labels", given=str(X.shape)
         )
-    return [dict(zip(labels, row, strict=True)) for row in np.atleast_2d(X)]
+    numbers, width = list(X.reshape(-1)), len(labels)
+    return [dict(zip(labels, numbers[k : k + width], strict=True)) for k in range(0, len(numbers), width)]
 
 
 def check_zip_map(*, classlabels_int64s: Any, classlabels_strings: Any) -> str | None:

@@ -14,6 +14,7 @@ from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import greater, where
 from tenonnx_standard.math import absolute, clip, erf, exp, log, maximum
 from tenonnx_standard.reduction import widened
+from tenonnx_standard.scalars import scalar
 from tenonnx_standard.shapes import reshape
 from tenonnx_standard.trigonometry import tanh
 
@@ -50,11 +51,6 @@ def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 _SMALL = 1 << 12
 
 
-def _small_relu(dtype: np.dtype[Any]) -> Callable[[Array], Array]:
-    zero = np.zeros((), dtype)
-    return lambda x: np.maximum(x, zero)
-
-
 def _masked(x: Array, mask: Array) -> Array:
     """``x`` where ``mask`` holds, else 0; by its bits, which costs a tenth of ``np.where`` on a random mask."""
     integer = np.dtype(f"i{x.dtype.itemsize}")
@@ -66,12 +62,12 @@ def _masked(x: Array, mask: Array) -> Array:
 
 def _above(x: Array) -> Array:
     """Floats with the negative ones replaced by 0; numpy has a faster loop for it than that of ``np.maximum``."""
-    return np.clip(x, 0, np.inf)
+    return np.maximum(x, scalar(0, x.dtype)) if x.size <= _SMALL else np.clip(x, 0, np.inf)
 
 
 def _below(x: Array) -> Array:
     """Floats with the positive ones replaced by 0."""
-    return np.clip(x, -np.inf, 0)
+    return np.minimum(x, scalar(0, x.dtype)) if x.size <= _SMALL else np.clip(x, -np.inf, 0)
 
 
 # ----- rectifiers -----------------------------------------------------------------------------------------------------
@@ -85,7 +81,7 @@ def relu(X):
 
 relu.until(6, ignored=["consumed_inputs"])
 relu.numpy(lambda x: _above(x) if x.dtype.kind == "f" else np.asarray(np.maximum(x, x.dtype.type(0))))
-relu.prepare(lambda x: _small_relu(x.dtype) if x.dtype.kind == "f" and x.size <= _SMALL else None)
+relu.prepare(lambda x: _above if x.dtype.kind == "f" else None)
 relu.vjp(lambda g, y, X: where(y > 0, g, 0.0))
 
 
@@ -236,7 +232,7 @@ sigmoid.vjp(lambda g, y, X: g * (y * (1.0 - y)))
 def _sigmoid(x, *, alpha=-1.0):
     y = np.negative(x) if alpha == -1 else x * alpha
     np.exp(y, out=y)
-    y += 1
+    y += scalar(1, x.dtype)
     return np.reciprocal(y, out=y)
 
 
@@ -251,7 +247,9 @@ hard_sigmoid.until(6, ignored=["consumed_inputs"])
 
 @_numpy(hard_sigmoid)
 def _hard_sigmoid(x, *, alpha, beta):
-    return np.clip(x * alpha + beta, 0, 1)
+    y = x * scalar(alpha, x.dtype)
+    y += scalar(beta, x.dtype)
+    return np.clip(y, 0, 1, out=y)
 
 
 #: The slope of HardSwish as an attribute of HardSigmoid holds it.
@@ -355,13 +353,13 @@ def _(g, kept, X, *, approximate):
 def _(x, *, approximate):
     if approximate == "tanh":
         y = x * x
-        y *= 0.044715 * math.sqrt(2 / math.pi)
-        y += math.sqrt(2 / math.pi)
+        y *= scalar(_CUBIC * _STEEP, x.dtype)
+        y += scalar(_STEEP, x.dtype)
         y *= x
         np.tanh(y, out=y)
     else:
-        y = error_function(x * x.dtype.type(1 / math.sqrt(2)))
-    y += 1
+        y = error_function(x * scalar(1 / math.sqrt(2), x.dtype))
+    y += scalar(1, x.dtype)
     y *= x
-    y *= 0.5
+    y *= scalar(0.5, x.dtype)
     return y

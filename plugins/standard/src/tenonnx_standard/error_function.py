@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_standard.scalars import scalar
+
 Array = np.ndarray[Any, Any]
 
 #: Elements computed at a time, so that all intermediates stay in the cache.
@@ -55,13 +57,13 @@ def _in_blocks(x: Array, compute: Callable[[Array, Array, Array, Array], None]) 
 
 
 def _single(x: Array, out: Array, square: Array, denominator: Array) -> None:
-    bounded = np.minimum(np.maximum(x, np.float32(-6)), np.float32(6))
+    bounded = np.minimum(np.maximum(x, scalar(-6, x.dtype)), scalar(6, x.dtype))
     _quotient(_SINGLE, bounded, out, square, denominator)
     np.tanh(out, out=out)
 
 
 def _double(x: Array, out: Array, square: Array, denominator: Array) -> None:
-    bounded = np.minimum(np.maximum(x, -5.93), 5.93)
+    bounded = np.minimum(np.maximum(x, scalar(-5.93, x.dtype)), scalar(5.93, x.dtype))
     _quotient(_DOUBLE, bounded, out, square, denominator)
     np.clip(out, -1.0, 1.0, out=out)
 
@@ -78,8 +80,8 @@ def _quotient(
 
 
 def _polynomial(coefficients: Sequence[float], x: Array, out: Array) -> None:
-    np.multiply(x, coefficients[-1], out=out)
+    np.multiply(x, scalar(coefficients[-1], x.dtype), out=out)
     for coefficient in coefficients[-2:0:-1]:
-        out += coefficient
+        out += scalar(coefficient, x.dtype)
         out *= x
-    out += coefficients[0]
+    out += scalar(coefficients[0], x.dtype)

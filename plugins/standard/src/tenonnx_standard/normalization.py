@@ -43,6 +43,7 @@ from tenonnx_standard.reduction import (
     total,
     widened,
 )
+from tenonnx_standard.scalars import scalar
 from tenonnx_standard.shapes import expand, reshape, shape
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _(X, Scale, B, *, axis, epsilon, stash_type):
     ones = np.ones(math.prod(X.shape[axis % X.ndim :]), np.float32)
     if ones.size > PLAIN_ROW or any(p.size != ones.size or p.ndim > X.ndim - axis % X.ndim for p in given[1:]):
         return None
-    count, shift = np.float32(ones.size), np.float32(epsilon)
+    count, shift = scalar(ones.size, X.dtype), scalar(epsilon, X.dtype)
 
     def normalise(X, Scale, B=None):
         x = X.reshape(-1, ones.size)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Operand
+from tenonnx_standard.scalars import scalar
 
 Array = np.ndarray[Any, Any]
 
@@ -88,7 +89,7 @@ def _product(r: Array) -> Callable[..., Array]:
 def remembering(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """LSTM, whose gates are input, output, forget and cell."""
     h, cell = states
-    r, half = weights[2], _half(cell)
+    r, half = weights[2], scalar(0.5, cell.dtype)
     product = _product(r)
     z, part = np.empty_like(shares[0]), np.empty_like(h)
     i, o, forget, candidate = np.split(z, 4, axis=-2)
@@ -110,7 +111,7 @@ def remembering(shares: Array, weights: Weights, hs: Array, states: Sequence[Arr
 def gated(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """GRU, whose gates are update, reset and hidden; the reset comes before the product."""
     (h,) = states
-    size, half = h.shape[-2], _half(h)
+    size, half = h.shape[-2], scalar(0.5, h.dtype)
     of_gates, of_candidate = np.split(weights[2], [2 * size], axis=-2)
     product = _product(of_gates)
     z, part = np.empty_like(shares[0]), np.empty_like(h)
@@ -132,7 +133,7 @@ def gated(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -
 def gated_after(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """GRU whose reset comes behind the product and its bias."""
     (h,) = states
-    size, half = h.shape[-2], _half(h)
+    size, half = h.shape[-2], scalar(0.5, h.dtype)
     product = _product(weights[2])
     z, part = np.empty_like(shares[0]), np.empty_like(h)
     update, reset, candidate = np.split(z, 3, axis=-2)
@@ -152,11 +153,6 @@ def gated_after(shares: Array, weights: Weights, hs: Array, states: Sequence[Arr
         candidate += share[..., 2 * size :, :]
         h = _mixed(update, candidate, h, part, result)
     return (h,)
-
-
-def _half(states: Array) -> Array:
-    """A half as an array, which numpy takes sooner than a number."""
-    return np.full((), 0.5, states.dtype)
 
 
 def _mixed(update: Array, candidate: Array, h: Array, part: Array, result: Array) -> Array:

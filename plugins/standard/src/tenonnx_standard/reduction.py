@@ -136,6 +136,10 @@ def total(x: Array, axes: tuple[int, ...], dtype: Any = None) -> Array:
     """The sum over ``axes``, which stay as dims of 1."""
     rows = _plain_rows(x, axes) if dtype is None else None
     if rows is None:
+        if dtype is None and len(axes) == 1 and 0 < axes[0] < x.ndim - 1 and _is_plain(x, x.shape[axes[0]]):
+            rows = x.reshape(-1, x.shape[axes[0]], math.prod(x.shape[axes[0] + 1 :]))
+            sums = np.matmul(np.ones((1, rows.shape[1]), x.dtype), rows)
+            return sums.reshape(*x.shape[: axes[0]], 1, *x.shape[axes[0] + 1 :])
         return np.add.reduce(x, axis=axes, dtype=dtype, keepdims=True)
     return np.einsum("ij->i", rows).reshape(*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
 
@@ -152,10 +156,14 @@ def _plain_rows(x: Array, axes: tuple[int, ...]) -> Array | None:
     """``x`` as a matrix with a row for each sum over ``axes``, where these are the last ones and a row is not long."""
     first = x.ndim - len(axes)
     trailing = bool(axes) and axes == tuple(range(first, x.ndim))
-    if not trailing or x.dtype not in (np.float32, np.float64) or not x.flags.c_contiguous:
-        return None
     inner = math.prod(x.shape[first:])
-    return x.reshape(-1, inner) if 0 < inner <= PLAIN_ROW else None
+    return x.reshape(-1, inner) if trailing and _is_plain(x, inner) else None
+
+
+def _is_plain(x: Array, count: int) -> bool:
+    """Whether sums of so many elements are taken one after the other."""
+    plain = x.dtype in (np.float32, np.float64) and x.flags.c_contiguous
+    return plain and x.size > 0 and count <= PLAIN_ROW
 
 
 def mean_array(x: Array, axes: tuple[int, ...]) -> Array:

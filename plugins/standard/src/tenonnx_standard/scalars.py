@@ -1,0 +1,18 @@
+"""Numbers as arrays: what numpy makes of a Python number at every call takes longer than a small array to work on."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@functools.lru_cache(1 << 12)
+def scalar(value: float, dtype: np.dtype[Any]) -> Array:
+    """``value`` as an array without axes, which nobody may write."""
+    array = np.full((), value, dtype)
+    array.flags.writeable = False
+    return array
