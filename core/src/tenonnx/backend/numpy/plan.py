@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx import limits
 from tenonnx.backend.numpy.growth import Guard
-from tenonnx.backend.numpy.preparation import Observations, Signatures
+from tenonnx.backend.numpy.preparation import SMALLEST_REUSED, Observations, Schedule, Signatures
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -24,9 +24,6 @@ from tenonnx.op.evaluate import GraphFunction
 from tenonnx.op.rules import find_rule
 
 Kernel = Callable[..., Any]
-
-#: Below this size a new buffer costs less than proving that an old one may be written.
-SMALLEST_REUSED = 1 << 14
 
 
 class Step:
@@ -95,7 +92,7 @@ class Plan:
             slots = schedule.contents.copy()
             for slot, feed in zip(self.all_inputs, feeds, strict=True):
                 slots[slot] = feed
-            _execute(schedule.steps, slots)
+            _follow(schedule, slots)
             return [slots[i] for i in self.outputs]
         slots = self.contents.copy()
         for slot, feed in zip(self.all_inputs, feeds, strict=True):
@@ -187,12 +184,40 @@ class _Run:
         return tuple(self.plan.run([*feeds, *self.captured]))
 
 
+def _follow(schedule: Schedule, slots: list[Any]) -> None:
+    """What ``_execute`` does with the steps of a schedule, of which nothing needs to be watched."""
+    if limits.end() is not None:
+        _execute(schedule.steps, slots)
+        return
+    result: Any = None
+    with np.errstate(all="ignore"):
+        for step, kernel, get, single, reuses, target, dead in schedule.calls:
+            try:
+                if reuses:
+                    result = None  # the last one may be what is written into, if nobody else can see it
+                    result = _in_place(step, slots)
+                elif single:
+                    result = kernel(get(slots))
+                else:
+                    result = kernel(*get(slots))
+            except Exception as error:
+                _explain(step, slots, error)
+                raise
+            for slot in dead:
+                slots[slot] = None
+            if type(result) is np.ndarray and target >= 0:
+                slots[target] = result
+            else:
+                _store(step, result, slots)
+
+
 def _execute(
     steps: Sequence[Step], slots: list[Any], guard: Guard | None = None, observations: Observations | None = None
 ) -> None:
     end = limits.end()
     if end is not None and time.monotonic() > end:
         raise limits.out_of_time()
+    result: Any = None
     with np.errstate(all="ignore"):
         for step in steps:
             if end is not None and time.monotonic() > end:
@@ -200,30 +225,45 @@ def _execute(
             if guard is not None:
                 guard.check(step, slots)
             try:
-                if step.reuse >= 0 and (buffer := _free_buffer(step, slots)) is not None:
-                    result = step.kernel(*step.get(slots), out=buffer)
+                if step.reuse >= 0:
+                    result = None
+                    result = _in_place(step, slots)
                 elif len(step.inputs) == 1:
                     result = step.kernel(step.get(slots))
                 else:
                     result = step.kernel(*step.get(slots))
-            except TenonnxError as error:
-                error.what = f"{step.node.title}: {error.what}"
+            except Exception as error:
+                _explain(step, slots, error)
                 raise
-            except UNFORESEEN as error:
-                arguments = [slots[i] for i in step.inputs]
-                raise refused(step.node.title, arguments, step.node.attributes, error) from error
             for slot in step.dead:
                 slots[slot] = None
-            if type(result) is np.ndarray:
-                slots[step.outputs[0]] = result
-            elif type(result) is tuple:
-                for slot, each in zip(step.outputs, result, strict=False):
-                    slots[slot] = np.asarray(each) if isinstance(each, np.generic) else each
-            else:
-                slots[step.outputs[0]] = np.asarray(result) if isinstance(result, np.generic) else result
-            slots[-1] = None
+            _store(step, result, slots)
             if observations is not None:
                 observations.note(step, slots)
+
+
+def _in_place(step: Step, slots: list[Any]) -> Any:
+    """The result of a ufunc, in the buffer of an input where that is free."""
+    buffer, arguments = _free_buffer(step, slots), step.get(slots)
+    return step.kernel(*(arguments if len(step.inputs) > 1 else (arguments,)), out=buffer)
+
+
+def _store(step: Step, result: Any, slots: list[Any]) -> None:
+    """Put what a kernel gave into the slots of its outputs."""
+    if type(result) is not tuple:
+        result = (result,)
+    for slot, each in zip(step.outputs, result, strict=False):
+        slots[slot] = np.asarray(each) if isinstance(each, np.generic) else each
+    slots[-1] = None
+
+
+def _explain(step: Step, slots: list[Any], error: Exception) -> None:
+    """Say of an error at which node it came up; what no kernel foresaw is raised as ours."""
+    if isinstance(error, TenonnxError):
+        error.what = f"{step.node.title}: {error.what}"
+    elif isinstance(error, UNFORESEEN):
+        arguments = [slots[i] for i in step.inputs]
+        raise refused(step.node.title, arguments, step.node.attributes, error) from error
 
 
 def _free_buffer(step: Step, slots: list[Any]) -> Any:
@@ -257,12 +297,17 @@ def _broadcasts_into(array: Any, target: Any) -> bool:
 
 def owned(results: Sequence[Any], feeds: Sequence[Any], plan: Plan) -> list[Any]:
     """``results`` as arrays that only the caller can see: aliases of feeds, constants and each other are copied."""
-    taken = {id(_root(f)) for f in feeds if isinstance(f, np.ndarray)} | plan.constants
+    taken = {id(_root(f)) for f in feeds if isinstance(f, np.ndarray)}
     mine = []
     for result in results:
         if isinstance(result, np.ndarray):
             root = _root(result)
-            if id(root) in taken or not isinstance(root, np.ndarray) or not result.flags.writeable:
+            if (
+                id(root) in taken
+                or id(root) in plan.constants
+                or not isinstance(root, np.ndarray)
+                or not result.flags.writeable
+            ):
                 result = result.copy()
             else:
                 taken.add(id(root))

@@ -30,16 +30,24 @@ MOST_SIGNATURES = 16
 #: Settled contents larger than this many bytes are computed by every call, rather than kept.
 LARGEST_SETTLED = 1 << 16
 
+#: Below this many bytes a new buffer costs less than proving that an old one may be written.
+SMALLEST_REUSED = 1 << 14
+
 Signature = tuple[Any, ...]
 
 
 class Schedule:
     """The steps to take for one signature, and the slots to start from."""
 
-    __slots__ = ("contents", "steps")
+    __slots__ = ("calls", "contents", "steps")
 
     def __init__(self, steps: Sequence[Step], contents: list[Any]) -> None:
         self.steps, self.contents = steps, contents
+        #: What of each step a run reads, which takes less time than its attributes do.
+        self.calls = [
+            (s, s.kernel, s.get, len(s.inputs) == 1, s.reuse >= 0, s.outputs[0] if s.outputs else -1, s.dead)
+            for s in steps
+        ]
 
 
 class Signatures:
@@ -118,6 +126,9 @@ class Observations:
             if all(slot < 0 or self._is_fixed(slot) for slot in step.outputs):
                 continue
             kernel = self._kernel(step)
+            result = self._operands.get(step.outputs[0]) if step.reuse >= 0 else None
+            if kernel is None and result is not None and result.size * result.dtype.itemsize < SMALLEST_REUSED:
+                kernel = step.kernel
             steps.append(step if kernel is None else step.with_kernel(kernel))
         return Schedule(steps, contents)
 
