@@ -254,6 +254,47 @@ def test_an_output_that_is_an_input_is_said(run, tmp_path):
     assert "is an input of this command" in run("convert", path, "-o", path, "--opset", "17").err
 
 
+def test_parts_and_outputs_that_are_inputs_are_said(run, tmp_path):
+    path, array = tmp_path / "m.onnx", tmp_path / "x.npy"
+    path.write_bytes(example("digits_cnn/digits-cnn").read_bytes())
+    np.save(array, np.zeros((2, 1, 8, 8), np.float32))
+    assert "is an input of this command" in run("run", path, "--input", f"images={array}", "-o", array).err
+    assert "is an input of this command" in run("extract", path, path, "-o", "Relu").err
+    assert "is an input of this command" in run("rename", "-o", path, path, "images=x").err
+
+
+def test_two_values_cannot_get_one_name(run, tmp_path):
+    path = tmp_path / "m.onnx"
+    assert "a name of its own" in run("rename", CNN, "images=x", "scores=x", "-o", path, code=2).err
+    assert not path.exists()
+
+
+def test_parts_with_the_same_functions_are_joined(run, tmp_path):
+    def model(factor):
+        return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+            g (float[n] x) => (float[n] y) {{ a = local.f(x) b = Exp(a) y = local.f(b) }}
+            <domain: "local", opset_import: ["" : 17]> f (x) => (y) {{
+              c = Constant<value_float = {factor}>() y = Mul(x, c) }}""")
+
+    paths = whole, head, tail, other = [tmp_path / f"{name}.onnx" for name in ("whole", "head", "tail", "other")]
+    onnx.save(model(2.0), whole)
+    onnx.save(model(3.0), other)
+    run("extract", whole, head, "-o", "b")
+    run("extract", whole, tail, "-i", "b")
+    run("compose", head, tail, "-o", tmp_path / "both.onnx")
+    assert "equal" in run("compare", whole, tmp_path / "both.onnx").out
+    assert len(onnx.load(tmp_path / "both.onnx").functions) == 1
+    said = run("compose", paths[0], other, "--map", "y=x", "-o", tmp_path / "no.onnx", code=2)
+    assert "other names, or be the same" in said.err
+
+
+@pytest.mark.parametrize("contents", ["a,b\n1,2\n3,4\n", "words\n"])
+def test_contents_that_are_text_are_called_so(run, tmp_path, contents):
+    path = tmp_path / "x.txt"
+    path.write_text(contents)
+    assert "text" in run("run", CNN, "--input", f"images={path}", code=2).err
+
+
 def test_numbers_that_are_none_are_noted(run, tmp_path):
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     graph.output("y", ops.log(graph.input("x", "float32", (3,))))

@@ -1,5 +1,7 @@
 """Dims, half precision and made-up sizes on real models, by the library and by the command line."""
 
+import time
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +11,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx import InvalidCall
 from tenonnx.checks.half import lower_within
+from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.cli import main
 from tenonnx.extend import DType
 
@@ -95,6 +98,43 @@ def test_functions_are_inlined(tmp_path):
     model = onnx.load(tmp_path / "n.onnx")
     assert [node.op_type for node in model.graph.node] == ["Add"]
     assert not model.functions
+
+
+WINDOWS = """g (float[n, h, w, 4] x) => (float[a, b, c, d] y) <int64[4] whole = {-1, 7, 7, 4}> {
+    s = Shape(x) first, rows, columns, last = Split<axis = 0>(s) seven = Constant<value_ints = [7]>()
+    down = Div(rows, seven) right = Div(columns, seven)
+    wanted = Concat<axis = 0>(first, down, seven, right, seven, last) apart = Reshape(x, wanted)
+    turned = Transpose<perm = [0, 1, 3, 2, 4, 5]>(apart) y = Reshape(turned, whole) }"""
+
+
+@pytest.mark.parametrize("stride", [1, 4])
+def test_sizes_of_windows_of_seven_behind_a_stride_are_found(stride):
+    front = tx.Graph("front", opsets={"ai.onnx": 17})
+    image = front.input("image", "float32", ("n", 4, "high", "wide"))
+    weight = front.variable("weight", np.full((4, 4, stride, stride), 0.1, np.float32))
+    front.output("x", ops.transpose(ops.conv(image, weight, strides=[stride, stride]), perm=[0, 2, 3, 1]))
+    windows = tx.load(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {WINDOWS}'))
+    graph = tx.compose(front, windows)
+    found = tx.verify(graph, graph.copy()).raise_if_failed()
+    assert any("high=224, wide=224" in note for note in found.notes)
+
+
+def test_time_that_others_take_is_no_reason_to_give_up(monkeypatch):
+    """Sizes are tried for so much work of their own, not until so much time has passed."""
+    monkeypatch.setattr("tenonnx.checks.sizes.SECONDS", 0.2)
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    graph.output("y", ops.relu(graph.input("x", "float32", ("a", "b"))))
+    tried = []
+
+    def run(feeds):
+        tried.append(feeds["x"].shape)
+        time.sleep(0.1)
+        if len(tried) < 6:
+            raise InvalidCall("not yet")
+        return {}
+
+    feasible_feeds(graph, run)
+    assert len(tried) == 6
 
 
 # ----- half precision -------------------------------------------------------------------------------------------------

@@ -19,9 +19,10 @@ from tenonnx.errors import InvalidFeed, TenonnxError
 from tenonnx.graph.graph import Graph
 
 #: What networks divide their inputs by, the likely ones first.
-MULTIPLES = (8, 16, 32, 64, 128, 224, 1)
+MULTIPLES = (8, 16, 32, 64, 128, 224, 384, 1)
 
-#: So many sizes are tried, for so many seconds.
+#: So many sizes are tried, for so many seconds of work: of this thread, as those that others take are no reason to
+#: give up.
 ATTEMPTS, SECONDS = 200, 20.0
 
 
@@ -39,7 +40,7 @@ def feasible_feeds(
     """
     usual = usual_sizes(graph, input_shapes)
     first: TenonnxError | None = None
-    started = time.monotonic()
+    started = time.thread_time()
     number = itertools.count()
     waiting: list[tuple[int, int, dict[str, int]]] = [(0, next(number), usual)]
     if unlike:
@@ -47,7 +48,7 @@ def feasible_feeds(
         larger = {name: size + 1 for name, size in unlike.items()}
         waiting = [(0, next(number), {**usual, **other}) for other in (doubled, larger)]
     seen: set[tuple[int, ...]] = set()
-    while waiting and len(seen) < ATTEMPTS and time.monotonic() - started < SECONDS:
+    while waiting and len(seen) < ATTEMPTS and time.thread_time() - started < SECONDS:
         cost, _, sizes = heapq.heappop(waiting)
         key = tuple(sizes.values())
         if key in seen or any(sizes.get(name) == size for name, size in (unlike or {}).items()):
@@ -81,7 +82,7 @@ def _others(sizes: dict[str, int], error: str, *, is_first: bool) -> Iterator[tu
         if left < right and sizes[one] in numbers:
             yield 2, {**sizes, one: sizes[left] + sizes[right]}
     if is_first:
-        for cost, multiple in enumerate(MULTIPLES, 1):
+        for place, multiple in enumerate(MULTIPLES):
+            cost = 1 + place // 3  # so that numbers in errors, of which there may be many, do not come before all
+            yield cost, {name: multiple if k else size for k, (name, size) in enumerate(sizes.items())}
             yield cost, dict.fromkeys(sizes, multiple)
-            later = {name: multiple for place, name in enumerate(sizes) if place or len(sizes) == 1}
-            yield cost, {**sizes, **later}

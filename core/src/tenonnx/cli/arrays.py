@@ -14,6 +14,7 @@ from tenonnx.cli.output import complain_of_unused
 from tenonnx.cli.tables import PARQUET, is_table, read_table, write_table
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.files import write_bytes
+from tenonnx.formats.recognise import LOOKED_AT, looks_like
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
@@ -80,9 +81,16 @@ def _read(path: str) -> Any:
     except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, NotImplementedError) as error:
         raise InvalidCall(
             f'"{path}" must be a .npy or .npz file without pickled objects',
-            given=" ".join(str(error).split()),
+            given=_seen(path) or " ".join(str(error).split()),
             do="save it by numpy.save or numpy.savez; strings as an array of dtype str",
         ) from error
+
+
+def _seen(path: str) -> str:
+    """What a file is that is none of numpy's, as far as its beginning tells."""
+    with Path(path).open("rb") as file:
+        start = file.read(LOOKED_AT)
+    return "" if start.startswith((b"PK", b"\x93NUMPY")) else looks_like(start)
 
 
 def _typed(array: Any, value: Value) -> Any:

@@ -25,7 +25,7 @@ from tenonnx.cli.output import complain, plural, say, say_json, working
 from tenonnx.cli.shaping import Comparison, Shaping, shaping_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tenonnx.checks.verify import Verification
     from tenonnx.formats.export import ExportConfig, Report
@@ -173,7 +173,13 @@ def check_output(output: str, *inputs: str) -> None:
     path = Path(output)
     if not output.lower().endswith(SUFFIXES) and not path.is_dir():
         raise InvalidCall("a model is written to a file of a known format", given=output, available=", ".join(SUFFIXES))
-    if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
+    note_replaced(output, inputs)
+
+
+def note_replaced(output: str, inputs: Iterable[str]) -> None:
+    """Say that a file which is read will be written, too."""
+    path = Path(output)
+    if path.exists() and any(each and Path(each).exists() and path.samefile(each) for each in inputs):
         complain(f"note: {output} is an input of this command, and will be replaced")
 
 

@@ -15,6 +15,10 @@ from tenonnx.cli.parts import output_file, pairs, write, write_options
 @write_options
 def command(model: str, renamed: dict[str, str], output: str, overwrite: bool, as_json: bool) -> None:
     """Give inputs, outputs, weights and other values other names. Two names may be exchanged."""
+    from tenonnx.errors import InvalidCall
+
+    if len(set(renamed.values())) < len(renamed):
+        raise InvalidCall("every value must get a name of its own", given=", ".join(map("=".join, renamed.items())))
     graph = load_model(model)
     with graph.editing():
         values = {new: graph.find(old) for old, new in renamed.items()}

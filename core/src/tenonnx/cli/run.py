@@ -50,6 +50,7 @@ def command(
     """Compute the outputs of a model. Inputs that are not given are made up."""
     from tenonnx.backend.compiling import compile_graph
     from tenonnx.cli.arrays import read_feeds, write_arrays
+    from tenonnx.cli.convert import note_replaced
     from tenonnx.cli.made_up import complete
     from tenonnx.op.graph_inference import infer
 
@@ -63,6 +64,7 @@ def command(
     results = {name: _as_declared(contents, kinds[name]) for name, contents in results.items()}
     _note_lost(results)
     if output is not None:
+        note_replaced(output, [model, archive or "", *(text.partition("=")[2] or text for text in inputs)])
         write_arrays(output, results)
     if as_json:
         shown = {name: _to_json(contents) for name, contents in results.items()}

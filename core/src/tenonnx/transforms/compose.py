@@ -8,7 +8,7 @@ from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import unify_types
-from tenonnx.graph.values import Value
+from tenonnx.graph.values import Operator, Value
 from tenonnx.op.graph_inference import ensure_inferred, infer
 from tenonnx.transforms.rewrite import copy_graph
 
@@ -44,9 +44,7 @@ def compose(first: Graph, second: Graph, mapping: Mapping[str, str] | None = Non
     whole.outputs = [value for value in whole.outputs if value not in fed.values()]
     whole.outputs += [fed.get(value, value) for value in part.outputs]
     whole.opsets = {**part.opsets, **{d: max(v, part.opsets.get(d, v)) for d, v in whole.opsets.items()}}
-    whole.functions = {**part.functions, **whole.functions}
-    if clash := sorted(set(first.functions) & set(second.functions)):
-        raise InvalidCall("functions of two models must have other names", given=", ".join("::".join(k) for k in clash))
+    _share_functions(part, whole)
     whole.value_types, whole.retyped, whole._names = {}, True, None
     try:
         infer(whole)
@@ -55,6 +53,27 @@ def compose(first: Graph, second: Graph, mapping: Mapping[str, str] | None = Non
             f"the second graph must take what the first gives: {error.what}", given=error.given
         ) from error
     return whole
+
+
+def _share_functions(part: Graph, whole: Graph) -> None:
+    """Let the functions of both be of ``whole``; what two parts of one model define alike is one function."""
+    both = set(whole.functions) & set(part.functions)
+    other = sorted(key for key in both if not _defined_alike(whole.functions[key], part.functions[key]))
+    if other:
+        raise InvalidCall(
+            "functions of two models must have other names, or be the same",
+            given=", ".join("::".join(filter(None, key)) for key in other),
+            do="tenonnx convert --functions inline puts their bodies in their places",
+        )
+    shared = {part.functions[key]: whole.functions[key] for key in both}
+    for node in part.walk() if shared else ():
+        node.op = shared.get(node.op, node.op)
+    whole.functions = {**part.functions, **whole.functions}
+
+
+def _defined_alike(one: Operator, other: Operator) -> bool:
+    proto = getattr(one, "proto", None)
+    return one is other or (proto is not None and proto == getattr(other, "proto", None))
 
 
 def _joined(
