@@ -193,6 +193,14 @@ def test_attention():
     assert [value.name for value in fused.nodes[0].inputs] == ["x0", "x1", "x2"]
 
 
+def test_attention_by_einsum():
+    def form(q, k, v):
+        weights = ops.softmax(ops.einsum(q, k, equation="bhqd,bhkd->bhqk") * 0.5)
+        return ops.einsum(weights, v, equation="bhqk,bhkd->bhqd")
+
+    check(graph_of(form, HEADS, HEADS, HEADS), "Attention", scale=0.5)
+
+
 def test_attention_with_a_mask_that_is_finite():
     def form(q, k, v, keep):
         return attended(q, k, v, ops.where(keep > 0.0, np.float32(0), np.float32(-1e9)))

@@ -13,6 +13,7 @@ from tenonnx_standard.activation import relu
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import constant_of_shape
+from tenonnx_standard.contraction import einsum
 from tenonnx_standard.convolution_forms import folded
 from tenonnx_standard.counting import is_spread
 from tenonnx_standard.joining import concat
@@ -275,3 +276,9 @@ def _counts_from_the_front(op: Op) -> None:
 
 for _op in (reduce_mean, reduce_sum, reduce_max, reduce_min, reduce_prod):
     _counts_from_the_front(_op)
+
+
+@einsum.rule("normal")
+def _(*Inputs: Value, equation: str) -> Any:
+    """Its body: a permutation, or products of matrices."""
+    return einsum.function(*Inputs, equation=equation)
