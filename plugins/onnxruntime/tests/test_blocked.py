@@ -1,11 +1,13 @@
 """Convolutions in blocks of channels: taken where they fit, and the same as on numpy."""
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import tenonnx as tx
+from tenonnx.formats.export import ExportConfig, prepare
 from tenonnx.graph.values import ArrayConstant
-from tenonnx_onnxruntime.blocked import DOMAIN, block_size, in_blocks
+from tenonnx_onnxruntime.blocked import DOMAIN, block_size, in_blocks, layout
 from tenonnx_standard.convolution import conv, conv_transpose
 
 FORMS = {
@@ -68,7 +70,22 @@ def test_kernels_that_are_constants_and_other_dtypes_are_left_to_the_runtime():
     assert not changed(graph)
 
 
-def test_others_are_left_where_no_package_says_what_blocks_mean():
-    graph = made(*FORMS["plain"])
-    graph.registry = tx.Registry()
-    assert not changed(graph)
+@pytest.mark.skipif(not block_size(), reason="the runtime has no such layout on this processor")
+def test_the_operators_mean_what_the_runtime_computes():
+    found = layout(block_size())
+    graph = tx.Graph(opsets={"ai.onnx": 18, DOMAIN: 1})
+    x, w = graph.input("x", "float32", (2, 32, 5, 4)), graph.input("w", "float32", (64, 32, 2, 3))
+    blocks = found.reorder_input(x)
+    for name, value in {
+        "blocks": blocks,
+        "y": found.conv(blocks, w),
+        "z": found.reorder_output(x, channels=32),
+    }.items():
+        graph.output(name, value)
+    random = np.random.default_rng(0)
+    feeds = {value.name: random.standard_normal(value.shape, np.float32) for value in graph.inputs}
+    model, *_ = prepare(graph, ExportConfig())
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    computed = graph.run(feeds, backend="numpy")
+    for value, y in zip(graph.outputs, session.run(None, feeds), strict=True):
+        np.testing.assert_allclose(y, computed[value.name], rtol=1e-4, atol=1e-4)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -17,7 +17,6 @@ import onnxruntime
 from onnx import helper
 
 import tenonnx_standard as ops
-from tenonnx import default_registry
 from tenonnx.extend import DType, Graph, Node, Op, TensorType, Value, op
 from tenonnx.extend.transforms import respell
 from tenonnx_onnxruntime.kernels import CPU
@@ -51,13 +50,10 @@ def block_size() -> int:
 
 
 def in_blocks(graph: Graph) -> Graph:
-    """``graph`` with the runtime's convolutions in blocks where these pay, if a package says what they mean."""
+    """``graph`` with the runtime's convolutions in blocks where these pay."""
     if not any(map(_may_be_kernel, graph.inputs)):
         return graph
-    registry = graph.registry or default_registry()
-    found = [registry.lookup(DOMAIN, name, 1) for name in ("ReorderInput", "Conv", "ReorderOutput")]
-    known = [each for each in found if each is not None]
-    return graph if len(known) < len(found) else respell(graph, [_in_blocks(*known)], at=_is_convolution_by_input)
+    return respell(graph, [layout(block_size()).convolution], at=_is_convolution_by_input)
 
 
 def _may_be_kernel(x: Value) -> bool:
@@ -75,19 +71,43 @@ def _is_convolution_by_input(node: Node) -> bool:
     return kernel is not None and given and _may_be_kernel(kernel)
 
 
-@functools.cache
-def _in_blocks(reorder_input: Op, conv: Op, reorder_output: Op) -> Op:
-    """A convolution by the runtime's operators, which its body in normal form is."""
-    size = block_size()
+class Layout(NamedTuple):
+    """The runtime's operators, and the convolution that they are together: its body in normal form is Conv."""
 
-    @op("ConvInBlocks", domain="tenonnx.onnxruntime", signature=ops.conv.signature, type=ops.conv.rules["type"])
-    def convolution(X: Value, W: Value, B: Value | None = None, **attributes: Any) -> Value:
+    reorder_input: Op
+    reorder_output: Op
+    conv: Op
+    convolution: Op
+
+
+@functools.cache
+def layout(size: int) -> Layout:
+    """What the operators mean where ``size`` channels make a block, for whole blocks of them."""
+
+    @op("ReorderInput", domain=DOMAIN, type=lambda X: X.type)
+    def reorder_input(X: Value) -> Any:
+        apart = ops.reshape(X, [0, X.shape[1] // size, size, -1])
+        return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2]), ops.shape(X))
+
+    @op("ReorderOutput", domain=DOMAIN, type=lambda X, channels: X.type)
+    def reorder_output(X: Value, *, channels: int) -> Any:
+        apart = ops.reshape(X, [0, channels // size, -1, size])
+        return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2]), ops.shape(X))
+
+    @op("Conv", domain=DOMAIN, signature=ops.conv.signature, type=ops.conv.rules["type"])
+    def conv(X: Value, W: Value, B: Value | None = None, **attributes: Any) -> Any:
+        results, channels, *window = W.shape
+        apart = ops.reshape(W, [results // size, channels // size, *window, size, size])
+        kernels = ops.reshape(ops.transpose(apart, perm=[0, 5, 1, 4, 2, 3]), W.shape)
+        return reorder_input(ops.conv(reorder_output(X, channels=channels), kernels, B, **attributes))
+
+    @op("ConvInBlocks", domain=DOMAIN, signature=ops.conv.signature, type=ops.conv.rules["type"])
+    def convolution(X: Value, W: Value, B: Value | None = None, **attributes: Any) -> Any:
         results, channels, *window = W.shape
         apart = ops.reshape(W, [results // size, size, channels // size, size, *window])
         innermost = ops.einsum(apart, equation="abcdef->acdefb")  # as one Transpose with the next it takes five times
         kernels = ops.reshape(ops.transpose(innermost, perm=[0, 1, 3, 4, 2, 5]), W.shape)  # as long in the runtime
-        found = conv(reorder_input(X), kernels, B, **attributes)
-        return reorder_output(found, channels=results)  # type: ignore[no-any-return]
+        return reorder_output(conv(reorder_input(X), kernels, B, **attributes), channels=results)
 
     @convolution.spot
     def _(y: Value) -> Iterator[tuple[Sequence[Value | None], dict[str, Any]]]:
@@ -97,4 +117,4 @@ def _in_blocks(reorder_input: Op, conv: Op, reorder_output: Op) -> Op:
             if attributes["group"] == 1 and attributes["auto_pad"] == "NOTSET":
                 yield node.inputs, attributes
 
-    return convolution
+    return Layout(reorder_input, reorder_output, conv, convolution)
