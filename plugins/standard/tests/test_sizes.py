@@ -37,13 +37,17 @@ def convolved(x, w, pads, stride, group):
         ((2, 1, 9, 9), (6, 1, 3, 3), 1, 1),
         ((2, 6, 9, 9), (12, 1, 3, 3), 1, 6),
         ((2, 8, 30), (4, 8, 3), 1, 1),
+        ((1, 16, 34, 34), (64, 16, 1, 1), 1, 1),
+        ((2, 64, 40, 40), (64, 32, 1, 1), 1, 2),
+        ((1, 40, 61), (700, 40, 1), 1, 1),
     ],
 )
 def test_convolutions_of_all_sizes_are_their_definition(images, kernels, stride, group):
     random = np.random.default_rng(0)
     x, w = random.standard_normal(images, np.float32), random.standard_normal(kernels, np.float32)
-    attributes = {"pads": [1] * 2 * (len(images) - 2), "strides": [stride] * (len(images) - 2), "group": group}
-    expected = convolved(x, w, 1, stride, group)
+    width = min(kernels[-1] // 2, 1)
+    attributes = {"pads": [width] * 2 * (len(images) - 2), "strides": [stride] * (len(images) - 2), "group": group}
+    expected = convolved(x, w, width, stride, group)
     np.testing.assert_allclose(ops.conv(x, w, **attributes), expected, rtol=1e-4, atol=1e-3)
     operands = Operand(x.shape, x.dtype), Operand(w.shape, w.dtype, w), None
     defaults = {"auto_pad": "NOTSET", "dilations": None, "kernel_shape": None}

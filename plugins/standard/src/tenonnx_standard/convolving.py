@@ -18,6 +18,8 @@ Way = tuple[Callable[[Array], Array], Callable[[Array, Array, Array], None]]
 
 #: BLAS takes products of up to so many terms as they lie, without packing them first, and on one thread.
 SMALL_PRODUCT = 100**3
+#: Up to so many terms, parts of that size are faster than the threads of BLAS, which others on the machine delay.
+LARGE_PRODUCT = 4 * SMALL_PRODUCT
 
 #: Rows of fewer windows than this make slow products, unless there are no more weights than stay in the first cache.
 NARROW, FEW_WEIGHTS = 16, 1 << 14
@@ -100,7 +102,13 @@ def _pointwise(
     batch, channels, *_ = shape
     results, count = kernels[0], math.prod(outputs)
     taken = (..., *(slice(None, None, s) for s in window.strides)) if set(window.strides) != {1} else None
-    if batch == group == 1:
+    terms = results // group * (channels // group) * count
+    parts = 1 if terms <= SMALL_PRODUCT or terms > LARGE_PRODUCT else -(-terms // SMALL_PRODUCT)
+    parts = next((p for p in range(parts, 2 * parts + 1) if count % p == 0), 1)
+    if parts > 1:
+        weights = (group, 1, results // group, channels // group)
+        images, target = ((batch, group, n // group, parts, count // parts) for n in (channels, results))
+    elif batch == group == 1:
         weights, images, target = (results, channels), (channels, count), (results, count)
     else:
         weights = (group, results // group, channels // group)
@@ -108,7 +116,10 @@ def _pointwise(
 
     def convolve(x: Array, w: Array, y: Array) -> None:
         x = x if taken is None else x[taken]
-        np.matmul(w, x.reshape(images), out=y.reshape(target))
+        x, y = x.reshape(images), y.reshape(target)
+        if parts > 1:
+            x, y = x.swapaxes(2, 3), y.swapaxes(2, 3)
+        np.matmul(w, x, out=y)
 
     return lambda w: w.reshape(weights), convolve
 
