@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,15 @@ def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int
         x = x.astype(np.float32, copy=False)
     if zero_point is not None and zero_point.any():
         x += zero_point.astype(x.dtype)
-    return np.clip(x, *code_range(dtype), out=x).astype(dtype.numpy)
+    return np.clip(x, *_ends(dtype, x.dtype), out=x).astype(dtype.numpy)
+
+
+@functools.cache
+def _ends(dtype: DType, stage: np.dtype[Any]) -> tuple[Array, Array]:
+    """The range of codes as arrays, which numpy takes sooner than numbers."""
+    low, high = (np.full((), end, stage) for end in code_range(dtype))
+    low.flags.writeable = high.flags.writeable = False
+    return low, high
 
 
 def is_zero(zero_point: Value | None) -> bool:
@@ -363,10 +372,10 @@ dynamic_quantize_linear.requires(floats("x"))
 @dynamic_quantize_linear.numpy
 @np.errstate(all="ignore")
 def _(x):
-    low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
+    low, high = np.minimum.reduce(x, axis=None, initial=0), np.maximum.reduce(x, axis=None, initial=0)
     width = high - low
     scale = np.asarray(width / x.dtype.type(255) if width > 0 else 1, x.dtype)
-    zero_point = np.asarray(np.clip(np.rint(-low / scale), 0, 255), np.uint8)
+    zero_point = np.asarray(min(np.rint(-low / scale), x.dtype.type(255)), np.uint8)
     return encode_array(np.asarray(x / scale), zero_point, DType.uint8), scale, zero_point
 
 

@@ -212,10 +212,14 @@ def _(A: Operand, B: Operand, C: Operand | None, *, alpha: float, beta: float, t
     if not usual or 1 in (A.size, B.size):
         return None
 
+    known = None if B.contents is None else B.contents.T if transB else B.contents
+    row = (1, -1) if A.shape[transA] == 1 and C is not None and C.size > 1 else ()
+
     def multiply(A: Array, B: Array, C: Array | None = None) -> Array:
-        y = np.dot(A.T if transA else A, B.T if transB else B)
+        right = known if known is not None else B.T if transB else B
+        y = np.dot(A.T if transA else A, right)
         if C is not None:
-            y += C
+            y += C.reshape(row) if row else C
         return y
 
     return multiply
