@@ -370,6 +370,50 @@ def test_heads_with_more_than_a_past():
     assert all(len(node.inputs) < 7 for node in tx.fuse(graph).nodes)
 
 
+def masked(mask):
+    """Attention behind a mask that a function makes of what the graph is given."""
+
+    def form(q, k, v, *given):
+        scores = ops.matmul(q, ops.transpose(k, perm=[0, 1, 3, 2])) * 0.5
+        return ops.matmul(ops.softmax(scores + mask(*given)), v)
+
+    return form
+
+
+def lengths_masked(factor):
+    return masked(lambda keep: (1.0 - ops.cast(ops.unsqueeze(keep, [1, 2]), to=1)) * factor)
+
+
+def attentions(form, given=None, length="length"):
+    graph = tx.Graph(opsets={"ai.onnx": 23})
+    inputs = [graph.input(name, "float32", ("batch", 2, length, 4)) for name in "qkv"]
+    if given is not None:
+        inputs.append(graph.input("keep", given, ("batch", length)))
+    graph.output("y", form(*inputs))
+    fused = tx.fuse(graph)
+    tx.verify(graph, fused).raise_if_failed()
+    return sum(node.op_type == "Attention" for node in fused.nodes)
+
+
+def test_a_mask_made_of_integers_hides_no_row():
+    """Nothing that is a number times 10,000 is minus infinity; a large number times the largest may be."""
+    assert attentions(lengths_masked(-1e4), "int64") == 1
+    assert attentions(lengths_masked(-3.4e38), "bool") == 1
+    assert attentions(lengths_masked(-3.4e38), "int64") == 0
+    assert attentions(lengths_masked(-1e4), "float32") == 0
+
+
+@pytest.mark.parametrize("hidden", [-1e4, -np.inf])
+@pytest.mark.parametrize("axes", [(), (0,), (0, 1)])
+def test_a_mask_that_a_file_holds(hidden, axes):
+    causal = np.expand_dims(np.triu(np.full((5, 5), hidden, np.float32), 1), axes)
+    assert attentions(masked(lambda: causal), length=5) == 1
+
+
+def test_a_mask_that_a_file_holds_and_that_hides_a_row_stays():
+    assert attentions(masked(lambda: np.full((5, 5), -np.inf, np.float32)), length=5) == 0
+
+
 def test_a_mask_keeps_the_axes_that_it_was_given():
     def form(q, k, v, bias):
         parts = (ops.transpose(ops.reshape(x, [0, -1, 2, 4]), perm=[0, 2, 1, 3]) for x in (q, k, v))

@@ -98,11 +98,16 @@ def counts_from(x: Value) -> Dim:
 
 
 def is_spread(x: Value, *others: Value) -> bool:
-    """Whether ``x`` has all the elements already that it has where it is combined with others."""
-    shapes = [shape_of(v) for v in (x, *others)]
-    if all(shape == () for shape in shapes[1:]):
-        return True
-    return None not in shapes and symbolic.broadcast_shapes(*(s or () for s in shapes)) == shapes[0]
+    """Whether ``x`` has all the elements already that it has where it is combined with others, whatever their sizes."""
+    full, *shapes = [v.type.shape if isinstance(v.type, TensorType) else None for v in (x, *others)]
+    if full is None:
+        return all(shape == () for shape in shapes)
+    return all(
+        shape is not None
+        and len(shape) <= len(full)
+        and all(b == 1 or (b is not None and a == b) for a, b in zip(full[::-1], shape[::-1], strict=False))
+        for shape in shapes
+    )
 
 
 def spread(x: Value, *others: Value) -> Value:

@@ -11,6 +11,7 @@ from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elemen
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.control_flow import if_
+from tenonnx_standard.counting import is_spread
 from tenonnx_standard.joining import concat, split, split_exactly
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import where
@@ -26,19 +27,6 @@ def _known_shape(x: Value) -> tuple[Any, ...] | None:
     """The shape where every dim is known, be it by name."""
     shape = x.type.shape if isinstance(x.type, TensorType) else None
     return None if shape is None or None in shape else shape
-
-
-def _has_shape_of_all(x: Value, *others: Value) -> bool:
-    """Whether broadcasting ``x`` with the others leaves it as it is, whatever sizes symbols have."""
-    shapes = [v.type.shape if isinstance(v.type, TensorType) else None for v in (x, *others)]
-    if shapes[0] is None:
-        return all(shape == () for shape in shapes[1:])
-    return all(
-        shape is not None
-        and len(shape) <= len(shapes[0])
-        and all(b == 1 or (b is not None and a == b) for a, b in zip(shapes[0][::-1], shape[::-1], strict=False))
-        for shape in shapes[1:]
-    )
 
 
 def _is_all(x: Value, number: float) -> bool:
@@ -59,9 +47,9 @@ def _drops(op: Op, unit: float, *, either: bool) -> None:
 
     @op.rule("simplify")
     def _(A: Value, B: Value) -> Value | None:
-        if _is_all(B, unit) and _has_shape_of_all(A, B):
+        if _is_all(B, unit) and is_spread(A, B):
             return A
-        return B if either and _is_all(A, unit) and _has_shape_of_all(B, A) else None
+        return B if either and _is_all(A, unit) and is_spread(B, A) else None
 
 
 _drops(mul, 1, either=True)
@@ -71,7 +59,7 @@ _drops(pow_, 1, either=False)
 
 @sub.rule("simplify")
 def _(A: Value, B: Value) -> Value | None:
-    return A if _is_all(B, 0) and not np.signbit(_first(B)) and _has_shape_of_all(A, B) else None
+    return A if _is_all(B, 0) and not np.signbit(_first(B)) and is_spread(A, B) else None
 
 
 @add.rule("simplify")
@@ -79,7 +67,7 @@ def _(A: Value, B: Value) -> Value | None:
     """Minus zero plus zero is zero, so that of floats only minus zero changes nothing; of integers zero."""
     for x, other in ((A, B), (B, A)):
         harmless = not x.dtype.is_float or np.signbit(_first(other))
-        if harmless and _is_all(other, 0) and _has_shape_of_all(x, other):
+        if harmless and _is_all(other, 0) and is_spread(x, other):
             return x
     return None
 
@@ -391,7 +379,7 @@ def _(condition: Value, X: Value, Y: Value) -> Value | None:
         (Y, X, held is not None and not held.any()),
         (X, Y, X is Y),
     ):
-        if always_chosen and _has_shape_of_all(chosen, condition, other):
+        if always_chosen and is_spread(chosen, condition, other):
             return chosen
     return None
 
@@ -424,7 +412,7 @@ def _(A: Value, B: Value) -> Value | None:
         made = product.producer
         if made is None or made.op is not matmul or made.uses[0].rank != 2 or made.uses[1].rank != 2:
             continue
-        if product.dtype.is_float and bias.is_constant and bias.rank == 1 and _has_shape_of_all(product, bias):
+        if product.dtype.is_float and bias.is_constant and bias.rank == 1 and is_spread(product, bias):
             return gemm(*made.uses, bias)
     return None
 

@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.extend import DType, Op, TensorType, Value, always, constant, dims, static
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
-from tenonnx_standard.counting import always_holds, spread
+from tenonnx_standard.counting import always_holds, is_spread, spread
 from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
@@ -46,25 +46,50 @@ _ELEMENTS_OF = (reduce_max, expand, reshape, transpose, squeeze, unsqueeze, slic
 # ----- rows that see no key -------------------------------------------------------------------------------------------
 
 
-def smallest(x: Value, steps: int = MOST_STEPS) -> float | None:
-    """A number that no element of ``x`` is below; None where none is known."""
+def range_of(x: Value, steps: int = MOST_STEPS) -> tuple[float, float] | None:
+    """Numbers that no element of ``x`` is below and above; None where they are not known."""
     if x.data is not None:
         held = static(x)
-        return None if held is None or not held.size or np.isnan(held.astype(np.float64)).any() else float(held.min())
+        if held is None or not held.size or held.dtype.kind not in "biuf" or np.isnan(held.astype(np.float64)).any():
+            return None
+        return float(held.min()), float(held.max())
     node = x.producer
-    if node is None or not steps:
+    if node is None or not steps or not isinstance(x.type, TensorType):
         return None
     if node.op is cast and node.inputs[0] is not None and not node.inputs[0].dtype.is_float:
-        return 0.0 if node.inputs[0].dtype is DType.bool else None
+        return _range_of_type(node.inputs[0].dtype)
     chosen = node.inputs[:1] if node.op in _ELEMENTS_OF else node.inputs[1:] if node.op is where else ()
-    if node.op in (concat, add):
+    if node.op in (concat, add, mul):
         chosen = node.inputs
-    least = [None if v is None else smallest(v, steps - 1) for v in chosen]
-    known = [number for number in least if number is not None]
-    if not known or len(known) < len(least):
+    found = [None if v is None else range_of(v, steps - 1) for v in chosen]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
         return None
+    least, greatest = zip(*known, strict=True)
+    if node.op is add:
+        return _rounded(x, [sum(least), sum(greatest)])
+    if node.op is mul:
+        return _rounded(x, [one * other for one in known[0] for other in known[1]])
+    return min(least), max(greatest)
+
+
+def _range_of_type(kind: DType) -> tuple[float, float] | None:
+    if kind is DType.bool:
+        return 0.0, 1.0
+    return (float(np.iinfo(kind.numpy).min), float(np.iinfo(kind.numpy).max)) if kind.is_integer else None
+
+
+def _rounded(x: Value, numbers: Sequence[float]) -> tuple[float, float] | None:
+    """The least and the greatest of some numbers as the type of ``x`` has them."""
     with np.errstate(over="ignore"):
-        return float(np.float32(sum(known))) if node.op is add else min(known)
+        held = [float(np.asarray(number).astype(x.dtype.numpy)) for number in numbers]
+    return None if np.isnan(held).any() else (min(held), max(held))
+
+
+def smallest(x: Value) -> float | None:
+    """A number that no element of ``x`` is below; None where none is known."""
+    found = range_of(x)
+    return None if found is None else found[0]
 
 
 def _is_above_nothing(x: Value) -> bool:
@@ -89,7 +114,7 @@ def _(condition: Value, X: Value, Y: Value) -> Value | None:
     That is where masks are finite: fusion counts on it that the scores are numbers.
     """
     held = static(condition)
-    if held is not None and held.size == 1 and not held.any() and X.rank == 0:
+    if held is not None and not held.any() and X.rank == 0 and is_spread(Y, condition):
         return Y
     if always_holds(condition):
         return spread(X, condition, Y)
