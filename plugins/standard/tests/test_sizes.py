@@ -73,3 +73,14 @@ def test_the_best_of_many_beside_not_a_number(largest):
     keys[1, 3:] = keys[2, 5] = np.nan
     order = np.argsort(-keys if largest else keys, axis=1, kind="stable")[:, :7]
     np.testing.assert_array_equal(ops.top_k(keys, [7], largest=largest)[1], order)
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 5), (2, 3, 17, 4), (2, 5000, 2), (3, 4, 5)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
+def test_sums_over_an_axis_amid_others(shape, dtype):
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
+    axis = len(shape) - 2
+    np.testing.assert_array_equal(ops.reduce_sum(x, [axis]), x.astype("float64").sum(axis, keepdims=True))
+    np.testing.assert_array_equal(
+        ops.reduce_sum(np.flip(x, 0), [axis], keepdims=0), x[::-1].astype("float64").sum(axis)
+    )

@@ -120,6 +120,8 @@ def _reduction(
 PLAIN_ROW = 4096
 #: Rows up to this long are reduced as columns, as numpy spends more on starting a row than on its elements.
 SHORT_ROW = 32
+#: Fewer rows than this are added up in less time than a product takes to begin.
+FEW_ROWS = 16
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
@@ -136,12 +138,19 @@ def total(x: Array, axes: tuple[int, ...], dtype: Any = None) -> Array:
     """The sum over ``axes``, which stay as dims of 1."""
     rows = _plain_rows(x, axes) if dtype is None else None
     if rows is None:
-        if dtype is None and len(axes) == 1 and 0 < axes[0] < x.ndim - 1 and _is_plain(x, x.shape[axes[0]]):
-            rows = x.reshape(-1, x.shape[axes[0]], math.prod(x.shape[axes[0] + 1 :]))
-            sums = np.matmul(np.ones((1, rows.shape[1]), x.dtype), rows)
-            return sums.reshape(*x.shape[: axes[0]], 1, *x.shape[axes[0] + 1 :])
+        if dtype is None and len(axes) == 1 and 0 < axes[0] < x.ndim - 1:
+            return _middle_total(x, axes[0])
         return np.add.reduce(x, axis=axes, dtype=dtype, keepdims=True)
     return np.einsum("ij->i", rows).reshape(*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
+
+
+def _middle_total(x: Array, axis: int) -> Array:
+    """The sum over an axis amid others: as a product with ones, unless there are few elements to add."""
+    count = x.shape[axis]
+    if count < FEW_ROWS or not _is_plain(x, count):
+        return np.asarray(np.add.reduce(x, axis=axis, keepdims=True))
+    sums = np.matmul(np.ones((1, count), x.dtype), x.reshape(-1, count, math.prod(x.shape[axis + 1 :])))
+    return sums.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
 
 def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
