@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Operand, TypeMismatch, Value, constant, in_parts, limits
-from tenonnx_onnx_ml.tree_walk import BLOCK, leader, led, led_by_ops, record
+from tenonnx_onnx_ml.tree_tops import Tops
+from tenonnx_onnx_ml.tree_walk import BLOCK, leader, led, led_by_ops, paying_tops, record
 from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import where
@@ -40,10 +41,10 @@ class Ensemble:
     aggregate: str
     positive: bool
     voted: tuple[int, ...]
-    _planted: dict[str, tuple[Trees, Array, Array]] = field(default_factory=dict)
+    _planted: dict[str, tuple[Trees, Array, Array, Callable[[], Tops | None]]] = field(default_factory=dict)
 
-    def planted(self, dtype: Any) -> tuple[Trees, Array, Array]:
-        """The trees for rows of ``dtype``, their slots, and the votes of each slot.
+    def planted(self, dtype: Any) -> tuple[Trees, Array, Array, Callable[[], Tops | None]]:
+        """The trees for rows of ``dtype``, their slots, the votes of each slot, and what finds their tops, once.
 
         Features and thresholds are compared in float64 where one of the two is, else in float32.
         """
@@ -51,12 +52,13 @@ class Ensemble:
         name = "float64" if wide else "float32"
         if name not in self._planted:
             trees = planted(self.branches, np.dtype(name))
-            self._planted[name] = trees, record(trees), self.votes[trees.leaves]
+            upper = functools.cache(functools.partial(paying_tops, trees))
+            self._planted[name] = trees, record(trees), self.votes[trees.leaves], upper
         return self._planted[name]
 
     def scores(self, X: Value, to: DType) -> Value:
         """What the trees give together, and the base, as [rows, columns]."""
-        trees, _, table = self.planted(X.dtype.numpy)
+        trees, _, table, _ = self.planted(X.dtype.numpy)
         stage = DType.of(trees.thresholds.dtype)
         reached = led_by_ops(trees, X if X.dtype is stage else cast(X, to=stage))
         if table.shape[1] == 1:
@@ -77,19 +79,19 @@ class Ensemble:
     def scores_of_array(self, X: Array, to: Any) -> Array:
         """``scores`` of an array."""
         self.check_features(X.shape)
-        trees, slots, _ = self.planted(X.dtype)
+        trees, slots, *_ = self.planted(X.dtype)
         return self._combined(X, to, functools.partial(led, trees, slots))
 
     def scorer(self, X: Operand, to: Any) -> Callable[[Array], Array]:
         """``scores_of_array`` as a function of arrays like ``X``."""
         self.check_features(X.shape)
-        trees, slots, _ = self.planted(X.dtype)
-        lead = leader(trees, slots, X.shape[0])
+        trees, slots, _, upper = self.planted(X.dtype)
+        lead = leader(trees, slots, upper, X.shape[0])
         return lambda x: self._combined(x, to, lead)
 
     def _combined(self, X: Array, to: Any, lead: Callable[[Array], Array]) -> Array:
         """What the leaves give that rows reach, in blocks of rows that threads share."""
-        trees, _, table = self.planted(X.dtype)
+        trees, _, table, _ = self.planted(X.dtype)
         x = np.ascontiguousarray(X, trees.thresholds.dtype)
         combine = _NEUTRAL.get(self.aggregate, (np.add, 0))[0]
         total = np.empty((len(x), table.shape[1]), table.dtype)

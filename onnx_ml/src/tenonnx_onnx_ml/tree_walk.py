@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Value, constant, dims
+from tenonnx_onnx_ml.tree_tops import Tops, tops
 from tenonnx_onnx_ml.trees import Trees
 from tenonnx_standard.casting import cast
 from tenonnx_standard.joining import concat
@@ -29,6 +30,13 @@ BLOCK = 1 << 15
 
 #: What takes as long as one step of `led` with few pairs: so many slots asked ahead, and steps taken one by one.
 ASKED_AHEAD, ONE_BY_ONE = 5000, 75
+
+#: What a look-up for a feature, and the search before it that all trees share, take of a step of ``led``. Of trees that
+#: are uneven, half of the steps are to be walked in the mean.
+LOOK_UP, SEARCH = 0.3, 25
+
+#: What is looked up grows with the square of the trees; of so many it takes some 40 MB.
+MOST_TREES = 1024
 
 #: After so many steps it is asked which pairs are still on their way; these go on alone unless they are a larger part.
 BETWEEN, MOST_GOING = 4, 0.6
@@ -50,10 +58,28 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
     by themselves.
     """
     x = _with_lowered(trees, x)
-    rows, flat = len(x), x.reshape(-1)
-    current = np.repeat(np.arange(trees.count, dtype=np.int32), rows)
-    first = np.tile(np.arange(0, x.size, x.shape[1], dtype=np.int32), trees.count)
-    reached, places, left = current, None, trees.depth
+    current = np.repeat(np.arange(trees.count, dtype=np.int32), len(x))
+    return _led_on(slots, x, current, _beginnings(trees, x), trees.depth).reshape(trees.count, len(x))
+
+
+def led_by_tops(trees: Trees, slots: Array, upper: Tops, x: Array) -> Array:
+    """What ``led`` gives; the rows pass the tops of the trees, and those walk on that have not come to a leaf there."""
+    reached = upper.passed(x)
+    if upper.depth:
+        x, flat = _with_lowered(trees, x), reached.reshape(-1)
+        going = np.flatnonzero(upper.inner.take(flat, mode="clip"))
+        flat[going] = _led_on(slots, x, flat[going], _beginnings(trees, x)[going], upper.depth)
+    return reached
+
+
+def _beginnings(trees: Trees, x: Array) -> Array:
+    """Where the row of each pair begins."""
+    return np.tile(np.arange(0, x.size, x.shape[1], dtype=np.int32), trees.count)
+
+
+def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> Array:
+    """The leaves that pairs reach, which are at the slots ``current``, and so many steps at most from them."""
+    flat, reached, places = x.reshape(-1), current, None
     walk = _walker(slots, flat, len(current))
     while left > 2 * BETWEEN:
         walk(current, first, BETWEEN)
@@ -75,10 +101,10 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
     walk(current, first, left)
     if places is not None:
         reached[places] = current
-    return reached.reshape(trees.count, rows)
+    return reached
 
 
-def leader(trees: Trees, slots: Array, rows: int) -> Callable[[Array], Array]:
+def leader(trees: Trees, slots: Array, upper: Callable[[], Tops | None], rows: int) -> Callable[[Array], Array]:
     """What ``led`` does, as a function of so many rows that are led again and again.
 
     The calls of numpy take longer to begin than to lead a few rows. One of these may ask at all slots before it goes,
@@ -87,9 +113,20 @@ def leader(trees: Trees, slots: Array, rows: int) -> Callable[[Array], Array]:
     ahead = len(slots) / ASKED_AHEAD + trees.depth / 6
     single = trees.count * math.log2(len(slots) / trees.count) / ONE_BY_ONE
     if not trees.depth or rows * min(ahead, single) >= trees.depth:
-        return functools.partial(led, trees, slots)
+        found = upper()
+        return functools.partial(led_by_tops, trees, slots, found) if found else functools.partial(led, trees, slots)
     lead = _asking_ahead(trees) if ahead < single else _going_alone(trees)
     return lambda x: np.stack([lead(row) for row in _with_lowered(trees, x)], axis=1)
+
+
+def paying_tops(trees: Trees) -> Tops | None:
+    """The tops of trees, if to pass them takes less than the steps that they save."""
+    each = LOOK_UP + SEARCH / trees.count
+    least = len(np.unique(trees.features)) / 2  # where all features have copies
+    if trees.count > MOST_TREES or least * each >= trees.depth:
+        return None
+    upper = tops(trees)
+    return upper if len(upper.features) * each < trees.depth - upper.depth else None
 
 
 def _asking_ahead(trees: Trees) -> Callable[[Array], Array]:

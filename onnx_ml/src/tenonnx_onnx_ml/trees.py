@@ -50,13 +50,15 @@ class Branches:
 class Trees:
     """Slots of all trees; the first ones are their roots. ``leaves`` tells for a slot which leaf it is.
 
-    ``lowered`` is how many features have a copy with minus infinity for a missing value; these come first.
+    ``lowered`` is how many features have a copy with minus infinity for a missing value; these come first. ``heights``
+    are how many steps may follow from a slot, of which ``depth`` is the greatest.
     """
 
     features: Array
     thresholds: Array
     following: Array
     leaves: Array
+    heights: Array
     count: int
     depth: int
     lowered: int
@@ -74,9 +76,13 @@ def planted(branches: Branches, dtype: Any) -> Trees:
     slots = np.arange(len(nodes), dtype=np.int32)
     if not len(order):
         zeros = np.zeros(len(nodes), np.int32)
-        return Trees(zeros, np.full(len(nodes), np.nan, dtype), slots, -1 - nodes, count, 0, 0)
+        return Trees(zeros, np.full(len(nodes), np.nan, dtype), slots, -1 - nodes, zeros, count, 0, 0)
     inner = nodes >= 0
     branch = np.where(inner, nodes, 0)
+    heights = np.zeros(len(order) + 1, np.int32)  # and that of leaves at the end, where -1 finds it
+    for level in reversed(levels):
+        ways = np.stack([below[level], above[level]])
+        heights[level] = 1 + heights[np.where(ways >= 0, ways, -1)].max(axis=0)
     lowered = branches.least_features if low.any() else 0
     asked = features + np.where(low, 0, lowered)
     return Trees(
@@ -84,6 +90,7 @@ def planted(branches: Branches, dtype: Any) -> Trees:
         np.where(inner, thresholds[branch], np.nan).astype(dtype),
         np.where(inner, count + 2 * place[branch], slots).astype(np.int32),
         np.where(inner, 0, -1 - nodes).astype(np.int32),
+        heights[np.where(inner, nodes, -1)],
         count,
         len(levels),
         lowered,
