@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TypeMismatch
-from tenonnx.extend import Index, op
+from tenonnx.extend import Index, TensorType, op
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node
@@ -216,8 +216,10 @@ def test_an_input_has_an_element_type():
     graph = Graph()
     assert graph.input("x", np.float32, (2,)).dtype is DType.float32
     assert graph.input("y", np.dtype("int64")).dtype is DType.int64
-    with pytest.raises(InvalidCall, match="element type of ONNX"):
-        graph.input("z", "float33")
+    assert graph.input("w", TensorType("float16", (2, "n"))).dtype is DType.float16
+    for kind in ("float33", TensorType("float33")):
+        with pytest.raises(InvalidCall, match="element type of ONNX"):
+            graph.input("z", kind)
 
 
 def test_values_are_no_python_numbers():

@@ -152,6 +152,8 @@ class Graph:
         """Add a graph input. A dim is an int, a symbol or expression such as ``"batch"`` or ``"2*n + 1"``, or None."""
         try:
             kind: Type = dtype if isinstance(dtype, Type) else TensorType(DType.of(dtype), shape)  # type: ignore[arg-type]
+            if isinstance(kind, TensorType):
+                kind = kind.with_dtype(DType.of(kind.dtype))
         except (TypeError, ValueError) as error:
             raise InvalidCall(
                 f'input "{name}" must have an element type of ONNX',

@@ -30,7 +30,7 @@ from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import and_, where
 from tenonnx_standard.math import ceil, floor, maximum, minimum
 from tenonnx_standard.reduction import reduce_max, reduce_sum
-from tenonnx_standard.shapes import reshape, transpose
+from tenonnx_standard.shapes import flatten, reshape, transpose
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import Array, one_float_dtype, widened
 
@@ -142,9 +142,9 @@ def roi_align(
     output_width=1, sampling_ratio=0, spatial_scale=1.0,
 ):  # fmt: skip
     """Regions of ``X`` pooled from samples between its pixels (He et al., Mask R-CNN, 2017)."""
-    _batch, channels, height, width = dims(X)
+    _batch, _channels, height, width = dims(X)
     count = dims(rois)[0]
-    rows = reshape(transpose(X, perm=[0, 2, 3, 1]), [-1, channels])
+    rows = flatten(transpose(X, perm=[0, 2, 3, 1]), axis=3)
     aligned = coordinate_transformation_mode == HALF_PIXEL
     samples_y = _samples(rois[:, 1], rois[:, 3], height, output_height, sampling_ratio, spatial_scale, aligned)
     samples_x = _samples(rois[:, 0], rois[:, 2], width, output_width, sampling_ratio, spatial_scale, aligned)

@@ -33,7 +33,7 @@ from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
 from tenonnx_standard.logic import and_, or_, where
 from tenonnx_standard.math import absolute, floor, maximum, minimum, round_
-from tenonnx_standard.shapes import expand, reshape, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, flatten, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import Array
 
@@ -143,11 +143,11 @@ def _all_taps(xp: Any, positions: Sequence[Any], sizes: Sequence[Any], *how: Any
 
 def sample(x: Value, positions: Sequence[Value], mode: str, padding: str, align: bool) -> Value:
     """``x`` (batch, channels, *sizes) at ``positions`` (one (batch, points) per axis): (batch, channels, points)."""
-    batch, channels, *sizes = dims(x)
+    batch, _, *sizes = dims(x)
     kind = positions[0]
     lengths = [float(n) if isinstance(n, int) else cast_like(n, kind) for n in sizes]
     order = [0, *range(2, x.ndim), 1]
-    rows = reshape(transpose(x, perm=order), [-1, channels])
+    rows = flatten(transpose(x, perm=order), axis=x.ndim - 1)
     count = sizes[0]
     for n in sizes[1:]:
         count = count * n

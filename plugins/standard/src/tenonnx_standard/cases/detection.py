@@ -45,7 +45,6 @@ def aligned(draw):
     gradient=("X",),
     gaps=[
         Gap("special values", "the body weighs elements by zeros, and an infinity times zero is NaN"),
-        Gap("empty axes", "the body takes from no channels"),
     ],
 )
 def _(draw):
