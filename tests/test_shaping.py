@@ -57,6 +57,8 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--free-dims", "images:batch"], "none such as"),
         (["--free-dims", "images:1=channels"], "runs at other sizes"),
         (["--budget", "0"], "budget"),
+        (["--float16", "--bfloat16"], "one half precision"),
+        (["--half-interface"], "--half-interface"),
         (["--ir-version", "3"], "IR version"),
         (["--functions", "burn"], "functions"),
     ],
@@ -157,6 +159,17 @@ def test_the_interface_is_converted_where_that_is_asked(tmp_path):
     arguments = ["convert", str(CNN), "-o", str(path), "--float16", "--half-interface", "--for-inference"]
     assert main(arguments) == 0
     assert written(path) == {"images": "float16[batch, 1, 8, 8]", "scores": "float16[batch, 10]"}
+
+
+@pytest.mark.parametrize("options", [[], ["--half-interface"]])
+def test_sequences_stay_in_float32(tmp_path, options):
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n", 3))
+    graph.output("y", ops.sequence_construct(x * 2.0, ops.exp(x)))
+    tx.export(graph, tmp_path / "m.onnx")
+    assert main(["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "n.onnx"), "--float16", *options]) == 0
+    assert written(tmp_path / "n.onnx")["y"] == "sequence(float32[n, 3])"
+    assert any(node.op_type == "Cast" for node in tx.load(tmp_path / "n.onnx").nodes)
 
 
 def _overflowing():

@@ -40,9 +40,22 @@ class Shaping:
 
     fixed: InputShapes
     freed: FreeDims
-    half: str | None
+    float16: bool
+    bfloat16: bool
     half_interface: bool
     budget: float
+
+    def __post_init__(self) -> None:
+        from tenonnx.errors import InvalidCall
+
+        if self.float16 and self.bfloat16:
+            raise InvalidCall("a model is written in one half precision", given="--float16 --bfloat16")
+        if self.half_interface and self.half is None:
+            raise InvalidCall("--half-interface says what --float16 or --bfloat16 changes, too", do="add one of them")
+
+    @property
+    def half(self) -> str | None:
+        return "float16" if self.float16 else "bfloat16" if self.bfloat16 else None
 
     @property
     def changes_interface(self) -> bool:
@@ -147,10 +160,10 @@ def shaping_options(command: Command) -> Command:
             help="Write dims of an input as symbols, such as image:0=batch,2=height. Repeatable.",
         ),
         click.option(
-            "--float16", "half", flag_value="float16",
+            "--float16", is_flag=True,
             help="Write float32 as float16. Inputs and outputs stay, and so does what needs float32.",
         ),
-        click.option("--bfloat16", "half", flag_value="bfloat16", help="Likewise as bfloat16."),
+        click.option("--bfloat16", is_flag=True, help="Likewise as bfloat16."),
         click.option("--half-interface", is_flag=True, help="With --float16: inputs and outputs, too."),
         click.option(
             "--budget", type=click.FloatRange(min=0, min_open=True), default=BUDGET, show_default=True,

@@ -190,6 +190,8 @@ class _Lowering(Rewriter):
             return "asked for, or beyond the budget"
         if node.label in self.widened:
             return "its numbers leave the range"
+        if any(v is not None and v.type is not None and not isinstance(v.type, TensorType) for v in node.outputs):
+            return "what it makes is no tensor"
         rule = find_rule(node.op, "half")
         said = "" if rule is None else str(rule())
         for value in copied.inputs if not said else ():
