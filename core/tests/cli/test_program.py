@@ -86,6 +86,18 @@ def test_an_interrupt_ends_quietly(tenonnx, model, monkeypatch):
     assert result.err.strip() == ""
 
 
+def test_an_interrupt_while_the_program_is_imported_ends_quietly(tenonnx, monkeypatch):
+    class Interrupted:
+        def find_spec(self, name, *_):
+            if name == "click":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "click")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    result = tenonnx("--help")
+    assert (result.code, result.out, result.err) == (130, "", "")
+
+
 def test_warnings_are_one_line(tenonnx, model, monkeypatch):
     import warnings
 

@@ -17,6 +17,13 @@ FAILED, REFUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are printed, never raised."""
+    try:
+        return _answer(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _answer(arguments: list[str]) -> int:
     import click
 
     from tenonnx.cli.output import complain
@@ -25,10 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: complain(f"warning: {message}")
         try:
-            return _run(sys.argv[1:] if arguments is None else list(arguments))
+            return _run(arguments)
         except click.exceptions.Exit as end:
             return end.exit_code
-        except (KeyboardInterrupt, click.Abort):
+        except click.Abort:
             return INTERRUPTED
         except BrokenPipeError:
             _silence_stdout()
