@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _allowed: ContextVar[int | None] = ContextVar("tenonnx_threads", default=None)
 _pool: ThreadPoolExecutor | None = None
@@ -60,6 +63,8 @@ def _processors() -> int:
 def _shared() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:
+        from concurrent.futures import ThreadPoolExecutor
+
         _pool = ThreadPoolExecutor(_processors(), thread_name_prefix="tenonnx")
     return _pool
 
