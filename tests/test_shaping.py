@@ -12,6 +12,7 @@ import tenonnx_standard as ops
 from tenonnx import InvalidCall
 from tenonnx.checks.half import lower_within
 from tenonnx.checks.sizes import feasible_feeds
+from tenonnx.checks.verify import half_precision
 from tenonnx.cli import main
 from tenonnx.extend import DType
 
@@ -159,6 +160,15 @@ def test_the_interface_is_converted_where_that_is_asked(tmp_path):
     arguments = ["convert", str(CNN), "-o", str(path), "--float16", "--half-interface", "--for-inference"]
     assert main(arguments) == 0
     assert written(path) == {"images": "float16[batch, 1, 8, 8]", "scores": "float16[batch, 10]"}
+
+
+def test_a_model_in_half_precision_is_converted_again(tmp_path):
+    """Its outputs are float32, its numbers are not: backends round them in other places."""
+    half, plain = tmp_path / "half.onnx", tmp_path / "again.onnx"
+    assert main(["convert", str(CNN), "-o", str(half), "--for-inference", "--float16"]) == 0
+    assert main(["convert", str(half), "-o", str(plain), "--opset", "18", "--verify"]) == 0
+    assert half_precision(tx.load(half)) is DType.float16
+    assert half_precision(tx.load(CNN)) is None
 
 
 @pytest.mark.parametrize("options", [[], ["--half-interface"]])

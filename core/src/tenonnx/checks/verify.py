@@ -22,6 +22,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
+from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.simplify import simplify
@@ -172,7 +173,7 @@ def verify(
             found.notes.append(f"inputs were made up with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
     else:
         given, expected = dict(feeds), program(feeds)
-    rules = _Rules(accumulation(graph), absolute, relative)
+    rules = _Rules(accumulation(graph), absolute, relative, half_precision(graph))
     others = dict.fromkeys(chosen if other is not None else chosen[1:] or chosen)
     _compare_numbers(graph, against, list(others), given, expected, rules, found)
     return found
@@ -311,10 +312,15 @@ class _Rules:
     accumulation: int
     absolute: float | None
     relative: float | None
+    half: DType | None
 
     def compare(self, actual: Any, expected: Any, *, numbers: bool = False) -> Difference:
         if self.absolute is None and self.relative is None:
-            return compare(actual, expected, accumulation=self.accumulation, numbers=numbers)
+            if self.half is None or getattr(expected, "dtype", None) != DType.float32.numpy:
+                return compare(actual, expected, accumulation=self.accumulation, numbers=numbers)
+            held = tolerance_for(self.half, self.accumulation)
+            tolerance = Tolerance(held.absolute, held.relative, f"the model computes in {self.half}")
+            return compare(actual, expected, tolerance=tolerance, numbers=numbers)
         kind = getattr(expected, "dtype", None)
         held = tolerance_for(DType.float32 if kind is None else DType.of(kind), self.accumulation)
         tolerance = Tolerance(
@@ -335,6 +341,22 @@ def accumulation(graph: Graph) -> int:
         reached = 1 + max((depth.get(v, 0) for v in node.uses), default=0)
         depth.update((v, reached) for v in node.outputs if v is not None)
     return max(depth.values(), default=0) + max(map(_terms, graph.variables), default=1)
+
+
+def half_precision(graph: Graph) -> DType | None:
+    """The half precision that a graph computes in, whatever its outputs are cast to; None where it does not."""
+    typed = copy_graph(graph)
+    infer(typed, strict=False)
+    for kind in (DType.bfloat16, DType.float16):
+        for node in typed.walk():
+            outputs, inputs = ([v for v in group if v is not None] for group in (node.outputs, node.inputs))
+            if _has(outputs, kind) and _has([v for v in inputs if not v.is_constant], kind):
+                return kind
+    return None
+
+
+def _has(values: Sequence[Value], kind: DType) -> bool:
+    return any(isinstance(v.type, TensorType) and v.type.dtype is kind for v in values)
 
 
 def _terms(variable: Value) -> int:
