@@ -1,9 +1,14 @@
 """What all tests share: properties draw the same examples in each run, and none fails for being slow."""
 
 import gc
+import os
 
 import pytest
 from hypothesis import settings
+
+# The processes that pytest starts share the cores: threads of each would wait for those of the others, at full load.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
 
 settings.register_profile("repository", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("repository")
