@@ -30,6 +30,8 @@ NOTHING = {
     "one times": lambda x: ONE * x,
     "by one": lambda x: x / 1.0,
     "less nothing": lambda x: x - 0.0,
+    "plus nothing": lambda x: x + 0.0,
+    "nothing plus": lambda x: np.zeros((1, 1), np.float32) + x,
     "to the first": lambda x: ops.pow_(x, 1.0),
     "cast to its type": lambda x: ops.cast(x, to=1),
     "cast up and back": lambda x: ops.cast(ops.cast(x, to=11), to=1),
@@ -77,7 +79,6 @@ def test_what_changes_nothing_goes_from_older_opsets(name, opset):
 SOMETHING = {
     "two pieces": lambda x: ops.split(x, [3, 1], axis=1, _outputs=2)[0],
     "padded by less": lambda x: ops.pad(x, [0, -1, 0, 0]),
-    "plus nothing": lambda x: x + 0.0,  # minus zero becomes zero
     "times one of a higher rank": lambda x: x * np.ones((1, 1, 1), np.float32),
     "cast down and back": lambda x: ops.cast(ops.cast(x, to=10), to=1),
     "expanded to more": lambda x: ops.expand(x, [3, 1, 4]),

@@ -35,7 +35,7 @@ def simplify(graph: Graph) -> Graph:
 
     Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
     by the rule ``simplify`` of an op, and which calls others can replace that are fewer in sum (``pack``, ``join``).
-    Inputs, outputs and their types stay.
+    Inputs, outputs and their types stay; of zeros the sign may be another.
     """
     return pack(_settled(graph), _settled)
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, static
-from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.control_flow import if_
 from tenonnx_standard.counting import is_spread
@@ -52,39 +51,11 @@ def _drops(op: Op, unit: float, *, either: bool) -> None:
         return B if either and _is_all(A, unit) and is_spread(B, A) else None
 
 
+_drops(add, 0, either=True)  # minus zero and zero are one number
+_drops(sub, 0, either=False)
 _drops(mul, 1, either=True)
 _drops(div, 1, either=False)
 _drops(pow_, 1, either=False)
-
-
-@sub.rule("simplify")
-def _(A: Value, B: Value) -> Value | None:
-    return A if _is_all(B, 0) and not np.signbit(_first(B)) and is_spread(A, B) else None
-
-
-@add.rule("simplify")
-def _(A: Value, B: Value) -> Value | None:
-    """Minus zero plus zero is zero, so that of floats only minus zero changes nothing; of integers zero."""
-    for x, other in ((A, B), (B, A)):
-        harmless = not x.dtype.is_float or np.signbit(_first(other))
-        if harmless and _is_all(other, 0) and is_spread(x, other):
-            return x
-    return None
-
-
-@softmax.rule("simplify")
-def _(input: Value, *, axis: int) -> Value | None:
-    """Without zeros that are added: minus zero weighs what zero weighs."""
-    node = input.producer
-    for x, other in () if node is None or node.op is not add else (node.uses, node.uses[::-1]):
-        if _is_all(other, 0) and _known_shape(x) is not None and _known_shape(x) == _known_shape(input):
-            return softmax(x, axis=axis)
-    return None
-
-
-def _first(x: Value) -> Any:
-    held = static(x)
-    return 0 if held is None or not held.size else held.reshape(-1)[0]
 
 
 # ----- types and shapes -----------------------------------------------------------------------------------------------
