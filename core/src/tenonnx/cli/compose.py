@@ -25,4 +25,4 @@ def command(first: str, second: str, output: str, mapping: dict[str, str], overw
     from tenonnx.transforms.compose import compose
 
     whole = compose(load_model(first), load_model(second), mapping or None)
-    write(whole, output, overwrite=overwrite, as_json=as_json)
+    write(whole, output, first, second, overwrite=overwrite, as_json=as_json)

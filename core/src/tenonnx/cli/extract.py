@@ -27,4 +27,4 @@ def command(model: str, file: str, inputs: list[str], outputs: list[str], overwr
     """
     graph = load_model(model)
     part = graph.extract(inputs or None, outputs or [value.name for value in graph.outputs])
-    write(part, file, overwrite=overwrite, as_json=as_json)
+    write(part, file, model, overwrite=overwrite, as_json=as_json)

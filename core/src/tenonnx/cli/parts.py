@@ -52,13 +52,12 @@ def write_options(command: Command) -> Command:
     return command
 
 
-def write(graph: Graph, file: str, *, overwrite: bool, as_json: bool) -> None:
-    """Write a model and say what it takes and gives."""
+def write(graph: Graph, file: str, *inputs: str, overwrite: bool, as_json: bool) -> None:
+    """Write a model, made of the files ``inputs``, and say what it takes and gives."""
     from tenonnx.cli.convert import note_replaced, write_model
     from tenonnx.formats.export import ExportConfig
 
-    given = click.get_current_context().params
-    note_replaced(file, [given[name] for name in ("model", "first", "second") if name in given])
+    note_replaced(file, inputs)
     write_model(graph, file, ExportConfig(overwrite=overwrite))
     shown = {
         kind: [{"name": value.name, "type": str(value.type or "?")} for value in values]

@@ -26,4 +26,4 @@ def command(model: str, renamed: dict[str, str], output: str, overwrite: bool, a
             graph.rename(value, graph.unique_name(f"{value.name}/before"))
         for new, value in values.items():
             graph.rename(value, new)
-    write(graph, output, overwrite=overwrite, as_json=as_json)
+    write(graph, output, model, overwrite=overwrite, as_json=as_json)
