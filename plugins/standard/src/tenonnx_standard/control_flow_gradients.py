@@ -90,6 +90,11 @@ class Track:
     axis: int = 0
     reversed: int = 0
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the iterations lie one after the other along the first axis."""
+        return (self.axis, self.reversed) == (0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -290,7 +295,7 @@ class WayBack:
     def ahead(self) -> WayBack:
         """The same with what is element by element of what was stored computed for all iterations at once."""
         joint, tracks = self.joint, dict(zip(self.stored, self.tracks, strict=True))
-        early = {value for value, track in tracks.items() if track == Track(track.value) and value.rank is not None}
+        early = {value for value, track in tracks.items() if track.is_plain and value.rank is not None}
         nodes = between(joint.graph, [*joint.cotangents, *self.stored, *joint.outer], joint.gradients).nodes
         needed, computed = set(joint.gradients), []
         for node in nodes:
@@ -303,7 +308,6 @@ class WayBack:
         computed = [value for value in computed if value in needed]
         part = between(joint.graph, [*self.stored, *joint.outer], computed)
         found = inline(part, [*(track.value for track in self.tracks), *self.loop.captures])
-        tracks = {value: track for value, track in tracks.items() if value in needed or not computed}
         tracks |= {value: Track(at_once) for value, at_once in zip(computed, found, strict=True) if at_once is not None}
         return replace(self, stored=list(tracks), tracks=list(tracks.values()))
 
@@ -343,7 +347,7 @@ class _Return:
         self.read = list(
             zip(joint.gradients[sums:], (way.loop.inputs[k - count] for k in way.places.read), strict=True)
         )
-        there = {v for v, track in (*self.given, *self.read) if (track.axis, track.reversed) == (0, 0)}
+        there = {v for v, track in (*self.given, *self.read) if track.is_plain}
         factors = dict.fromkeys(v for pair in self.products.values() for v in pair)
         self.read += [(v, Track(v)) for v in factors if v not in there]
         carried = [*joint.gradients[:states], *(joint.gradients[states + k] for k in self.summed)]
@@ -368,8 +372,8 @@ class _Return:
         )  # fmt: skip
         states, sums = len(self.last), len(self.last) + len(self.zeros)
         pairs = zip(self.read, found[sums:], strict=True)
-        lying = {v: stacked for (v, track), stacked in pairs if (track.axis, track.reversed) == (0, 0)}
-        lying |= {v: track.value for v, track in self.given if (track.axis, track.reversed) == (0, 0)}
+        lying = {v: stacked for (v, track), stacked in pairs if track.is_plain}
+        lying |= {v: track.value for v, track in self.given if track.is_plain}
         captured = dict(zip(self.summed, found[states:sums], strict=True))
         captured |= {k: _product(lying[a], lying[b]) for k, (a, b) in self.products.items()}
         inputs = found[sums : sums + len(self.way.places.read)]
