@@ -15,7 +15,6 @@ from onnxruntime import quantization
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.cli import main
-from tenonnx_quantized.quantize import code_range
 from tenonnx_quantized.tuning.calibrate import METHODS, observe
 from tenonnx_quantized.tuning.codes import by_channel, in_blocks, parameters
 from tenonnx_quantized.tuning.quantize import quantize
@@ -239,7 +238,7 @@ def test_ranges_need_data(cnn):
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (0.5, 3.0), (-4.0, -1.0), (0.0, 0.0)])
 def test_parameters_hold_a_range_and_zero(low, high, dtype, symmetric):
     found = parameters(np.float32(low), np.float32(high), dtype, symmetric=symmetric)
-    least, greatest = code_range(dtype)
+    least, greatest = dtype.bounds
     zero = int(found.zero_point)
     assert least <= zero <= greatest
     assert found.scale > 0

@@ -398,6 +398,7 @@ def attentions(form, given=None, length="length"):
 def test_a_mask_made_of_integers_hides_no_row():
     """Nothing that is a number times 10,000 is minus infinity; a large number times the largest may be."""
     assert attentions(lengths_masked(-1e4), "int64") == 1
+    assert attentions(lengths_masked(-1e4), "int4") == 1
     assert attentions(lengths_masked(-3.4e38), "bool") == 1
     assert attentions(lengths_masked(-3.4e38), "int64") == 0
     assert attentions(lengths_masked(-1e4), "float32") == 0

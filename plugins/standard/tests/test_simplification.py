@@ -118,6 +118,8 @@ def test_casts_by_a_type_that_holds_all_numbers_are_one():
     assert by("float32", "int32", start="int32") == ["Cast", "Cast"]
     assert by("float32", "int8", start="uint8") == ["Cast", "Cast"]
     assert by("float64", "string", start="float32") == ["Cast", "Cast"]
+    assert by("uint8", "int32", start="int4") == ["Cast", "Cast"]
+    assert by("int8", "int32", start="int4") == ["Cast"]
 
 
 def test_what_may_broadcast_stays():

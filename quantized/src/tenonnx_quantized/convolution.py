@@ -13,7 +13,7 @@ from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, 
 from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.pooling import channels_back, channels_first
 from tenonnx_quantized.qlinear import bias_numbers, numbers, requantised
-from tenonnx_quantized.quantize import code_range, encode, encode_array, is_zero, to
+from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.shapes import reshape
@@ -81,7 +81,7 @@ def _convolved(x: Value, w: Value, x_zero_point: Value | None, w_zero_point: Val
     """The convolution of codes less their zero points, as int32."""
     image, kernel, reach = to(x, DType.float32), to(w, DType.float32), 1
     for codes, zero_point in ((x, x_zero_point), (w, w_zero_point)):
-        reach *= max(map(abs, code_range(codes.dtype))) if is_zero(zero_point) else 255
+        reach *= max(map(abs, codes.dtype.bounds)) if is_zero(zero_point) else 255
     if not is_zero(x_zero_point):
         image = image - to(scalar(x_zero_point), DType.float32)
     if not is_zero(w_zero_point):
@@ -116,7 +116,7 @@ def _convolved_array(
 
 def _magnitudes(kernel: Array, codes: DType, shift: int) -> Array:
     """The greatest sum that each channel of a kernel may add, ``[results, channels]``, over codes less a zero point."""
-    least, greatest = code_range(codes)
+    least, greatest = codes.bounds
     return np.abs(kernel).reshape(*kernel.shape[:2], -1).sum(2) * max(shift - least, greatest - shift)  # type: ignore[no-any-return]
 
 

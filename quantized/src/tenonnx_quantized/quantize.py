@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from tenonnx_quantized.granularity import (
     spread,
     spread_array,
 )
+from tenonnx_standard import scalars
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import and_, greater_or_equal, less_or_equal, where
 from tenonnx_standard.math import clip, maximum, minimum, round_
@@ -42,11 +42,6 @@ Array = np.ndarray[Any, Any]
 
 
 # ----- codes ----------------------------------------------------------------------------------------------------------
-
-
-def code_range(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest code of an integer type."""
-    return (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
 
 
 def to(x: Value, dtype: DType) -> Value:
@@ -64,7 +59,7 @@ def encode(x: Value, zero_point: Value | None, dtype: DType, saturate: int = 1) 
         x = x if is_zero(zero_point) else x + to(zero_point, x.dtype)
         return cast(x, to=dtype, saturate=saturate)
     x = to(round_(x), wide(x.dtype))
-    least, greatest = code_range(dtype)
+    least, greatest = dtype.bounds
     x = x if is_zero(zero_point) else x + to(zero_point, x.dtype)
     return cast(clip(x, float(least), float(greatest)), to=dtype)
 
@@ -79,15 +74,8 @@ def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int
         x = x.astype(np.float32, copy=False)
     if zero_point is not None and zero_point.any():
         x += zero_point.astype(x.dtype)
-    return np.clip(x, *_ends(dtype, x.dtype), out=x).astype(dtype.numpy)
-
-
-@functools.cache
-def _ends(dtype: DType, stage: np.dtype[Any]) -> tuple[Array, Array]:
-    """The range of codes as arrays, which numpy takes sooner than numbers."""
-    low, high = (np.full((), end, stage) for end in code_range(dtype))
-    low.flags.writeable = high.flags.writeable = False
-    return low, high
+    low, high = (scalars.scalar(end, x.dtype) for end in dtype.bounds)
+    return np.clip(x, low, high, out=x).astype(dtype.numpy)
 
 
 def is_zero(zero_point: Value | None) -> bool:
@@ -174,7 +162,7 @@ def _(g, y, x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precisi
     scale = spread(quantize_linear, to(y_scale, g.dtype), x, axis, block_size)
     units = to(x, g.dtype) / scale
     if y.dtype.is_integer:
-        least, greatest = code_range(y.dtype)
+        least, greatest = y.dtype.bounds
         shifted = round_(units)
         if y_zero_point is not None:
             shifted = shifted + to(spread(quantize_linear, y_zero_point, x, axis, block_size), g.dtype)

@@ -94,6 +94,11 @@ class DType(enum.IntEnum):
     def is_numeric(self) -> builtins.bool:
         return self.kind in ("signed", "unsigned", "float", "complex")
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest number of a type of integers."""
+        return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.is_signed else (0, (1 << self.bits) - 1)
+
     @classmethod
     def of(cls, dtype: Any) -> DType:
         """The element type of a numpy dtype, dtype name, ONNX code or another ``DType``.

@@ -83,14 +83,9 @@ def _keeps(first: DType, middle: DType, last: DType) -> bool:
     if not first.is_integer:
         return False
     if middle.is_integer:
-        return _range(middle)[0] <= _range(first)[0] and _range(first)[1] <= _range(middle)[1]
-    exact = middle.is_float and max(map(abs, _range(first))) <= _EXACT.get(middle, 0)
+        return middle.bounds[0] <= first.bounds[0] and first.bounds[1] <= middle.bounds[1]
+    exact = middle.is_float and max(map(abs, first.bounds)) <= _EXACT.get(middle, 0)
     return exact and (last.is_float or last is first)
-
-
-def _range(kind: DType) -> tuple[int, int]:
-    signed = kind.numpy.kind == "i"
-    return (-(1 << kind.bits - 1), (1 << kind.bits - 1) - 1) if signed else (0, (1 << kind.bits) - 1)
 
 
 #: Integers up to this are numbers of the type.

@@ -76,7 +76,10 @@ def range_of(x: Value, steps: int = MOST_STEPS) -> tuple[float, float] | None:
 def _range_of_type(kind: DType) -> tuple[float, float] | None:
     if kind is DType.bool:
         return 0.0, 1.0
-    return (float(np.iinfo(kind.numpy).min), float(np.iinfo(kind.numpy).max)) if kind.is_integer else None
+    if not kind.is_integer:
+        return None
+    least, greatest = kind.bounds
+    return float(least), float(greatest)
 
 
 def _rounded(x: Value, numbers: Sequence[float]) -> tuple[float, float] | None:

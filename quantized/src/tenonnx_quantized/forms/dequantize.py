@@ -15,7 +15,7 @@ from tenonnx_quantized.computed import Computed, rows
 from tenonnx_quantized.forms.codes import CodesRewriter, is_dequantize, is_meaning, is_quantize
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.granularity import is_single
-from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, to
+from tenonnx_quantized.quantize import dynamic_quantize_linear, to
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,7 @@ def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DTyp
     A Relu or Clip before such codes is needless, and quantisers leave it out.
     """
     scale, zero_point = map(static, parameters)
-    least, greatest = code_range(code) if code.is_integer else (0, 0)
+    least, greatest = code.bounds if code.is_integer else (0, 0)
     shift = 0 if zero_point is None else int(zero_point.reshape(-1)[0])
     if scale is not None and scale.size == 1 and shift == least < greatest:
         x = ops.clip(x, 0.0, float(scale.reshape(-1)[0]) * (greatest - least))

@@ -21,7 +21,7 @@ from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.pooling import qlinear_reduce_mean
 from tenonnx_quantized.products import qgemm
 from tenonnx_quantized.qlinear import QLINEAR
-from tenonnx_quantized.quantize import code_range, dynamic_quantize_linear, is_zero
+from tenonnx_quantized.quantize import dynamic_quantize_linear, is_zero
 
 _EIGHT_BITS = (DType.int8, DType.uint8)
 
@@ -83,7 +83,7 @@ def _behind_relu(node: Node | None, zero: Value, dtype: DType) -> Node | None:
     if node is None or not is_meaning(node.op, ops.relu):
         return node
     known = static(zero)
-    at_end = known is not None and int(known) == code_range(dtype)[0]
+    at_end = known is not None and int(known) == dtype.bounds[0]
     return node.inputs[0].producer if at_end and node.inputs[0] is not None else None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx.extend import DType
 from tenonnx_quantized.formats import float8
-from tenonnx_quantized.quantize import code_range, encode_array
+from tenonnx_quantized.quantize import encode_array
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +44,7 @@ def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Paramet
 
 def _range(dtype: DType) -> tuple[float, float]:
     if dtype.is_integer:
-        return code_range(dtype)
+        return dtype.bounds
     greatest = float(np.nanmax(float8()))
     return -greatest, greatest
 
@@ -98,7 +98,7 @@ def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: boo
         held = (np.arange(blocks * block_size) < rows).reshape(blocks, block_size, 1)
         found = _half_quadratic(parts, held, found, symmetric=symmetric)
     scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
-    codes = np.clip(np.rint(parts / scale) + zero, *code_range(dtype)).astype(dtype.numpy)
+    codes = np.clip(np.rint(parts / scale) + zero, *dtype.bounds).astype(dtype.numpy)
     codes = codes.reshape(-1, columns)[:rows]
     if axis == 0:
         return Codes(codes, found, 0, block_size)
@@ -132,13 +132,13 @@ def _half_quadratic(parts: Array, held: Array, found: Parameters, *, symmetric: 
 
 def _square_error(parts: Array, held: Array, found: Parameters) -> Array:
     scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
-    codes = np.clip(np.rint(parts / scale) + zero, *code_range(found.dtype))
+    codes = np.clip(np.rint(parts / scale) + zero, *found.dtype.bounds)
     return np.square(held * ((codes - zero) * scale - parts)).sum(1)  # type: ignore[no-any-return]
 
 
 def _shifted(parts: Array, found: Parameters, rounds: int) -> Parameters:
     """The parameters with zero points by half-quadratic steps."""
-    (least, greatest), scale = code_range(found.dtype), found.scale[:, None]
+    (least, greatest), scale = found.dtype.bounds, found.scale[:, None]
     zero, weight = found.zero_point.astype(np.float32)[:, None], 10.0
     for _ in range(rounds):
         codes = np.clip(np.rint(parts / scale + zero), least, greatest)
