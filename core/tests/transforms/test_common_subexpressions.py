@@ -70,3 +70,16 @@ def test_random_numbers_are_drawn_as_often_as_before():
     x = graph.input("x", "float32", (5,))
     graph.output("y", add(random_uniform_like(x), random_uniform_like(x)))
     assert ops_of(merge_common_subexpressions(graph)).count("RandomUniformLike") == 2
+
+
+def test_inputs_with_equal_defaults_are_not_one():
+    graph = tx.Graph("g")
+    x = graph.input("x", "float32", (2,))
+    a, b = (graph.variable(name, np.float32([1, 2])) for name in "ab")
+    graph.all_inputs += [a, b]
+    graph.output("y", add(x, a))
+    graph.output("z", add(x, b))
+    shared = merge_common_subexpressions(graph)
+    assert ops_of(shared) == ["Add", "Add"]
+    found = shared.run({"x": np.float32([1, 1]), "b": np.float32([5, 5])}, backend="numpy")
+    assert [found[name].tolist() for name in "yz"] == [[2, 3], [6, 6]]

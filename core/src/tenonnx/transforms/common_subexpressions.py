@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 from tenonnx.op.call import static
 from tenonnx.op.memo import attributes_key
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
@@ -17,6 +19,8 @@ from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 LARGEST_SHARED = 1 << 16
 
 
+@leaving_defaults
+@in_registry_of_graph
 def merge_common_subexpressions(graph: Graph) -> Graph:
     """``graph`` with one node for all that apply an op to the same inputs, or whose results are known to be equal.
 

@@ -20,6 +20,7 @@ from tenonnx.graph.values import Node, Value
 from tenonnx.limits import work
 from tenonnx.op.binding import bind, foreseeing
 from tenonnx.op.build import Builder
+from tenonnx.op.call import interpreting
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
@@ -36,8 +37,8 @@ from tenonnx.transforms.templates import Proposal, Templates, can_be_traced
 PASSES = 4
 
 
-@in_registry_of_graph
 @leaving_defaults
+@in_registry_of_graph
 def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[str | Op] = ()) -> Graph:
     """``graph`` with one node wherever the body of an op stands, as long as that leaves fewer nodes.
 
@@ -221,7 +222,7 @@ class Search:
         kept = {*given.values(), *results[: proposal.outputs]}
         node.outputs = tuple(v if v in kept else None for v in node.outputs[: len(fused.outputs)])
         if proposal.after is not None and (first := fused.outputs[0]) is not None:
-            given[first] = rewriter.inside(proposal.after, given[first])
+            given[first] = proposal.after(given[first])
         for wanted, result in given.items():
             result.name = wanted.name
         return given
@@ -275,8 +276,8 @@ class Search:
             rule = find_rule(op, "spot")
             assert rule is not None
             try:
-                with foreseeing(op.title, [root], {}):
-                    guesses = self.normal.inside(lambda rule=rule: list(rule(root)))
+                with foreseeing(op.title, [root], {}), interpreting(self.normal):
+                    guesses = list(rule(root))
             except TenonnxError:  # what must be known is not
                 continue
             for inputs, attributes, *more in guesses:
@@ -361,14 +362,13 @@ class Search:
             infer_call(op, inputs, attributes, count)
             if alone and after is None and self.templates.prove(proposal, root, self.strict):
                 return [root]
-            if (
-                root.producer is not None and root.producer.op is op and after is None
-            ):  # it is a word of the normal form
-                results = self.normal.call(op, inputs, attributes, count)
-            else:
-                results = self.normal.expand(Call(op, inputs, attributes, count))
-            if after is not None:
-                results = (self.normal.inside(after, results[0]), *results[1:])
+            with interpreting(self.normal):
+                if after is None and root.producer is not None and root.producer.op is op:  # a word of the normal form
+                    results = self.normal.call(op, inputs, attributes, count)
+                else:
+                    results = self.normal.expand(Call(op, inputs, attributes, count))
+                if after is not None and results[0] is not None:
+                    results = (after(results[0]), *results[1:])
         except TenonnxError:
             return None
         same = results[0] is not None and any(self.strict.match(results[0], root, Match(), frozenset()))

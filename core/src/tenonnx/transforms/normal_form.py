@@ -13,7 +13,6 @@ from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.binding import foreseeing
 from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -76,14 +75,11 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     assert isinstance(rewriter, Normalizer)
     if any(isinstance(a, Graph) for a in call.attributes.values()) or not call.op.pure:
         return None
-    rule = find_rule(call.op, "normal")
+    counted = {"_outputs": call.outputs} if call.op.signature.counts_outputs else {}
     try:
-        if rule is not None:
-            counted = {"_outputs": call.outputs} if call.op.signature.counts_outputs else {}
-            with foreseeing(call.op.title, call.inputs, call.attributes):
-                said = rewriter.inside(rule, *call.inputs, **call.attributes, **counted)
-            if said is not None:
-                return said if isinstance(said, tuple) else (said,)
+        said = rewriter.ask("normal", call, **counted)
+        if said is not None:
+            return said
         if not call.op.primitive and (call.op.before is not None or not rewriter.exists(call.op)):
             return rewriter.expand(call)
     except TenonnxError:  # it stays as it is: a rank that must be known is not

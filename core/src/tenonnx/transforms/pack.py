@@ -17,76 +17,70 @@ from tenonnx.op.binding import foreseeing
 from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
 
 def pack(graph: Graph, settle: Callable[[Graph], Graph]) -> Graph:
     """``graph`` packed and settled in the way that leaves fewest nodes."""
 
     @functools.cache  # where one kind does nothing, both orders ask the other for the same
-    def by(kind: type[_Packing | _Joining], source: Graph) -> Graph:
-        deciding = kind(source)
-        if not deciding.possible:
+    def by(kind: Callable[[Graph], Decision | None], source: Graph) -> Graph:
+        deciding, decided = kind(source), False
+        if deciding is None:
             return source
-        walked = Rewriter(source, deciding).run()
-        return min(source, settle(walked), key=_size) if deciding.decided else source
 
-    return min(by(_Joining, by(_Packing, graph)), by(_Packing, by(_Joining, graph)), key=_size)
+        def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+            nonlocal decided
+            found = deciding(rewriter, call)
+            decided = decided or found is not None
+            return found
+
+        walked = Rewriter(source, decide).run()
+        return min(source, settle(walked), key=size) if decided else source
+
+    return min(by(_joining, by(_packing, graph)), by(_packing, by(_joining, graph)), key=size)
 
 
-def _size(graph: Graph) -> int:
+def size(graph: Graph) -> int:
+    """The number of nodes, those of subgraphs included."""
     return sum(1 for _ in graph.walk())
 
 
-class _Packing:
-    """Decides by the rules ``pack``; ``decided`` tells whether it did."""
+def _packing(graph: Graph) -> Decision | None:
+    """Decides by the rules ``pack``; None where no op of the graph has one."""
+    ops = {node.op for node in graph.walk() if isinstance(node.op, Op)}
+    if not any(find_rule(op, "pack") for op in ops):
+        return None
 
-    def __init__(self, graph: Graph) -> None:
-        ops = {node.op for node in graph.walk() if isinstance(node.op, Op)}
-        self.possible = any(find_rule(op, "pack") is not None for op in ops)
-        self.decided = False
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if call.node is not None:
+            with contextlib.suppress(TenonnxError), rewriter.attempt():  # what must be known is not
+                return rewriter.ask("pack", call)
+        return None
 
-    def __call__(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        rule = find_rule(call.op, "pack")
-        if call.node is None or rule is None:
-            return None
-        try:
-            with rewriter.attempt(), foreseeing(call.op.title, call.inputs, call.attributes):
-                found = rewriter.inside(rule, *call.inputs, **call.attributes)
-        except TenonnxError:  # what must be known is not
-            return None
-        self.decided = self.decided or found is not None
-        return found if found is None or isinstance(found, tuple) else (found,)
+    return decide
 
 
-class _Joining:
+def _joining(graph: Graph) -> Decision | None:
     """Decides by the rules ``join``, about calls that have their first input in common, and constants beside it."""
+    groups: dict[Hashable, list[Node]] = {}
+    for node in graph.nodes:
+        first, *others = node.inputs or (None,)
+        constant = others and all(v is not None and v.is_constant and v not in graph.all_inputs for v in others)
+        attributes = attributes_key(node.attributes)
+        if constant and attributes is not None and isinstance(node.op, Op) and find_rule(node.op, "join") is not None:
+            groups.setdefault((node.op, first, attributes), []).append(node)
+    group_of = {node: group for group in groups.values() if len(group) > 1 for node in group}
+    made: dict[Node, Value] = {}
 
-    def __init__(self, graph: Graph) -> None:
-        groups: dict[Hashable, list[Node]] = {}
-        for node in graph.nodes:
-            first, *others = node.inputs or (None,)
-            constant = others and all(v is not None and v.is_constant and v not in graph.all_inputs for v in others)
-            if constant and isinstance(node.op, Op) and find_rule(node.op, "join") is not None:
-                groups.setdefault((node.op, first, attributes_key(node.attributes)), []).append(node)
-        self.group_of = {node: group for group in groups.values() if len(group) > 1 for node in group}
-        self.made: dict[Node, Value] = {}
-
-    @property
-    def possible(self) -> bool:
-        return bool(self.group_of)
-
-    @property
-    def decided(self) -> bool:
-        return bool(self.made)
-
-    def __call__(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        if call.node is None or call.node not in self.group_of:
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if call.node is None or call.node not in group_of:
             return None
-        group, rule = self.group_of[call.node], find_rule(call.op, "join")
+        group, rule = group_of[call.node], find_rule(call.op, "join")
         if call.node is group[0] and rule is not None:
             calls = [[None if v is None else rewriter.copy(v) for v in node.inputs] for node in group]
             with contextlib.suppress(TenonnxError), rewriter.attempt(), foreseeing(call.op.title, call.inputs, {}):
-                self.made.update(zip(group, rewriter.inside(rule, calls) or (), strict=False))
-        found = self.made.get(call.node)
-        return None if found is None else (found,)
+                made.update(zip(group, rule(calls) or (), strict=False))
+        return None if call.node not in made else (made[call.node],)
+
+    return decide if group_of else None

@@ -84,9 +84,8 @@ def prepared(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Pre
         off_path = call.node is not None and call.node not in path.nodes
         if off_path or call.op.primitive or find_rule(call.op, "vjp") is not None:
             return None
-        smooth = find_rule(call.op, "smooth")
-        found = None if smooth is None else rewriter.inside(smooth, *call.inputs, **call.attributes)
-        return rewriter.expand(call) if found is None else found if isinstance(found, tuple) else (found,)
+        smooth = rewriter.ask("smooth", call)
+        return rewriter.expand(call) if smooth is None else smooth
 
     rewriter = Rewriter(graph, expand)
     for value in path.reached:

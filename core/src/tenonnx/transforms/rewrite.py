@@ -21,6 +21,7 @@ from tenonnx.op.graph_inference import declared_types, infer, infer_outputs, sha
 from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
+from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import Registry
 
 #: How many bodies each node of a graph may bring along before the limit of nodes counts them.
@@ -139,17 +140,9 @@ class Rewriter(Builder):
 
     def _translated(self, node: Node) -> Node:
         """``node`` on values of the new graph. Its subgraphs are copies, for inference to write to."""
-        outputs = [None if v is None else self.copy(v) for v in node.outputs]
-        inputs = [None if v is None else self.copy(v) for v in node.inputs]
-        captures = [self.copy(v) for v in node.captures]
-        attributes = node.attributes
-        if node.subgraphs and self.outer is None:
-            attributes = {name: _copied_attribute(a, self.graph) for name, a in attributes.items()}
-        copied = Node(
-            node.op, node.version, inputs, attributes, outputs, name=node.name, captures=captures, origin=node.origin
-        )
+        copied = _copied_node(node, self.copy, self.graph if self.outer is None else None)
         for subgraph in copied.subgraphs:
-            share_captured(captures, subgraph)
+            share_captured(copied.captures, subgraph)
         return copied
 
     def _call_of(self, node: Node, copied: Node) -> Call:
@@ -249,6 +242,18 @@ class Rewriter(Builder):
                 error.what = f"{self.node.title}: {error.what}"
             raise
 
+    def ask(self, consumer: str, call: Call, **more: Any) -> tuple[Any, ...] | None:
+        """What the op's rule for ``consumer`` says in the place of a call; None where there is none, or it does not.
+
+        Raises ``TypeMismatch`` where it cannot go on.
+        """
+        rule = find_rule(call.op, consumer)
+        if rule is None:
+            return None
+        with foreseeing(call.op.title, call.inputs, call.attributes):
+            found = rule(*call.inputs, **call.attributes, **more)
+        return found if found is None or isinstance(found, tuple) else (found,)
+
     def expand(self, call: Call) -> tuple[Value | None, ...]:
         """The results of the op's body. Raises ``LimitExceeded`` for a body that leads to too many others."""
         with (
@@ -317,16 +322,7 @@ def copy_graph(graph: Graph, parent: Graph | None = None) -> Graph:
     copy.all_inputs, copy.captures = list(map(of, graph.all_inputs)), list(map(of, graph.captures))
     copy.variables = list(map(of, graph.variables))
     for node in graph.nodes:
-        inputs = [None if v is None else of(v) for v in node.inputs]
-        outputs = [None if v is None else of(v) for v in node.outputs]
-        captures = list(map(of, node.captures))
-        attributes = node.attributes
-        if node.subgraphs:
-            attributes = {name: _copied_attribute(a, copy) for name, a in attributes.items()}
-        made = Node(
-            node.op, node.version, inputs, attributes, outputs, name=node.name, captures=captures, origin=node.origin
-        )
-        copy.append(made)
+        copy.append(_copied_node(node, of, copy))
     copy.outputs = list(map(of, graph.outputs))
     return copy
 
@@ -345,6 +341,19 @@ def _copied(value: Value, graph: Graph) -> Value:
     copy = Value(value.name, value.type, data=value.data, graph=graph)
     copy.elements, copy.origin = value.elements, value.origin
     return copy
+
+
+def _copied_node(node: Node, of: Callable[[Value], Value], graph: Graph | None) -> Node:
+    """``node`` on the values ``of`` its own, its subgraphs copied into ``graph``; without one they are shared."""
+    outputs = [None if v is None else of(v) for v in node.outputs]
+    inputs = [None if v is None else of(v) for v in node.inputs]
+    attributes = node.attributes
+    if graph is not None and node.subgraphs:
+        attributes = {name: _copied_attribute(a, graph) for name, a in attributes.items()}
+    captures = tuple(map(of, node.captures))
+    return Node(
+        node.op, node.version, inputs, attributes, outputs, name=node.name, captures=captures, origin=node.origin
+    )
 
 
 def _copied_attribute(attribute: Any, parent: Graph) -> Any:

@@ -13,14 +13,12 @@ from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import Dim
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Value
-from tenonnx.op.binding import foreseeing
 from tenonnx.op.inline import inline
-from tenonnx.op.rules import find_rule
 from tenonnx.transforms.common_subexpressions import merging
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.fold import folding
 from tenonnx.transforms.overridable import leaving_defaults
-from tenonnx.transforms.pack import pack
+from tenonnx.transforms.pack import pack, size
 from tenonnx.transforms.prune import prune
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
@@ -43,11 +41,11 @@ def simplify(graph: Graph) -> Graph:
 def _settled(graph: Graph) -> Graph:
     """``graph`` simplified call by call until it gets no smaller."""
     for _ in range(ROUNDS):
-        before = sum(1 for _ in graph.walk())
+        before = size(graph)
         steps = folding(), _simpler, merging()
         graph = prune(Rewriter(graph, functools.partial(_first_of, steps)).run())
         _drop_copies(graph)
-        if sum(1 for _ in graph.walk()) == before:
+        if size(graph) == before:
             break
     return graph
 
@@ -114,28 +112,23 @@ def _first_of(steps: Sequence[Decision], rewriter: Rewriter, call: Call) -> Sequ
 
 
 def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-    rule = find_rule(call.op, "simplify")
     if call.node is None:
         return None
     try:
-        with rewriter.attempt(), foreseeing(call.op.title, call.inputs, call.attributes):
-            found = None if rule is None else rewriter.inside(rule, *call.inputs, **call.attributes)
-            if isinstance(found, Graph):  # one of the call, to be put in its place
-                captures = [rewriter.copy(v) for v in call.node.captures]
-                found = rewriter.inside(inline, found, [], captures=captures)
-            if found is None:
-                found = _lengths(rewriter, call)
+        with rewriter.attempt():
+            results = rewriter.ask("simplify", call) or _lengths(rewriter, call)
+            if results and isinstance(results[0], Graph):  # one of the call, to be put in its place
+                results = inline(results[0], [], captures=[rewriter.copy(v) for v in call.node.captures])
     except TenonnxError:  # what must be known is not
         return None
-    if found is None:
+    if results is None:
         return None
-    results = found if isinstance(found, tuple) else (found,)
     kinds = [None if k is None else k.type for k in call.known]
     same = all(r is None or _says_no_less(r.type, k) for r, k in zip(results, kinds, strict=False))
     return results if same and len(results) >= len(call.node.outputs) else None
 
 
-def _lengths(rewriter: Rewriter, call: Call) -> Value | None:
+def _lengths(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
     """A vector that is computed from lengths, and known by name, taken from the inputs of the graph."""
     held = None if len(call.known) != 1 or call.known[0] is None else call.known[0].elements
     if held is None or held.ndim != 1 or rewriter.outer is not None:
@@ -144,7 +137,8 @@ def _lengths(rewriter: Rewriter, call: Call) -> Value | None:
     computed = all(v is not None and v.elements is not None for v in call.inputs)
     if None in dims or not computed or all(isinstance(dim, int) for dim in dims):
         return None
-    return rewriter.inside(operators().lengths, dims, rewriter.graph.all_inputs)  # type: ignore[no-any-return]
+    found = operators().lengths(dims, rewriter.graph.all_inputs)
+    return None if found is None else (found,)
 
 
 def _says_no_less(found: Type | None, known: Type | None) -> bool:
