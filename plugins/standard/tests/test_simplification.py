@@ -8,7 +8,7 @@ import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.extend import subgraph
+from tenonnx.extend import constant, op, subgraph
 from tenonnx.op.build import building
 from tenonnx.transforms.simplify import constant_where_fixed
 
@@ -277,6 +277,18 @@ def test_weights_that_are_large_or_may_be_fed_are_not_joined(monkeypatch):
     assert [node.op_type for node in tx.simplify(graph).nodes].count("MatMul") == 3
     monkeypatch.setattr("tenonnx_standard.simplification.MOST_BYTES", 100)
     assert simplified(_heads(3, bias=False), ("n", 5, 6)).count("MatMul") == 3
+
+
+def test_calls_of_other_attributes_are_not_joined_however_long_these_are():
+    @op("Scaled", domain="com.example")
+    def scaled(x, w, *, by):
+        return x * w * constant(np.array(by, np.float32))
+
+    scaled.rule("join", lambda calls: [calls[0][0]] * len(calls))
+    graph = tx.Graph(opsets={"ai.onnx": 21, "com.example": 1})
+    x = graph.input("x", "float32", (100,))
+    graph.output("y", scaled(x, _weight(100), by=[1.0] * 100) + scaled(x, _weight(100), by=[2.0] * 100))
+    assert [node.op_type for node in tx.simplify(graph).nodes] == ["Scaled", "Scaled", "Add"]
 
 
 def test_parts_are_reshaped_once():
