@@ -42,7 +42,7 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
     part.all_inputs = cut
     part.outputs = [values[name] for name in outputs]
     drop_dead_nodes(part)
-    used: set[Value] = {v for node in part.nodes for v in node.uses} | set(part.outputs)
+    used = {*part.uses(), *part.outputs}
     missing = [v.name for v in old_formals if v in used and v not in cut and v.data is None]
     if missing:
         raise InvalidCall(

@@ -142,7 +142,7 @@ class Forms:
         if table is not None:
             for verb, where, types in (("take", "inputs", kinds), ("give", "outputs", outputs)):
                 for position, kind in enumerate(types):
-                    allowed = _allowed(table[where], position)
+                    allowed = allowed_at(table[where], position)
                     code = None if allowed is None else type_code(kind)
                     if code is not None and code not in allowed:
                         shown = kind.dtype if isinstance(kind, TensorType) else kind
@@ -169,7 +169,7 @@ class Forms:
         table = self.registry.dtypes(op.domain, op.name, version)
         for position, value in enumerate(inputs):
             if value is not None and isinstance(value.type, TensorType) and value.dtype is narrow:
-                allowed = None if table is None else _allowed(table["inputs"], position)
+                allowed = None if table is None else allowed_at(table["inputs"], position)
                 if allowed is not None and int(wide) not in allowed:
                     return False
         return self.target.chooses or table is not None
@@ -185,7 +185,7 @@ def _types(values: Sequence[Value | None]) -> list[Type | None]:
     return [None if v is None else v.type for v in values]
 
 
-def _allowed(entries: Sequence[Any], position: int) -> Any:
+def allowed_at(entries: Sequence[Any], position: int) -> Any:
     """The codes allowed at a position; the last entry holds for all further (variadic) ones."""
     return entries[min(position, len(entries) - 1)] if entries else None
 

@@ -77,7 +77,7 @@ def _candidates(graph: Graph, registry: Registry) -> Iterator[Op]:
 
 def _without_unread_outputs(graph: Graph) -> Graph:
     """``graph``, its nodes without the last outputs that nobody reads."""
-    read = {v for node in graph.nodes for v in node.uses} | set(graph.outputs)
+    read = {*graph.uses(), *graph.outputs}
     for node in graph.nodes:
         if isinstance(node.op, Op) and not node.op.signature.counts_outputs:
             while len(node.outputs) > 1 and node.outputs[-1] not in read:
@@ -148,10 +148,7 @@ class Search:
             self.sources.setdefault(self.normal.mapping.get(value, value), value)
         self.present = frozenset(node.op for node in self.normal.graph.nodes if isinstance(node.op, Op))
         self.position = {node: place for place, node in enumerate(graph.nodes)}
-        self.readers: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for value in node.uses:
-                self.readers.setdefault(value, []).append(node)
+        self.readers = graph.uses()
         self.results = frozenset(graph.outputs)
         self.strict, self.loose = (Matcher(self.normal.associative, loose=loose) for loose in (False, True))
         #: Values of the normal form that the source has not, and calls that were chosen have as inputs.

@@ -25,8 +25,6 @@ class Normalizer(Rewriter):
     Where ``among`` names nodes, it copies these alone, and what others compute is given.
     """
 
-    inferred = True
-
     def __init__(
         self,
         source: Graph,
@@ -36,6 +34,7 @@ class Normalizer(Rewriter):
         outer: Rewriter | None = None,
     ) -> None:
         super().__init__(source, _normal if decide is None else decide, outer=outer)
+        self.inferred = True
         self.among = among
         self.seen: dict[Hashable, Sequence[Value | None]] = {}
         known = operators()

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tenonnx.errors import InvalidCall, InvalidModel
@@ -15,14 +16,15 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Constant, Node, Value
-from tenonnx.op.binding import bind, known_op
+from tenonnx.op.binding import bind
 from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import ensure_inferred, infer_outputs
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import default_registry
+from tenonnx.transforms.forms import allowed_at
 from tenonnx.transforms.prune import drop_dead_nodes
-from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
+from tenonnx.transforms.rewrite import Rewriter, copy_graph
 
 #: What can take the place of float32.
 HALVES = (DType.float16, DType.bfloat16)
@@ -75,7 +77,7 @@ def lower_precision(
     rewriter = _Lowering(source, half, frozenset(keep), frozenset(widen), convert_interface, lowered)
     result = lowered.graph = rewriter.run()
     drop_dead_nodes(result)
-    used = {value for node in result.nodes for value in node.uses} | set(result.outputs) | set(result.all_inputs)
+    used = {*result.uses(), *result.outputs, *result.all_inputs}
     result.variables = [value for value in (*result.variables, *rewriter.converted) if value in used]
     taken = {value.name for value in used}
     for value, name in rewriter.converted.items():
@@ -116,13 +118,13 @@ class Converted:
 
 
 def greatest_of(dtype: DType) -> float:
-    """The greatest finite number of a half float."""
-    return 65504.0 if dtype is DType.float16 else 3.3895313892515355e38
+    """The greatest finite number of a float type."""
+    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
 
 
 def smallest_of(dtype: DType) -> float:
-    """The smallest positive number of a half float."""
-    return 2.0**-24 if dtype is DType.float16 else 2.0**-133
+    """The smallest positive number of a float type."""
+    return float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
 def vanishes(array: np.ndarray[Any, Any], dtype: DType) -> bool:
@@ -150,7 +152,8 @@ class _Lowering(Rewriter):
         *,
         outer: Rewriter | None = None,
     ) -> None:
-        super().__init__(source, lambda rewriter, call: None, outer=outer)
+        super().__init__(source, lambda rewriter, call: None, strict=True, outer=outer)
+        self.inferred = False  # in a subgraph, too: its owner knows the types of before
         self.half, self.convert_interface, self.lowered = half, convert_interface, lowered
         self.kept, self.widened = kept, widened
         self.cast_values: dict[tuple[Value, DType], Value] = {}
@@ -219,9 +222,7 @@ class _Lowering(Rewriter):
 
     def _takes_half(self, node: Node, place: int) -> bool:
         table = (self.registry or default_registry()).dtypes(node.domain, node.op_type, node.version)
-        if table is None or not table["inputs"]:
-            return True
-        allowed = table["inputs"][min(place, len(table["inputs"]) - 1)]
+        allowed = None if table is None else allowed_at(table["inputs"], place)
         return allowed is None or int(self.half) in allowed
 
     def _is_weight(self, value: Value) -> bool:
@@ -252,17 +253,6 @@ class _Lowering(Rewriter):
         made = Value(self.name(f"{value.name}/half"), contents.type, data=contents, graph=self.graph)
         self.converted[made] = value.name
         return made
-
-    def _call_of(self, node: Node, copied: Node) -> Call:
-        """The call with its types as they now are; also in a subgraph, whose owner knows those of before."""
-        bound, attributes = bind(copied)
-        known = infer_outputs(copied, bound, attributes, [Known(None) for _ in node.outputs])
-        for value, found, before in zip(copied.outputs, known, node.outputs, strict=False):
-            if value is not None and found is not None:
-                found.give(value)
-                if value.type is None and before is not None:
-                    value.type = before.type
-        return Call(known_op(node), bound, attributes, len(node.outputs), node, known)
 
     def _output(self, value: Value) -> Value:
         found = super()._output(value)

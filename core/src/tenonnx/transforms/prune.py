@@ -14,7 +14,7 @@ def prune(graph: Graph, *, keep_variables: bool = False) -> Graph:
     pruned = copy_graph(graph)
     drop_dead_nodes(pruned)
     if not keep_variables:
-        used = {v for node in pruned.nodes for v in node.uses} | set(pruned.outputs) | set(pruned.all_inputs)
+        used = {*pruned.uses(), *pruned.outputs, *pruned.all_inputs}
         pruned.variables = [v for v in pruned.variables if v in used]
     return pruned
 
@@ -31,7 +31,7 @@ def _drop_inside(node: Node) -> None:
     read: set[int] = set()
     for subgraph in node.subgraphs:
         drop_dead_nodes(subgraph)
-        used = {v for inner in subgraph.nodes for v in inner.uses} | set(subgraph.outputs)
+        used = {*subgraph.uses(), *subgraph.outputs}
         read |= {place for place, value in enumerate(subgraph.captures) if value in used}
     for subgraph in node.subgraphs:
         subgraph.captures = [value for place, value in enumerate(subgraph.captures) if place in read]

@@ -74,9 +74,6 @@ class Rewriter(Builder):
     itself keeps the types that it was declared with; when ``strict``, it raises ``InvalidModel``.
     """
 
-    #: Whether all that can be known of the values of the source is known before the walk.
-    inferred = False
-
     def __init__(self, source: Graph, decide: Decision, *, strict: bool = False, outer: Rewriter | None = None) -> None:
         super().__init__(_blank(source, None if outer is None else outer.graph), fold=True, outer=outer)
         if outer is None:
@@ -84,6 +81,9 @@ class Rewriter(Builder):
         self.source = source
         self.decide = decide
         self.strict = strict
+        #: Whether all that can be known of the values of the source is known before the walk, as the owner of a
+        #: subgraph has inferred it.
+        self.inferred = outer is not None
         self.registry: Registry | None = source.root.registry if outer is None else outer.registry
         self.mapping: dict[Value, Value] = {}
         self.node: Node | None = None
@@ -151,7 +151,7 @@ class Rewriter(Builder):
         bound, attributes = bind(copied)
         inputs = [v if v is None or v.graph is not None else self.intern_constant(v) for v in bound]
         known: Sequence[Known | None]
-        if self.inferred or self.outer is not None:  # the owner of the subgraph has inferred it
+        if self.inferred:
             known = [None if v is None else Known(v.type, v.elements, v.data) for v in copied.outputs]
             return Call(op, inputs, attributes, len(node.outputs), node, known)
         declared = declared_types(self.source, node)
