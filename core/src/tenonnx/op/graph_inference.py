@@ -38,7 +38,7 @@ def infer(
             if strict:
                 raise
             problems.append(error)
-            _give(node, declared_types(graph, node))
+            give(node, declared_types(graph, node))
     return problems
 
 
@@ -89,10 +89,11 @@ def _infer_node(graph: Graph, node: Node) -> None:
         for subgraph in node.subgraphs:
             share_captured(node.captures, subgraph)
         known = infer_outputs(node, inputs, attributes, declared)
-    _give(node, known)
+    give(node, known)
 
 
-def _give(node: Node, known: Sequence[Known | None]) -> None:
+def give(node: Node, known: Sequence[Known | None]) -> None:
+    """Let the outputs of a node be what is known of them."""
     for value, found in zip(node.outputs, known, strict=False):
         if value is not None and found is not None:
             found.give(value)
@@ -144,13 +145,14 @@ def _merged(known: Known, declared: Type | None) -> Known:
     if known.type is None:
         return replace(known, type=declared)
     if isinstance(known.type, TensorType) and known.type.shape is None:
-        return replace(known, type=_narrowed(known.type, declared))
+        return replace(known, type=narrowed(known.type, declared))
     return known
 
 
-def _narrowed(found: Type, declared: Type | None) -> Type:
+def narrowed(found: Type | None, declared: Type | None) -> Type | None:
+    """A type with what else is said of the value, as far as that does not contradict it."""
     try:
-        return unify_types(found, declared) or found
+        return unify_types(found, declared)
     except ValueError:
         return found
 

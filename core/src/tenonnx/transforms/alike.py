@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Constant, Node, Value
 
 if TYPE_CHECKING:
@@ -43,16 +42,8 @@ class Watched:
     """Contents that remember whether someone looked at them."""
 
     def __init__(self, contents: Constant) -> None:
-        self.contents = contents
+        self.contents, self.type, self.nbytes = contents, contents.type, contents.nbytes
         self.seen = False
-
-    @property
-    def type(self) -> TensorType:
-        return self.contents.type
-
-    @property
-    def nbytes(self) -> int:
-        return self.contents.nbytes
 
     def array(self) -> np.ndarray[Any, Any]:
         self.seen = True

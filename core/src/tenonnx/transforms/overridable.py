@@ -51,10 +51,7 @@ def leaving_defaults(transform: Callable[Concatenate[Graph, P], Graph]) -> Calla
         if not contents:
             return transform(graph, *arguments, **keywords)
         found = transform(opened(graph, contents), *arguments, **keywords)
-        values = {value.name: value for value in found.all_inputs}
-        for name, data in contents.items():
-            values[name].data = data
-        found.variables = [*(values[name] for name in contents), *found.variables]
+        _give_back(found, graph, contents)
         return found
 
     return transformed
@@ -79,8 +76,11 @@ def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) ->
     return result
 
 
-def _give_back(moved: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
-    values = {value.name: value for value in (*moved.variables, *moved.all_inputs)}
+def _give_back(made: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
+    """Let inputs of what was made of an opened ``source`` have their defaults again; variables stand in its order."""
+    inputs = {value.name: value for value in made.all_inputs}
     for name, data in contents.items():
-        values[name].data = data
-    moved.variables = [values[value.name] for value in source.variables]
+        inputs[name].data = data
+    made.variables += (inputs[name] for name in contents)
+    places = {value.name: place for place, value in enumerate(source.variables)}
+    made.variables.sort(key=lambda value: places.get(value.name, len(places)))

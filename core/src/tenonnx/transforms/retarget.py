@@ -19,6 +19,7 @@ from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing
 from tenonnx.op.contents import Known
+from tenonnx.op.graph_inference import give
 from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import default_registry
@@ -149,9 +150,7 @@ class _Retargeting(Rewriter):
         known = settled[kind] if kind in settled else settled.setdefault(kind, self._settled(node))
         if known is None:
             return False
-        for value, found in zip(node.outputs, known, strict=False):
-            if value is not None and found is not None:
-                found.give(value)
+        give(node, known)
         return True
 
     def _settled(self, node: Node) -> Sequence[Known | None] | None:

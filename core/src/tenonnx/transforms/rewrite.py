@@ -10,14 +10,13 @@ from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.definitions import defined_by, definitions
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
-from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Node, Value
 from tenonnx.limits import calling, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.op.call import interpreting
 from tenonnx.op.contents import Known
-from tenonnx.op.graph_inference import declared_types, infer, infer_outputs, share_captured
+from tenonnx.op.graph_inference import declared_types, give, infer, infer_outputs, narrowed, share_captured
 from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
 from tenonnx.op.op import Op
@@ -161,9 +160,7 @@ class Rewriter(Builder):
             if self.strict:
                 raise
             known = declared
-        for value, found in zip(copied.outputs, known, strict=False):
-            if value is not None and found is not None:
-                found.give(value)
+        give(copied, known)
         return Call(op, inputs, attributes, len(node.outputs), node, known)
 
     def keep(self, node: Node) -> None:
@@ -197,7 +194,7 @@ class Rewriter(Builder):
             if result in fresh:
                 fresh.discard(result)
                 result.name = output.name
-                result.type = _refined(result.type, self.copy(output).type)
+                result.type = narrowed(result.type, self.copy(output).type)
                 if result.producer is not None and len(self.nodes) == start + 1:
                     result.producer.name = node.name
             self.mapping[output] = result
@@ -290,19 +287,6 @@ class Rewriter(Builder):
         made.graph, made.source = graph, self.source
         made.prefix, made.node = self.prefix, self.node
         return made
-
-
-def _refined(found: Type | None, known: Type | None) -> Type | None:
-    """The type of a result with what was known of the value that it stands for."""
-    if found is None:
-        return known
-    if not isinstance(found, TensorType) or not isinstance(known, TensorType) or found.dtype is not known.dtype:
-        return found
-    if found.shape is None or known.shape is None:
-        return found if known.shape is None else known
-    if len(found.shape) != len(known.shape):
-        return found
-    return found.with_shape(tuple(a if a is not None else b for a, b in zip(found.shape, known.shape, strict=True)))
 
 
 # ----- copies ---------------------------------------------------------------------------------------------------------

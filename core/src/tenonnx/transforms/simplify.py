@@ -11,7 +11,7 @@ from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import Dim
-from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.types import TensorType, Type, unify_types
 from tenonnx.graph.values import Value
 from tenonnx.op.inline import inline
 from tenonnx.transforms.common_subexpressions import merging
@@ -142,13 +142,8 @@ def _lengths(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
 
 
 def _says_no_less(found: Type | None, known: Type | None) -> bool:
-    """Whether a type is another, or tells more of its dims."""
-    if found == known or not isinstance(found, TensorType) or not isinstance(known, TensorType):
-        return found == known
-    if found.dtype is not known.dtype:
+    """Whether a type is another, or tells more."""
+    try:
+        return unify_types(known, found) == found
+    except ValueError:
         return False
-    if known.shape is None or found.shape is None:
-        return known.shape is None
-    return len(found.shape) == len(known.shape) and all(
-        b is None or a == b for a, b in zip(found.shape, known.shape, strict=True)
-    )
