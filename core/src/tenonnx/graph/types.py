@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -112,7 +113,7 @@ def join_types(a: Type | None, b: Type | None) -> Type | None:
     return None
 
 
-def substitute_type(kind: Type | None, values: dict[str, Dim]) -> Type | None:
+def substitute_type(kind: Type | None, values: Mapping[str, Dim]) -> Type | None:
     """``kind`` with symbols of its dims replaced by ``values``."""
     if isinstance(kind, TensorType | SparseTensorType):
         shape = None if kind.shape is None else tuple(substitute(d, values) for d in kind.shape)

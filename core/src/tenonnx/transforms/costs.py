@@ -10,8 +10,8 @@ from typing import Any
 from tenonnx.errors import TenonnxError, UnknownType
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.symbolic import evaluate, symbols_of
-from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.symbolic import symbols_of
+from tenonnx.graph.types import TensorType, Type, substitute_type
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing, known_op
 from tenonnx.op.graph_inference import infer
@@ -70,13 +70,15 @@ def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] |
     infer(sized, input_shapes, strict=False)
     kinds = [value.type for value in sized.all_inputs if isinstance(value.type, TensorType)]
     found = Costs(sizes={s: 1 for kind in kinds for dim in kind.shape or () for s in sorted(symbols_of(dim))})
+    for value in (value for nested in sized.nested() for value in nested.values()):
+        value.type = substitute_type(value.type, found.sizes)
     last = {value: place for place, node in enumerate(sized.nodes) for value in node.uses}
     last |= dict.fromkeys(sized.outputs, len(sized.nodes))
-    live = {value: _bytes(value.type, found.sizes) for value in sized.inputs}
+    live = {value: _bytes(value.type) for value in sized.inputs}
     seen: set[Value] = set()
     for place, node in enumerate(sized.nodes):
         outputs = [value for value in node.outputs if value is not None]
-        written = [_bytes(value.type, found.sizes) for value in outputs]
+        written = [_bytes(value.type) for value in outputs]
         live |= dict(zip(outputs, written, strict=True))
         constants = {value for value in node.uses if value.is_constant} - seen
         seen |= constants
@@ -84,7 +86,7 @@ def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] |
             Cost(
                 node.label,
                 f"{node.domain}::{node.op_type}".removeprefix("ai.onnx::"),
-                multiplications(node, found.sizes),
+                multiplications(node),
                 sum(value.data.nbytes for value in constants if value.data is not None),
                 _sum(written),
                 _sum(live.values()),
@@ -99,45 +101,21 @@ def _sum(sizes: Any) -> int | None:
     return None if None in known else sum(known)
 
 
-def _bytes(kind: Type | None, sizes: Mapping[str, int]) -> int | None:
-    elements = elements_of(kind, sizes)
-    return None if elements is None or not isinstance(kind, TensorType) else -(-elements * kind.dtype.bits // 8)
-
-
-def elements_of(kind: Type | None, sizes: Mapping[str, int]) -> int | None:
-    """The number of elements of a tensor type; None where a dim is not known."""
-    if not isinstance(kind, TensorType) or kind.shape is None or None in kind.shape:
+def _bytes(kind: Type | None) -> int | None:
+    """The size of a tensor; None where a dim is not known."""
+    if not isinstance(kind, TensorType) or kind.shape is None:
         return None
-    try:
-        return math.prod(evaluate(dim, sizes) for dim in kind.shape)
-    except (ValueError, KeyError):
-        return None
+    elements = math.prod(dim for dim in kind.shape if isinstance(dim, int))
+    return -(-elements * kind.dtype.bits // 8) if all(isinstance(dim, int) for dim in kind.shape) else None
 
 
-def multiplications(node: Node, sizes: Mapping[str, int]) -> int | None:
+def multiplications(node: Node) -> int | None:
     """How often a node multiplies; None where that depends on what is not known."""
     if not isinstance(node.op, Op):
         return None
     if node.subgraphs:
-        inner = [multiplications(each, sizes) for graph in node.subgraphs for each in graph.walk()]
-        return _sum(inner)
-    inputs, attributes = bind(node)
-    return _counted(node.op, [None if v is None else _sized(v, sizes) for v in inputs], attributes, len(node.outputs))
-
-
-def _sized(value: Value, sizes: Mapping[str, int]) -> Value:
-    """A stand-in of a value with numbers for symbols."""
-    made = Value(value.name, value.type, data=value.data)
-    kind = value.type
-    if isinstance(kind, TensorType) and kind.shape is not None:
-        dims = []
-        for dim in kind.shape:
-            try:
-                dims.append(None if dim is None else evaluate(dim, sizes))
-            except (ValueError, KeyError):
-                dims.append(None)
-        made.type = kind.with_shape(tuple(dims))
-    return made
+        return _sum(multiplications(each) for graph in node.subgraphs for each in graph.walk())
+    return _counted(node.op, *bind(node), len(node.outputs))
 
 
 def _counted(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int) -> int | None:
