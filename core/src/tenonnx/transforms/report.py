@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tenonnx.errors import NotRepresentable
@@ -37,6 +37,10 @@ class Change:
     do: str = ""
     reasons: Sequence[str] = ()
 
+    @classmethod
+    def of(cls, node: Node, label: str, action: str) -> Change:
+        return cls(label, f"{node.domain}::{node.op_type}@{node.version}", action)
+
     def count(self, nodes: Sequence[Node]) -> None:
         """Note the nodes that came of this one."""
         for made in nodes:
@@ -47,8 +51,7 @@ class Change:
         self.reason = reasons[0] if len(reasons) == 1 else f"{reasons[0]}; instead of it, {reasons[-1]}"
 
     def to_json(self) -> dict[str, Any]:
-        names = ("node", "op", "action", "reason", "into", "do", "reasons")
-        return {name: getattr(self, name) for name in names[: None if self.reasons else -1]}
+        return {name: given for name, given in asdict(self).items() if name != "reasons" or given}
 
     def __str__(self) -> str:
         into = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in self.into.items())
@@ -73,14 +76,19 @@ class Retargeted:
         self.changes += [Change(name, "graph input", "closed", reason) for name in inputs]
 
 
-def all_kept(graph: Graph, path: str = "") -> Iterator[Change]:
+def all_kept(graph: Graph) -> Iterator[Change]:
     """The report on a graph to which nothing happens."""
+    return (Change.of(node, label, "kept") for label, node in labelled(graph))
+
+
+def labelled(graph: Graph, path: str = "") -> Iterator[tuple[str, Node]]:
+    """Every node with the way to it, those of its subgraphs first."""
     for node in graph.nodes:
         for name, attribute in node.attributes.items():
             for inner in attribute if isinstance(attribute, list) else [attribute]:
                 if isinstance(inner, Graph):
-                    yield from all_kept(inner, f"{path}{node.label}/{name}/")
-        yield Change(path + node.label, f"{node.domain}::{node.op_type}@{node.version}", "kept")
+                    yield from labelled(inner, f"{path}{node.label}/{name}/")
+        yield path + node.label, node
 
 
 def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:

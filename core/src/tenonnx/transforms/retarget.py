@@ -136,7 +136,7 @@ class _Retargeting(Rewriter):
 
     def visit(self, node: Node) -> None:
         self.form = None
-        self.change = change = Change(self.path + node.label, f"{node.domain}::{node.op_type}@{node.version}", "kept")
+        self.change = change = Change.of(node, self.path + node.label, "kept")
         start = len(self.nodes)
         super().visit(node)
         if change.action not in ("kept", "respelled", "refused"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tenonnx.errors import InvalidCall, PluginError
@@ -70,12 +70,9 @@ class Runtime:
         return f"{domain}::{name} of {self.name} does not take {kind.dtype}"
 
     def to_json(self) -> dict[str, Any]:
+        dtypes = None if self.dtypes is None else sorted(map(str, self.dtypes))
         ops = None if self.ops is None else sorted(f"{domain}::{name}" for domain, name in self.ops)
-        return {
-            "name": self.name, "title": self.title, "opsets": self.opsets, "minimum": self.minimum,
-            "ir_version": self.ir_version, "dtypes": None if self.dtypes is None else sorted(map(str, self.dtypes)),
-            "ops": ops, "source": self.source, "note": self.note, "package": self.package,
-        }  # fmt: skip
+        return asdict(self) | {"dtypes": dtypes, "ops": ops}
 
 
 def runtimes() -> tuple[dict[str, Runtime], list[PluginError]]:

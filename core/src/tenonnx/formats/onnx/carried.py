@@ -6,8 +6,6 @@ is one function for each kind of call, with all of that decided, and its calls h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 
 from tenonnx.errors import NotRepresentable, TenonnxError
@@ -22,7 +20,7 @@ from tenonnx.op.op import Op
 from tenonnx.registry.hints import is_ours
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.forms import body_nodes
-from tenonnx.transforms.report import Change, Retargeted, refusal
+from tenonnx.transforms.report import Change, Retargeted, labelled, refusal
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
@@ -41,11 +39,14 @@ def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) 
     """
     graph = copy_graph(moved.graph)
     infer(graph, strict=False)
-    vendors = dict(_vendor_calls(graph, graph.registry or default_registry()))
+    registry, local = graph.registry or default_registry(), set(graph.functions.values())
+    vendors = {
+        label: node for label, node in labelled(graph) if node.op not in local and _is_of_others(node.op, registry)
+    }
     carried = _Carried(graph, target, {node.domain for node in vendors.values()})
     changes = {change.node: change for change in moved.changes}
     for label, node in vendors.items():
-        change = changes.setdefault(label, Change(label, f"{node.domain}::{node.op_type}@{node.version}", ""))
+        change = changes.setdefault(label, Change.of(node, label, ""))
         try:
             name = carried.add(node)
         except TenonnxError as error:
@@ -64,18 +65,6 @@ def calls_vendor_ops(graph: Graph) -> bool:
     registry = graph.registry or default_registry()
     nodes = (node for function in graph.functions.values() for node in body_nodes(function))
     return any(_is_of_others(node.op, registry) for node in nodes if node.op not in graph.functions.values())
-
-
-def _vendor_calls(graph: Graph, registry: Registry, path: str = "") -> Iterator[tuple[str, Node]]:
-    """The calls of ops of others, by the way to each as reports have it."""
-    local = set(graph.root.functions.values())
-    for node in graph.nodes:
-        if node.op not in local and _is_of_others(node.op, registry):
-            yield path + node.label, node
-        for name, attribute in node.attributes.items():
-            for inner in attribute if isinstance(attribute, list) else [attribute]:
-                if isinstance(inner, Graph):
-                    yield from _vendor_calls(inner, registry, f"{path}{node.label}/{name}/")
 
 
 def _is_of_others(op: Operator, registry: Registry) -> bool:
