@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tenonnx.errors import UnknownType
-from tenonnx.graph.operators import operators
+from tenonnx.graph.operators import Operators, operators
 from tenonnx.graph.types import Shape, SparseTensorType, TensorType, Type
 
 if TYPE_CHECKING:
@@ -90,6 +91,16 @@ class Operator(Protocol):
     def domain(self) -> str: ...
 
 
+def _operators(name: str) -> tuple[Callable[[Value, Any], Value], Callable[[Value, Any], Value]]:
+    """The methods for ``self operator other`` and ``other operator self``."""
+    meaning: Callable[[Operators], Callable[[Any, Any], Value]] = attrgetter(name)
+
+    def operate(a: Any, b: Any) -> Value:
+        return meaning(operators())(a, b)
+
+    return operate, lambda self, other: operate(other, self)
+
+
 class Value:
     """One value of a graph. Two values are equal only if they are the same object.
 
@@ -163,11 +174,6 @@ class Value:
     def __repr__(self) -> str:
         return f"Value({self.name}: {self.type or '?'})"
 
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
     def __bool__(self) -> bool:
         raise TypeError(
             f'the contents of value "{self.name}" are not known while a graph is built; '
@@ -183,83 +189,24 @@ class Value:
             "values for dims that are not known, which range(), int() and float() cannot take"
         )
 
-    def __add__(self, other: Any) -> Value:
-        return operators().add(self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return operators().add(other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return operators().subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return operators().subtract(other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return operators().multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return operators().multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return operators().divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return operators().divide(other, self)
-
-    def __floordiv__(self, other: Any) -> Value:
-        return operators().floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Value:
-        return operators().floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> Value:
-        return operators().modulo(self, other)
-
-    def __rmod__(self, other: Any) -> Value:
-        return operators().modulo(other, self)
-
-    def __pow__(self, other: Any) -> Value:
-        return operators().power(self, other)
-
-    def __rpow__(self, other: Any) -> Value:
-        return operators().power(other, self)
-
-    def __matmul__(self, other: Any) -> Value:
-        return operators().matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Value:
-        return operators().matmul(other, self)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("subtract")
+    __mul__, __rmul__ = _operators("multiply")
+    __truediv__, __rtruediv__ = _operators("divide")
+    __floordiv__, __rfloordiv__ = _operators("floor_divide")
+    __mod__, __rmod__ = _operators("modulo")
+    __pow__, __rpow__ = _operators("power")
+    __matmul__, __rmatmul__ = _operators("matmul")
+    __and__, __rand__ = _operators("and_")
+    __or__, __ror__ = _operators("or_")
+    __lt__, __gt__ = _operators("less")[0], _operators("greater")[0]
+    __le__, __ge__ = _operators("less_or_equal")[0], _operators("greater_or_equal")[0]
 
     def __neg__(self) -> Value:
         return operators().negative(self)
 
-    def __and__(self, other: Any) -> Value:
-        return operators().and_(self, other)
-
-    def __rand__(self, other: Any) -> Value:
-        return operators().and_(other, self)
-
-    def __or__(self, other: Any) -> Value:
-        return operators().or_(self, other)
-
-    def __ror__(self, other: Any) -> Value:
-        return operators().or_(other, self)
-
     def __invert__(self) -> Value:
         return operators().not_(self)
-
-    def __lt__(self, other: Any) -> Value:
-        return operators().less(self, other)
-
-    def __le__(self, other: Any) -> Value:
-        return operators().less_or_equal(self, other)
-
-    def __gt__(self, other: Any) -> Value:
-        return operators().greater(self, other)
-
-    def __ge__(self, other: Any) -> Value:
-        return operators().greater_or_equal(self, other)
 
     def __getitem__(self, key: Any) -> Value:
         return operators().getitem(self, key)
