@@ -77,25 +77,18 @@ class Graph:
 
     def values(self) -> Iterator[Value]:
         """Every value of this graph once: all_inputs, captures, variables, node outputs and loose constants."""
-        seen: set[Value] = set()
-        for group in (self.all_inputs, self.captures, self.variables):
-            for value in group:
-                if value not in seen:
-                    seen.add(value)
-                    yield value
+        return iter(dict.fromkeys(self._values()))
+
+    def _values(self) -> Iterator[Value]:
+        """Every value of this graph wherever it is named."""
+        yield from (*self.all_inputs, *self.captures, *self.variables)
         for node in self.nodes:
-            for value in (*node.uses, *(v for v in node.outputs if v is not None)):
-                if value not in seen:
-                    seen.add(value)
-                    yield value
-        for value in self.outputs:
-            if value not in seen:
-                seen.add(value)
-                yield value
+            yield from (value for value in (*node.inputs, *node.captures, *node.outputs) if value is not None)
+        yield from self.outputs
 
     def __getitem__(self, name: str) -> Value:
         """The value of that name. Raises ``KeyError`` naming what is near."""
-        for value in self.values():
+        for value in self._values():
             if value.name == name:
                 return value
         near = near_names(name, [v.name for v in self.values()])
@@ -127,20 +120,11 @@ class Graph:
         root = self.root
         if root._names is None:
             names: dict[str, int] = {}
-            root._collect_names(names)
+            for graph in root.nested():
+                names.update((value.name, 0) for value in graph._values())
+                names.update((node.name, 0) for node in graph.nodes)
             root._names = names  # whole, as another thread may look
         return root._names
-
-    def _collect_names(self, names: dict[str, int]) -> None:
-        for group in (self.all_inputs, self.captures, self.variables, self.outputs):
-            names.update((value.name, 0) for value in group)
-        for node in self.nodes:
-            names[node.name] = 0
-            for value in (*node.inputs, *node.outputs):
-                if value is not None:
-                    names[value.name] = 0
-            for subgraph in node.subgraphs:
-                subgraph._collect_names(names)
 
     def unique_name(self, wanted: str) -> str:
         """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that the whole graph has not yet; it is taken."""
