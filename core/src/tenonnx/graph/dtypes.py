@@ -24,6 +24,11 @@ class DType(enum.IntEnum):
     extended: str
     first_opset: int
     first_ir_version: int
+    is_float: builtins.bool
+    is_integer: builtins.bool
+    is_complex: builtins.bool
+    is_signed: builtins.bool
+    is_numeric: builtins.bool
 
     def __new__(
         cls, code: int, kind: str = "", bits: int = 0, extended: str = "", first_opset: int = 1, first_ir: int = 1
@@ -32,6 +37,10 @@ class DType(enum.IntEnum):
         self._value_ = code
         self.kind, self.bits, self.extended = kind, bits, extended
         self.first_opset, self.first_ir_version = first_opset, first_ir
+        self.is_float, self.is_complex = kind == "float", kind == "complex"
+        self.is_integer = kind in ("signed", "unsigned")
+        self.is_signed = kind in ("signed", "float", "complex")
+        self.is_numeric = self.is_signed or self.is_integer
         return self
 
     undefined = 0
@@ -69,30 +78,21 @@ class DType(enum.IntEnum):
     def __str__(self) -> str:
         return self.name
 
-    @property
+    @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype of arrays of this type: extended types are those of ``ml_dtypes``, strings are objects."""
-        return _numpy_dtype(self)
+        import numpy as np
 
-    @property
-    def is_float(self) -> builtins.bool:
-        return self.kind == "float"
+        if self is DType.string:
+            return np.dtype(object)
+        if self is DType.undefined:
+            raise ValueError("an undefined element type has no numpy dtype")
+        if self.extended:
+            import ml_dtypes
 
-    @property
-    def is_integer(self) -> builtins.bool:
-        return self.kind in ("signed", "unsigned")
-
-    @property
-    def is_signed(self) -> builtins.bool:
-        return self.kind in ("signed", "float", "complex")
-
-    @property
-    def is_complex(self) -> builtins.bool:
-        return self.kind == "complex"
-
-    @property
-    def is_numeric(self) -> builtins.bool:
-        return self.kind in ("signed", "unsigned", "float", "complex")
+            scalar: type[np.generic] = getattr(ml_dtypes, self.extended)
+            return np.dtype(scalar)
+        return np.dtype(self.name)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -112,23 +112,6 @@ class DType(enum.IntEnum):
         if isinstance(dtype, str) and dtype in cls.__members__:
             return cls[dtype]
         return _from_numpy(dtype)
-
-
-@functools.cache
-def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    import numpy as np
-
-    if dtype is DType.string:
-        return np.dtype(object)
-    if dtype is DType.undefined:
-        raise ValueError("an undefined element type has no numpy dtype")
-    if dtype.extended:
-        import ml_dtypes
-
-        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.extended))
-        return extended
-    plain: np.dtype[Any] = np.dtype(dtype.name)
-    return plain
 
 
 @functools.cache
