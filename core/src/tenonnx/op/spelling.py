@@ -60,32 +60,23 @@ class Form:
 @functools.lru_cache(maxsize=4096)
 def form_at(op: Op, version: int) -> Form:
     """The spelling of ``op`` at ``version``."""
-    moved: set[str] = set()
-    lacks: set[str] = set()
-    ignored: set[str] = set()
-    vectors: set[str] = set()
-    positive: set[str] = set()
-    renamed: dict[str, str] = {}
-    defaults: dict[str, Any] = dict(op.signature.attributes)
-    for step in sorted(op.respellings, key=lambda s: -s.before):
-        if step.before > version:
-            moved.update(step.attributes)
-            lacks.update(step.lacks)
-            ignored.update(step.ignored)
-            vectors.update(step.vectors)
-            positive.update(step.positive)
-            renamed.update(step.renamed)
-            defaults.update(step.defaults)
-    for name in moved:
-        defaults.setdefault(name, None)
-    moved -= lacks
+    steps = sorted((step for step in op.respellings if step.before > version), key=lambda step: -step.before)
+
+    def named(word: str) -> frozenset[str]:
+        return frozenset(name for step in steps for name in getattr(step, word))
+
+    lacks = named("lacks")
+    moved = named("attributes") - lacks
+    renamed = {today: old for step in steps for today, old in step.renamed.items()}
+    defaults: dict[str, Any] = {**dict.fromkeys(moved), **op.signature.attributes}
+    for step in steps:
+        defaults |= step.defaults
     inputs = tuple(p for p in op.signature.inputs if p.name not in moved and p.name not in lacks)
     names = [n for n in (*op.signature.attributes, *sorted(moved)) if n not in lacks]
     attributes = {renamed.get(n, n): n for n in names}
     return Form(
-        inputs, attributes, defaults, frozenset(moved), frozenset(lacks), frozenset(ignored), frozenset(vectors),
-        frozenset(positive - lacks),
-    )  # fmt: skip
+        inputs, attributes, defaults, moved, lacks, named("ignored"), named("vectors"), named("positive") - lacks
+    )
 
 
 def bind_attributes(form: Form, written: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,22 +103,14 @@ def spell_attributes(
         )
     spelled: dict[str, Any] = {}
     for old, name in form.attributes.items():
-        if name in form.moved:
-            if name not in static:
-                if form.defaults[name] is REQUIRED:
-                    raise NotRepresentable(f'{op.title}: attribute "{old}" must be written at version {version}')
-                continue
-            value = static[name]
-        else:
-            value = attributes[name]
         default = form.defaults[name]
+        value = static.get(name) if name in form.moved else attributes[name]
         if value is None:
             if default is REQUIRED:
                 raise NotRepresentable(f'{op.title}: attribute "{old}" must be written at version {version}')
-            if default is not None:
+            if default is not None and name not in form.moved:
                 raise NotRepresentable(f'{op.title}: attribute "{old}" cannot be absent at version {version}')
-            continue
-        if default is REQUIRED or not same_attribute(value, default):
+        elif default is REQUIRED or not same_attribute(value, default):
             spelled[old] = _from_front(op, version, old, value, rank) if name in form.positive else value
     return spelled
 
