@@ -7,7 +7,7 @@ from typing import Any
 
 from tenonnx.errors import TypeMismatch
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.symbolic import Dim, broadcast
+from tenonnx.graph.symbolic import broadcast_shapes
 from tenonnx.graph.types import Shape, TensorType
 from tenonnx.graph.values import Value
 from tenonnx.op.op import Define, Op, P, primitive
@@ -54,20 +54,14 @@ def broadcast_types(op: Op, values: Iterable[Value]) -> Shape | None:
     """
     values = list(values)
     shapes = [value.tensor.shape for value in values]
-    if any(shape is None for shape in shapes):
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
         return None
-    found: list[Dim] = []
-    for shape in shapes:
-        assert shape is not None
-        aligned = list(shape)
-        short, long = sorted((found, aligned), key=len)
-        padded: list[Dim] = [*([1] * (len(long) - len(short))), *short]
-        try:
-            found = [broadcast(a, b) for a, b in zip(padded, long, strict=True)]
-        except ValueError as error:
-            given = ", ".join(repr(v) for v in values)
-            raise TypeMismatch(f"{op.title}: the inputs must broadcast together", given=given) from error
-    return tuple(found)
+    try:
+        return broadcast_shapes(*known)
+    except ValueError as error:
+        given = ", ".join(map(repr, values))
+        raise TypeMismatch(f"{op.title}: the inputs must broadcast together", given=given) from error
 
 
 def same_type(x: Value, *_: Any, **__: Any) -> TensorType:
