@@ -140,11 +140,8 @@ def infer_outputs(
 
 
 def _merged(known: Known, declared: Type | None) -> Known:
-    if declared is None or known.type == declared:
-        return known
-    if known.type is None:
-        return replace(known, type=declared)
-    if isinstance(known.type, TensorType) and known.type.shape is None:
+    """What is known, with what is declared where nothing is, or no rank."""
+    if known.type is None or (isinstance(known.type, TensorType) and known.type.shape is None):
         return replace(known, type=narrowed(known.type, declared))
     return known
 
