@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,7 @@ def _may_be_computed(
         or any(k is not None and k.data is not None for k in known)
         or any(v is not None and v.data is not None and v.data.nbytes > PROPAGATED_BYTES for v in inputs)
         or any(isinstance(a, Graph) or callable(a) for a in attributes.values())
-        or not _is_small(known)
+        or not all(k is None or _is_small(k.type) for k in known)
     )
 
 
@@ -134,20 +135,12 @@ def _is_integer(known: Known) -> bool:
     return isinstance(known.type, TensorType) and (known.type.dtype.is_integer or known.type.dtype.name == "bool")
 
 
-def _is_small(known: Sequence[Known | None]) -> bool:
-    for entry in known:
-        if entry is None:
-            continue
-        if not isinstance(entry.type, TensorType) or entry.type.shape is None:
-            return False
-        size = 1
-        for dim in entry.type.shape:
-            if not isinstance(dim, int):
-                return False
-            size *= dim
-        if size * 8 > PROPAGATED_BYTES:
-            return False
-    return True
+def _is_small(kind: Type | None) -> bool:
+    dims = kind.shape if isinstance(kind, TensorType) else None
+    if dims is None:
+        return False
+    sizes = [dim for dim in dims if isinstance(dim, int)]
+    return len(sizes) == len(dims) and math.prod(sizes) * 8 <= PROPAGATED_BYTES
 
 
 def _symbolic_array(value: Value) -> Any:
