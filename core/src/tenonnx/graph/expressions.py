@@ -175,7 +175,7 @@ def _only_atom(value: Known) -> _Atom | None:
     return None
 
 
-def _operands(name: str, value: Known) -> tuple[Known, ...]:
+def operands_of(name: str, value: Known) -> tuple[Known, ...]:
     """The operands of a value that is a call by that name; none of any other."""
     atom = _only_atom(value)
     return atom.operands if atom and atom.name == name else ()
@@ -204,7 +204,7 @@ def _divide(a: Known, b: Known) -> tuple[Known, Known]:
         quotient, remainder = _divide(_reduce(rest - offset, factor)[0], _reduce(b, factor)[0])
         return whole + quotient, remainder * factor + offset
     modulo = _call("%", rest, b)
-    inner = _operands("//", rest - _constant(rest))
+    inner = operands_of("//", rest - _constant(rest))
     if inner and at_least(b, 0):
         return whole + _divide(inner[0] + inner[1] * _constant(rest), inner[1] * b)[0], modulo
     return whole + _call("//", rest, b), modulo
@@ -252,8 +252,8 @@ def _extreme(name: str, a: Known, b: Known) -> Known:
     def prevails(x: Known, y: Known) -> bool:
         return at_least(subtract(x, y) if name == "max" else subtract(y, x), 0)
 
-    kept = list(_operands(name, a) or (a,))
-    for candidate in _operands(name, b) or (b,):
+    kept = list(operands_of(name, a) or (a,))
+    for candidate in operands_of(name, b) or (b,):
         if not any(prevails(other, candidate) for other in kept):
             kept = [other for other in kept if not prevails(candidate, other)] + [candidate]
     kept.sort(key=lambda operand: (isinstance(operand, int), _text(operand)))
@@ -338,7 +338,7 @@ def _call(name: str, *operands: Known) -> Expr:
 def _primary_text(value: Known) -> str:
     """The text of an operand of a product or division."""
     is_primary = value >= 0 if isinstance(value, int) else _only_atom(value) is not None
-    compound = not is_primary or _operands("//", value) or _operands("%", value)
+    compound = not is_primary or operands_of("//", value) or operands_of("%", value)
     return f"({_text(value)})" if compound else _text(value)
 
 

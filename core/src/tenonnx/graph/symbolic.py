@@ -25,6 +25,7 @@ from tenonnx.graph.expressions import (
     checked_size,
     is_known_positive,
     known_lower_bound,
+    operands_of,
     product_of,
     subtract,
     symbol,
@@ -120,12 +121,8 @@ def broadcast(a: Dim, b: Dim) -> Dim:
 
 def _is_capped(dim: Dim, other: Dim) -> bool:
     """Whether a dim is another one up to a positive number: a part that broadcasts with the whole is as long."""
-    if not isinstance(dim, Expr) or dim._terms[0][1] != 1 or len(dim._terms) != 1 or len(dim._terms[0][0]) != 1:
-        return False
-    atom = dim._terms[0][0][0]
-    return atom.name == "min" and any(
-        a == other and isinstance(b, int) and b > 0 for a, b in itertools.permutations(atom.operands, 2)
-    )
+    parts = itertools.permutations(operands_of("min", dim) if isinstance(dim, Expr) else (), 2)
+    return any(a == other and isinstance(b, int) and b > 0 for a, b in parts)
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
