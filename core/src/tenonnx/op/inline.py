@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx.errors import InvalidCall, UnsupportedOp
+from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.binding import bind
+from tenonnx.op.binding import bind, known_op
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import current
-from tenonnx.op.op import Op
 
 
 def inline(
@@ -51,19 +50,18 @@ def inline(
 
 
 def _replay(node: Node, inputs: list[Value | None], look_up: Any, values: Mapping[str, Any]) -> Sequence[Value | None]:
-    if not isinstance(node.op, Op):
-        raise UnsupportedOp(f"{node.title}: no installed package provides this op")
+    op = known_op(node)
     captured = [look_up(v) for v in node.captures]
     written = {}
     for name, attribute in node.attributes.items():
         resolved = resolve_attribute(attribute, values)
         if resolved is not None:
             written[name] = reopened(resolved, captured, values) if isinstance(resolved, Graph) else resolved
-    stand_in = Node(node.op, node.version, inputs, written, node.outputs, name=node.name)
+    stand_in = Node(op, node.version, inputs, written, node.outputs, name=node.name)
     bound, complete = bind(stand_in)
     interpreter = current()
     assert interpreter is not None
-    return interpreter.call(node.op, bound, complete, len(node.outputs))
+    return interpreter.call(op, bound, complete, len(node.outputs))
 
 
 def reopened(graph: Graph, captured: Sequence[Value], values: Mapping[str, Any]) -> Graph:
