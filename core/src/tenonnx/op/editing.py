@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
@@ -216,15 +216,12 @@ def compose(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -> An
     elif target is graph:
         raise InvalidCall("a graph is put into another one", given="its own values", do="take graph.copy()")
     else:
-        with nullcontext() if current() is not None or target is None else _put_into(target, graph.name):
+        with ExitStack() as scopes:
+            if current() is None and target is not None:
+                scopes.enter_context(editing(target))
+                scopes.enter_context(building(target, graph.name))
             results = list(inline(graph, [_value_of(given.get(v.name), v) for v in graph.all_inputs]))
     return results[0] if len(results) == 1 else tuple(results)
-
-
-@contextmanager
-def _put_into(target: Graph, name: str) -> Iterator[None]:
-    with editing(target), building(target, name):
-        yield
 
 
 def _value_of(given: Any, formal: Value) -> Value | None:
