@@ -61,8 +61,9 @@ class Evaluator:
                 with interpreting(self):
                     return invoke(op, op.function, padded, attributes, outputs)
             arrays = [None if v is None else self.contents(v) for v in padded]
+            functions = {n: self.function(a) if isinstance(a, Graph) else a for n, a in attributes.items()}
             with np.errstate(all="ignore"):
-                results = invoke(op, rule, arrays, self.callables(attributes), outputs)
+                results = invoke(op, rule, arrays, functions, outputs)
         except UNFORESEEN as error:
             raise refused(op.title, padded, attributes, error) from error
         return tuple(None if r is None else self.wrap(r) for r in results)
@@ -86,18 +87,9 @@ class Evaluator:
             raise TypeMismatch(f'the contents of "{value.name}" are not known here')
         return value.data.array()
 
-    def callables(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Attributes as numpy rules take them: graphs as functions from arrays to a tuple of arrays."""
-        return {n: self.function(a) if isinstance(a, Graph) else a for n, a in attributes.items()}
-
-    def function(self, graph: Graph) -> Callable[..., tuple[Any, ...]]:
-        outers = list(graph.pending or {})
-
-        def run(*arrays: Any) -> tuple[Any, ...]:
-            captured = [self.contents(v) for v in outers]
-            return evaluate_graph(graph, [*arrays], captured, self)
-
-        return GraphFunction(graph, run)
+    def function(self, graph: Graph, captured: Sequence[Any] = ()) -> GraphFunction:
+        """A graph as a function from contents of its inputs to those of its outputs, for what it captures."""
+        return GraphFunction(graph, lambda *inputs: evaluate_graph(graph, inputs, captured, self))
 
 
 def evaluate_graph(
@@ -114,16 +106,12 @@ def evaluate_graph(
         for name, attribute in attributes.items():
             if isinstance(attribute, Graph):
                 outer = [run.contents(known.get(v, v)) for v in node.captures]
-                attributes[name] = _closure(attribute, outer, run)
+                attributes[name] = run.function(attribute, outer)
         results = run.call(known_op(node), values, attributes, len(node.outputs))
         for output, result in zip(node.outputs, results, strict=False):
             if output is not None:
                 known[output] = run.wrap(None) if result is None else result
     return tuple(run.contents(known.get(v, v)) for v in graph.outputs)
-
-
-def _closure(graph: Graph, captured: Sequence[Any], run: Evaluator) -> Callable[..., tuple[Any, ...]]:
-    return GraphFunction(graph, lambda *arrays: evaluate_graph(graph, arrays, captured, run))
 
 
 def type_of(contents: Any) -> Type | None:
