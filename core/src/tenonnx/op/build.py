@@ -88,12 +88,7 @@ class Builder:
             defaults = op.signature.attributes
             written = {n: v for n, v in attributes.items() if v is not None and not same_attribute(v, defaults[n])}
         wanted = self._within(op.name)
-        made = []
-        for entry in known:
-            value = None if entry is None else Value(self.name(wanted), entry.type, graph=self.graph)
-            if value is not None and entry is not None:
-                entry.give(value)
-            made.append(value)
+        made = [None if entry is None else entry.value(self.name(wanted)) for entry in known]
         trimmed = list(inputs)
         while trimmed and trimmed[-1] is None:
             trimmed.pop()
