@@ -42,7 +42,7 @@ def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outpu
     """The outermost call on arrays: wrap, evaluate, unwrap."""
     evaluator = Evaluator()
     with interpreting(evaluator):
-        values = [_wrap(evaluator, v) for v in as_inputs(op, inputs)]
+        values = [v if v is None or isinstance(v, Value) else evaluator.wrap(v) for v in as_inputs(op, inputs)]
         try:
             infer_call(op, types_alone(op, values), attributes, outputs)
             op.requirements.check_numbers(values)
@@ -53,10 +53,6 @@ def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outpu
             raise
     arrays = tuple(None if r is None else evaluator.contents(r) for r in results)
     return arrays[0] if len(arrays) == 1 else arrays
-
-
-def _wrap(evaluator: Any, value: Any) -> Any:
-    return value if value is None or isinstance(value, Value) else evaluator.wrap(value)
 
 
 def _flatten(inputs: Sequence[Any]) -> Iterator[Any]:
