@@ -50,8 +50,8 @@ def current() -> Limits:
     if (limits := _override.get()) is not None:
         return limits
     if _process is None:
-        given = {name: os.environ[_ENVIRONMENT + name.upper()] for name in _names() if _in_environment(name)}
-        _process = _changed(Limits(), {name: _number(name, text) for name, text in given.items()})
+        given = {name: os.environ.get(_ENVIRONMENT + name.upper()) for name in _names()}
+        _process = _changed(Limits(), {name: _number(name, text) for name, text in given.items() if text})
     return _process
 
 
@@ -183,10 +183,6 @@ def out_of_time() -> LimitExceeded:
 
 def _names() -> list[str]:
     return [field.name for field in fields(Limits)]
-
-
-def _in_environment(name: str) -> bool:
-    return bool(os.environ.get(_ENVIRONMENT + name.upper()))
 
 
 def _number(name: str, text: str) -> int:
