@@ -253,7 +253,7 @@ def test_formula(case):
     @given(st.data())
     def compare(data):
         drawn = case.function(data.draw)
-        attributes = case.op.signature.complete(case.title, drawn.attributes)
+        attributes = case.op.signature.complete(case, drawn.attributes)
         counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
         found = case.op(*drawn.inputs, **attributes, **counted)
         expected = FORMULAS[case.op](*map(wide, drawn.inputs), **attributes)

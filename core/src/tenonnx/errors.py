@@ -6,6 +6,14 @@ Every message says four things: what must hold, what was given, what is availabl
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
+
+
+class Titled(Protocol):
+    """What messages can name: many calls are made for one that fails, so what is named is asked for its title then."""
+
+    @property
+    def title(self) -> str: ...
 
 
 class TenonnxError(Exception):

@@ -33,7 +33,7 @@ def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> 
         given = case.function(draw)
         rank, attributes = given.inputs[0].ndim, given.attributes
         order = [0, *range(2, rank), 1]
-        whole = replace(given, attributes=case.op.signature.complete(case.title, given.attributes))
+        whole = replace(given, attributes=case.op.signature.complete(case, given.attributes))
         assume(rank > 2 and not any(gap.covers(whole) for gap in case.gaps if gap.when))
         # of these the checker infers other shapes, or refuses what the schema allows
         assume(not attributes.get("auto_pad", "").startswith("SAME") or "output_padding" not in known)

@@ -8,13 +8,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tenonnx.errors import UnknownType
+from tenonnx.graph.dtypes import DType
 from tenonnx.graph.operators import Operators, operators
 from tenonnx.graph.types import Shape, SparseTensorType, TensorType, Type
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from tenonnx.graph.dtypes import DType
     from tenonnx.graph.graph import Graph
 
 
@@ -66,8 +66,6 @@ class ArrayConstant:
     __slots__ = ("_array", "type")
 
     def __init__(self, array: np.ndarray[Any, Any], dtype: DType | None = None) -> None:
-        from tenonnx.graph.dtypes import DType
-
         view = array.view()
         view.flags.writeable = False
         self._array = view

@@ -38,8 +38,8 @@ def bind(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
             if unknown:
                 raise _unknown_attribute(node, unknown, list(signature.attributes))
             inputs = list(node.inputs)
-            signature.check_inputs(node.title, inputs)
-            return pad(op, inputs), signature.complete(node.title, node.attributes)
+            signature.check_inputs(node, inputs)
+            return pad(op, inputs), signature.complete(node, node.attributes)
         return _bind_form(node, op, form_at(op, node.version))
     except InvalidModel:
         raise
@@ -69,8 +69,8 @@ def _bind_form(node: Node, op: Op, form: Form) -> tuple[list[Value | None], dict
             inputs.append(given[positions[parameter.name]])
         else:
             inputs.append(None)
-    op.signature.check_inputs(node.title, inputs)
-    return inputs, op.signature.complete(node.title, bound)
+    op.signature.check_inputs(node, inputs)
+    return inputs, op.signature.complete(node, bound)
 
 
 def _unknown_attribute(node: Node, unknown: Sequence[str], known: Sequence[str]) -> InvalidModel:

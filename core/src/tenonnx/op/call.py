@@ -5,8 +5,7 @@ What a call does is decided by the ambient interpreter. Transforms install their
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,14 +40,19 @@ class Interpreter(Protocol):
 _ambient: ContextVar[Interpreter | None] = ContextVar("tenonnx_interpreter", default=None)
 
 
-@contextmanager
-def interpreting(interpreter: Interpreter | None) -> Iterator[None]:
+class interpreting:  # noqa: N801 - a word of a with statement
     """Let ``interpreter`` take every call made inside; with None arrays are computed, whatever is at work outside."""
-    token = _ambient.set(interpreter)
-    try:
-        yield
-    finally:
-        _ambient.reset(token)
+
+    __slots__ = ("_interpreter", "_token")
+
+    def __init__(self, interpreter: Interpreter | None) -> None:
+        self._interpreter = interpreter
+
+    def __enter__(self) -> None:
+        self._token = _ambient.set(self._interpreter)
+
+    def __exit__(self, *_: object) -> None:
+        _ambient.reset(self._token)
 
 
 def current() -> Interpreter | None:
@@ -62,10 +66,14 @@ def as_inputs(op: Op, inputs: Sequence[Any]) -> list[Any]:
     ``Index`` parameter; a list of ints is an int64 tensor. Raises ``TypeMismatch`` where the number has no exact form
     in that dtype.
     """
-    if all(v is None or isinstance(v, Value) for v in inputs):
+    if all(map(_is_input, inputs)):
         return list(inputs)
     beside = _dtype_beside(inputs)
     return [_as_input(op, position, item, beside) for position, item in enumerate(inputs)]
+
+
+def _is_input(item: Any) -> bool:
+    return item is None or isinstance(item, Value)
 
 
 def _dtype_beside(inputs: Sequence[Any]) -> DType | None:
@@ -85,7 +93,7 @@ def _dtype_beside(inputs: Sequence[Any]) -> DType | None:
 def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
     import numpy as np
 
-    if item is None or isinstance(item, Value):
+    if _is_input(item):
         return item
     interpreter = current()
     assert interpreter is not None
@@ -141,7 +149,10 @@ def vector(items: Sequence[Any]) -> Value:
     interpreter = current()
     if interpreter is None:
         raise InvalidCall("vector() must be called while a graph is built")
-    if any(isinstance(item, Value) for item in items):
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        return interpreter.constant(_int64(items), DType.int64)
+    if any(issubclass(kind, Value) for kind in kinds):
         return operators().vector(list(items))
     if all(isinstance(item, int | np.integer) for item in items) and not any(isinstance(i, bool) for i in items):
         return interpreter.constant(_int64(items), DType.int64)

@@ -21,7 +21,7 @@ from tenonnx.op.op import Op
 
 def apply(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Apply ``op``; the result is one value, or a tuple when it has several outputs."""
-    inputs, attributes = op.signature.arrange(op.title, args, kwargs)
+    inputs, attributes = op.signature.arrange(op, args, kwargs)
     interpreter = current()
     if interpreter is None:
         graph = next((v.graph for v in _flatten(inputs) if isinstance(v, Value) and v.graph is not None), None)

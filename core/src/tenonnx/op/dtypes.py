@@ -48,10 +48,10 @@ def type_code(kind: Type | None) -> int | None:
 
 
 def _takes(allowed: Collection[int], code: int, is_index: bool) -> bool:
-    """Whether an input may have the type of that code; the element of an optional may stand for it."""
-    if code in allowed or code + 200 in allowed:
-        return True
-    return code == DType.int64 if is_index else _kind(code) in map(_kind, allowed)
+    """Whether an input may have a type that is not listed; the element of an optional may stand for it."""
+    if is_index:
+        return code == DType.int64 or code + 200 in allowed
+    return code + 200 in allowed or _kind(code) in map(_kind, allowed)
 
 
 def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
@@ -62,25 +62,25 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
     or int64, as which Python's ints are taken.
     """
     table = definitions().element_types(op)
-    if table is None:
+    if table is None or not table["inputs"]:
         return
-    first: dict[int, Value] = {}
+    last, first = len(table["inputs"]) - 1, dict[int, Value]()
     for position, value in enumerate(inputs):
         code = None if value is None else type_code(value.type)
-        if value is None or code is None or not table["inputs"]:
+        if value is None or code is None:
             continue
-        place = min(position, len(table["inputs"]) - 1)
+        place = min(position, last)
         allowed, number = table["inputs"][place], table["shared"][place]
         parameter = op.signature.input_at(position)
-        if allowed is not None and not _takes(allowed, code, parameter.index):
+        if allowed is not None and code not in allowed and not _takes(allowed, code, parameter.index):
             raise TypeMismatch(
                 f'{op.title}: input "{parameter.name}" takes no {_name(code)}',
                 given=repr(value),
                 available=", ".join(map(_name, sorted(allowed))),
                 do="cast it",
             )
-        other = value if parameter.index else first.setdefault(number, value)
-        if number >= 0 and type_code(other.type) != code:
+        other = value if number < 0 or parameter.index else first.setdefault(number, value)
+        if other is not value and type_code(other.type) != code:
             raise TypeMismatch(
                 f'{op.title}: input "{parameter.name}" must have the element type of the inputs that share it',
                 given=f"{other!r}, {value!r}",
@@ -108,6 +108,7 @@ def _union(sets: Sequence[frozenset[int] | None]) -> frozenset[int] | None:
     return frozenset[int]().union(*known) if len(known) == len(sets) else None
 
 
+@functools.cache
 def _kind(code: int) -> tuple[int, object]:
     container, element = divmod(code, 100)
     dtype = DType(element)

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -87,7 +87,8 @@ class Op(Generic[Parameters]):
         unknown = [name for name, rule in rules.items() if not callable(rule)]
         if unknown:
             raise InvalidCall(f"{domain}::{name}: a rule is a function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
-        self._signature = signature
+        if signature is not None:
+            self.signature = signature
         self.respellings: tuple[Respelling, ...] = ()
         self.requirements = Requirements(self)
         self.rules: Mapping[str, Callable[..., Any]] = MappingProxyType(rules)
@@ -118,21 +119,15 @@ class Op(Generic[Parameters]):
         """Let the op be as it is from here on: an installed package has registered it."""
         self._of_package = True
 
-    @property
+    @cached_property
     def signature(self) -> Signature:
         """What the op takes, read from the function on first use: importing a family reads none."""
-        if self._signature is None:
-            self._signature = Signature.of(self.function)
-        return self._signature
-
-    @signature.setter
-    def signature(self, signature: Signature) -> None:
-        self._signature = signature
+        return Signature.of(self.function)
 
     @property
     def version(self) -> int:
         """The version from which today's spelling holds."""
-        return max([self.since, *(step.before for step in self.respellings)])
+        return max([self.since, *(step.before for step in self.respellings)]) if self.respellings else self.since
 
     @property
     def title(self) -> str:

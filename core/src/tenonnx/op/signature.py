@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Annotated, Any, Final, get_args
 
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, Titled
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
@@ -95,7 +95,7 @@ class Signature:
         """The parameter that the input at ``position`` belongs to."""
         return self.inputs[min(position, len(self.inputs) - 1)]
 
-    def arrange(self, title: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def arrange(self, of: Titled, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Sort call arguments into inputs and attributes, with defaults applied.
 
         Raises ``InvalidCall`` for an unknown, missing or repeated argument.
@@ -112,27 +112,27 @@ class Signature:
                 inputs[position] = value
             elif name != "_outputs":
                 reason = "is given twice" if name in names else "is not one of its inputs or attributes"
-                raise InvalidCall(f'{title}: "{name}" {reason}', available=self.describe())
-        self.check_inputs(title, inputs)
-        return inputs, self.complete(title, attributes)
+                raise InvalidCall(f'{of.title}: "{name}" {reason}', available=self.describe())
+        self.check_inputs(of, inputs)
+        return inputs, self.complete(of, attributes)
 
-    def check_inputs(self, title: str, inputs: Sequence[Any]) -> None:
+    def check_inputs(self, of: Titled, inputs: Sequence[Any]) -> None:
         """Raise ``InvalidCall`` unless there are as many inputs as allowed and every required one is present."""
         if len(inputs) > len(self.inputs) and not self.variadic:
             raise InvalidCall(
-                f"{title} takes at most {len(self.inputs)} inputs",
+                f"{of.title} takes at most {len(self.inputs)} inputs",
                 given=f"{len(inputs)} inputs",
                 available=self.describe(),
             )
         for position, parameter in enumerate(self.inputs):
             if not parameter.optional and (position >= len(inputs) or inputs[position] is None):
-                raise InvalidCall(f'{title} needs input "{parameter.name}"', available=self.describe())
+                raise InvalidCall(f'{of.title} needs input "{parameter.name}"', available=self.describe())
             if parameter.variadic and any(value is None for value in inputs[position:]):
                 raise InvalidCall(
-                    f'{title}: no input of "*{parameter.name}" can be left out', available=self.describe()
+                    f'{of.title}: no input of "*{parameter.name}" can be left out', available=self.describe()
                 )
 
-    def complete(self, title: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, of: Titled, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """``attributes`` with defaults for those not written.
 
         Raises ``InvalidCall`` when a required one is missing, or one is of another kind than it must be.
@@ -143,9 +143,9 @@ class Signature:
             if value is None:
                 value = default
             elif value is not default:
-                _check_kind(title, name, kind, value)
+                _check_kind(of, name, kind, value)
             if value is REQUIRED:
-                raise InvalidCall(f'{title} needs attribute "{name}"', available=self.describe())
+                raise InvalidCall(f'{of.title} needs attribute "{name}"', available=self.describe())
             completed[name] = value if kind in ("ints", "strs") else _as_stored(value)
         return completed
 
@@ -235,7 +235,7 @@ def is_kind(value: Any, kind: str) -> bool:
     return _kind(value) == kind or (value == [] and kind.endswith("s"))
 
 
-def _check_kind(title: str, name: str, wanted: str, value: Any) -> None:
+def _check_kind(of: Titled, name: str, wanted: str, value: Any) -> None:
     given = _kind(value)
     if wanted and given and given not in (wanted, wanted.replace("float", "int")):
-        raise InvalidCall(f'{title}: attribute "{name}" must be {PHRASES[wanted]}', given=f"{name}={value!r}")
+        raise InvalidCall(f'{of.title}: attribute "{name}" must be {PHRASES[wanted]}', given=f"{name}={value!r}")

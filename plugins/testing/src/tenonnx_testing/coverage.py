@@ -60,7 +60,7 @@ def check_outputs(op: Op, examples: int) -> None:
     most, wanted = 0, len(schema.outputs)
     counts = pool_size(examples), 2 * STUBBORN
     for drawn in chain.from_iterable(calls(case, count) for count in counts for case in collected(op)):
-        attributes = op.signature.complete(op.title, drawn.attributes)
+        attributes = op.signature.complete(op, drawn.attributes)
         try:
             found = infer_call(op, as_values(drawn), attributes, wanted if op.signature.counts_outputs else None)
         except TenonnxError:  # a call that has no further outputs

@@ -93,7 +93,7 @@ def _broken(op: Op, drawn: Call) -> str:
     """Which requirement the call breaks, or nothing."""
     contents = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
     try:
-        op.requirements.check(contents, op.signature.complete(op.title, drawn.attributes))
+        op.requirements.check(contents, op.signature.complete(op, drawn.attributes))
     except TypeMismatch as error:
         return error.what
     except InvalidCall:

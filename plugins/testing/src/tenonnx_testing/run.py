@@ -96,7 +96,7 @@ def present(outputs: Outputs) -> list[Any]:
 
 def completed(op: Op, drawn: Call) -> Call:
     """The call with contents for every input and with all attributes, as ``op(*inputs, **attributes)`` has them."""
-    inputs, attributes = op.signature.arrange(op.title, list(drawn.inputs), dict(drawn.attributes))
+    inputs, attributes = op.signature.arrange(op, list(drawn.inputs), dict(drawn.attributes))
     evaluator = Evaluator()
     plain = [_plain(op, position, item) for position, item in enumerate(inputs)]
     with interpreting(evaluator):

@@ -51,7 +51,7 @@ def check_requirements(op: Op, examples: int) -> None:
 
 
 def _expect_refusal(op: Op, broken: Call, requirement: Requirement) -> None:
-    attributes = op.signature.complete(op.title, broken.attributes)
+    attributes = op.signature.complete(op, broken.attributes)
     ways: dict[str, Callable[[], Any]] = {
         "where contents are known": lambda: infer_call(op, as_values(broken), attributes, broken.outputs)
     }
@@ -82,8 +82,8 @@ def first_broken(op: Op, drawn: Call, *, contents: bool = True) -> Requirement |
     """The first requirement that a call breaks; None where it breaks none, or is no call of the op at all."""
     values = as_values(drawn, contents=contents)
     try:
-        op.signature.check_inputs(op.title, values)
-        call = op.requirements.arguments(values, op.signature.complete(op.title, drawn.attributes))
+        op.signature.check_inputs(op, values)
+        call = op.requirements.arguments(values, op.signature.complete(op, drawn.attributes))
     except TenonnxError:
         return None
     for requirement in op.requirements.declared:
