@@ -13,8 +13,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 settings.register_profile("repository", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("repository")
 
-#: What takes long begins first, so that no process waits for it at the end.
-LONG = ("test_new_package", "test_independence", "test_fuzzing", "test_onnx_backend", "test_report", "test_type_rules")
+#: What takes long begins first, so that no process waits for it at the end, and what reads the cases of onnx stays
+#: together, as it takes a process ten seconds to have them.
+LONG = (
+    "test_new_package", "test_independence", "test_fuzzing", "test_onnx_backend", "test_report", "test_type_rules",
+    "test_types", "test_onnx_node_suite",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -49,7 +49,11 @@ _PARTS = {
 [project.entry-points."tenonnx.backends"]
 $short = "$module.backend"
 """,
-        {"backend.py": "src/$module/backend.py", "test_backend.py": "tests/test_backend.py"},
+        {
+            "backend.py": "src/$module/backend.py",
+            "test_backend.py": "tests/test_backend.py",
+            "test_onnx.py": "tests/test_onnx.py",
+        },
         '- `backend.py`: `graph.run(feeds, backend="$short")`, of a few ops.',
     ),
     "format": Part(
