@@ -62,9 +62,11 @@ MANY_WEIGHTS = 1 << 12
 #: The table of what reads what may have so many elements there.
 LARGEST_TABLE = 1 << 16
 
-#: Beyond so many places of the kernel a weight gradient is a convolution in any case, and not written place by place;
-#: up to so many positions of an image, one of a single place is a convolution, too.
-MANY_PLACES = 128
+#: Beyond so many places of the kernel a weight gradient is a convolution in any case, and not written place by place.
+MANY_PLACES = 64
+
+#: Up to so many positions of an image, the weight gradient of a kernel of a single place is a convolution, too.
+FEW_POSITIONS = 128
 
 
 def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
@@ -309,7 +311,7 @@ def _is_to_be_convolved(X: Value, dY: Value, window: Windows, group: int) -> boo
     depth = symbolic.floor_div(X.shape[1], group)
     if not isinstance(depth, int) or not all(isinstance(n, int) and n > 0 for n in outputs):
         return False
-    many = places * depth >= MANY_COLUMNS and (places > 1 or math.prod(outputs) <= MANY_PLACES)
+    many = places * depth >= MANY_COLUMNS and (places > 1 or math.prod(outputs) <= FEW_POSITIONS)
     in_vain = window.dilations[-1] > 2 or X.dtype is DType.float64  # for which runtimes have no convolutions
     return places > MANY_PLACES or (many and not in_vain)
 
