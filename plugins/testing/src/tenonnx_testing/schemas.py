@@ -86,9 +86,10 @@ def _formal(formals: Sequence[Formal], position: int) -> Formal | None:
     return formals[min(position, len(formals) - 1)] if formals else None
 
 
-def domains() -> set[str]:
+@functools.cache
+def domains() -> frozenset[str]:
     """The domains of the onnx package."""
-    return {domain for domain, _ in _of_onnx()}
+    return frozenset(domain for domain, _ in _of_onnx())
 
 
 def names(domain: str) -> list[str]:
