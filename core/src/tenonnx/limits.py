@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from tenonnx.errors import InvalidCall, LimitExceeded, Titled
+from tenonnx.errors import InvalidCall, LimitExceeded
 
 _ENVIRONMENT = "TENONNX_LIMIT_"
 
@@ -138,7 +138,7 @@ def expanding(title: str) -> Iterator[None]:
             state[1] -= 1
 
 
-def calling(op: Titled) -> None:
+def calling(title: str) -> None:
     """Count one call that a piece of work makes: a body may go round as often as an attribute says.
 
     Raises ``LimitExceeded`` beyond ``nodes``.
@@ -147,7 +147,7 @@ def calling(op: Titled) -> None:
     if state is not None:
         state[2] += 1
         if state[2] > current().nodes:
-            check("nodes", state[2], f"the calls that lead to {op.title}, with all that are made beside it,")
+            check("nodes", state[2], f"the calls that lead to {title}, with all that are made beside it,")
 
 
 # ----- time -----------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Abstract:
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
-        calling(op)
+        calling(op.title)
         return tuple(None if k is None else k.value(op.name) for k in infer_call(op, inputs, attributes, outputs))
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:

@@ -217,7 +217,7 @@ class Rewriter(Builder):
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
-        calling(op)
+        calling(op.title)
         values = [self.adopt(v) for v in inputs]
         call = Call(op, pad(op, values), attributes, outputs)
         if op.pure and all(v is None or v.is_constant for v in values):
