@@ -130,6 +130,17 @@ def test_spelling_is_the_inverse_of_binding():
     assert spell_attributes(tiny.sum_, 5, {"keep": 1}, {}) == {}
 
 
+def test_a_zero_is_written_where_the_default_is_the_other_zero():
+    @op("Zeroed", domain="tiny")
+    def zeroed(x, *, alpha=0.0):
+        return x
+
+    graph = Graph()
+    x = graph.input("x", "float32", (2,))
+    written = [zeroed(x, alpha=alpha).producer.attributes for alpha in (0.0, -0.0)]
+    assert list(map(str, written)) == ["{}", "{'alpha': -0.0}"]
+
+
 def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
     @op("Newer", domain="tiny")
     def newer(x, *, mode=0, kind="", axis=0):

@@ -32,6 +32,15 @@ def test_equal_nodes_are_one():
         np.testing.assert_array_equal(found[name], array)
 
 
+def test_two_zeros_are_two_numbers(standard_operators):
+    graph = tx.Graph("g")
+    x = graph.input("x", "float32", (2,))
+    for name, alpha in {"a": 0.0, "b": -0.0}.items():
+        graph.output(name, leaky_relu(x, alpha=alpha))
+    found = merge_common_subexpressions(graph).run({"x": np.float32([-1, 2])}, backend="numpy")
+    assert [np.signbit(array).tolist() for array in found.values()] == [[True, False], [False, False]]
+
+
 def test_attributes_and_outputs_tell_nodes_apart(standard_operators):
     graph = tx.Graph("g")
     x = graph.input("x", "float32", (4, 3))

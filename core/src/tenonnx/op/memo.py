@@ -96,13 +96,17 @@ def call_key(
     written = attributes_key(attributes)
     if written is None:
         return None
-    return op, tuple(None if v is None else (v.type, _contents(v)) for v in inputs), written, outputs
+    known = tuple(None if v is None else (v.type, _contents(v)) for v in inputs)
+    return op, op.requirements, known, written, outputs
 
 
 def _contents(value: Value) -> Hashable:
     if value.elements is not None:
         return tuple(value.elements.reshape(-1).tolist())
-    return None if value.data is None else tuple(value.data.array().reshape(-1).tolist())
+    if value.data is None:
+        return None
+    array = value.data.array()
+    return tuple(array.reshape(-1).tolist()) if array.dtype == object else array.tobytes()
 
 
 def attributes_key(attributes: Mapping[str, Any]) -> Hashable | None:
@@ -114,8 +118,11 @@ def attributes_key(attributes: Mapping[str, Any]) -> Hashable | None:
 
 
 def _frozen(attribute: Any) -> Hashable:
-    if isinstance(attribute, int | float | str):
-        return attribute
+    """What is equal for equal attributes alone: as keys 1, 1.0 and True would be one, and both zeros."""
+    if isinstance(attribute, int | str):
+        return type(attribute), attribute
+    if isinstance(attribute, float):
+        return float, attribute.hex()
     if isinstance(attribute, list | tuple) and len(attribute) <= SIZES:
         return tuple(map(_frozen, attribute))
     if isinstance(attribute, Constant) and attribute.nbytes <= SIZES and attribute.type.dtype is not DType.string:

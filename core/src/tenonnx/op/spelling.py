@@ -130,7 +130,7 @@ def _from_front(op: Op, version: int, name: str, value: Any, rank: int | None) -
 
 
 def same_attribute(a: Any, b: Any) -> bool:
-    """Whether two attribute values say the same; floats are compared as the float32 that a file holds."""
+    """Whether two attribute values say the same; floats are compared as the float32 that a file holds, bit by bit."""
     if a is b:
         return True
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -139,5 +139,5 @@ def same_attribute(a: Any, b: Any) -> bool:
         import numpy as np
 
         numbers = isinstance(a, int | float) and isinstance(b, int | float)
-        return numbers and bool(np.float32(a) == np.float32(b))
+        return numbers and np.float32(a).tobytes() == np.float32(b).tobytes()
     return (type(a) is type(b) and not hasattr(a, "array") and bool(a == b)) or (isinstance(a, int) and a == b)
