@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from tenonnx_standard.checking import dim_of
 WORST = -1e300
 
 
-@dataclass(frozen=True)
-class Hypotheses:
+class Hypotheses(NamedTuple):
     """The best sequences that have come to their end, ``beams`` for each prompt: their tokens, scores, and whether no
     better ones can come.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -176,8 +175,7 @@ def packed_sparse_attention_indexer(
     return (*outputs, ops.cast(after, to=DType.int32), update)[:_outputs]
 
 
-@dataclass(frozen=True)
-class Packed:
+class Packed(NamedTuple):
     """Tokens one behind the other, and where they are in (batch, longest)."""
 
     counts: Value
@@ -203,8 +201,7 @@ class Packed:
         return ops.gather_nd(x, self.places)
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """How queries and keys are normalised, turned and compared, all in float32."""
 
     ratio: int

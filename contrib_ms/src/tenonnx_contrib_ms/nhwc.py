@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,7 +65,7 @@ def _one_with_channels_last(standard: Op, since: int, images: Sequence[str], act
     if activated:
         attributes |= {"activation": None, "activation_params": None}
         kinds |= {"activation": "str", "activation_params": "floats"}
-    signature = dataclasses.replace(known, attributes=attributes, kinds=kinds)
+    signature = known._replace(attributes=attributes, kinds=kinds)
     made = Op(function, standard.name, domain=NHWC, since=since, before=standard.before, signature=signature)
     made.respellings = tuple(step for step in standard.respellings if since < step.before <= NEWEST)
     return made

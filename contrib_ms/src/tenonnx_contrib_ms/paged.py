@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
@@ -61,8 +60,7 @@ def staged(x: Value) -> Value:
     return ops.cast(x, to=DType.float32) if x.dtype.bits < 32 else x
 
 
-@dataclass(frozen=True)
-class Paged:
+class Paged(NamedTuple):
     """Queries, keys and values of all sequences as (batch, heads, length, size), of what is packed and lies in blocks.
 
     ``held`` counts the keys of a sequence; ``at`` are positions of queries, and ``ends`` those behind the last ones.

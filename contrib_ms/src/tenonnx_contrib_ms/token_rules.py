@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ LOWEST = float(np.finfo(np.float32).min)
 LATEST_START = 50
 
 
-@dataclass(frozen=True)
-class Timestamps:
+class Timestamps(NamedTuple):
     """The tokens of Whisper: all from ``first`` on are times, which come in pairs and never go back.
 
     ``wanted`` says whether that counts.
@@ -73,8 +72,7 @@ def _one_of(column: Value, tokens: tuple[int, ...]) -> Value:
     return found
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """The rules of one search, in the order of onnxruntime."""
 
     eos: int

@@ -5,7 +5,6 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,7 +165,7 @@ def test_what_two_packages_say_of_the_types_of_one_op_is_settled_as_whose_it_is(
 
     ours, theirs = says("tenonnx_standard_", SAID.format(code=1)), says("aaa_stranger", SAID.format(code=7))
     raising = says("zzz_stranger", "registry.add_dtypes('ai.onnx', lambda: 1 / 0)")
-    ours = replace(ours, distribution="tenonnx-standard")
+    ours = ours._replace(distribution="tenonnx-standard")
     for order in ([ours, theirs, raising], [raising, theirs, ours]):
         registry = Registry(order)
         assert registry.dtypes("ai.onnx", "Relu", 1) == {"inputs": [{1}]}

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, RowConstant, TensorType, Value
-from tenonnx.extend.transforms import interpreting
+from tenonnx.extend import DType, RowConstant, TensorType, Value, interpreting
 
 Array = np.ndarray[Any, Any]
 

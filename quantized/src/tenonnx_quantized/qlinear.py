@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenonnx.extend import Op, Requirement, Value, always, dtypes, same_dtype, shapes, static
 from tenonnx_quantized.granularity import is_single, positive, scalar
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Where the inputs of a QLinear op lie: each operand with its scale and zero point, and those of the result.
 
     An operand that is no code has None for them.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 import tenonnx_standard as ops
@@ -37,7 +35,7 @@ def dynamic_quantize_lstm(
     What meets them, the whole input and the hidden state of each step, is quantised as DynamicQuantizeLinear does.
     """
     backwards, functions, own = decided(
-        replace(LSTM, made=dynamic_quantize_lstm), ON_VALUES, activation_alpha=activation_alpha,
+        LSTM._replace(made=dynamic_quantize_lstm), ON_VALUES, activation_alpha=activation_alpha,
         activation_beta=activation_beta, activations=activations, clip=clip, direction=direction,
         hidden_size=hidden_size, layout=0, input_forget=input_forget,
     )  # fmt: skip

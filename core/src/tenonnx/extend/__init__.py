@@ -36,7 +36,7 @@ from tenonnx.graph.types import (
 from tenonnx.graph.values import ArrayConstant, Constant, Node, RowConstant, Value
 from tenonnx.op.binding import known_op
 from tenonnx.op.build import subgraph
-from tenonnx.op.call import constant, dims, elements, static, vector
+from tenonnx.op.call import constant, dims, elements, interpreting, static, vector
 from tenonnx.op.contents import Known
 from tenonnx.op.dtypes import load_dtypes
 from tenonnx.op.families import broadcast_types, elementwise, same_type
@@ -136,6 +136,7 @@ __all__ = [
     "in_parts",
     "inline",
     "integers",
+    "interpreting",
     "join_types",
     "known_op",
     "limits",

@@ -14,7 +14,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.files import open_inside, split_location
@@ -124,8 +124,7 @@ class DataFile:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """A range of bytes in an open data file, which lay inside it when it was opened."""
 
     file: DataFile

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -46,7 +45,22 @@ class Op(Generic[Parameters]):
     #: What a call does: where the parts of this floor come together (``op/composition.py``), it is set.
     apply: ClassVar[Callable[[Op, Sequence[Any], Mapping[str, Any]], Any]]
 
-    _of_package = False
+    function: Callable[Parameters, Any]
+    name: str
+    domain: str
+    since: int
+    before: int | None
+    primitive: bool
+    pure: bool
+    broadcasts: bool
+    specified: bool
+    rules: Mapping[str, Callable[..., Any]]
+    requirements: Requirements
+    respellings: tuple[Respelling, ...] = ()
+    lowerings: tuple[tuple[Op | None, Callable[..., Any]], ...] = ()
+    older: Op | None = None
+    __name__: str
+    _of_package: bool = False
 
     def __init__(
         self,
@@ -63,15 +77,6 @@ class Op(Generic[Parameters]):
         signature: Signature | None = None,
         **rules: Callable[..., Any],
     ) -> None:
-        self.function = function
-        self.name = name
-        self.domain = domain
-        self.since = since
-        self.before = before
-        self.primitive = primitive
-        self.pure = pure
-        self.broadcasts = broadcasts
-        self.specified = specified
         declared = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
         if signature is None and declared.__code__.co_flags & inspect.CO_VARKEYWORDS:
             raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
@@ -89,16 +94,24 @@ class Op(Generic[Parameters]):
             raise InvalidCall(f"{domain}::{name}: a rule is a function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
         if signature is not None:
             self.signature = signature
-        self.respellings: tuple[Respelling, ...] = ()
-        self.requirements = Requirements(self)
-        self.rules: Mapping[str, Callable[..., Any]] = MappingProxyType(rules)
-        self.lowerings: tuple[tuple[Op | None, Callable[..., Any]], ...] = ()
-        self.older: Op | None = None
-        self.__name__ = function.__name__
-        self.__doc__ = function.__doc__
-        self.__module__ = function.__module__
-        self.__wrapped__ = function
-        self._of_package = _is_being_imported(function.__module__)
+        vars(self).update(  # at once, as hundreds are made when a family is imported
+            function=function,
+            name=name,
+            domain=domain,
+            since=since,
+            before=before,
+            primitive=primitive,
+            pure=pure,
+            broadcasts=broadcasts,
+            specified=specified,
+            rules=MappingProxyType(rules),
+            requirements=Requirements(self),
+            __name__=function.__name__,
+            __doc__=function.__doc__,
+            __module__=function.__module__,
+            __wrapped__=function,
+            _of_package=_is_being_imported(function.__module__),
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._of_package and not name.startswith("_"):
@@ -243,7 +256,8 @@ class Op(Generic[Parameters]):
         """Tell a consumer what it may know of this op beyond the body; without a function it is a decorator."""
         if function is None:
             return partial(self.rule, consumer)
-        check_consumer(self.title, consumer)
+        if consumer not in CONSUMERS:
+            check_consumer(self.title, consumer)
         if consumer in self.rules:
             raise InvalidCall(f"{self.title} has a {consumer} rule already")
         self.rules = MappingProxyType({**self.rules, consumer: function})
@@ -368,7 +382,7 @@ def _must_hold_somewhere(name: str, since: int, before: int | None) -> None:
 
 
 def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
-    words = [field.name for field in fields(Respelling) if field.name != "before"]
+    words = [word for word in Respelling._fields if word != "before"]
     wrong = sorted(set(spelling) - set(words))
     if wrong:
         what = f"{op.title}.until({version}) must be told of a spelling in words that there are"

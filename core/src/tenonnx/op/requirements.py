@@ -374,7 +374,7 @@ def dtypes(**inputs: str) -> Requirement:
 
     A word is an element type or a kind: ``float``, ``integer`` or ``number``.
     """
-    allowed = {name: frozenset(d for word in words.split() for d in _members(word)) for name, words in inputs.items()}
+    allowed = {name: _members(words) for name, words in inputs.items()}
 
     def check(call: Arguments) -> None:
         for name, kind in call.tensors(*inputs):
@@ -386,11 +386,14 @@ def dtypes(**inputs: str) -> Requirement:
 
 
 @functools.cache
-def _members(word: str) -> Sequence[DType]:
-    """The element types that a word stands for."""
-    if word not in _KINDS and word not in DType.__members__:
-        raise InvalidCall("dtypes() takes element types and kinds", given=word, available=", ".join(_KINDS))
-    return [dtype for dtype in DType if dtype.name == word or (word in _KINDS and _KINDS[word](dtype))]
+def _members(words: str) -> frozenset[DType]:
+    """The element types that words stand for."""
+    found: set[DType] = set()
+    for word in words.split():
+        if word not in _KINDS and word not in DType.__members__:
+            raise InvalidCall("dtypes() takes element types and kinds", given=word, available=", ".join(_KINDS))
+        found.update([DType[word]] if word in DType.__members__ else filter(_KINDS[word], DType))
+    return frozenset(found)
 
 
 def floats(*inputs: str) -> Requirement:

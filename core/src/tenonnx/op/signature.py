@@ -10,9 +10,10 @@ import inspect
 import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Annotated, Any, Final, get_args
+from types import MappingProxyType
+from typing import Annotated, Any, Final, NamedTuple, get_args
 
 from tenonnx.errors import InvalidCall, Titled
 from tenonnx.graph.dtypes import DType
@@ -44,8 +45,7 @@ class Input:
     index: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """Inputs in order and attributes with their defaults (``REQUIRED`` for none; None for an optional one).
 
     ``kinds`` are those of attributes (``int``, ``floats``, ...) that a default or annotation tells. ``counts_outputs``
@@ -56,7 +56,7 @@ class Signature:
     inputs: tuple[Input, ...]
     attributes: Mapping[str, Any]
     counts_outputs: bool = False
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = MappingProxyType({})
     reads_graph: bool = False
 
     @property

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.errors import NotRepresentable
 from tenonnx.op.signature import REQUIRED, Input
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tenonnx.op.op import Op
 
 
-@dataclass(frozen=True, slots=True)
-class Respelling:
+class Respelling(NamedTuple):
     """Below version ``before``: these inputs were ``attributes``, the op ``lacks`` those, and so on.
 
     ``vectors`` are inputs of one element that were a single number; ``renamed`` maps today's name to the old one;
@@ -32,15 +31,14 @@ class Respelling:
     before: int
     attributes: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    renamed: Mapping[str, str] = MappingProxyType({})
+    defaults: Mapping[str, Any] = MappingProxyType({})
     ignored: tuple[str, ...] = ()
     vectors: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """The spelling of an op at one version.
 
     ``inputs`` are today's input parameters that are inputs there; ``attributes`` maps each attribute name there to

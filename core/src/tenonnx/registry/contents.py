@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenonnx.errors import PluginError
 from tenonnx.graph.operators import Operators
@@ -16,8 +16,7 @@ Rule = Callable[..., Any]
 Loader = Callable[[], Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(NamedTuple):
     """A meaning of an op that is left out, since another package's holds."""
 
     left_out: Op

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.abc import InspectLoader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenonnx.errors import PluginError, PluginWarning
 from tenonnx.registry.hints import is_ours
@@ -29,8 +29,7 @@ def _is_backend(value: Any) -> bool:
     return isinstance(getattr(value, "speed", None), int | float) and callable(getattr(value, "compile", None))
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """One entry-point group: what its values must be, and the names that are taken.
 
     Names of a group whose ``names`` are ``unique`` say which plugin is meant, so that there can be one of each.
@@ -117,8 +116,7 @@ GROUPS: Mapping[str, Group] = {
 }
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """One entry point: two distributions may use one name, so each is told apart by distribution and name."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
@@ -18,8 +17,7 @@ from tenonnx.op.rules import find_rule
 from tenonnx.transforms.rewrite import Call, Rewriter
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """What a gradient asks of one call.
 
     ``outputs`` tells which of them a cotangent may come to. ``captures`` are the outer values that the subgraphs of the
@@ -31,8 +29,7 @@ class Demand:
     wanted: frozenset[Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Application:
+class Application(NamedTuple):
     """One call that is differentiated as a whole, whatever nodes compute it.
 
     ``node`` names it in messages. ``kept`` is what its gradient rule reads of the forward pass: the outputs (a tuple

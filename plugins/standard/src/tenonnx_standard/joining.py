@@ -270,6 +270,4 @@ def split_by_either(
 
 # Python has no function whose second and fifth parameter have one name; the operator has.
 _inputs = split_by_either.signature.inputs
-split_by_either.signature = replace(
-    split_by_either.signature, inputs=(_inputs[0], replace(_inputs[1], name="split"))
-)  # fmt: skip
+split_by_either.signature = split_by_either.signature._replace(inputs=(_inputs[0], replace(_inputs[1], name="split")))

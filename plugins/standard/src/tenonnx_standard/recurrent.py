@@ -6,8 +6,7 @@ The step of each layer is written once, for values of a graph and for arrays; wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +45,7 @@ Step = Callable[..., tuple[Any, ...]]
 # ----- activations ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Kit:
+class Kit(NamedTuple):
     """How a step computes, on values or on arrays: applying an op, cutting the last axis evenly, and clipping.
 
     ``but_last`` cuts the last axis into all of so many even parts but one, and that one.
@@ -129,8 +127,7 @@ def _function(
 # ----- layers ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """What tells the layers apart: the number of gates and of states, the usual activations, and how to make a step.
 
     ``step(kit, functions, recurrence, bias, peepholes, **attributes)`` gives the step of one direction; ``bias`` is

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tenonnx.extend import TypeMismatch, limits
 
@@ -48,8 +47,7 @@ def compiled(title: str, pattern: str | None) -> RegularExpression:
         raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _OfPackage:
+class _OfPackage(NamedTuple):
     pattern: Any
 
     def matches(self, text: str) -> bool:

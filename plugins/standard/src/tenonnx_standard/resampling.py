@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,8 +36,7 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 MODES = ("nearest", "linear", "cubic")
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """How an axis is resampled: the attributes of Resize."""
 
     mode: str = "nearest"
@@ -163,8 +161,7 @@ def _kernel(xp: Any, method: Method, distance: Any) -> Any:
     return xp.where(distance <= 1.0, near, xp.where(distance < 2.0, far, 0.0))
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """One axis to resample, with numbers known: see ``source``."""
 
     size: int

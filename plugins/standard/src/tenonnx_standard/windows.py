@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 BLOCK = 1 << 19
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """The windows of one call: per spatial axis the kernel's size, the strides and the dilations.
 
     ``pads`` are those before each axis, then those after it; ``auto_pad`` and ``ceil_mode`` as in the specification.
@@ -114,7 +112,7 @@ class Windows:
         begins, ends = self.padding([size if isinstance(size, int) else None for size in sizes])
         if any(width is None for width in (*begins, *ends)):
             return None
-        return replace(self, pads=(*begins, *ends), auto_pad="NOTSET")
+        return self._replace(pads=(*begins, *ends), auto_pad="NOTSET")
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -212,7 +210,7 @@ def end_in_padding(op: Op) -> None:
 
 def floored(window: Windows, pads: Sequence[int]) -> Windows:
     """The windows with these pads, without ``ceil_mode``."""
-    return replace(window, pads=tuple(pads), auto_pad="NOTSET", ceil_mode=False)
+    return window._replace(pads=tuple(pads), auto_pad="NOTSET", ceil_mode=False)
 
 
 def one_axis(window: Windows, k: int) -> Windows:

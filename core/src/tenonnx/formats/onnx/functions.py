@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -60,7 +59,7 @@ def read_functions(model: onnx.ModelProto, registry: Registry) -> dict[FunctionK
     for function, reader in made:  # a default may be a graph, whose nodes may call any of the functions
         defaults = {each.name: read_attribute(each, reader.graph) for each in reader.proto.attribute_proto}
         attributes = {**function.signature.attributes, **defaults}
-        function.signature = replace(function.signature, attributes=attributes)
+        function.signature = function.signature._replace(attributes=attributes)
     return found
 
 
