@@ -116,7 +116,7 @@ class Fused:
         return len(self.region) - len(self.made) - (1 if self.proposal.after is None else 2)
 
 
-class _Replacing(Rewriter):
+class Replacing(Rewriter):
     """Decides about the nodes that give ``replaced`` values alone; what stays has its types from the search."""
 
     def __init__(
@@ -132,8 +132,9 @@ class _Replacing(Rewriter):
 class Search:
     """One search over a graph, or ``among`` some of its nodes."""
 
-    #: How many nodes a call must stand for.
-    least = 2
+    #: How many nodes a call must stand for, and how many fewer it must leave by itself.
+    least, least_gain = 2, 1.0
+    replacing = Replacing
 
     def __init__(
         self, graph: Graph, templates: Templates, spots: Sequence[Op], *, among: Container[Node] | None = None
@@ -171,7 +172,7 @@ class Search:
             if len(outputs) != 1 or node in taken:
                 continue
             best = self._best(outputs[0], taken)
-            if best is not None and self.pays(best):
+            if best is not None and best.gain >= self.least_gain:
                 take(best)
             elif best is not None:
                 shared.setdefault(best.made, []).append(best)
@@ -183,10 +184,6 @@ class Search:
                         take(call)
         return self.rewritten(found) if found else None
 
-    def pays(self, fused: Fused) -> bool:
-        """Whether a call is worth it by itself."""
-        return fused.gain > 0
-
     def rewritten(self, found: Mapping[Value, Fused]) -> Graph:
         """The graph with these calls."""
         places: dict[Node, float] = dict(self.position)
@@ -196,19 +193,18 @@ class Search:
         made: dict[Value, Value] = {}
 
         def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-            value = None if call.node is None else next((v for v in call.node.outputs if v is not None), None)
-            fused = None if value is None else found.get(value)
-            if value is None or fused is None:
+            value = None if call.node is None else next((v for v in call.node.outputs if v in found), None)
+            if value is None:
                 return None
             if value not in made:
-                made.update(self._called(rewriter, fused))
-            return [made[value]]
+                made.update(self.called(rewriter, found[value]))
+            return [made[value]] if value in made else None
 
-        fused = _Replacing(self.graph, decide, found.keys()).run()
+        fused = self.replacing(self.graph, decide, found.keys()).run()
         drop_dead_nodes(fused)
         return _without_unread_outputs(fused)
 
-    def _called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
+    def called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
         """The results of the call, which are put where the first of them is needed."""
         proposal = fused.proposal
         inputs = [None if v is None else self.brought_to(rewriter, v) for v in proposal.inputs]
@@ -224,20 +220,19 @@ class Search:
             result.name = wanted.name
         return given
 
-    def brought_to(self, builder: Builder, value: Value) -> Value:
+    def brought_to(self, rewriter: Rewriter, value: Value) -> Value:
         """A value of the normal form in the new graph: that of the source, or computed once from some of the source."""
         if value in self.sources:
-            source = self.sources[value]
-            return builder.copy(source) if isinstance(builder, Rewriter) else source
+            return rewriter.copy(self.sources[value])
         if value.data is not None:
-            return builder.intern_constant(value)
+            return rewriter.intern_constant(value)
         if value not in self.brought:
             node = value.producer
             assert node is not None
             assert isinstance(node.op, Op)
             inputs, attributes = bind(node)
-            given = [None if v is None else self.brought_to(builder, v) for v in inputs]
-            results = Builder.call(builder, node.op, given, attributes, len(node.outputs))
+            given = [None if v is None else self.brought_to(rewriter, v) for v in inputs]
+            results = Builder.call(rewriter, node.op, given, attributes, len(node.outputs))
             self.brought.update(
                 (v, r) for v, r in zip(node.outputs, results, strict=False) if v is not None and r is not None
             )

@@ -6,6 +6,7 @@ replaces, if that is what a consumer is faster with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -16,16 +17,12 @@ from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.limits import work
-from tenonnx.op.binding import foreseeing, invoke
-from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.forms import Forms
-from tenonnx.transforms.fuse import Fused, Search
-from tenonnx.transforms.prune import drop_dead_nodes
-from tenonnx.transforms.rewrite import ALLOWANCE, Call, copy_graph
+from tenonnx.transforms.fuse import Fused, Replacing, Search
+from tenonnx.transforms.rewrite import ALLOWANCE, Call, Rewriter, copy_graph
 from tenonnx.transforms.target import target_for
 from tenonnx.transforms.templates import Templates
 
@@ -51,10 +48,29 @@ def respell(graph: Graph, ops: Sequence[Op], *, at: Callable[[Node], bool]) -> G
         return _Respelling(graph, templates, ops, list(filter(at, graph.nodes))).run() or graph
 
 
-class _Respelling(Search):
-    """One search for what stands for the values of ``heads``, whose calls are written out in the graph itself."""
+class _Writing(Replacing):
+    """Writes what bodies say at the versions of the graph where these can say it: an export has less to do."""
 
-    least = 1
+    @cached_property
+    def forms(self) -> Forms:
+        return Forms(target_for(self.source), self.registry or default_registry(), self.graph.root)
+
+    def add(
+        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any
+    ) -> tuple[Value | None, ...]:
+        try:
+            form = self.forms.of(Call(op, inputs, attributes, len(known), None, known))
+        except NotRepresentable:
+            self.graph.root.opsets.setdefault(op.domain, op.version)
+            return super().add(op, inputs, attributes, known, **options)
+        return super().add(op, form.inputs, {}, known, version=form.version, written=form.attributes)
+
+
+class _Respelling(Search):
+    """One search for what stands for the values of ``heads``, whose calls are written out."""
+
+    least, least_gain = 1, -math.inf
+    replacing = _Writing
 
     def __init__(self, graph: Graph, templates: Templates, spots: Sequence[Op], heads: Sequence[Node]) -> None:
         near = set(heads)
@@ -63,46 +79,13 @@ class _Respelling(Search):
         super().__init__(graph, templates, spots, among=near)
         self.heads = heads
 
-    def pays(self, fused: Fused) -> bool:
-        return True
-
-    def rewritten(self, found: Mapping[Value, Fused]) -> Graph:
-        writer, nodes = _Writer(self.graph, fold=True), self.graph.nodes
-        instead: dict[Node, list[Node]] = {}
-        for head in self.heads:
-            value = next((v for v in head.outputs if v in found), None)
-            if value is None:
-                continue
-            proposal, start = found[value].proposal, len(nodes)
-            writer.prefix = head.label
-            inputs = [None if v is None else self.brought_to(writer, v) for v in proposal.inputs]
-            with foreseeing(proposal.op.title, inputs, proposal.attributes), interpreting(writer):
-                result, *_ = invoke(proposal.op, proposal.op.function, inputs, proposal.attributes, 1)
-                result = result if proposal.after is None else proposal.after(result)
-            made, nodes[start:] = nodes[start:], []
-            instead[head] = [*made, head]
-            if result.producer in made:  # and the body does not just return what it is given
-                instead[head] = made
-                value.producer = last = result.producer
-                last.outputs = tuple(value if v is result else v for v in last.outputs)
-        nodes[:] = [each for node in nodes for each in instead.get(node, [node])]
-        drop_dead_nodes(self.graph)
-        return self.graph
-
-
-class _Writer(Builder):
-    """Writes what bodies say at the versions of the graph where these can say it: an export has less to do."""
-
-    @cached_property
-    def forms(self) -> Forms:
-        return Forms(target_for(self.graph), self.graph.registry or default_registry(), self.graph)
-
-    def add(
-        self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any
-    ) -> tuple[Value | None, ...]:
-        try:
-            form = self.forms.of(Call(op, inputs, attributes, len(known), None, known))
-        except NotRepresentable:
-            self.graph.opsets.setdefault(op.domain, op.version)
-            return super().add(op, inputs, attributes, known, **options)
-        return super().add(op, form.inputs, {}, known, version=form.version, written=form.attributes)
+    def called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
+        """What the body of the call gives, unless that is just what it is given."""
+        proposal, (head, *_), start = fused.proposal, fused.outputs, len(rewriter.nodes)
+        inputs = [None if v is None else self.brought_to(rewriter, v) for v in proposal.inputs]
+        result, *_ = rewriter.expand(Call(proposal.op, inputs, proposal.attributes, 1))
+        if result is not None and proposal.after is not None:
+            result = proposal.after(result)
+        if head is None or result is None or result.producer not in rewriter.nodes[start:]:
+            return {}
+        return {head: result}
