@@ -48,6 +48,15 @@ def test_layer_normalization_over_two_axes():
     check(graph, "LayerNormalization", axis=1)
 
 
+def test_a_call_that_gives_less_stands_for_no_other():
+    graph = tx.Graph(opsets={"ai.onnx": 23})
+    x = graph.input("x", "float32", (1, 1, 4, 4))
+    _, places = ops.max_pool(x, kernel_shape=[2, 2], _outputs=2)
+    graph.nodes[0].outputs = (None, graph.output("places", places))
+    graph.output("y", ops.relu(ops.max_pool(x, kernel_shape=[2, 2])))
+    check(graph, "MaxPool", "MaxPool", "Relu")
+
+
 def test_root_mean_square():
     def by_square(x, scale):
         return scale * (x * ops.reciprocal(ops.sqrt(ops.reduce_mean(ops.pow_(x, 2.0), [-1]) + 1e-6)))

@@ -36,7 +36,7 @@ class Normalizer(Rewriter):
         super().__init__(source, _normal if decide is None else decide, outer=outer)
         self.inferred = True
         self.among = among
-        self.seen: dict[Hashable, Sequence[Value | None]] = {}
+        self.seen: dict[Hashable, tuple[Value | None, ...]] = {}
         known = operators()
         #: The ops whose operands may come in any order and grouping, each with what changes nothing.
         self.associative = {op: unit for op, unit in ((known.add, 0.0), (known.multiply, 1.0)) if isinstance(op, Op)}
@@ -44,11 +44,6 @@ class Normalizer(Rewriter):
     def visit(self, node: Node) -> None:
         if self.among is None or node in self.among:
             super().visit(node)
-
-    def key(self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
-        """What tells a call from others; None for one that is like no other. Equal constants are one."""
-        given = [v if v is None or v.data is None else self.intern_constant(v) for v in inputs]
-        return _key(op, sorted(given, key=id) if op in self.associative else given, attributes)
 
     def exists(self, op: Op) -> bool:
         """Whether the graph may hold the op: it, or one that it became, is there at its opsets.
@@ -62,12 +57,18 @@ class Normalizer(Rewriter):
     def add(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any
     ) -> tuple[Value | None, ...]:
-        key = self.key(op, inputs, attributes)
-        if key is None:
+        """The results of a call, which are those of one that is alike where there is one; equal constants are one."""
+        written = attributes_key(attributes)
+        if written is None or not op.pure:
             return super().add(op, inputs, attributes, known, **options)
-        if len(self.seen.get(key, ())) < len(known):
-            self.seen[key] = super().add(op, inputs, attributes, known, **options)
-        return tuple(self.seen[key])
+        given = [v if v is None or v.data is None else self.intern_constant(v) for v in inputs]
+        while given and given[-1] is None:
+            given.pop()
+        key = op, tuple(sorted(given, key=id) if op in self.associative else given), written
+        found = self.seen.get(key)
+        if found is None or len(found) < len(known) or None in found:
+            found = self.seen[key] = super().add(op, inputs, attributes, known, **options)
+        return found
 
 
 def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -83,17 +84,4 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
             return rewriter.expand(call)
     except TenonnxError:  # it stays as it is: a rank that must be known is not
         return None
-    key = rewriter.key(call.op, call.inputs, call.attributes)
-    if call.node is None or key is None or not call.node.outputs:
-        return None
-    if len(rewriter.seen.get(key, ())) < len(call.node.outputs):
-        rewriter.seen[key] = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
-        return None
-    return rewriter.seen[key]
-
-
-def _key(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Hashable | None:
-    given, written = list(inputs), attributes_key(attributes)
-    while given and given[-1] is None:
-        given.pop()
-    return None if written is None or not op.pure else (op, tuple(given), written)
+    return None if call.node is None else rewriter.add(call.op, call.inputs, call.attributes, call.known)
