@@ -68,10 +68,6 @@ class Forms:
         self.graph = graph
         self._rules: dict[tuple[Op, int | None], _Rules] = {}
 
-    def towards(self, target: Target) -> Forms:
-        """The forms of the same graph in another target."""
-        return Forms(target, self.registry, self.graph)
-
     def of(self, call: Call) -> Form:
         """The form of a call. Raises ``NotRepresentable`` with the reason why there is none."""
         op, node = call.op, call.node
@@ -95,7 +91,8 @@ class Forms:
             raise NotRepresentable(why)
         if rules.as_written:
             return Form(version, inputs, {}, True)
-        return Form(version, inputs, _written_attributes(call, version, static), False)
+        rank = next((v.rank for v in call.inputs if v is not None), None)
+        return Form(version, inputs, spell_attributes(op, version, call.attributes, static, rank), False)
 
     def is_local(self, op: Operator) -> bool:
         """Whether the op is a function of the model."""
@@ -112,7 +109,8 @@ class Forms:
         if op.domain == INTERNAL_DOMAIN or not self.target.specifies(op):
             return _Rules(version, why=f"{op.domain}::{op.name} is not in the specification")
         moved = node is None or node.version != version
-        return _Rules(version, node is not None and _same_form(op, node.version, version), moved)
+        as_written = not moved or (node is not None and form_at(op, node.version) == form_at(op, version))
+        return _Rules(version, as_written, moved)
 
     def _of_function(self, call: Call) -> Form:
         """A local function stays where the target changes nothing inside it, which kernels by dtype may do."""
@@ -193,10 +191,6 @@ def allowed_at(entries: Sequence[Any], position: int) -> Any:
 # ----- spelling -------------------------------------------------------------------------------------------------------
 
 
-def _same_form(op: Op, a: int, b: int) -> bool:
-    return a == b or form_at(op, a) == form_at(op, b)
-
-
 def _written_inputs(call: Call, version: int) -> tuple[list[Value | None], dict[str, Any]]:
     """The inputs that a file at ``version`` has for a call, and the contents of those that are attributes there.
 
@@ -222,12 +216,6 @@ def _written_inputs(call: Call, version: int) -> tuple[list[Value | None], dict[
     while inputs and inputs[-1] is None:
         inputs.pop()
     return inputs, static
-
-
-def _written_attributes(call: Call, version: int, static: Mapping[str, Any]) -> Mapping[str, Any]:
-    first = next((v for v in call.inputs if v is not None), None)
-    rank = first.rank if first is not None and isinstance(first.type, TensorType) else None
-    return spell_attributes(call.op, version, call.attributes, static, rank)
 
 
 def _as_attribute(op: Op, parameter: Input, value: Value, version: int, is_number: bool) -> Any:

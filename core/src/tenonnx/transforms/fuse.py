@@ -246,7 +246,8 @@ class Search:
         best: Fused | None = None
         if root is None or root.producer is None or not isinstance(root.type, TensorType):
             return best
-        for proposals in (self._guessed(root), *self._from_templates(root)):
+        templates = self.templates.of(root, self.present)
+        for proposals in (self._guessed(root), *(template.proposals(root, self.loose) for template in templates)):
             for proposal in proposals:
                 given, made = self._needed(proposal)
                 replaced = len(self._region((value,), given, alone=True))
@@ -275,10 +276,6 @@ class Search:
             for inputs, attributes, *more in guesses:
                 padded = (*inputs, *[None] * (len(op.signature.inputs) - len(inputs)))
                 yield Proposal(op, {**op.signature.attributes, **attributes}, padded, *more)
-
-    def _from_templates(self, root: Value) -> Iterator[Iterator[Proposal]]:
-        for template in self.templates.of(root, self.present):
-            yield template.proposals(root, self.loose)
 
     def _placed(self, value: Value, proposal: Proposal, results: Sequence[Value | None]) -> Fused | None:
         """What a call for a value, and for other ``results`` of it that the source has, makes needless.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -114,10 +114,6 @@ class _Refused(Exception):
         self.reasons = list(dict.fromkeys(reasons))
 
 
-class _Tried(Exception):
-    """Ends an attempt that was only to show whether it works."""
-
-
 class _Retargeting(Rewriter):
     """The walk to a target. ``path`` is the way to a subgraph."""
 
@@ -210,7 +206,7 @@ class _Retargeting(Rewriter):
         """Report a node that has no form. ``has_form`` tells whether it would have one in the target of the moment."""
         forms, first = self.context.forms, None
         for newer in newer_targets(forms.graph, forms.target):
-            self.context.forms = forms.towards(newer)
+            self.context.forms = Forms(newer, forms.registry, forms.graph)
             if has_form():
                 first = newer.version("ai.onnx")
                 break
@@ -234,14 +230,12 @@ class _Retargeting(Rewriter):
         return None
 
     def _has_form(self, call: Call) -> bool:
-        try:
-            with self.attempt():
-                self._found(call)
-                raise _Tried
-        except _Tried:
-            return True
-        except _Refused:
-            return False
+        found = False
+        with suppress(_Refused), self.attempt():
+            self._found(call)
+            found = True
+            raise _Refused(())  # to leave nothing of the attempt
+        return found
 
     def _found(self, call: Call) -> tuple[str, str, Form | Sequence[Value | None]]:
         """What the call becomes: how it is called, why, and its form or results. Raises ``_Refused``."""

@@ -18,6 +18,7 @@ from tenonnx.graph.values import Value
 from tenonnx.op.binding import foreseeing, invoke
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
+from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import REQUIRED, Op
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.matching import Match, Matcher
@@ -99,7 +100,7 @@ class Templates:
     def __init__(self, graph: Graph, ops: Sequence[Op]) -> None:
         self.choices = [(op, attributes) for op in ops for attributes in _choices(op)]
         self.opsets, self.registry = graph.opsets, graph.registry
-        self._traced: dict[Any, list[Template]] = {}
+        self._traced: dict[Hashable, Template | None] = {}
         self._ending: dict[Any, dict[Any, list[Template]]] = {}
         self._exact: dict[Hashable, Template | None] = {}
 
@@ -118,13 +119,11 @@ class Templates:
         the inputs hold.
         """
         kinds = tuple(None if v is None else _with_lengths(v.type, k) for k, v in enumerate(proposal.inputs))
-        items = tuple((name, tuple(a) if isinstance(a, list) else a) for name, a in proposal.attributes.items())
-        key = proposal.op, items, kinds
-        try:
-            known = key in self._exact
-        except TypeError:  # an attribute that is no number or word
+        written = attributes_key(proposal.attributes)
+        if written is None:
             return False
-        if not known:
+        key = proposal.op, written, kinds
+        if key not in self._exact:
             self._exact[key] = self.traced(proposal.op, proposal.attributes, kinds)
         template = self._exact[key]
         if template is None or template.output in template.inputs:
@@ -154,22 +153,19 @@ class Templates:
         """All ways to give a choice its inputs, if what it needs at least is present."""
         op = self.choices[place][0]
         kind = TensorType(dtype, tuple(symbol(f"size{axis}") for axis in range(rank)))
-        least = self._traced_with(place, kind, [[not p.optional for p in op.signature.inputs]])
-        least = least or self._traced_with(place, kind, [[True] * len(op.signature.inputs)])
-        if not least or not least[0].vocabulary <= present:
+        needed, everything = [not p.optional for p in op.signature.inputs], [True] * len(op.signature.inputs)
+        least = self._traced_with(place, kind, needed) or self._traced_with(place, kind, everything)
+        if least is None or not least.vocabulary <= present:
             return ()
-        return [t for t in self._traced_with(place, kind, list(_presences(op))) if t.vocabulary <= present]
+        found = (self._traced_with(place, kind, there) for there in _presences(op))
+        return [template for template in found if template is not None and template.vocabulary <= present]
 
-    def _traced_with(self, place: int, kind: TensorType, presences: Sequence[Sequence[bool]]) -> list[Template]:
-        found: list[Template] = []
-        for there in presences:
-            key = (place, kind, tuple(there))
-            if key not in self._traced:
-                op, attributes = self.choices[place]
-                made = self.traced(op, attributes, _given(op, attributes, kind, there))
-                self._traced[key] = [] if made is None else [made]
-            found += self._traced[key]
-        return found
+    def _traced_with(self, place: int, kind: TensorType, there: Sequence[bool]) -> Template | None:
+        key = (place, kind, tuple(there))
+        if key not in self._traced:
+            op, attributes = self.choices[place]
+            self._traced[key] = self.traced(op, attributes, _given(op, attributes, kind, there))
+        return self._traced[key]
 
     def traced(self, op: Op, attributes: Mapping[str, Any], kinds: Sequence[Type | None]) -> Template | None:
         """The body for inputs of these types, in normal form; None where they do not fit."""
