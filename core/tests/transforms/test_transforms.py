@@ -295,6 +295,20 @@ def test_a_graph_built_by_hand_declares_its_domains(tmp_path):
     assert again.nodes[0].op is tiny.affine
 
 
+def test_a_graph_built_by_hand_is_of_the_newest_version_that_an_op_of_it_needs():
+    @op("Older", domain="hand", since=1)
+    def older(x):
+        return tiny.exp(x)
+
+    @op("Newer", domain="hand", since=3)
+    def newer(x):
+        return tiny.exp(x)
+
+    graph = build(lambda x: newer(older(x)))
+    assert target_for(graph).opsets["hand"] == 3
+    assert names(retarget(graph)) == ["Older", "Newer"]
+
+
 def test_a_slip_in_a_domain_is_told():
     with pytest.raises(InvalidCall, match='no domain "tinny"'):
         retarget(build(tiny.double), {"tinny": 1})

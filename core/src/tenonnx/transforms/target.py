@@ -73,12 +73,9 @@ def target_for(
     """
     runtime = None if name is None else find_runtime(name)
     opsets = dict(graph.opsets)
+    local = set(graph.functions.values())
     for node in graph.walk():
-        if (
-            isinstance(node.op, Op)
-            and node.domain not in opsets
-            and (node.domain, node.op_type, "") not in graph.functions
-        ):
+        if isinstance(node.op, Op) and node.domain not in graph.opsets and node.op not in local:
             opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
     opsets.setdefault("ai.onnx", max(_published("ai.onnx")))
     wanted = dict(opset_version or {}) if isinstance(opset_version, Mapping | None) else {"ai.onnx": opset_version}
