@@ -8,18 +8,25 @@ from tenonnx.errors import UnsupportedOp
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Op
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 
 #: Whether a consumer knows a call as it is.
 Keep = Callable[[Call], bool]
 
 
+@leaving_defaults
 def decompose(graph: Graph, keep: Keep) -> Graph:
     """``graph`` with every call that ``keep`` refuses replaced by the body of its op, down to calls that are kept.
 
     Raises ``UnsupportedOp`` naming every op that is neither kept nor has a body, with its nodes, ``InvalidModel`` for a
     node that its op does not take.
     """
+    return decompose_closed(graph, keep)
+
+
+def decompose_closed(graph: Graph, keep: Keep) -> Graph:
+    """``decompose`` for one who feeds no input that has a default, so that bodies may count on it."""
     refuse_opaque(graph, "decomposed")
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -34,6 +41,7 @@ def decompose(graph: Graph, keep: Keep) -> Graph:
     return Rewriter(graph, decide, strict=True).run()
 
 
+@leaving_defaults
 def inline_functions(graph: Graph) -> Graph:
     """``graph`` with the functions that it defines for itself replaced by what they stand for."""
     own = set(graph.functions.values())

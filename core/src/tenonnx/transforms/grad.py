@@ -18,11 +18,13 @@ from tenonnx.op.call import interpreting
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.decompose import refuse_opaque
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.residuals import Application, dependents, prepared
 from tenonnx.transforms.rewrite import copy_graph
 
 
+@leaving_defaults
 @in_registry_of_graph
 def grad(
     graph: Graph,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
 from tenonnx.graph.values import Constant
 from tenonnx.transforms.rewrite import copy_graph
@@ -13,7 +14,7 @@ from tenonnx.transforms.rewrite import copy_graph
 if TYPE_CHECKING:
     from tenonnx.transforms.report import Retargeted
 
-P = ParamSpec("P")
+Transform = TypeVar("Transform", bound=Callable[..., Graph])
 
 
 def opened(graph: Graph, names: Collection[str]) -> Graph:
@@ -42,19 +43,25 @@ def _defaults(graph: Graph) -> dict[str, Constant]:
     return {value.name: value.data for value in graph.all_inputs if value.data is not None}
 
 
-def leaving_defaults(transform: Callable[Concatenate[Graph, P], Graph]) -> Callable[Concatenate[Graph, P], Graph]:
-    """A transform that does not count on a default, as another value may be fed."""
+def leaving_defaults(transform: Transform) -> Transform:
+    """A transform that does not count on a default, as another value may be fed.
+
+    Where it cannot do without, the inputs that have one become constants.
+    """
 
     @functools.wraps(transform)
-    def transformed(graph: Graph, /, *arguments: P.args, **keywords: P.kwargs) -> Graph:
+    def transformed(graph: Graph, *arguments: Any, **keywords: Any) -> Graph:
         contents = _defaults(graph)
         if not contents:
             return transform(graph, *arguments, **keywords)
-        found = transform(opened(graph, contents), *arguments, **keywords)
+        try:
+            found = transform(opened(graph, contents), *arguments, **keywords)
+        except TenonnxError:
+            return transform(_closed(graph), *arguments, **keywords)
         _give_back(found, graph, contents)
         return found
 
-    return transformed
+    return cast("Transform", transformed)
 
 
 def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) -> Retargeted:
@@ -69,11 +76,16 @@ def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) ->
     if not result.refused:
         _give_back(result.graph, graph, contents)
         return result
-    closed = copy_graph(graph)
-    closed.all_inputs = closed.inputs
-    result = retargeted(closed)
+    result = retargeted(_closed(graph))
     result.note_closed(contents)
     return result
+
+
+def _closed(graph: Graph) -> Graph:
+    """A copy that takes no value for what has a default."""
+    closed = copy_graph(graph)
+    closed.all_inputs = closed.inputs
+    return closed
 
 
 def _give_back(made: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:

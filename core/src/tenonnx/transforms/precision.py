@@ -23,6 +23,7 @@ from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.forms import allowed_at
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Rewriter, copy_graph
 
@@ -71,11 +72,23 @@ def lower_precision(
     strange = {*keep, *widen} - {node.label for node in graph.walk()}
     if strange:
         raise InvalidCall("what is kept in float32 are labels of nodes", given=", ".join(sorted(strange)[:5]))
+    lowered = Lowered(graph)
+    lowered.graph = _lowered(graph, half, frozenset(keep), frozenset(widen), convert_interface, lowered)
+    for value in lowered.graph.all_inputs:
+        if value.data is not None and value.data.type != value.type:
+            value.data = Converted(value.data, half)
+    return lowered
+
+
+@leaving_defaults
+def _lowered(
+    graph: Graph, half: DType, keep: frozenset[str], widen: frozenset[str], convert_interface: bool, lowered: Lowered
+) -> Graph:
+    lowered.kept, lowered.clipped = {}, []
     source = copy_graph(graph)
     ensure_inferred(source)
-    lowered = Lowered(source)
-    rewriter = _Lowering(source, half, frozenset(keep), frozenset(widen), convert_interface, lowered)
-    result = lowered.graph = rewriter.run()
+    rewriter = _Lowering(source, half, keep, widen, convert_interface, lowered)
+    result = rewriter.run()
     drop_dead_nodes(result)
     used = {*result.uses(), *result.outputs, *result.all_inputs}
     result.variables = [value for value in (*result.variables, *rewriter.converted) if value in used]
@@ -88,7 +101,7 @@ def lower_precision(
     for nested in result.nested():
         nested.value_types = {}
     result.retyped = True
-    return lowered
+    return result
 
 
 class Converted:

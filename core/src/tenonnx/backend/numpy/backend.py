@@ -17,7 +17,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.op.rules import find_rule
 from tenonnx.op.threads import allowed
-from tenonnx.transforms.decompose import decompose
+from tenonnx.transforms.decompose import decompose_closed
 from tenonnx.transforms.fold import fold
 
 #: The floor of all backends: anything else that can run a graph is faster.
@@ -36,7 +36,7 @@ class NumpyProgram:
         self.threads = threads
         self.outputs = [value.name for value in graph.outputs]
         self.state: MutableMapping[str, Any] = {}
-        ready = decompose(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
+        ready = decompose_closed(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
         self.plan = Plan(fold(ready, largest=sys.maxsize))
         self._check = FeedCheck(graph.inputs)
         self._contents = [None if v.data is None else v.data.array() for v in graph.all_inputs]
