@@ -109,12 +109,9 @@ class Requirement:
 class Requirements:
     """All that must hold of the calls of one op, in the order in which it was declared."""
 
-    __slots__ = ("_of_attributes", "declared", "op")
-
     def __init__(self, op: Op, declared: Sequence[Requirement] = ()) -> None:
         self.op = op
         self.declared = tuple(declared)
-        self._of_attributes: list[Requirement] | None = None
 
     def and_also(self, requirements: Sequence[Requirement]) -> Requirements:
         """These and more. Raises ``InvalidCall`` where one names what the op does not have."""
@@ -164,7 +161,7 @@ class Requirements:
         narrowed.elements = value.elements
         return narrowed
 
-    @property
+    @functools.cached_property
     def of_numbers(self) -> list[Requirement]:
         """Those that judge every number of their inputs."""
         return [requirement for requirement in self.declared if requirement.numbers is not None]
@@ -174,18 +171,16 @@ class Requirements:
         for requirement in self.of_numbers:
             requirement.check(self.arguments(inputs, {}))
 
-    @property
+    @functools.cached_property
     def read_contents(self) -> bool:
         """Whether one may look at the contents of inputs."""
         return any(not r.types_alone and r not in self.of_attributes for r in self.declared)
 
-    @property
+    @functools.cached_property
     def of_attributes(self) -> list[Requirement]:
         """Those that read attributes alone."""
-        if self._of_attributes is None:
-            attributes = self.op.signature.attributes
-            self._of_attributes = [r for r in self.declared if all(n in attributes for n in r.names)]
-        return self._of_attributes
+        attributes = self.op.signature.attributes
+        return [r for r in self.declared if all(n in attributes for n in r.names)]
 
     def check_attributes(self, title: str, attributes: Mapping[str, Any]) -> None:
         """Raise ``TypeMismatch`` where complete attributes alone, as a file tells them, break one."""
