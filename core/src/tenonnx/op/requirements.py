@@ -141,19 +141,16 @@ class Requirements:
 
     def narrowed(self, inputs: Sequence[Value | None], call: Arguments | None) -> Sequence[Value | None]:
         """The inputs with the shapes that they must have for the requirements to hold."""
-        implying = [requirement for requirement in self.declared if requirement.implies is not None]
-        if call is None or not implying:
+        if call is None:
             return inputs
-        return [self._narrowed(value, place, call, implying) for place, value in enumerate(inputs)]
+        return [self._narrowed(value, place, call) for place, value in enumerate(inputs)]
 
-    def _narrowed(
-        self, value: Value | None, place: int, call: Arguments, implying: Sequence[Requirement]
-    ) -> Value | None:
+    def _narrowed(self, value: Value | None, place: int, call: Arguments) -> Value | None:
         if value is None or value.data is not None or not isinstance(value.type, TensorType):
             return value
         name, shape = self.op.signature.input_at(place).name, value.type.shape
-        for requirement in implying:
-            if name in requirement.names and requirement.implies is not None:
+        for requirement in self.declared:
+            if requirement.implies is not None and name in requirement.names:
                 shape = requirement.implies(call, name, shape)
         if shape == value.type.shape:
             return value
