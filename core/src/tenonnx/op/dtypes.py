@@ -109,11 +109,10 @@ def _union(sets: Sequence[frozenset[int] | None]) -> frozenset[int] | None:
 
 
 @functools.cache
-def _kind(code: int) -> tuple[int, object]:
+def _kind(code: int) -> tuple[int, str]:
     container, element = divmod(code, 100)
     dtype = DType(element)
-    kinds = ("float", dtype.is_float), ("integer", dtype.is_integer), ("complex", dtype.is_complex)
-    return container, next((name for name, holds in kinds if holds), dtype)
+    return container, "integer" if dtype.is_integer else dtype.kind
 
 
 def _name(code: int) -> str:
