@@ -10,7 +10,7 @@ from tenonnx.errors import InvalidCall, InvalidModel, LimitExceeded, TenonnxErro
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.call import constant_value
+from tenonnx.op.call import constant_value, static
 from tenonnx.op.op import Op
 from tenonnx.op.spelling import Form, bind_attributes, form_at
 
@@ -166,9 +166,6 @@ def invoke(
 
 def numpy_arguments(inputs: Sequence[Value | None]) -> list[np.ndarray[Any, Any] | None] | None:
     """The static contents of all inputs, or None when one of them is not static."""
-    arrays = []
-    for value in inputs:
-        if value is not None and value.data is None:
-            return None
-        arrays.append(None if value is None or value.data is None else value.data.array())
-    return arrays
+    if any(value is not None and value.data is None for value in inputs):
+        return None
+    return [static(value) for value in inputs]
