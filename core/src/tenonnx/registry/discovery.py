@@ -294,12 +294,11 @@ def plugins(group: str) -> list[Plugin]:
 
     They come by name, and those of one name by rank.
     """
-    not_there, refused_here = selection().unknown, refused(group)
-    if not_there:
-        _warn(f"TENONNX_PLUGINS names {', '.join(not_there)}, but no plugin of such a distribution is installed")
+    chosen, refused_here = selection(), refused(group)
+    if chosen.unknown:
+        _warn(f"TENONNX_PLUGINS names {', '.join(chosen.unknown)}, but no plugin of such a distribution is installed")
     for error in refused_here.values():
         _warn(str(error))
-    chosen = selection()
     return [p for p in _installed(group) if p in chosen and p not in refused_here]
 
 

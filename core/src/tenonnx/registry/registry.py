@@ -260,11 +260,7 @@ class Registry:
 
     def lookup(self, domain: str, name: str, version: int) -> Op | None:
         """The meaning of an op at a version of its domain, or None."""
-        self.load(domain)
-        for op in self._contents.ops.get((domain, name), ()):
-            if op.holds_at(version):
-                return op
-        return None
+        return next((op for op in self.meanings(domain, name) if op.holds_at(version)), None)
 
     def resolve(self, domain: str, name: str, version: int) -> Op | Opaque:
         """The meaning of an op, or an opaque stand-in."""
