@@ -11,7 +11,7 @@ def summary(graph: Graph, *, nodes: int = 40) -> str:
     """Inputs, outputs, ops and the first ``nodes`` nodes of ``graph``, as text."""
     opsets = ", ".join(f"{domain} {version}" for domain, version in graph.opsets.items()) or "none"
     weights = sum(v.data.nbytes for v in graph.variables if v.data is not None)
-    ops = Counter(f"{n.op_type}" if n.domain == "ai.onnx" else f"{n.domain}::{n.op_type}" for n in graph.walk())
+    ops = Counter(n.op_type if n.domain == "ai.onnx" else f"{n.domain}::{n.op_type}" for n in graph.walk())
     lines = [
         f'graph "{graph.name}"  opsets {opsets}  IR {graph.ir_version or "-"}',
         *(f"  input   {v.name}: {v.type or '?'}" for v in graph.inputs),
