@@ -63,7 +63,7 @@ class Graph:
         self.parent = parent
         self.origin: Any = None
         self.registry: Any = parent.registry if parent is not None else None
-        self.pending: dict[Value, Value] | None = None
+        self.pending: dict[Value, Value] = {}
         self.is_edited = False
         self.retyped = False
         self._names: dict[str, int] | None = None

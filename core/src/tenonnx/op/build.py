@@ -160,7 +160,7 @@ class Builder:
 
     @property
     def _captured(self) -> MutableMapping[Value, Value]:
-        return pending_captures(self.graph) if self._draft is None else self._draft.captured
+        return self.graph.pending if self._draft is None else self._draft.captured
 
     def capture(self, outer: Value) -> Value:
         """The stand-in of a value of an enclosing graph."""
@@ -240,21 +240,14 @@ def building(graph: Graph, prefix: str = "") -> Iterator[None]:
         yield
 
 
-def pending_captures(graph: Graph) -> dict[Value, Value]:
-    """Outer values that a subgraph under construction uses, with their stand-ins."""
-    if graph.pending is None:
-        graph.pending = {}
-    return graph.pending
-
-
 def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value, ...]:
     """Give all subgraphs of one node the same further captures in the same order, and return the outer values."""
-    outers = dict.fromkeys(outer for graph in subgraphs for outer in pending_captures(graph))
+    outers = dict.fromkeys(outer for graph in subgraphs for outer in graph.pending)
     for graph in subgraphs:
-        inner, further = Builder(graph), set(pending_captures(graph).values())
+        inner, further = Builder(graph), set(graph.pending.values())
         held = [value for value in graph.captures if value not in further]
         graph.captures = [*held, *(inner.capture(outer) for outer in outers)]
-        graph.pending = None
+        graph.pending = {}
     return tuple(value for outer in outers if (value := builder.adopt(outer)) is not None)
 
 

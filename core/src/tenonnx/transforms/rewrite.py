@@ -274,7 +274,7 @@ class Rewriter(Builder):
         if not isinstance(attribute, Graph):
             return attribute
         if call.node is None:
-            return reopened(attribute, tuple(attribute.pending or ()), {})
+            return reopened(attribute, tuple(attribute.pending), {})
         return reopened(attribute, [self.copy(v) for v in call.node.captures], {})
 
     def inside(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:

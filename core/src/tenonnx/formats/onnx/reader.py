@@ -327,7 +327,7 @@ class GraphReader:
             for value in node.outputs:
                 if value is not None:
                     del self.scope[value.name]
-        self.graph.captures, self.graph.pending = [], None
+        self.graph.captures, self.graph.pending = [], {}
         return True
 
     def _read_subgraph(self, proto: onnx.GraphProto) -> Graph:
