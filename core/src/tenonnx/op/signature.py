@@ -68,24 +68,18 @@ class Signature(NamedTuple):
     def of(cls, function: Callable[..., Any]) -> Signature:
         inputs: list[Input] = []
         attributes: dict[str, Any] = {}
-        counts_outputs = reads_graph = False
         kinds: dict[str, str] = {}
         names = getattr(function, "__globals__", {})
-        for name, parameter in inspect.signature(function).parameters.items():
-            index = _marks_index(parameter.annotation, names)
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                if name == "_outputs":
-                    counts_outputs = True
-                elif name == "_graph":
-                    reads_graph = True
-                else:
-                    attributes[name] = parameter.default
-                    kinds[name] = _declared_kind(parameter)
-            elif parameter.kind is parameter.VAR_POSITIONAL:
-                inputs.append(Input(name, optional=True, variadic=True, index=index))
-            else:
-                inputs.append(Input(name, optional=parameter.default is not REQUIRED, index=index))
-        return cls(tuple(inputs), attributes, counts_outputs, kinds, reads_graph)
+        parameters = inspect.signature(function).parameters
+        for name, parameter in parameters.items():
+            if parameter.kind is not parameter.KEYWORD_ONLY:
+                variadic = parameter.kind is parameter.VAR_POSITIONAL
+                optional = variadic or parameter.default is not REQUIRED
+                inputs.append(Input(name, optional, variadic, _marks_index(parameter.annotation, names)))
+            elif name not in ("_outputs", "_graph"):
+                attributes[name] = parameter.default
+                kinds[name] = _declared_kind(parameter)
+        return cls(tuple(inputs), attributes, "_outputs" in parameters, kinds, "_graph" in parameters)
 
     @property
     def variadic(self) -> bool:
