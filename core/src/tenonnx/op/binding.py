@@ -52,23 +52,20 @@ def _bind_form(node: Node, op: Op, form: Form) -> tuple[list[Value | None], dict
     if unknown:
         raise _unknown_attribute(node, unknown, [*form.attributes, *form.ignored])
     bound = bind_attributes(form, node.attributes)
-    inputs: list[Value | None] = []
-    if (form.inputs and form.inputs[-1].variadic) or len(node.inputs) <= len(form.inputs):
-        given = list(node.inputs)
-    else:
+    variadic = bool(form.inputs) and form.inputs[-1].variadic
+    if len(node.inputs) > len(form.inputs) and not variadic:
         raise InvalidModel(
             f"{node.title} takes at most {len(form.inputs)} inputs at this version", given=f"{len(node.inputs)} inputs"
         )
-    positions = {p.name: k for k, p in enumerate(form.inputs)}
+    given = dict(zip((parameter.name for parameter in form.inputs), node.inputs, strict=False))
+    inputs: list[Value | None] = []
     for parameter in op.signature.inputs:
         if parameter.variadic:
-            inputs += given[positions[parameter.name] :]
+            inputs += node.inputs[len(form.inputs) - 1 :]
         elif parameter.name in form.moved:
             inputs.append(_as_constant(node, form, parameter.name, bound.pop(parameter.name)))
-        elif parameter.name in positions and positions[parameter.name] < len(given):
-            inputs.append(given[positions[parameter.name]])
         else:
-            inputs.append(None)
+            inputs.append(given.get(parameter.name))
     op.signature.check_inputs(node, inputs)
     return inputs, op.signature.complete(node, bound)
 
