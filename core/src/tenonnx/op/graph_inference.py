@@ -9,7 +9,7 @@ from typing import Any
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.symbolic import Dim, parse, symbols_of
+from tenonnx.graph.symbolic import Dim, differ, parse, symbols_of
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
@@ -172,16 +172,13 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
         kind = value.tensor
         if kind.shape is not None and len(kind.shape) != len(wanted):
             raise InvalidCall(f'graph input "{name}" has rank {len(kind.shape)}', given=f"shape {list(dims)}")
-        for old, new in zip(kind.shape or wanted, wanted, strict=True):
-            if isinstance(old, int) and isinstance(new, int) and old != new:
+        pairs = list(zip(kind.shape or wanted, wanted, strict=True))
+        for old, new in pairs:
+            if differ(old, new):
                 raise InvalidCall(f'graph input "{name}" is {kind}', given=f"shape {list(dims)}")
             symbols = symbols_of(old)
             if len(symbols) == 1 and str(old) in symbols and new is not None:
                 values[str(old)] = new
-        value.type = TensorType(kind.dtype, wanted if kind.shape is None else _merge(kind.shape, wanted))
+        value.type = kind.with_shape(tuple(old if new is None else new for old, new in pairs))
     for value in graph.all_inputs:
         value.type = substitute_type(value.type, values)
-
-
-def _merge(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[Dim, ...]:
-    return tuple(n if n is not None else o for o, n in zip(old, new, strict=True))
