@@ -33,6 +33,26 @@ def test_dims_may_be_expressions(graph):
     assert str(graph.outputs[0].type) == "float32[n, 2*n]"
 
 
+def test_sizes_are_whole_numbers_of_any_kind():
+    graph = Graph()
+    shape = graph.input("x", "float32", (np.int64(3), "n", None)).shape
+    assert shape[::2] == (3, None)
+    assert type(shape[0]) is int
+    assert graph.input("y", TensorType(DType.float32, (np.int32(2),))).shape == (2,)
+    graph.infer({"x": (3, np.int16(5), 7)})
+    assert [type(dim) for dim in graph["x"].shape] == [int, int, int]
+
+
+@pytest.mark.parametrize("shape", [3, "n", (2.5,), ((1, 2),), (-1,), ("-2",)])
+def test_a_shape_is_a_tuple_of_dims(shape):
+    graph = Graph()
+    with pytest.raises(InvalidCall, match="must be a tuple of sizes"):
+        graph.input("x", "float32", shape)
+    graph.input("x", "float32", (None,))
+    with pytest.raises(InvalidCall, match='a size of graph input "x" must'):
+        graph.infer({"x": shape})
+
+
 def test_names_are_given_once(graph):
     with pytest.raises(InvalidCall, match="must be new"):
         graph.input("x", "float32", (1,))

@@ -11,7 +11,7 @@ from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.above import above
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.operators import operators
-from tenonnx.graph.symbolic import parse
+from tenonnx.graph.symbolic import dims_given
 from tenonnx.graph.training import TrainingState
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
@@ -145,10 +145,11 @@ class Graph:
                 available=", ".join(map(str, DType)),
             ) from error
         if isinstance(kind, TensorType) and kind.shape is not None:
-            if isinstance(shape, str) or any(isinstance(d, int) and d < 0 for d in kind.shape):
+            try:
+                kind = kind.with_shape(dims_given(kind.shape))
+            except (TypeError, ValueError) as error:
                 what = f'the shape of input "{name}" must be a tuple of sizes, symbols and None'
-                raise InvalidCall(what, given=repr(shape), do='("batch", 3)')
-            kind = kind.with_shape(tuple(parse(d) if isinstance(d, str) else d for d in kind.shape))
+                raise InvalidCall(what, given=repr(kind.shape), do='("batch", 3)') from error
         value = Value(self._claim(name), kind, graph=self)
         self.all_inputs.append(value)
         return value

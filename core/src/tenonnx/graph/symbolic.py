@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tenonnx.graph.expressions import (
     MAX_SIZE,
@@ -45,6 +47,25 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _PRECEDENCE = ("+", "-"), ("*", "//", "%")
+
+
+def dims_given(dims: Iterable[Any]) -> tuple[Dim, ...]:
+    """Dims as a caller gives them: sizes, names and expressions as text, and None.
+
+    Raises ``TypeError`` for anything else, ``ValueError`` for a negative size.
+    """
+    if isinstance(dims, str):
+        raise TypeError("a text is one dim")
+    return tuple(map(_dim_given, dims))
+
+
+def _dim_given(dim: Any) -> Dim:
+    if dim is None or isinstance(dim, Expr):
+        return dim
+    found = parse(dim) if isinstance(dim, str) else int(operator.index(dim))
+    if isinstance(found, int) and found < 0:
+        raise ValueError("a size is not negative")
+    return found
 
 
 def multiply(a: Dim, b: Dim) -> Dim:

@@ -9,7 +9,7 @@ from typing import Any
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.symbolic import Dim, differ, parse, symbols_of
+from tenonnx.graph.symbolic import Dim, differ, dims_given, symbols_of
 from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
@@ -161,14 +161,16 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
         value = by_name.get(name)
         if value is None:
             raise InvalidCall(f'no graph input "{name}" to give a shape', available=", ".join(by_name))
-        wanted = tuple(parse(d) if isinstance(d, str) else d for d in dims)
-        if any(isinstance(dim, int) and dim < 0 for dim in wanted):
+        try:
+            wanted = dims_given(dims)
+        except (TypeError, ValueError) as error:
+            rule = "not be negative" if isinstance(error, ValueError) else "be a whole number or a name"
             raise InvalidCall(
-                f'a size of graph input "{name}" must not be negative',
-                given=", ".join("?" if dim is None else str(dim) for dim in dims),
+                f'a size of graph input "{name}" must {rule}',
+                given=repr(dims),
                 available="sizes from 0 on, names such as batch, and an unknown size: None, or ? on the command line",
                 do="leave a size that is not known unknown",
-            )
+            ) from error
         kind = value.tensor
         if kind.shape is not None and len(kind.shape) != len(wanted):
             raise InvalidCall(f'graph input "{name}" has rank {len(kind.shape)}', given=f"shape {list(dims)}")
