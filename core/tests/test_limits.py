@@ -54,6 +54,16 @@ def test_a_deadline_holds_for_each_call_of_a_program():
     assert tx.limits.end() is None
 
 
+def test_a_deadline_does_not_outlast_the_one_around_it():
+    with tx.limits.within(10):
+        outer = tx.limits.end()
+        with tx.limits.within(1000):
+            assert tx.limits.end() == outer
+        with tx.limits.within(1):
+            assert tx.limits.end() < outer
+        assert tx.limits.end() == outer
+
+
 @pytest.mark.parametrize("wrong", [0, -1, "soon", float("nan")])
 def test_a_deadline_is_a_number_of_seconds(wrong):
     with pytest.raises(tx.InvalidCall, match="deadline must be a positive number"):

@@ -158,11 +158,12 @@ _end: ContextVar[float | None] = ContextVar("tenonnx_end", default=None)
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """Let what runs inside end within so many seconds; None for no limit of its own."""
+    """Let what runs inside end within so many seconds, and no later than what is around it; None adds no limit."""
     if seconds is None:
         yield
         return
-    token = _end.set(time.monotonic() + seconds)
+    ends, outer = time.monotonic() + seconds, _end.get()
+    token = _end.set(ends if outer is None else min(ends, outer))
     try:
         yield
     finally:
