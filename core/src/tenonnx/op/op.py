@@ -393,10 +393,8 @@ def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
         unknown = sorted(set(spelling.get(key) or ()) - known)
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
-    mappings = ("renamed", "defaults")
-    given: dict[str, Any] = {k: tuple(spelling[k]) for k in words if k in spelling and k not in mappings}
-    given |= {k: dict(spelling[k]) for k in mappings if spelling.get(k)}
-    made = Respelling(version, **given)
+    kinds: dict[str, type] = {"renamed": dict, "defaults": dict}
+    made = Respelling(version, **{word: kinds.get(word, tuple)(said) for word, said in spelling.items() if said})
     if made in op.respellings:
         raise InvalidCall(f"{op.title}.until({version}) says twice what differs below that version")
     return made
