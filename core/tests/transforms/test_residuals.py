@@ -95,3 +95,23 @@ def test_what_is_kept_may_leave_the_call_as_it_is():
 def test_a_rule_that_returns_no_gradients_is_refused(vjp, told):
     with pytest.raises(InvalidCall, match=told):
         grad(loss_of(scaled_exponential(vjp=vjp)), "loss", ["x", "factor"])
+
+
+@pytest.mark.parametrize(
+    ("residuals", "told"),
+    [
+        (lambda demand, x, factor, shift: tiny.exp(x), "must return a pair"),
+        (lambda demand, x, factor, shift: (tiny.exp(x), x), "must return a pair: a tuple of the outputs"),
+        (lambda demand, x, factor, shift: ((x,), x, x), "must return a pair"),
+        (lambda demand, x, factor, shift: None, "must return a pair"),
+        (lambda demand, x, factor, shift: ((), x), r'for output ".*" a value float64\[2, 2\]\n.*None'),
+        (lambda demand, x, factor, shift: ((None,), x), "a value float64"),
+        (lambda demand, x, factor, shift: ((np.ones((2, 2)),), x), "a value float64"),
+        (lambda demand, x, factor, shift: ((tiny.sum_(x, keep=0),), x), r"a value float64\[2, 2\]\n.*float64\[\]"),
+    ],
+)
+def test_a_rule_that_keeps_no_residuals_is_refused(residuals, told):
+    made = scaled_exponential(vjp=lambda g, kept, x, factor, shift: (g, None, None), residuals=residuals)
+    with pytest.raises(InvalidCall, match=told) as caught:
+        grad(loss_of(made), "loss", ["x"])
+    assert 'node "scaled" (tiny::ScaledExponential@1): the rule residuals' in str(caught.value)

@@ -92,6 +92,15 @@ def unify_types(a: Type | None, b: Type | None) -> Type | None:
     raise ValueError(f"{a} and {b} are different types")
 
 
+def may_be_one(a: Type | None, b: Type | None) -> bool:
+    """Whether two facts may be about one value."""
+    try:
+        unify_types(a, b)
+    except ValueError:
+        return False
+    return True
+
+
 def _unify_shapes(a: Shape | None, b: Shape | None) -> Shape | None:
     if a is None or b is None:
         return b if a is None else a

@@ -10,7 +10,7 @@ from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, differ, dims_given, symbols_of
-from tenonnx.graph.types import TensorType, Type, substitute_type, unify_types
+from tenonnx.graph.types import TensorType, Type, may_be_one, substitute_type, unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
 from tenonnx.op.contents import Known
@@ -63,15 +63,7 @@ def infer_after(graph: Graph, changed: Collection[Node]) -> None:
                 continue
             if was.type != value.type or was.data is not value.data or was.elements is not value.elements:
                 stale.add(value)
-                graph.retyped = graph.retyped or _contradict(was.type, value.type)
-
-
-def _contradict(one: Type | None, other: Type | None) -> bool:
-    try:
-        unify_types(one, other)
-    except ValueError:
-        return True
-    return False
+                graph.retyped = graph.retyped or not may_be_one(was.type, value.type)
 
 
 def ensure_inferred(graph: Graph) -> None:

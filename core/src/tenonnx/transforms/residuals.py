@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import TensorType
+from tenonnx.graph.types import TensorType, may_be_one
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op
 from tenonnx.op.build import Builder
@@ -139,11 +140,13 @@ def _recorded(graph: Graph, path: _Path) -> Prepared:
             interpreting(Builder(rewriter.graph, prefix=rewriter.prefix, fold=True)),
             foreseeing(node.title, arguments, call.attributes),
         ):
-            outputs, kept = invoke(call.op, rule, arguments, call.attributes, call.outputs)
+            found = invoke(call.op, rule, arguments, call.attributes, call.outputs)
+        declared = [None if v is None else rewriter.copy(v) for v in node.outputs]
+        outputs, kept = _stands_for(node, declared, found)
         end = len(rewriter.graph.nodes) + (outputs is None)  # the call itself comes behind what is kept of it
-        given = outputs if outputs is not None else [None if v is None else rewriter.copy(v) for v in node.outputs]
+        given = declared if outputs is None else outputs
         recorded[start] = end, Application(node, call.op, call.inputs, call.attributes, captures, given, kept)
-        return outputs  # type: ignore[no-any-return]
+        return outputs
 
     ready = Rewriter(graph, record).run()
     steps: list[Node | Application] = []
@@ -155,6 +158,22 @@ def _recorded(graph: Graph, path: _Path) -> Prepared:
         elif position >= behind:
             steps.append(node)
     return ready, steps
+
+
+def _stands_for(
+    node: Node, declared: Sequence[Value | None], found: Sequence[Any]
+) -> tuple[Sequence[Value | None] | None, Any]:
+    """What a rule ``residuals`` gives for the outputs of ``node``, and keeps. Raises ``InvalidCall`` for less."""
+    rule = f"{node.title}: the rule residuals must return"
+    if len(found) != 2 or not isinstance(found[0], tuple | list | None):
+        what = f"{rule} a pair: a tuple of the outputs, or None to leave the call as it is, and what is kept"
+        raise InvalidCall(what, given=repr(found)[:200])
+    outputs, kept = found
+    for position, value in enumerate(declared if outputs is not None else ()):
+        given = outputs[position] if position < len(outputs) else None
+        if value is not None and not (isinstance(given, Value) and may_be_one(given.type, value.type)):
+            raise InvalidCall(f'{rule} for output "{value.name}" a value {value.type}', given=repr(given)[:200])
+    return outputs, kept
 
 
 def _is_float(value: Value | None) -> bool:
