@@ -1,8 +1,9 @@
 """The op protocol: calling, binding, spelling, and what a wrong call says."""
 
 import inspect
+from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -198,6 +199,12 @@ def test_an_input_has_no_default_but_none():
     assert "keyword-only" in caught.value.do
 
 
+@pytest.mark.parametrize("made", [partial(lambda x, n: x, n=1), len, dict, print, type("Callable", (), {})()])
+def test_an_op_is_made_of_a_function(made):
+    with pytest.raises(InvalidCall, match="tiny::Made: an op is made of a function written in Python"):
+        op("Made", domain="tiny")(made)
+
+
 def test_a_keyword_that_is_no_rule_is_refused():
     with pytest.raises(InvalidCall, match=r"tiny::Thing: a rule is a function") as caught:
         op("Thing", domain="tiny", pur=False)(lambda x: x)
@@ -277,15 +284,23 @@ def annotated(*annotations):
 
 
 @pytest.mark.parametrize(
-    "annotation", [Index, Index | None, "Index", "Index | None", "signature.Index", "I", "extend.Index"]
+    "annotation", [Index, Index | None, list[Index], "Index", "Index | None", "signature.Index", "I", "extend.Index"]
 )
 def test_an_index_is_told_from_its_annotation(annotation):
     assert annotated(annotation).inputs[0].index
 
 
-@pytest.mark.parametrize("annotation", [Any, int, inspect.Parameter.empty, "Any", "Value", "Index_", "list[int]"])
+@pytest.mark.parametrize(
+    "annotation",
+    [Any, int, list[Any], inspect.Parameter.empty, "Any", "Value", "Index_", "list[int]"],
+)
 def test_other_annotations_are_no_index(annotation):
     assert not annotated(annotation).inputs[0].index
+
+
+def test_an_index_may_be_annotated_further():
+    assert annotated(Annotated[Index, "more"]).inputs[0].index
+    assert not annotated(Annotated[Any, "more"]).inputs[0].index
 
 
 def test_an_int_for_an_index_is_int64_and_beside_floats_a_float():

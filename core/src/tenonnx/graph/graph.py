@@ -315,7 +315,7 @@ class Graph:
     def building(self, prefix: str = "") -> AbstractContextManager[None]:
         """A scope in which every op that is called adds its node here, also one without inputs or on arrays.
 
-        ``prefix`` begins the names of new values.
+        ``prefix`` begins the names of new values. After an error inside, there is nothing of what the block added.
         """
         return above("building")(self, prefix)  # type: ignore[no-any-return]
 

@@ -234,10 +234,24 @@ class Scratch(Builder, Abstract):
 
 @contextmanager
 def building(graph: Graph, prefix: str = "") -> Iterator[None]:
-    """Let every op called inside add its node to ``graph``, whose values get their types where they have none yet."""
+    """Let every op called inside add its node to ``graph``, whose values get their types where they have none yet.
+
+    After an error there is nothing of what the block added: nodes, inputs, variables, outputs and their names.
+    """
     ensure_inferred(graph)
+    taken = dict(graph.names())
+    lists = graph.nodes, graph.all_inputs, graph.captures, graph.variables, graph.outputs
+    parts = [(part, len(part)) for part in lists]
     with defined_by(graph.root.registry), interpreting(Builder(graph, prefix=prefix)):
-        yield
+        try:
+            yield
+        except BaseException:
+            for part, count in parts:
+                del part[count:]
+            names = graph.names()
+            names.clear()
+            names.update(taken)
+            raise
 
 
 def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value, ...]:
@@ -272,8 +286,8 @@ def subgraph(
     with interpreting(inner):
         results = function(*graph.all_inputs)
         for position, result in enumerate(results if isinstance(results, list | tuple) else [results]):
-            output = inner.adopt(result)
+            output = inner.adopt(result) if isinstance(result, Value) else None
             if output is None:
-                raise TypeMismatch(f"output {position} of {name} must be a value")
+                raise TypeMismatch(f"output {position} of {name} must be a value", given=repr(result)[:200])
             graph.outputs.append(inner.as_output(output))
     return graph

@@ -78,6 +78,9 @@ class Op(Generic[Parameters]):
         **rules: Callable[..., Any],
     ) -> None:
         declared = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
+        if not (inspect.isfunction(declared) or inspect.ismethod(declared)):
+            what = f"{domain}::{name}: an op is made of a function written in Python"
+            raise InvalidCall(what, given=repr(function)[:200], do="let a function of these inputs call it")
         if signature is None and declared.__code__.co_flags & inspect.CO_VARKEYWORDS:
             raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
         if any(default is not None and default is not REQUIRED for default in declared.__defaults__ or ()):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Annotated, Any, Final, NamedTuple, get_args
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 from tenonnx.errors import InvalidCall, Titled
 from tenonnx.graph.dtypes import DType
@@ -162,7 +162,8 @@ def _dtype(value: Any) -> Any:
 def _marks_index(annotation: Any, names: Mapping[str, Any]) -> bool:
     """Whether an annotation is or holds ``Index``; as text it is read by what its names mean where it was written."""
     if not isinstance(annotation, str):
-        return annotation is Index or Index in get_args(annotation)
+        given = (annotation, *get_args(annotation))
+        return any(set(get_args(Index)) <= set(get_args(each)) for each in given if get_origin(each) is Annotated)
     for text in re.findall(r"[A-Za-z_][\w.]*", annotation):
         first, *attributes = text.split(".")
         if first not in names and (text == "Index" or attributes[-1:] == ["Index"]):  # imported for type checkers alone
