@@ -12,7 +12,7 @@ import tiny
 
 from tenonnx import Graph
 from tenonnx.errors import PluginError, PluginWarning, TypeMismatch
-from tenonnx.extend import op
+from tenonnx.extend import DType, TensorType, op
 from tenonnx.graph.definitions import defined_by
 from tenonnx.op.op import Opaque
 from tenonnx.op.rules import find_rule
@@ -348,6 +348,27 @@ def test_a_graph_is_read_by_the_rules_of_its_own_registry():
     assert graph.run({"x": np.float32([1])}, backend="numpy")["y"] == 2
     graph.registry = registry
     assert graph.run({"x": np.float32([1])}, backend="numpy")["y"] == 3
+
+
+def test_a_type_rule_of_an_inner_op_counts_where_it_was_added_and_from_then_on():
+    @op("Inner", domain="tiny")
+    def inner(x):
+        return tiny.identity(x)
+
+    @op("Outer", domain="tiny")
+    def outer(x):
+        return inner(x)
+
+    mine, yours = Registry(), Registry()
+
+    def dtype(registry):
+        graph = Graph(opsets={"tiny": 4})
+        graph.registry = registry
+        return str(outer(graph.input("x", "float32", (1,))).dtype)
+
+    assert [dtype(mine), dtype(yours)] == ["float32", "float32"]
+    mine.add_rule(inner, "type", lambda x: (TensorType(DType.float64),))
+    assert [dtype(mine), dtype(yours)] == ["float64", "float32"]
 
 
 def test_threads_that_load_first_all_find_the_ops(tmp_path, monkeypatch):

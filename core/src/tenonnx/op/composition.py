@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import TypeMismatch
+from tenonnx.graph.definitions import defined_by
 from tenonnx.graph.values import Value
 from tenonnx.op.build import Builder
-from tenonnx.op.call import as_inputs, current, interpreting
+from tenonnx.op.call import Interpreter, as_inputs, current, interpreting
 from tenonnx.op.evaluate import Evaluator
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import infer_call
@@ -22,20 +23,28 @@ from tenonnx.op.op import Op
 def apply(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Apply ``op``; the result is one value, or a tuple when it has several outputs."""
     inputs, attributes = op.signature.arrange(op, args, kwargs)
-    interpreter = current()
-    if interpreter is None:
-        graph = next((v.graph for v in _flatten(inputs) if isinstance(v, Value) and v.graph is not None), None)
-        if graph is None:
-            return _call_on_arrays(op, inputs, attributes, kwargs.get("_outputs"))
-        if any(isinstance(v, Value) and v.type is None for v in _flatten(inputs)):
-            ensure_inferred(graph)
-        interpreter = Builder(graph)
-    with interpreting(interpreter):
-        values = as_inputs(op, inputs)
-        if any(isinstance(value, list | dict) for value in values):
-            raise TypeMismatch(f"{op.title}: a sequence or map is no constant of a graph", do="make it an input")
-        outputs = interpreter.call(op, values, attributes, kwargs.get("_outputs"))
-    return outputs[0] if len(outputs) == 1 else outputs
+    interpreter, wanted = current(), kwargs.get("_outputs")
+    if interpreter is not None:
+        return _call_on_values(interpreter, op, inputs, attributes, wanted)
+    graph = next((v.graph for v in _flatten(inputs) if isinstance(v, Value) and v.graph is not None), None)
+    if graph is None:
+        return _call_on_arrays(op, inputs, attributes, wanted)
+    if any(isinstance(v, Value) and v.type is None for v in _flatten(inputs)):
+        ensure_inferred(graph)
+    builder = Builder(graph)
+    with defined_by(graph.root.registry), interpreting(builder):
+        return _call_on_values(builder, op, inputs, attributes, wanted)
+
+
+def _call_on_values(
+    interpreter: Interpreter, op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None
+) -> Any:
+    """A call as the interpreter at work takes it."""
+    values = as_inputs(op, inputs)
+    if any(isinstance(value, list | dict) for value in values):
+        raise TypeMismatch(f"{op.title}: a sequence or map is no constant of a graph", do="make it an input")
+    results = interpreter.call(op, values, attributes, outputs)
+    return results[0] if len(results) == 1 else results
 
 
 def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None) -> Any:

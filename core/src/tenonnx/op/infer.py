@@ -32,6 +32,11 @@ RANKS = range(7)
 _memos: WeakKeyDictionary[Definitions, Memo] = WeakKeyDictionary()
 
 
+def forget_types(registry: Definitions) -> None:
+    """Ask bodies again, whose inner ops have another type rule in ``registry`` now."""
+    _memos.pop(registry, None)
+
+
 def infer_call(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
 ) -> list[Known | None]:

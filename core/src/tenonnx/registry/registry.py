@@ -15,6 +15,7 @@ from tenonnx.errors import PluginError, PluginWarning
 from tenonnx.graph.definitions import defined_by
 from tenonnx.graph.operators import Operators
 from tenonnx.op.dtypes import newest_types
+from tenonnx.op.infer import forget_types
 from tenonnx.op.op import Op, Opaque
 from tenonnx.registry.contents import Change, Conflict, Contents, Loader, Rule, claim, in_words, source_of
 from tenonnx.registry.discovery import Plugin, being_imported, plugins
@@ -120,6 +121,8 @@ class Registry:
         one that tenonnx itself reads; a program may.
         """
         self._change(lambda contents, plugin: contents.add_rule(op, consumer, rule, plugin))
+        if consumer == "type":
+            forget_types(self)
 
     def add_dtypes(self, domain: str, load: Loader) -> None:
         """Say where the types that a domain's ops take are found; ``load`` is called when they are needed.
