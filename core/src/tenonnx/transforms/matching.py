@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.binding import bind
 from tenonnx.op.op import Op
 
@@ -65,7 +65,7 @@ class Matcher:
                 return
             if _equal(pattern, value):
                 yield match
-            elif self.loose and _alike(pattern, value):
+            elif self.loose and _alike(pattern.data, value.data):
                 yield match.noting(value.data.array())
             return
         ours, theirs = pattern.producer, value.producer
@@ -74,7 +74,7 @@ class Matcher:
         if ours.op in self.associative:
             yield from self._operands(ours.op, pattern, value, match, free)
             return
-        if _position(pattern) != _position(value):
+        if ours.outputs.index(pattern) != theirs.outputs.index(value):
             return
         (inputs, attributes), (others, given) = self._call(ours), self._call(theirs)
         differing = [name for name, a in attributes.items() if a != given.get(name)]
@@ -131,7 +131,7 @@ class Matcher:
             yield match
             return
         for place, value in enumerate(values):
-            if any(value is other for other in values[:place]):
+            if value in values[:place]:
                 continue
             for found in self.match(patterns[0], value, match, free):
                 yield from self._in_any_order(patterns[1:], [*values[:place], *values[place + 1 :]], found, free)
@@ -174,11 +174,6 @@ def _number(value: Value) -> float | None:
     return float(array.reshape(-1)[0]) if array.size == 1 else None
 
 
-def _position(value: Value) -> int:
-    assert value.producer is not None
-    return next(k for k, v in enumerate(value.producer.outputs) if v is value)
-
-
 def _equal(a: Value, b: Value) -> bool:
     """Whether two constants hold the same numbers; one element is the same whatever its rank."""
     if a.data is None or b.data is None or a.data.type.dtype is not b.data.type.dtype:
@@ -194,8 +189,6 @@ def _equal(a: Value, b: Value) -> bool:
     return bool(np.allclose(*wide, rtol=CLOSE, atol=0, equal_nan=True))
 
 
-def _alike(a: Value, b: Value) -> bool:
+def _alike(a: Constant, b: Constant) -> bool:
     """Whether one small constant may stand where another does, if only the attributes were others."""
-    assert a.data is not None
-    assert b.data is not None
-    return a.data.type.dtype is b.data.type.dtype and max(a.data.nbytes, b.data.nbytes) <= 256
+    return a.type.dtype is b.type.dtype and max(a.nbytes, b.nbytes) <= 256

@@ -253,7 +253,7 @@ class _Lowering(Rewriter):
             return value
         found = self.cast_values.get((value, dtype))
         if found is None:
-            found = self._weight(value) if self._is_weight(value) else self.inside(operators().cast, value, dtype)
+            found = self._weight(value) if self._is_weight(value) else operators().cast(value, dtype)
             self.cast_values[value, dtype] = found
         return found
 
@@ -273,7 +273,7 @@ class _Lowering(Rewriter):
             return found
         self.prefix = value.name
         name, found.name = found.name, self.name(f"{found.name}/half")
-        back: Value = self.inside(operators().cast, found, DType.float32)
+        back = operators().cast(found, DType.float32)
         back.name = name
         return back
 

@@ -298,9 +298,9 @@ class _Retargeting(Rewriter):
 
     def _lowered(self, call: Call, lowering: Callable[..., Any]) -> _Results:
         counted = {"_outputs": call.outputs} if _counts_outputs(lowering) else {}
-        attributes = {name: self.inside(self.reopened, a, call) for name, a in call.attributes.items()}
+        attributes = {name: self.reopened(a, call) for name, a in call.attributes.items()}
         with _held(self.context.lowering, _key(call)), foreseeing(call.op.title, call.inputs, call.attributes):
-            result = self.inside(lowering, *call.inputs, **attributes, **counted)
+            result = lowering(*call.inputs, **attributes, **counted)
         return result if result is None or isinstance(result, tuple) else (result,)
 
     def _expanded(self, call: Call) -> _Results:
@@ -320,21 +320,18 @@ class _Retargeting(Rewriter):
 
     def _cast(self, call: Call, narrow: DType, wide: DType) -> _Results:
         """The op between casts to a wider element type that the target takes."""
-        with _held(self.context.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
-            return self.inside(self._cast_around, call, narrow, wide)  # type: ignore[no-any-return]
-
-    def _cast_around(self, call: Call, narrow: DType, wide: DType) -> tuple[Value | None, ...]:
         cast = operators().cast
-        inputs = [
-            cast(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
-            for v in call.inputs
-        ]
-        results = self.call(call.op, inputs, call.attributes, call.outputs)
-        kinds = [None if k is None else k.type for k in call.known]
-        return tuple(
-            cast(v, kind.dtype) if v is not None and isinstance(kind, TensorType) and v.dtype is not kind.dtype else v
-            for v, kind in zip(results, kinds, strict=False)
-        )
+        with _held(self.context.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
+            inputs = [
+                cast(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
+                for v in call.inputs
+            ]
+            results = self.call(call.op, inputs, call.attributes, call.outputs)
+            kinds = [None if k is None else k.type for k in call.known]
+            return [
+                cast(v, k.dtype) if v is not None and isinstance(k, TensorType) and v.dtype is not k.dtype else v
+                for v, k in zip(results, kinds, strict=False)
+            ]
 
 
 def _is_whole(known: Known | None) -> bool:

@@ -201,7 +201,7 @@ class Rewriter(Builder):
 
     def _output(self, value: Value) -> Value:
         found = self.copy(value)
-        taken = any(found is other for other in self.graph.outputs)
+        taken = found in self.graph.outputs
         renamed = found.name != value.name
         if (taken or renamed) and found.is_constant:  # equal ones are one value, and each output has a name of its own
             return Value(value.name, found.type, data=found.data, graph=self.graph)

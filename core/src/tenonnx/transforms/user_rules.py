@@ -47,8 +47,8 @@ def _keys(node: Node) -> list[str]:
 
 class _RuleRewriter(Rewriter):
     def __init__(self, source: Graph, rules: Mapping[str, Any], strict: bool, *, outer: Rewriter | None = None) -> None:
-        super().__init__(source, lambda rewriter, call: None, outer=outer)
-        self.rules, self.strict = rules, strict
+        super().__init__(source, lambda rewriter, call: None, strict=strict, outer=outer)
+        self.rules = rules
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         return _RuleRewriter(subgraph, self.rules, self.strict, outer=self)
@@ -66,7 +66,7 @@ class _RuleRewriter(Rewriter):
         rule, title = self.rules[key], _title(key, node)
         _check_parameters(rule, title, node)
         try:
-            return self.inside(rule, node, *node.inputs)
+            return rule(node, *node.inputs)
         except Exception as error:
             error.add_note(f"raised by {title}")
             raise
