@@ -19,7 +19,7 @@ from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule, selects
 from tenonnx.op.signature import Input
 from tenonnx.op.spelling import form_at, spell_attributes
-from tenonnx.registry.registry import Registry
+from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.rewrite import Call
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
 
@@ -62,10 +62,9 @@ class _Rules:
 class Forms:
     """The forms that the calls of a graph have in a target."""
 
-    def __init__(self, target: Target, registry: Registry, graph: Graph) -> None:
-        self.target = target
-        self.registry = registry
-        self.graph = graph
+    def __init__(self, target: Target, graph: Graph) -> None:
+        self.target, self.graph = target, graph
+        self.registry = graph.registry or default_registry()
         self._rules: dict[tuple[Op, int | None], _Rules] = {}
 
     def of(self, call: Call) -> Form:

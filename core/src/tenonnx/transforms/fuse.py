@@ -54,7 +54,7 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[
     else:
         wanted = [_found(op, graph, registry) for op in ops]
         traced = [op for op in wanted if can_be_traced(op)]
-    templates = Templates.of_registry(registry, graph, traced)
+    templates = Templates.of_graph(graph, traced)
     spots = [op for op in wanted if find_rule(op, "spot") is not None]
     graph = _without_unread_outputs(copy_graph(graph))
     ensure_inferred(graph)

@@ -39,6 +39,7 @@ class Change:
 
     @classmethod
     def of(cls, node: Node, label: str, action: str) -> Change:
+        """What became of ``node``, to which ``label`` is the way."""
         return cls(label, f"{node.domain}::{node.op_type}@{node.version}", action)
 
     def count(self, nodes: Sequence[Node]) -> None:

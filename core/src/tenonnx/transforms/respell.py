@@ -19,7 +19,6 @@ from tenonnx.graph.values import Node, Value
 from tenonnx.limits import work
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.op import Op
-from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.forms import Forms
 from tenonnx.transforms.fuse import Fused, Replacing, Search
 from tenonnx.transforms.rewrite import ALLOWANCE, Call, Rewriter, copy_graph
@@ -43,7 +42,7 @@ def respell(graph: Graph, ops: Sequence[Op], *, at: Callable[[Node], bool]) -> G
         return graph
     graph = copy_graph(graph)
     ensure_inferred(graph)
-    templates = Templates.of_registry(graph.root.registry or default_registry(), graph, ())
+    templates = Templates.of_graph(graph, ())
     with work(ALLOWANCE * len(graph.nodes)):
         return _Respelling(graph, templates, ops, list(filter(at, graph.nodes))).run() or graph
 
@@ -53,7 +52,7 @@ class _Writing(Replacing):
 
     @cached_property
     def forms(self) -> Forms:
-        return Forms(target_for(self.source), self.registry or default_registry(), self.graph.root)
+        return Forms(target_for(self.source), self.graph.root)
 
     def add(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any

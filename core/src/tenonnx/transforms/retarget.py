@@ -22,7 +22,6 @@ from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import give
 from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
-from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.advice import advice, newer_targets
 from tenonnx.transforms.alike import Watched, kind_of, watched, were_seen
 from tenonnx.transforms.forms import Form, Forms, body_nodes
@@ -73,7 +72,7 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defa
 
 
 def _retargeted(graph: Graph, target: Target) -> Retargeted:
-    context = _Context(Forms(target, graph.registry or default_registry(), graph))
+    context = _Context(Forms(target, graph))
     moved = _Retargeting(graph, context).run()
     if any(c.action == "expanded" for c in context.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
         drop_dead_nodes(moved)  # a body may undo what the one before it did
@@ -206,7 +205,7 @@ class _Retargeting(Rewriter):
         """Report a node that has no form. ``has_form`` tells whether it would have one in the target of the moment."""
         forms, first = self.context.forms, None
         for newer in newer_targets(forms.graph, forms.target):
-            self.context.forms = Forms(newer, forms.registry, forms.graph)
+            self.context.forms = Forms(newer, forms.graph)
             if has_form():
                 first = newer.version("ai.onnx")
                 break

@@ -20,7 +20,7 @@ from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import REQUIRED, Op
-from tenonnx.registry.registry import Registry
+from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.matching import Match, Matcher
 from tenonnx.transforms.normal_form import Normalizer
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
@@ -105,8 +105,9 @@ class Templates:
         self._exact: dict[Hashable, Template | None] = {}
 
     @classmethod
-    def of_registry(cls, registry: Registry, graph: Graph, ops: Sequence[Op]) -> Templates:
+    def of_graph(cls, graph: Graph, ops: Sequence[Op]) -> Templates:
         """Those of these ops at the opsets of a graph, which graphs after each other share."""
+        registry = graph.root.registry or default_registry()
         key = cls, tuple(sorted(graph.opsets.items())), tuple(ops)
         if key not in registry.made and len(registry.made) >= MOST_REMEMBERED:
             registry.made.clear()
