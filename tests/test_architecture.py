@@ -1,10 +1,13 @@
 """The floors of the house: imports go down only, core names no op, and no file grows too long."""
 
 import ast
+import importlib
 import json
 from pathlib import Path
 
 import pytest
+
+from tenonnx import Registry
 
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "core" / "src" / "tenonnx"
@@ -118,3 +121,21 @@ def test_packages_come_through_the_door(package):
             assert parts[0] != "tenonnx" or parts[1:2] in ([], ["extend"]), (
                 f"{path} imports {module}: take tenonnx.extend"
             )
+
+
+@pytest.mark.parametrize("domain", ["ai.onnx", "ai.onnx.ml", "com.microsoft"])
+def test_installed_packages_declare_the_consumers_of_all_their_rules(domain, monkeypatch):
+    declared = {}
+    monkeypatch.setattr("tenonnx.registry.registry.await_rules", lambda *entry: declared.update([entry]))
+    registry = Registry.installed()
+    ops = list(registry.ops(domain))
+    for module in declared:
+        importlib.import_module(module)
+    held = {module: set() for module in declared}
+    for op in ops:
+        for consumer, rule in op.rules.items():
+            if getattr(rule, "__module__", None) in held:
+                held[rule.__module__].add(consumer)
+    assert {module: found - set(declared[module]) for module, found in held.items()} == {
+        module: set() for module in held
+    }

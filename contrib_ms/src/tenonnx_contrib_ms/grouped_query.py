@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tenonnx_standard as ops
@@ -26,10 +25,6 @@ from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.normalization import statistics_dtype
-from tenonnx_standard.spots import Guess, attended, behind_past, joined_heads
-
-#: onnxruntime takes heads of which the size is a multiple of this.
-MULTIPLE = 8
 
 
 @op("GroupQueryAttention", domain="com.microsoft")
@@ -100,31 +95,6 @@ def group_query_attention(
 
 
 group_query_attention.rule("rare", always)  # older onnxruntimes do not know the attribute causal, nor several sequences
-
-
-@group_query_attention.spot
-def _(y: Value) -> Iterator[Guess]:
-    """Heads in groups, joined behind attention to all keys, by one mask for all that hides some of them.
-
-    The past of each sequence is as long as its cache. With a past onnxruntime takes one query, or one sequence.
-    """
-    found = joined_heads(y)
-    if found is None:
-        return
-    heads, after = found
-    for query, key, value, mask, scale in attended(heads):
-        _, count, length, size = query.shape
-        cached = behind_past(key, value) if 1 in (query.shape[0], length) else None
-        new, past = ((key, value), (None, None)) if cached is None else (cached.new, cached.past)
-        taken = isinstance(size, int) and size % MULTIPLE == 0 and (mask is None or mask.rank == 4)
-        if not taken or count == key.shape[1] or new[0].shape[2] != length:
-            continue
-        lengths = [ops.shape(x, start=2, end=3) for x in (new[0], past[0]) if x is not None]
-        total = ops.cast(lengths[0] if cached is None else lengths[0] + lengths[1], to=DType.int32)
-        last = ops.expand(total - 1, ops.shape(query, end=1))
-        attributes = {"num_heads": count, "kv_num_heads": key.shape[1], "scale": scale, "causal": int(length == 1)}
-        flat = map(core.join_heads, (query, *new))
-        yield Guess((*flat, *past, last, total, None, None, None, mask), attributes, after, outputs=3)
 
 
 def _to(x: Any, dtype: DType) -> Any:

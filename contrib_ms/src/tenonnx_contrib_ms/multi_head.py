@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tenonnx_standard as ops
@@ -24,7 +23,6 @@ from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_contrib_ms.attention import hold_mask, mask_bias
 from tenonnx_standard.checking import dim_of
-from tenonnx_standard.spots import Guess, attended, behind_past, joined_heads
 
 
 @op("MultiHeadAttention", domain="com.microsoft")
@@ -45,23 +43,6 @@ def multi_head_attention(
         query, key, value, key_padding_mask, attention_bias, past_key, past_value, past_sequence_length,
         cache_indirection, mask_filter_value, scale, unidirectional, 4 if _outputs is None else _outputs,
     )  # fmt: skip
-
-
-@multi_head_attention.spot
-def _(y: Value) -> Iterator[Guess]:
-    """Heads that are joined behind attention; those that were split before it come out of their normal form again."""
-    found = joined_heads(y)
-    if found is None:
-        return
-    heads, after = found
-    for query, key, value, mask, scale in attended(heads):
-        if mask is not None and mask.rank != 4:
-            continue
-        attributes = {"num_heads": query.shape[1], "scale": scale}
-        if (cached := behind_past(key, value)) is not None:
-            flat = map(core.join_heads, (query, *cached.new))  # onnxruntime forgets a past whose present none asks for
-            yield Guess((*flat, None, None, mask, *cached.past), attributes, after, outputs=3)
-        yield Guess((*map(core.join_heads, (query, key, value)), None, None, mask), attributes, after)
 
 
 @op("DecoderMaskedMultiHeadAttention", domain="com.microsoft")

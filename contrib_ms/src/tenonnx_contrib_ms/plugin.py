@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    registry.add_package("tenonnx_contrib_ms")
+    registry.add_package("tenonnx_contrib_ms", fusion="rare", half_precision="half", spots="spot")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from tenonnx.extend import (
 from tenonnx_standard import rotary
 from tenonnx_standard.constants import range_
 from tenonnx_standard.shapes import expand, reshape, shape, transpose
-from tenonnx_standard.spots import Guess, looked_up, turned
 
 
 @op("RotaryEmbedding", domain="com.microsoft")
@@ -51,20 +49,6 @@ def rotary_embedding(
     apart = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
     turned = rotary.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
     return reshape(transpose(turned, perm=[0, 2, 1, 3]), shape(input))
-
-
-@rotary_embedding.spot
-def _(y: Value) -> Iterator[Guess]:
-    """By tables and positions; or by what is the same in each instance, as tables, from position 0 on."""
-    for x, cosine, sine, attributes, after in turned(y):
-        if x.rank == 4 and "rotary_embedding_dim" in attributes:  # onnxruntime wants the number of heads, too
-            attributes["num_heads"] = x.shape[1]
-        found = looked_up(cosine, sine)
-        if found is not None:
-            yield Guess((x, found[2], *found[:2]), attributes, after)
-        if cosine.shape[0] == sine.shape[0] == 1:
-            tables = (ops.squeeze(t, [0]) for t in (cosine, sine))
-            yield Guess((x, constant([0], "int64"), *tables), attributes, after)
 
 
 def _counted(first: Value, batch: Any, length: Any) -> Value:

@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
+from tenonnx.errors import PluginError
 from tenonnx.graph.definitions import definitions
 from tenonnx.graph.values import Value
 from tenonnx.op.op import Op, check_consumer
 
+#: By consumer the modules of rules that nobody has asked for yet.
+_awaited: dict[str, list[str]] = {}
+_changing = threading.Lock()
+
 
 def find_rule(op: Op, consumer: str) -> Callable[..., Any] | None:
     """The rule of ``op`` for ``consumer``: its own, else the one that a package gave it in this registry; or None."""
+    if consumer in _awaited:
+        _import_awaited(consumer)
     rule = op.rules.get(consumer)
     return rule if rule is not None else definitions().rule(op, consumer)
+
+
+def await_rules(module: str, consumers: Iterable[str]) -> None:
+    """Import a module, which holds nothing but rules, when one of these consumers first asks for a rule of any op."""
+    with _changing:
+        for consumer in consumers:
+            check_consumer(module, consumer)
+            if module not in _awaited.setdefault(consumer, []):
+                _awaited[consumer].append(module)
+
+
+def _import_awaited(consumer: str) -> None:
+    """Import what a consumer awaits. Of threads that ask at once, all wait until the modules are there."""
+    modules = tuple(_awaited.get(consumer, ()))
+    for module in modules:
+        try:
+            import_module(module)
+        except Exception as error:
+            package = module.partition(".")[0]
+            raise PluginError(
+                f"{module} must be importable, which {package} says has rules for {consumer}",
+                given=f"{type(error).__name__}: {error}",
+                do=f"correct or reinstall {package}, or leave it out with TENONNX_PLUGINS",
+            ) from error
+    with _changing:
+        left = [module for module in _awaited.pop(consumer, ()) if module not in modules]
+        if left:
+            _awaited[consumer] = left
 
 
 def always(*inputs: Any, **attributes: Any) -> bool:

@@ -17,6 +17,7 @@ from tenonnx.graph.operators import Operators
 from tenonnx.op.dtypes import newest_types
 from tenonnx.op.infer import forget_types
 from tenonnx.op.op import Op, Opaque
+from tenonnx.op.rules import await_rules
 from tenonnx.registry.contents import Change, Conflict, Contents, Loader, Rule, claim, in_words, source_of
 from tenonnx.registry.discovery import Plugin, being_imported, plugins
 from tenonnx.registry.hints import provider
@@ -108,11 +109,22 @@ class Registry:
             older = {old for op in own for old in list(op.meanings)[1:]}
             self.add(*(op for op in own if op not in older))
 
-    def add_package(self, name: str) -> None:
-        """Add every op that the modules of a package define, but for its ``plugin`` and ``cases``."""
+    def add_package(self, name: str, **rules: str) -> None:
+        """Add every op that the modules of a package define, but for its ``plugin`` and ``cases``.
+
+        Modules that hold nothing but rules may be named with the consumers of these, ``spots="spot rare"``: such a
+        module is imported when one of them first asks for a rule. Raises ``PluginError`` for one that is not there.
+        """
         package = importlib.import_module(name)
         found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-        self.add_module(*(importlib.import_module(f"{name}.{m}") for m in found if m not in ("plugin", "cases")))
+        missing = sorted(set(rules) - set(found))
+        if missing:
+            what = f"rules must be in modules that {name} has"
+            raise PluginError(what, given=", ".join(missing), available=", ".join(found))
+        skipped = {"plugin", "cases", *rules}
+        self.add_module(*(importlib.import_module(f"{name}.{m}") for m in found if m not in skipped))
+        for module, consumers in rules.items():
+            await_rules(f"{name}.{module}", consumers.split())
 
     def add_rule(self, op: Op, consumer: str, rule: Rule) -> None:
         """Give another package's op a rule for a consumer of one's own, such as a backend.

@@ -19,4 +19,15 @@ def register_tables(registry: Registry) -> None:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    registry.add_package("tenonnx_standard")
+    registry.add_package(
+        "tenonnx_standard",
+        control_flow_gradients="residuals vjp",
+        convolution_forms="normal spot",
+        costs="cost",
+        counting="normal",
+        half_precision="half",
+        normal_forms="normal",
+        simplification="simplify pack join",
+        spots="normal rare spot",
+        weaving="normal",
+    )
