@@ -3,6 +3,9 @@
 import ast
 import importlib
 import json
+import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -139,3 +142,29 @@ def test_installed_packages_declare_the_consumers_of_all_their_rules(domain, mon
     assert {module: found - set(declared[module]) for module, found in held.items()} == {
         module: set() for module in held
     }
+
+
+#: Distributions that are imported under another name.
+DISTRIBUTIONS = {"PIL": "pillow", "google": "protobuf", "re2": "google-re2"}
+
+#: What modules that pytest alone imports take, beside what their package requires.
+OF_CASES = {"hypothesis", "tenonnx-testing"}
+
+
+def _distribution(requirement):
+    return re.split(r"[<>=\[]", requirement)[0].replace("_", "-")
+
+
+@pytest.mark.parametrize("package", ["core", *(p for p in PACKAGES if p != "examples"), "examples/third_party_plugin"])
+def test_a_package_requires_what_it_imports(package):
+    project = tomllib.loads((ROOT / package / "pyproject.toml").read_text("utf-8"))["project"]
+    required = set(map(_distribution, project["dependencies"]))
+    extras = project.get("optional-dependencies", {}).values()
+    optional = {_distribution(line) for lines in extras for line in lines}
+    imported = set()
+    for path in (ROOT / package / "src").rglob("*.py"):
+        tops = {module.split(".")[0] for module in imports(path)} - sys.stdlib_module_names
+        found = {DISTRIBUTIONS.get(top, top.replace("_", "-")) for top in tops} - {project["name"]}
+        imported |= found - OF_CASES if "cases" in path.relative_to(ROOT / package).as_posix() else found
+    assert imported <= required | optional, "undeclared"
+    assert required <= imported, "not imported"
