@@ -14,16 +14,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenonnx.errors import InvalidCall, LimitExceeded
 
 _ENVIRONMENT = "TENONNX_LIMIT_"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """One set of limits. Each is the most that is allowed."""
 
     #: Elements of one tensor, window or image whose size a file chooses freely.
@@ -184,7 +182,7 @@ def out_of_time() -> LimitExceeded:
 
 
 def _names() -> list[str]:
-    return [field.name for field in fields(Limits)]
+    return list(Limits._fields)
 
 
 def _number(name: str, text: str) -> int:
@@ -200,4 +198,4 @@ def _changed(limits: Limits, given: dict[str, int]) -> Limits:
     wrong = [name for name, value in given.items() if not isinstance(value, int) or value < 1]
     if wrong:
         raise InvalidCall("a limit must be a positive integer", given=f"{wrong[0]}={given[wrong[0]]!r}")
-    return replace(limits, **given)
+    return limits._replace(**given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import pkgutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import TypeMismatch
@@ -28,13 +28,25 @@ def load_dtypes(package: str, name: str = "dtypes.json") -> Mapping[str, Any]:
     assert contents is not None, f"the loader of {package} gives no data"
     data = json.loads(contents)
     sets = [None if codes is None else frozenset(codes) for codes in data["sets"]]
-    return {
-        op: {
-            version: {"inputs": [sets[k] for k in inputs], "outputs": [sets[k] for k in outputs], "shared": shared}
-            for version, (inputs, outputs, shared) in versions.items()
-        }
-        for op, versions in data["ops"].items()
-    }
+    return {op: _Versions(versions, sets) for op, versions in data["ops"].items()}
+
+
+class _Versions(Mapping[str, Any]):
+    """What one op takes, by version, read from the file's numbers of sets: of hundreds of ops a graph has few."""
+
+    def __init__(self, versions: Mapping[str, Any], sets: Sequence[frozenset[int] | None]) -> None:
+        self._versions, self._sets = versions, sets
+
+    def __getitem__(self, version: str) -> dict[str, Any]:
+        inputs, outputs, shared = self._versions[version]
+        inputs, outputs = ([self._sets[k] for k in numbers] for numbers in (inputs, outputs))
+        return {"inputs": inputs, "outputs": outputs, "shared": shared}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._versions)
+
+    def __len__(self) -> int:
+        return len(self._versions)
 
 
 def type_code(kind: Type | None) -> int | None:
