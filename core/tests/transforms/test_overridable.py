@@ -9,6 +9,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import op
 from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
+from tenonnx.transforms.user_rules import apply_rules
 
 pytestmark = pytest.mark.usefixtures("standard_operators")
 
@@ -43,6 +44,7 @@ TRANSFORMS = {
     "fuse": tx.fuse,
     "grad": lambda graph: tx.grad(graph, "y", "x", seeds={"y": "seed"}),
     "merge": merge_common_subexpressions,
+    "rules": lambda graph: apply_rules(graph, {"Scaled": lambda node, x, scale: x * ops.exp(scale)}, strict=True),
     "retarget": lambda graph: tx.retarget(graph, 13, ["ai.onnx"]),
     "simplify": tx.simplify,
     "in half": lambda graph: tx.lower_precision(graph, "float16").graph,

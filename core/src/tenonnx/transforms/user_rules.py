@@ -12,6 +12,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.graph_inference import infer
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 
 
@@ -37,6 +38,11 @@ def apply_rules(graph: Graph, rules: Mapping[str, Any], *, strict: bool = False)
             )
     if strict:
         infer(graph, strict=False)
+    return _ruled(graph, rules, strict)
+
+
+@leaving_defaults
+def _ruled(graph: Graph, rules: Mapping[str, Any], strict: bool) -> Graph:
     return _RuleRewriter(graph, rules, strict).run()
 
 
