@@ -43,9 +43,12 @@ from tenonnx.op.families import broadcast_types, elementwise, same_type
 from tenonnx.op.inline import inline
 from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.operand import Operand
-from tenonnx.op.requirements import (
-    Arguments,
-    Requirement,
+from tenonnx.op.requirements import Arguments, Requirement
+from tenonnx.op.rules import add_rule, always, find_rule, selects
+from tenonnx.op.signature import Index
+from tenonnx.op.subgraphs import subgraph_types
+from tenonnx.op.threads import in_parts
+from tenonnx.op.vocabulary import (
     at_least,
     axis,
     broadcasts_to,
@@ -60,10 +63,6 @@ from tenonnx.op.requirements import (
     shapes,
     together,
 )
-from tenonnx.op.rules import add_rule, always, find_rule, selects
-from tenonnx.op.signature import Index
-from tenonnx.op.subgraphs import subgraph_types
-from tenonnx.op.threads import in_parts
 from tenonnx.registry.hookspecs import hookimpl
 from tenonnx.registry.namespace import flat_namespace
 from tenonnx.registry.registry import Registry

@@ -246,7 +246,7 @@ class Op(Generic[Parameters]):
     # ----- what must hold -----------------------------------------------------------------------------------------
 
     def requires(self, *requirements: Requirement) -> Op[Parameters]:
-        """Declare what must hold of every call; the words are in ``tenonnx.op.requirements``.
+        """Declare what must hold of every call; the words are in ``tenonnx.op.vocabulary``.
 
         Raises ``InvalidCall`` where a requirement names what the op does not have. Older meanings declare their own.
         """
