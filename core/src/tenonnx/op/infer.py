@@ -61,10 +61,14 @@ def infer_call(
 
 
 class Abstract:
-    """Takes calls on values of which types are known, and gives values of which types are known."""
+    """Takes calls on values of which types are known, and gives values of which types are known.
 
-    #: Whether a call whose body asks for a rank that is not known gives what holds for any.
-    guessing = False
+    ``guessing`` tells whether a call whose body asks for a rank that is not known gives what holds for any: so it goes
+    on behind calls of which little can be known, where the body has nothing to say without.
+    """
+
+    def __init__(self, guessing: bool = False) -> None:
+        self.guessing = guessing
 
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
@@ -74,12 +78,6 @@ class Abstract:
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
         return constant_value(array, dtype, None, "constant")
-
-
-class Guessing(Abstract):
-    """Goes on behind calls of which little can be known; only where the body has nothing to say without."""
-
-    guessing = True
 
 
 def infer_by_body(
@@ -115,7 +113,7 @@ def _infer_body(
             raise
         known = _known_of_any_rank(op, narrowed, attributes, outputs)
         if known is None:
-            known = _run_body(op, narrowed, attributes, outputs, Guessing())
+            known = _run_body(op, narrowed, attributes, outputs, Abstract(guessing=True))
         return known, reason
 
 
