@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import InvalidCall
@@ -10,7 +10,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
 from tenonnx.op.build import subgraph
-from tenonnx.op.call import current
+from tenonnx.op.call import Interpreter, current
 
 
 def inline(
@@ -42,25 +42,27 @@ def inline(
         return known[value]
 
     for node in graph.nodes:
-        results = _replay(node, [None if v is None else look_up(v) for v in node.inputs], look_up, attributes or {})
+        results = _replay(interpreter, node, look_up, attributes or {})
         for output, result in zip(node.outputs, results, strict=False):
             if output is not None:
                 known[output] = result
     return tuple(look_up(value) for value in graph.outputs)
 
 
-def _replay(node: Node, inputs: list[Value | None], look_up: Any, values: Mapping[str, Any]) -> Sequence[Value | None]:
+def _replay(
+    interpreter: Interpreter, node: Node, look_up: Callable[[Value], Any], values: Mapping[str, Any]
+) -> Sequence[Value | None]:
     op = known_op(node)
+    inputs = [None if v is None else look_up(v) for v in node.inputs]
     captured = [look_up(v) for v in node.captures]
     written = {}
     for name, attribute in node.attributes.items():
-        resolved = resolve_attribute(attribute, values)
-        if resolved is not None:
-            written[name] = reopened(resolved, captured, values) if isinstance(resolved, Graph) else resolved
+        reference = getattr(attribute, "refers_to", None)
+        given = attribute if reference is None else values.get(reference)
+        if given is not None:
+            written[name] = reopened(given, captured, values) if isinstance(given, Graph) else given
     stand_in = Node(op, node.version, inputs, written, node.outputs, name=node.name)
     bound, complete = bind(stand_in)
-    interpreter = current()
-    assert interpreter is not None
     return interpreter.call(op, bound, complete, len(node.outputs))
 
 
@@ -71,9 +73,3 @@ def reopened(graph: Graph, captured: Sequence[Value], values: Mapping[str, Any])
         [(v.name, v.type) for v in graph.all_inputs],
         name=graph.name,
     )
-
-
-def resolve_attribute(attribute: Any, values: Mapping[str, Any]) -> Any:
-    """An attribute of a function's body: a reference becomes the value of the call, None where that has none."""
-    reference = getattr(attribute, "refers_to", None)
-    return attribute if reference is None else values.get(reference)
