@@ -58,15 +58,10 @@ class Memo:
 
 def sizes_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
     """Inputs with no contents but what shapes may depend on: small integers, and small ``Index`` inputs."""
-    found = list(inputs)
-    for place, value in enumerate(inputs):
-        if (
-            value is not None
-            and value.data is not None
-            and not _is_sizes(value.data, op.signature.input_at(place).index)
-        ):
-            found[place] = _without_data(value)
-    return found
+    return [
+        v if v is None or v.data is None or _is_sizes(v.data, op.signature.input_at(k).index) else _without_data(v)
+        for k, v in enumerate(inputs)
+    ]
 
 
 def types_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
