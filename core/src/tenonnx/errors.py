@@ -6,7 +6,9 @@ Every message says four things: what must hold, what was given, what is availabl
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+Kind = TypeVar("Kind", bound="TenonnxError")
 
 
 class Titled(Protocol):
@@ -28,6 +30,10 @@ class TenonnxError(Exception):
         self.what, self.given, self.available, self.do = what, given, available, do
         self.also = also if isinstance(also, str) else "\n".join(also)
         super().__init__(what)
+
+    def as_a(self, kind: type[Kind], what: str = "") -> Kind:
+        """The same as an error of that kind, perhaps in other words."""
+        return kind(what or self.what, given=self.given, available=self.available, do=self.do, also=self.also)
 
     def __str__(self) -> str:
         parts = [self.what]

@@ -105,3 +105,10 @@ def test_in_a_cost_rule(error):
     made = op("Bad", domain="tiny")(lambda x: tiny.exp(x))
     made.rule("cost", failing(error))
     assert [cost.multiplications for cost in tx.costs(applied(made)).nodes] == [None]
+
+
+def test_an_error_told_as_another_keeps_its_parts():
+    parts = {"given": "b", "available": "c", "do": "d", "also": "e"}
+    told = tx.TypeMismatch("a", **parts).as_a(tx.InvalidModel, "in other words")
+    assert type(told) is tx.InvalidModel
+    assert str(told) == str(tx.InvalidModel("in other words", **parts))

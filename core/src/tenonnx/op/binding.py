@@ -44,7 +44,7 @@ def bind(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
     except InvalidModel:
         raise
     except TenonnxError as error:
-        raise InvalidModel(error.what, given=error.given, available=error.available, do=error.do) from error
+        raise error.as_a(InvalidModel) from error
 
 
 def _bind_form(node: Node, op: Op, form: Form) -> tuple[list[Value | None], dict[str, Any]]:

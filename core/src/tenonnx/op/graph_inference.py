@@ -119,9 +119,7 @@ def infer_outputs(
     except (UnknownType, UnsupportedOp):
         return declared
     except TypeMismatch as error:
-        raise InvalidModel(
-            f"{node.title}: {error.what}", given=error.given, available=error.available, do=error.do
-        ) from error
+        raise error.as_a(InvalidModel, f"{node.title}: {error.what}") from error
     if len(node.outputs) > len(known):
         raise InvalidModel(f"{node.title} has {len(known)} outputs", given=f"{len(node.outputs)} outputs in the file")
     if node.subgraphs and find_rule(op, "type") is None:  # a body has replayed them, and left them as they were

@@ -323,7 +323,7 @@ def holds(function: Callable[..., str | None]) -> Requirement:
             problem = function(**{**others, **{name: call[name] for name in names}})
         except TypeMismatch as error:
             what = error.what if error.what.startswith(call.title) else f"{call.title}: {error.what}"
-            raise type(error)(what, given=error.given, available=error.available, do=error.do) from error
+            raise error.as_a(type(error), what) from error
         if problem:
             call.fail(problem, *names)
 

@@ -14,7 +14,7 @@ from tenonnx.graph.values import Operator
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.op import Op, Opaque
 from tenonnx.op.signature import PHRASES, REQUIRED, is_kind
-from tenonnx.op.spelling import form_at
+from tenonnx.op.spelling import bind_attributes, form_at
 from tenonnx.registry.registry import Registry, canonical_domain
 
 
@@ -117,16 +117,15 @@ class Resolver:
         return InvalidModel(what, available=", ".join(sorted(found.names)) or "no attributes")
 
     def _check(self, node: onnx.NodeProto, found: Resolved, op: Op, attributes: Mapping[str, Any]) -> None:
-        form = form_at(op, found.version)
         if any(_is_reference(v) or isinstance(v, Graph) for v in attributes.values()):
             return
-        bound = {new: attributes.get(old, form.defaults[new]) for old, new in form.attributes.items()}
+        bound = bind_attributes(form_at(op, found.version), attributes)
         complete = {name: bound.get(name, default) for name, default in op.signature.attributes.items()}
         try:
             with foreseeing(_title(node, found), (), complete):
                 op.requirements.check_attributes(_title(node, found), complete)
         except TypeMismatch as error:
-            raise InvalidModel(error.what, given=error.given, available=error.available, do=error.do) from error
+            raise error.as_a(InvalidModel) from error
 
 
 def _is_reference(value: Any) -> bool:
