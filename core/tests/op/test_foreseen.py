@@ -112,3 +112,10 @@ def test_an_error_told_as_another_keeps_its_parts():
     told = tx.TypeMismatch("a", **parts).as_a(tx.InvalidModel, "in other words")
     assert type(told) is tx.InvalidModel
     assert str(told) == str(tx.InvalidModel("in other words", **parts))
+
+
+@pytest.mark.parametrize("items", [[1.0, None], [1, "a"], [object()]])
+def test_a_list_of_several_kinds_is_no_tensor(items):
+    graph = Graph(opsets={"tiny": 1})
+    with pytest.raises(tx.TypeMismatch, match="must hold numbers, bools or texts alone"), graph.building():
+        tiny.double(items)

@@ -133,15 +133,6 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
     )
 
 
-def _int64(numbers: Sequence[Any]) -> np.ndarray[Any, Any]:
-    import numpy as np
-
-    try:
-        return np.asarray(numbers, dtype=np.int64)
-    except OverflowError as error:
-        raise TypeMismatch("integers of a graph must fit 64 bits", given=f"{numbers!r}"[:200]) from error
-
-
 def vector(items: Sequence[Any]) -> Value:
     """A one-dimensional tensor: of ints (int64), floats (float32), bools or strings; ints may be mixed with values."""
     import numpy as np
@@ -150,18 +141,22 @@ def vector(items: Sequence[Any]) -> Value:
     if interpreter is None:
         raise InvalidCall("vector() must be called while a graph is built")
     kinds = set(map(type, items))
-    if kinds == {int}:
-        return interpreter.constant(_int64(items), DType.int64)
     if any(issubclass(kind, Value) for kind in kinds):
         return operators().vector(list(items))
-    if all(isinstance(item, int | np.integer) for item in items) and not any(isinstance(i, bool) for i in items):
-        return interpreter.constant(_int64(items), DType.int64)
-    if items and all(isinstance(item, str) for item in items):
-        return interpreter.constant(np.asarray(items, dtype=object), DType.string)
-    if items and all(isinstance(item, bool) for item in items):
-        return interpreter.constant(np.asarray(items), DType.bool)
-    array = np.asarray(items, dtype=np.float32)
-    return interpreter.constant(array, DType.float32)
+    if kinds == {int} or all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        dtype = DType.int64
+    elif all(issubclass(kind, str) for kind in kinds):
+        dtype = DType.string
+    else:
+        dtype = DType.bool if kinds == {bool} else DType.float32
+    try:
+        if type(None) in kinds:  # which numpy takes for a number
+            raise TypeError
+        return interpreter.constant(np.asarray(items, dtype=dtype.numpy), dtype)
+    except OverflowError as error:
+        raise TypeMismatch("integers of a graph must fit 64 bits", given=f"{items!r}"[:200]) from error
+    except (TypeError, ValueError) as error:
+        raise TypeMismatch("a list must hold numbers, bools or texts alone", given=f"{items!r}"[:200]) from error
 
 
 def constant(array: Any, dtype: DType | str | None = None) -> Value:
