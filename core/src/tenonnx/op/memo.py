@@ -114,8 +114,11 @@ def attributes_key(attributes: Mapping[str, Any]) -> Hashable | None:
 
 def _frozen(attribute: Any) -> Hashable:
     """What is equal for equal attributes alone: as keys 1, 1.0 and True would be one, and both zeros."""
+    kind = type(attribute)
+    if kind is int or kind is str:
+        return attribute  # type: ignore[no-any-return]
     if isinstance(attribute, int | str):
-        return type(attribute), attribute
+        return kind, attribute
     if isinstance(attribute, float):
         return float, attribute.hex()
     if isinstance(attribute, list | tuple) and len(attribute) <= SIZES:
