@@ -8,7 +8,8 @@ import onnxruntime
 import pytest
 
 import tenonnx as tx
-from tenonnx.extend import DType, NotDifferentiable, SequenceType, TensorType, constant, dependents, subgraph
+from tenonnx.extend import DType, NotDifferentiable, SequenceType, TensorType, constant, subgraph
+from tenonnx.extend.transforms import dependents
 from tenonnx.graph.symbolic import parse
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting

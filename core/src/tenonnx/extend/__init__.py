@@ -66,9 +66,6 @@ from tenonnx.op.vocabulary import (
 from tenonnx.registry.hookspecs import hookimpl
 from tenonnx.registry.namespace import flat_namespace
 from tenonnx.registry.registry import Registry
-from tenonnx.transforms.extract import between
-from tenonnx.transforms.grad import pullback
-from tenonnx.transforms.residuals import Demand, dependents
 from tenonnx.transforms.rewrite import copy_graph
 
 __all__ = [
@@ -77,7 +74,6 @@ __all__ = [
     "ArrayConstant",
     "Constant",
     "DType",
-    "Demand",
     "Dim",
     "Expr",
     "FallbackWarning",
@@ -114,12 +110,10 @@ __all__ = [
     "always",
     "at_least",
     "axis",
-    "between",
     "broadcast_types",
     "broadcasts_to",
     "constant",
     "copy_graph",
-    "dependents",
     "differ",
     "dims",
     "divides",
@@ -144,7 +138,6 @@ __all__ = [
     "op",
     "operators",
     "primitive",
-    "pullback",
     "same_dtype",
     "same_type",
     "selects",

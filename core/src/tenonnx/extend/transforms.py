@@ -19,6 +19,7 @@ from tenonnx.transforms.fold import fold
 from tenonnx.transforms.grad import grad, pullback
 from tenonnx.transforms.overridable import opened
 from tenonnx.transforms.prune import needed_nodes, prune
+from tenonnx.transforms.residuals import Demand, dependents
 from tenonnx.transforms.respell import respell
 from tenonnx.transforms.retarget import retarget
 from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
@@ -27,12 +28,14 @@ from tenonnx.transforms.user_rules import apply_rules
 __all__ = [
     "Builder",
     "Call",
+    "Demand",
     "Rewriter",
     "apply_rules",
     "between",
     "bind",
     "copy_graph",
     "decompose",
+    "dependents",
     "extract",
     "fold",
     "grad",

@@ -17,24 +17,21 @@ from typing import Any
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
-    Demand,
     Graph,
     Node,
     NotDifferentiable,
     TensorType,
     Type,
     Value,
-    between,
     copy_graph,
-    dependents,
     dims,
     inline,
     known_op,
-    pullback,
     subgraph,
     subgraph_types,
 )
 from tenonnx.extend.symbolic import symbols_of
+from tenonnx.extend.transforms import Demand, between, dependents, pullback
 from tenonnx_standard.control_flow import if_, loop, scan
 from tenonnx_standard.logic import greater
 
