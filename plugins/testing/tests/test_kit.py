@@ -148,6 +148,15 @@ def test_a_type_rule_that_knows_less_than_the_body_fails(vague):
     fails(case_of(twice, lambda draw: call(draw(tensors(shape=(2,))))), "types", "with static shapes knows less than")
 
 
+def test_a_type_rule_that_knows_no_symbols_fails():
+    @op("Twice", domain="com.kit")
+    def twice(x):
+        return x + x
+
+    twice.type(lambda x: x.tensor.with_shape(tuple(d if isinstance(d, int) else None for d in x.shape)))
+    fails(case_of(twice, lambda draw: call(draw(tensors(shape=(2,))))), "types", "with symbolic dims knows less than")
+
+
 def test_a_way_around_what_must_hold_fails(monkeypatch):
     @op("Celu", since=12)
     def twice(X):

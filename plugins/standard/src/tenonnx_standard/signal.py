@@ -352,6 +352,8 @@ def _(signal, frame_step, window, frame_length, *, onesided):
     count = None
     if step is not None and whole is not None and length is not None:
         count = symbolic.add(symbolic.floor_div(symbolic.add(whole, symbolic.multiply(length, -1)), step), 1)
+    if length is None and window is not None and window.rank is not None and window.shape[0] != 1:
+        length = window.shape[0]  # which frames of an unknown length must have
     bins = symbolic.add(symbolic.floor_div(length, 2), 1) if onesided else length
     return TensorType(dtype, (batch, count, bins, 2))
 

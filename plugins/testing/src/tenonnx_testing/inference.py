@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 
 from tenonnx.extend import (
+    Dim,
     DType,
     Known,
     MapType,
@@ -22,8 +23,8 @@ from tenonnx.extend import (
     Value,
     find_rule,
 )
-from tenonnx.extend.symbolic import Expr, symbols_of
 from tenonnx.extend.symbolic import evaluate as value_of
+from tenonnx.extend.symbolic import symbols_of
 from tenonnx.extend.testing import UNFORESEEN, constant_value, infer_by_body, type_of
 from tenonnx.extend.transforms import infer_call
 from tenonnx_testing.cases import Call, Case
@@ -107,7 +108,7 @@ def _hold(
 def _knows_what_the_body_knows(
     op: Op, values: list[Value | None], drawn: Call, known: list[Known | None], what: str
 ) -> None:
-    """A type rule knows every rank, size and type that the body gives without it."""
+    """A type rule knows every rank, size, symbol and type that the body gives without it."""
     if op.primitive or find_rule(op, "type") is None:
         return
     try:
@@ -133,21 +134,26 @@ def rule_knows_more(case: Case, drawn: Call) -> bool:
             by_body = infer_by_body(case.op, values, drawn.attributes, drawn.outputs)
         except (TypeMismatch, *UNFORESEEN):
             return True
-        for entry, other in zip(known, by_body, strict=False):
-            if entry is not None and other is not None and is_vaguer(other.type, entry.type, sizes=(int, Expr)):
-                return True
+        pairs = [(e.type, o.type) for e, o in zip(known, by_body, strict=False) if e is not None and o is not None]
+        if any(is_vaguer(body, rule, lambda dim: dim is not None) for rule, body in pairs):
+            return True
     return False
 
 
-def is_vaguer(one: Type | None, other: Type | None, sizes: tuple[type, ...] = (int,)) -> bool:
-    """Whether a type leaves open what another one tells, where of dims only ``sizes`` tell something."""
+def _is_plain(dim: Dim) -> bool:
+    """Whether a dim is a number or a symbol: of longer expressions, a rule may leave those out that tell little."""
+    return isinstance(dim, int) or (dim is not None and symbols_of(dim) == {str(dim)})
+
+
+def is_vaguer(one: Type | None, other: Type | None, tells: Callable[[Dim], bool] = _is_plain) -> bool:
+    """Whether a type leaves open what another one tells, where not every dim ``tells`` something."""
     if isinstance(one, SequenceType | OptionalType) and isinstance(other, SequenceType | OptionalType):
-        return is_vaguer(one.element, other.element, sizes)
+        return is_vaguer(one.element, other.element, tells)
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):
         return one is None and other is not None
     if one.shape is None or other.shape is None:
         return one.shape is None and other.shape is not None
-    return any(a is None and isinstance(b, sizes) for a, b in zip(one.shape, other.shape, strict=False))
+    return any(a is None and tells(b) for a, b in zip(one.shape, other.shape, strict=False))
 
 
 def contradiction(inferred: Type | None, contents: Any, symbols: Mapping[str, int]) -> str:
