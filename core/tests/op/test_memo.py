@@ -10,6 +10,7 @@ from tenonnx.errors import TypeMismatch
 from tenonnx.extend import DType, TensorType, constant, floats, op, static
 from tenonnx.graph.values import ArrayConstant, Value
 from tenonnx.op.infer import infer_call
+from tenonnx.op.memo import attributes_key
 
 
 @op("Holding", domain="tiny")
@@ -73,3 +74,9 @@ def test_what_must_hold_since_the_last_call():
     strict.requires(floats("y"))
     with pytest.raises(TypeMismatch, match='"y" must hold floats'):
         dtype(strict, np.int64([1]))
+
+
+def test_numbers_that_a_file_holds_alike_are_one_for_transforms():
+    one, *others = (attributes_key({"a": number, "b": [number]}) for number in (1, 1.0, True))
+    assert others == [one, one]
+    assert attributes_key({"a": 0.0}) != attributes_key({"a": -0.0})

@@ -88,7 +88,7 @@ def call_key(
     op: Op, inputs: Iterable[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> Hashable | None:
     """What types may depend on, once ``sizes_alone`` is left of the inputs; None where calls cannot be told apart."""
-    written = attributes_key(attributes)
+    written = attributes_key(attributes, exact=True)
     if written is None:
         return None
     known = tuple(None if v is None else (v.type, _contents(v)) for v in inputs)
@@ -104,25 +104,24 @@ def _contents(value: Value) -> Hashable:
     return tuple(array.reshape(-1).tolist()) if array.dtype == object else array.tobytes()
 
 
-def attributes_key(attributes: Mapping[str, Any]) -> Hashable | None:
-    """What tells the attributes of a call from others; None where one is a graph, or more than ``SIZES`` long."""
+def attributes_key(attributes: Mapping[str, Any], *, exact: bool = False) -> Hashable | None:
+    """What tells the attributes of a call from others; None where one is a graph, or more than ``SIZES`` long.
+
+    1, 1.0 and True, of which files make one, are told apart where ``exact``.
+    """
     try:
-        return tuple((name, _frozen(given)) for name, given in sorted(attributes.items()) if given is not None)
+        return tuple((name, _frozen(given, exact)) for name, given in sorted(attributes.items()) if given is not None)
     except TypeError:
         return None
 
 
-def _frozen(attribute: Any) -> Hashable:
-    """What is equal for equal attributes alone: as keys 1, 1.0 and True would be one, and both zeros."""
-    kind = type(attribute)
-    if kind is int or kind is str:
-        return attribute  # type: ignore[no-any-return]
-    if isinstance(attribute, int | str):
-        return kind, attribute
-    if isinstance(attribute, float):
+def _frozen(attribute: Any, exact: bool) -> Hashable:
+    if isinstance(attribute, float) and (exact or str(attribute) == "-0.0"):
         return float, attribute.hex()
+    if isinstance(attribute, int | float | str):
+        return (type(attribute), attribute) if exact else attribute
     if isinstance(attribute, list | tuple) and len(attribute) <= SIZES:
-        return tuple(map(_frozen, attribute))
+        return tuple(_frozen(each, exact) for each in attribute)
     if isinstance(attribute, Constant) and attribute.nbytes <= SIZES and attribute.type.dtype is not DType.string:
         return attribute.type, attribute.array().tobytes()
     raise TypeError(attribute)
