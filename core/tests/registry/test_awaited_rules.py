@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tenonnx.cli import main
 from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.op import rules
 from tenonnx.op.rules import await_rules, find_rule
@@ -116,3 +117,13 @@ def test_a_module_that_cannot_be_imported_is_named_to_whoever_asks(package):
             find_rule(ops.first, "simplify")
         assert "nothing_like_it" in str(caught.value)
     assert find_rule(ops.first, "numpy") is None
+
+
+def test_a_check_of_the_plugins_imports_what_is_awaited(package, capsys):
+    package("import nothing_like_it\n", later="simplify pack")
+    assert main(["plugins"]) == 0
+    assert "awaited.later" not in capsys.readouterr().err
+    assert main(["plugins", "--check"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("awaited.later must be importable") == 1
+    assert "nothing_like_it" in told

@@ -35,6 +35,7 @@ command.add_command(new)
 def _list(check: bool, as_json: bool) -> int:
     import warnings
 
+    from tenonnx.op.rules import broken_rules
     from tenonnx.registry.contents import in_words
     from tenonnx.registry.discovery import GROUPS, left_out, plugins, refused, selection
     from tenonnx.registry.registry import default_registry
@@ -50,7 +51,8 @@ def _list(check: bool, as_json: bool) -> int:
     rows.sort(key=lambda row: (list(GROUPS).index(row["group"]), row["name"], row["package"]))
     problems = [row["reason"] for row in rows if row["status"] in ("failed", "refused")]
     problems += in_words(registry.conflicts)
-    problems += [text for error in runtimes()[1] if (text := str(error)) not in problems]
+    others = [*runtimes()[1], *(broken_rules() if check else ())]
+    problems += [text for text in dict.fromkeys(map(str, others)) if text not in problems]
     problems += [f"TENONNX_PLUGINS names {name}, which is not installed" for name in selection().unknown]
     if as_json:
         say_json(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -38,19 +38,33 @@ def _import_awaited(consumer: str) -> None:
     """Import what a consumer awaits. Of threads that ask at once, all wait until the modules are there."""
     modules = tuple(_awaited.get(consumer, ()))
     for module in modules:
-        try:
-            import_module(module)
-        except Exception as error:
-            package = module.partition(".")[0]
-            raise PluginError(
-                f"{module} must be importable, which {package} says has rules for {consumer}",
-                given=f"{type(error).__name__}: {error}",
-                do=f"correct or reinstall {package}, or leave it out with TENONNX_PLUGINS",
-            ) from error
+        _import(module, consumer)
     with _changing:
         left = [module for module in _awaited.pop(consumer, ()) if module not in modules]
         if left:
             _awaited[consumer] = left
+
+
+def _import(module: str, consumer: str) -> None:
+    try:
+        import_module(module)
+    except Exception as error:
+        package = module.partition(".")[0]
+        raise PluginError(
+            f"{module} must be importable, which {package} says has rules for {consumer}",
+            given=f"{type(error).__name__}: {error}",
+            do=f"correct or reinstall {package}, or leave it out with TENONNX_PLUGINS",
+        ) from error
+
+
+def broken_rules() -> Iterator[PluginError]:
+    """Import all modules that are awaited; the errors of those that cannot be imported."""
+    awaited = {module: consumer for consumer, modules in list(_awaited.items()) for module in modules}
+    for module, consumer in awaited.items():
+        try:
+            _import(module, consumer)
+        except PluginError as error:
+            yield error
 
 
 def always(*inputs: Any, **attributes: Any) -> bool:
