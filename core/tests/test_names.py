@@ -33,3 +33,14 @@ def test_a_registry_is_had_without_numpy_and_onnx():
 def test_a_wrong_name_is_answered_with_the_right_one():
     with pytest.raises(AttributeError, match=r"tenonnx has no 'retarge'; did you mean retarget\?"):
         tx.retarge  # noqa: B018
+
+
+def test_the_door_of_ops_has_what_gradients_of_subgraphs_are_made_of():
+    from tenonnx import extend
+    from tenonnx.extend import transforms
+
+    for name in ("Demand", "between", "dependents", "pullback"):
+        assert getattr(extend, name) is getattr(transforms, name)
+    assert all(hasattr(extend, name) for name in extend.__all__)
+    with pytest.raises(AttributeError, match=r"'tenonnx\.extend' has no attribute 'nothing'"):
+        extend.nothing  # noqa: B018

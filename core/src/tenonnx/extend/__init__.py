@@ -4,6 +4,11 @@ Other kinds of packages have doors of their own beside it, and need nothing behi
 ``.backends``, ``.formats``, ``.commands``, ``.testing``, and ``.symbolic`` for arithmetic on symbolic dims.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tenonnx import limits
 from tenonnx.errors import (
     FallbackWarning,
@@ -68,12 +73,18 @@ from tenonnx.registry.namespace import flat_namespace
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.rewrite import copy_graph
 
+if TYPE_CHECKING:
+    from tenonnx.transforms.extract import between
+    from tenonnx.transforms.grad import pullback
+    from tenonnx.transforms.residuals import Demand, dependents
+
 __all__ = [
     "REQUIRED",
     "Arguments",
     "ArrayConstant",
     "Constant",
     "DType",
+    "Demand",
     "Dim",
     "Expr",
     "FallbackWarning",
@@ -110,10 +121,12 @@ __all__ = [
     "always",
     "at_least",
     "axis",
+    "between",
     "broadcast_types",
     "broadcasts_to",
     "constant",
     "copy_graph",
+    "dependents",
     "differ",
     "dims",
     "divides",
@@ -138,6 +151,7 @@ __all__ = [
     "op",
     "operators",
     "primitive",
+    "pullback",
     "same_dtype",
     "same_type",
     "selects",
@@ -148,3 +162,10 @@ __all__ = [
     "together",
     "vector",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What gradients of subgraphs are made of stands on transforms, which whoever reads a file need not wait for."""
+    if name in ("Demand", "between", "dependents", "pullback"):
+        return getattr(import_module("tenonnx.extend.transforms"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
