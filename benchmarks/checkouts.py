@@ -40,6 +40,7 @@ def _seconds(checkout: Path, names: str, ahead: str, timed: str) -> float:
     start = "t = time.process_time()" if ahead else "t = 0.0"
     code = "\n".join(["import time", names, ahead, start, timed, "print(time.process_time() - t)"])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["OPENBLAS_NUM_THREADS"] = "1"  # another one spins when it begins, which is none of ours
     python = checkout / ".venv" / "bin" / "python"
     done = subprocess.run([python, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout)

@@ -23,6 +23,7 @@ from tenonnx.errors import (
     UnsupportedOp,
 )
 from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.op.op import Op
@@ -75,6 +76,7 @@ def compile_graph(
     return TimedProgram(_compiled(graph, backend, strict, options), deadline)
 
 
+@uncollected()
 def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any]) -> Program:
     is_opaque = any(not isinstance(node.op, Op) for node in graph.walk())
     if backend == "auto":

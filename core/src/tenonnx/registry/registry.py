@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import PluginError, PluginWarning
 from tenonnx.graph.definitions import defined_by
+from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.operators import Operators
 from tenonnx.op.dtypes import newest_types
 from tenonnx.op.infer import forget_types
@@ -190,7 +191,7 @@ class Registry:
         """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
         if domain in self._complete:
             return
-        with self._lock:
+        with self._lock, uncollected():
             for plugin in self._serving(domain):
                 if self._names[plugin] not in self._called:
                     self._called.add(self._names[plugin])
