@@ -15,6 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx.cli import main
 from tenonnx.formats.onnx import streaming
 from tenonnx_quantized import computed
@@ -31,6 +32,7 @@ from tenonnx_quantized.forms.dequantize import to_floats
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.forms.qoperator import to_qoperator
 from tenonnx_quantized.pooling import qlinear_average_pool, qlinear_global_average_pool, qlinear_reduce_mean
+from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 CNN = Path(__file__).parents[2] / "examples" / "digits_cnn"
 IMAGES = np.load(CNN / "digits.npz")["images"][:40]
@@ -234,6 +236,21 @@ def test_each_op_between_codes_becomes_one_op_again(name):
     assert set(kinds(again)) == (set(kinds(between)) if no_kernel else {f"QLinear{name}"})
     x = codes(1, 2, 8, 8)
     np.testing.assert_array_equal(again.run({"x": x}, backend="numpy")["y"], graph.run({"x": x}, backend="numpy")["y"])
+
+
+@pytest.mark.parametrize("form", [to_floats, to_qdq, to_qoperator])
+@pytest.mark.parametrize("fed", ["c", "s", "t"])
+def test_contents_that_a_call_replaces_are_not_counted_on(form, fed):
+    held = {"c": np.arange(6, dtype=U8).reshape(2, 3), "s": F32(0.5), "t": F32(0.5)}
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    c, s, t = (graph.variable(name, contents) for name, contents in held.items())
+    graph.all_inputs += [c, s, t]
+    weights = dequantize_linear(c, s, U8(0))
+    graph.output("y", ops.matmul(graph.input("x", "float32", (1, 2)), weights))
+    graph.output("z", quantize_linear(ops.transpose(weights), t, U8(0)))
+    feeds = {"x": np.ones((1, 2), F32), fed: held[fed] * 2}
+    wanted, found = graph.run(feeds, backend="numpy"), form(graph).run(feeds, backend="numpy")
+    assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in wanted.items()}
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

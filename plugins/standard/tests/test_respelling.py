@@ -108,6 +108,16 @@ def test_what_it_is_not_stays():
     check(graph_of(lambda x: x * x, ("n",)), square, "Mul", at=["Mul"])
 
 
+def test_a_number_that_a_call_may_replace_is_not_counted_on():
+    graph = tx.Graph(opsets={"ai.onnx": 18})
+    x, factor = graph.input("x0", "float32", ("n",)), graph.variable("factor", np.float32(2))
+    graph.all_inputs.append(factor)
+    graph.output("y", x * factor)
+    respelled = respell(graph, [twice], at=is_a("Mul"))
+    found = respelled.run({"x0": np.float32([1, 2]), "factor": np.float32(5)}, backend="numpy")
+    assert found["y"].tolist() == [5, 10]
+
+
 def test_a_body_without_words_replaces_nothing():
     check(graph_of(lambda x: ops.relu(x) * 1.0, ("n",)), nothing, "Relu", "Mul", at=["Mul"])
 

@@ -3,7 +3,8 @@
 ``Rewriter(graph, decide).run()`` copies a graph and asks ``decide(rewriter, call)`` about every ``Call``: None keeps
 it, values take its place, and ``rewriter.expand(call)`` gives those of its op's body. ``bind(node)`` gives a node's
 inputs and attributes by today's names, ``decompose`` keeps what a consumer knows, ``respell`` puts the body of an op
-wherever a graph computes the same by other words.
+wherever a graph computes the same by other words. A transform that reads contents is marked ``@leaving_defaults``: it
+then sees no contents that a call may replace, those of initializers which are inputs, too.
 """
 
 from tenonnx.op.binding import bind, invoke, known_op
@@ -17,7 +18,7 @@ from tenonnx.transforms.decompose import decompose, refuse_opaque
 from tenonnx.transforms.extract import between, extract
 from tenonnx.transforms.fold import fold
 from tenonnx.transforms.grad import grad, pullback
-from tenonnx.transforms.overridable import opened
+from tenonnx.transforms.overridable import leaving_defaults, opened
 from tenonnx.transforms.prune import needed_nodes, prune
 from tenonnx.transforms.residuals import Demand, dependents
 from tenonnx.transforms.respell import respell
@@ -44,6 +45,7 @@ __all__ = [
     "interpreting",
     "invoke",
     "known_op",
+    "leaving_defaults",
     "merge_common_subexpressions",
     "needed_nodes",
     "opened",

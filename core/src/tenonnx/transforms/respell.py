@@ -21,6 +21,7 @@ from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.op import Op
 from tenonnx.transforms.forms import Forms
 from tenonnx.transforms.fuse import Fused, Replacing, Search
+from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.rewrite import ALLOWANCE, Call, Rewriter, copy_graph
 from tenonnx.transforms.target import target_for
 from tenonnx.transforms.templates import Templates
@@ -29,6 +30,7 @@ from tenonnx.transforms.templates import Templates
 REACH = 2
 
 
+@leaving_defaults
 @in_registry_of_graph
 @uncollected()
 def respell(graph: Graph, ops: Sequence[Op], *, at: Callable[[Node], bool]) -> Graph:

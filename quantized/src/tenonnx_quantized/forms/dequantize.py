@@ -10,7 +10,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Op, Value, selects, static
-from tenonnx.extend.transforms import Call, Rewriter, bind, infer_call, prune
+from tenonnx.extend.transforms import Call, Rewriter, bind, infer_call, leaving_defaults, prune
 from tenonnx_quantized.computed import Computed, rows
 from tenonnx_quantized.forms.codes import CodesRewriter, is_dequantize, is_meaning, is_quantize
 from tenonnx_quantized.forms.qdq import to_qdq
@@ -68,6 +68,7 @@ def _numbers(call: Call, start: int, stop: int) -> Array:
     return call.op(rows(codes, first, stop), *parts, **attributes)[start - first :]
 
 
+@leaving_defaults
 def to_floats(graph: Graph) -> Graph:
     """Let weights and activations be floats: a model without quantisation.
 

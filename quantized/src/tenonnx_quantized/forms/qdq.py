@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Op, Value
-from tenonnx.extend.transforms import Call, Rewriter, prune
+from tenonnx.extend.transforms import Call, Rewriter, leaving_defaults, prune
 from tenonnx_quantized import contrib_quantize
 from tenonnx_quantized.attention import qattention
 from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv, unpacked_blocks
@@ -42,6 +42,7 @@ def _rule(op: Op) -> Callable[[Callable[..., Value | None]], Callable[..., Value
     return register
 
 
+@leaving_defaults
 def to_qdq(graph: Graph) -> Graph:
     """Say quantised ops as float ops between DequantizeLinear and QuantizeLinear; weights stay codes.
 

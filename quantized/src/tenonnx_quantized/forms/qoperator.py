@@ -9,7 +9,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, Value, constant, selects, static
-from tenonnx.extend.transforms import Call, Rewriter, bind, prune, same_attribute
+from tenonnx.extend.transforms import Call, Rewriter, bind, leaving_defaults, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
@@ -29,6 +29,7 @@ _EIGHT_BITS = (DType.int8, DType.uint8)
 Coded = tuple[Value, Value, Value]
 
 
+@leaving_defaults
 def to_qoperator(graph: Graph) -> Graph:
     """Say float ops between DequantizeLinear and QuantizeLinear as QLinear ops, and 4-bit weights as MatMulNBits.
 
