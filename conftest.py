@@ -3,6 +3,7 @@
 import gc
 import os
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -19,6 +20,14 @@ LONG = (
     "test_new_package", "test_independence", "test_fuzzing", "test_onnx_backend", "test_report", "test_type_rules",
     "test_types", "test_onnx_node_suite",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _numbers_of_its_own(request: pytest.FixtureRequest) -> None:
+    """Let a test draw the same numbers from its module's ``RANDOM``, whichever tests ran before."""
+    module = getattr(request.node, "module", None)
+    if hasattr(module, "RANDOM"):
+        module.RANDOM = np.random.default_rng(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

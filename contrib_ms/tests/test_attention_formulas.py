@@ -287,7 +287,7 @@ def test_paged_attention(attributes, bits, latent):
     for token, slot in enumerate(slots):
         if slot >= 0:
             rows = turned(k[token].reshape(groups, size), position[token]), v[token].reshape(groups, size)
-            keys[slot], values[slot] = (np.rint(x / unit) * unit if bits == 8 else x for x in rows)
+            keys[slot], values[slot] = (np.rint(x / unit).clip(-128, 127) * unit if bits == 8 else x for x in rows)
     values = keys[:, :, :6] if latent else values
     for token in range(7):
         last = position[token] if attributes.get("is_causal", 1) else past[sequence[token]] + new[sequence[token]] - 1

@@ -26,7 +26,7 @@ from tenonnx_standard.shapes import identity
 from tenonnx_standard.trigonometry import tanh
 
 NUMBER, TRUTH = TensorType(DType.int64, ()), TensorType(DType.bool, ())
-random = np.random.default_rng(0)
+RANDOM = np.random.default_rng(0)
 
 
 def floats(*shape):
@@ -34,7 +34,7 @@ def floats(*shape):
 
 
 def draw(*shape):
-    return random.uniform(-1, 1, shape)
+    return RANDOM.uniform(-1, 1, shape)
 
 
 def total(*values):
@@ -58,7 +58,7 @@ def slopes(graph, feeds, wrt, of="loss"):
     names = [value.name for value in derived.outputs[-len(wrt) :]]
     found = derived.run(feeds, backend="numpy")
     for name, gradient in zip(wrt, names, strict=True):
-        direction = random.uniform(-1, 1, np.shape(feeds[name]))
+        direction = RANDOM.uniform(-1, 1, np.shape(feeds[name]))
         assert found[gradient].shape == direction.shape
         high, low = (
             graph.run({**feeds, name: feeds[name] + step * direction}, backend="numpy")[of] for step in (1e-5, -1e-5)
