@@ -38,6 +38,17 @@ def test_after_an_error_nothing_of_the_block_is_there():
         assert list(parts(graph)) == before
 
 
+def test_after_an_error_values_have_their_names_again():
+    graph = graph_of_one_node()
+    (hidden,) = tiny.exp(graph["y"]).producer.outputs
+    name = hidden.name
+    with contextlib.suppress(ZeroDivisionError), graph.building():
+        graph.output("z", hidden)
+        subgraph(lambda: 1 / 0)
+    assert graph[name] is hidden
+    assert [value.name for value in graph.outputs] == ["y"]
+
+
 def test_a_block_within_a_block_may_fail_alone():
     graph = graph_of_one_node()
     with graph.building():

@@ -239,7 +239,7 @@ def building(graph: Graph, prefix: str = "") -> Iterator[None]:
     After an error there is nothing of what the block added: nodes, inputs, variables, outputs and their names.
     """
     ensure_inferred(graph)
-    taken = dict(graph.names())
+    taken, named = dict(graph.names()), [(value, value.name) for value in graph.values()]
     lists = graph.nodes, graph.all_inputs, graph.captures, graph.variables, graph.outputs
     parts = [(part, len(part)) for part in lists]
     with defined_by(graph.root.registry), interpreting(Builder(graph, prefix=prefix)):
@@ -248,6 +248,8 @@ def building(graph: Graph, prefix: str = "") -> Iterator[None]:
         except BaseException:
             for part, count in parts:
                 del part[count:]
+            for value, name in named:
+                value.name = name
             names = graph.names()
             names.clear()
             names.update(taken)
