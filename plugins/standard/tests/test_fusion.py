@@ -106,6 +106,12 @@ def test_ops_of_another_domain_are_found_where_the_graph_has_it():
     check(graph, "SkipLayerNormalization")
 
 
+def test_what_is_not_fused_keeps_all_its_outputs():
+    graph = graph_of(lambda x: ops.relu(ops.top_k(x, np.array([2]))[0]), ("n", 8))
+    check(graph, "TopK", "Relu")
+    assert [len(node.outputs) for node in tx.fuse(graph).nodes] == [2, 1]
+
+
 def test_only_what_is_asked_for():
     graph = graph_of(GELUS["half of it first"], ("n", 8))
     check(graph, *[node.op_type for node in graph.nodes], ops=["LayerNormalization"])

@@ -56,7 +56,7 @@ def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[
         traced = [op for op in wanted if can_be_traced(op)]
     templates = Templates.of_graph(graph, traced)
     spots = [op for op in wanted if find_rule(op, "spot") is not None]
-    graph = _without_unread_outputs(copy_graph(graph))
+    graph = copy_graph(graph)
     ensure_inferred(graph)
     with work(PASSES * ALLOWANCE * len(graph.nodes)):
         for _ in range(PASSES):
@@ -73,16 +73,6 @@ def _candidates(graph: Graph, registry: Registry) -> Iterator[Op]:
             rare = not op.specified or op.primitive or find_rule(op, "rare") is not None
             if op.holds_at(version) and op.pure and not rare:
                 yield op
-
-
-def _without_unread_outputs(graph: Graph) -> Graph:
-    """``graph``, its nodes without the last outputs that nobody reads."""
-    read = {*graph.uses(), *graph.outputs}
-    for node in graph.nodes:
-        if isinstance(node.op, Op) and not node.op.signature.counts_outputs:
-            while len(node.outputs) > 1 and node.outputs[-1] not in read:
-                node.outputs = node.outputs[:-1]
-    return graph
 
 
 def _found(wanted: str | Op, graph: Graph, registry: Registry) -> Op:
@@ -168,10 +158,10 @@ class Search:
             found.update((v, fused) for v in fused.outputs if v is not None)
 
         for node in reversed(self.heads):
-            outputs = [v for v in node.outputs if v is not None]
-            if len(outputs) != 1 or node in taken:
+            read = self._read(node)
+            if len(read) != 1 or node in taken:
                 continue
-            best = self._best(outputs[0], taken)
+            best = self._best(read[0], taken)
             if best is not None and best.gain >= self.least_gain:
                 take(best)
             elif best is not None:
@@ -202,7 +192,7 @@ class Search:
 
         fused = self.replacing(self.graph, decide, found.keys()).run()
         drop_dead_nodes(fused)
-        return _without_unread_outputs(fused)
+        return fused
 
     def called(self, rewriter: Rewriter, fused: Fused) -> dict[Value, Value]:
         """The results of the call, which are put where the first of them is needed."""
@@ -295,12 +285,16 @@ class Search:
             outputs = outputs[:-1]
         outputs += (None,) * (proposal.outputs - len(outputs))
         made_by = [v.producer for v in outputs if v is not None and v.producer is not None]
-        if any(node not in inside or len([v for v in node.outputs if v is not None]) > 1 for node in made_by):
+        if any(node not in inside or len(self._read(node)) > 1 for node in made_by):
             return None
         last = max((self.position[v.producer] for v in given if v.producer is not None), default=-1)
         readers = [node for v in outputs if v is not None for node in self.readers.get(v, ()) if node not in inside]
         early = any(self.position[node] <= last for node in readers)
         return None if early else Fused(proposal, outputs, tuple(region), frozenset(made), last)
+
+    def _read(self, node: Node) -> list[Value]:
+        """The outputs of a node that somebody reads."""
+        return [v for v in node.outputs if v is not None and (v in self.readers or v in self.results)]
 
     def _needed(self, proposal: Proposal) -> tuple[set[Value], set[Value]]:
         """The values of the source that the inputs are or are computed from, and those that are made on the way."""
