@@ -51,17 +51,23 @@ def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilo
     return ops.rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total)), None, None, total
 
 
+#: What is added is as large as the input, or the same for every sequence of a batch.
+_SUMMANDS = {
+    "input": "length hidden | batch length hidden",
+    "skip": "length hidden | batch length hidden | 1 length hidden",
+}
+
 skip_layer_normalization.requires(
-    shapes(gamma="_", beta="_", bias="_"),
+    shapes(**_SUMMANDS, gamma="hidden", beta="hidden", bias="hidden"),
     floats("input"),
     same_dtype("input", "skip", "gamma", "beta", "bias"),
-    broadcasts_to("input", "skip", "gamma", "beta", "bias"),
+    broadcasts_to("input", "skip"),
 )
 skip_simplified_layer_normalization.requires(
-    shapes(gamma="_", bias="_"),
+    shapes(**_SUMMANDS, gamma="hidden", bias="hidden"),
     floats("input"),
     same_dtype("input", "skip", "gamma", "bias"),
-    broadcasts_to("input", "skip", "gamma", "bias"),
+    broadcasts_to("input", "skip"),
 )
 
 

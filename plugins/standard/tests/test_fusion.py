@@ -106,6 +106,25 @@ def test_ops_of_another_domain_are_found_where_the_graph_has_it():
     check(graph, "SkipLayerNormalization")
 
 
+@pytest.mark.parametrize(
+    ("shape", "skip", "fused"),
+    [
+        (SEQUENCES, SEQUENCES, True),
+        (SEQUENCES, SEQUENCES[1:], True),
+        (SEQUENCES, (1, *SEQUENCES[1:]), True),
+        (SEQUENCES, (SEQUENCES[0], 1, 8), False),
+        (SEQUENCES, (1, 1, 8), False),
+        (SEQUENCES, (8,), False),
+        (("length", 8), (1, 8), False),
+        (("images", *SEQUENCES), ("images", *SEQUENCES), False),
+    ],
+)
+def test_a_length_that_is_a_symbol_is_no_number(shape, skip, fused):
+    graph = graph_of(lambda x, y, s, b: standardised(x + y, s, b), shape, skip, (8,), (8,))
+    graph.opsets = {**graph.opsets, "com.microsoft": 1}
+    check(graph, *(["SkipLayerNormalization"] if fused else ["Add", "LayerNormalization"]))
+
+
 def test_what_is_not_fused_keeps_all_its_outputs():
     graph = graph_of(lambda x: ops.relu(ops.top_k(x, np.array([2]))[0]), ("n", 8))
     check(graph, "TopK", "Relu")

@@ -22,11 +22,8 @@ def residual(draw):
     shape = draw(shapes(2, 3, 2, 4))
     x = draw(tensors(FLOATS, shape=shape, min_value=-1, max_value=1))
     x = x + (4 * np.arange(shape[-1])).astype(x.dtype)
-    skip = draw(
-        tensors(
-            x.dtype.name, shape=draw(st.sampled_from([shape, shape[1:], (1, *shape[1:])])), min_value=-1, max_value=1
-        )
-    )
+    shared = [shape[1:], (1, *shape[1:])] if len(shape) == 3 else []
+    skip = draw(tensors(x.dtype.name, shape=draw(st.sampled_from([shape, *shared])), min_value=-1, max_value=1))
     gamma, beta, bias = (draw(tensors(x.dtype.name, shape=shape[-1:], min_value=-1, max_value=1)) for _ in range(3))
     return x, skip, gamma, beta, bias if draw(st.booleans()) else None, draw(st.sampled_from([1e-5, 1e-2]))
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenonnx.errors import InvalidCall, TenonnxError
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph, near_names
+from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.limits import work
@@ -32,6 +34,9 @@ from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import ALLOWANCE, Call, Decision, Rewriter, copy_graph
 from tenonnx.transforms.templates import Proposal, Templates, can_be_traced
+
+#: A length that no graph names, which is a multiple of what heads and blocks may be.
+ANY_LENGTH = math.lcm(*range(1, 17)) * 2**10
 
 #: Passes over a graph: one op may be part of the body of another.
 PASSES = 4
@@ -85,6 +90,14 @@ def _found(wanted: str | Op, graph: Graph, registry: Registry) -> Op:
         known = sorted({op.name for op in registry.ops(domain) if not op.primitive})
         raise InvalidCall(f"{domain}::{name} must be an op with a body", available=", ".join(near_names(name, known)))
     return op
+
+
+def _of_any_length(value: Value | None) -> Value | None:
+    """A value of a large length where that is a symbol, so that nothing counts on its being a number beside it."""
+    if value is None or not isinstance(value.type, TensorType) or value.type.shape is None or value.data is not None:
+        return value
+    lengths = [ANY_LENGTH if symbols_of(d) == {str(d)} else d if isinstance(d, int) else None for d in value.type.shape]
+    return Value(value.name, value.type.with_shape(tuple(lengths)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +355,7 @@ class Search:
         op, inputs, attributes, after = proposal.op, proposal.inputs, proposal.attributes, proposal.after
         count = None if op.signature.counts_outputs else 1
         try:
+            op.requirements.check([_of_any_length(v) for v in inputs], attributes)
             infer_call(op, inputs, attributes, count)
             if alone and after is None and self.templates.prove(proposal, root, self.strict):
                 return [root]
