@@ -8,9 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
-    DType,
     TensorType,
-    TypeMismatch,
     Value,
     constant,
     dims,
@@ -61,36 +59,11 @@ def _heads(input: Value, cos_cache: Value) -> int | None:
     if input.ndim == 4 or cos_cache.rank is None:
         return None
     width, half = input.shape[-1], cos_cache.shape[-1]
-    if not isinstance(width, int) or not isinstance(half, int):
-        return None
-    if not half or width % (2 * half):
-        raise TypeMismatch(
-            f"{rotary_embedding.title}: the last axis must hold heads twice as long as the caches are wide",
-            given=f"input {input!r}, cos_cache {cos_cache!r}",
-            do="write num_heads",
-        )
-    return width // (2 * half)
+    return width // (2 * half) if isinstance(width, int) and isinstance(half, int) else None
 
 
 @rotary_embedding.type
-def _(input, position_ids, cos_cache, sin_cache, *, rotary_embedding_dim, num_heads, **_) -> TensorType:
-    if input.dtype is not cos_cache.dtype or cos_cache.dtype is not sin_cache.dtype or not input.dtype.is_float:
-        given = f"{input!r}, {cos_cache!r}, {sin_cache!r}"
-        raise TypeMismatch(f"{rotary_embedding.title}: input and caches must be floats of one dtype", given=given)
-    if position_ids.dtype is not DType.int64 or (position_ids.rank or 1) > 2:
-        raise TypeMismatch(
-            f"{rotary_embedding.title}: position_ids must be int64, one or [batch, sequence]", given=repr(position_ids)
-        )
-    if input.rank is None:
-        return input.tensor
-    if input.ndim not in (3, 4):
-        raise TypeMismatch(f"{rotary_embedding.title}: input must have 3 or 4 axes", given=repr(input))
-    if rotary_embedding_dim and not num_heads and input.ndim == 3:
-        raise TypeMismatch(
-            f"{rotary_embedding.title}: rotary_embedding_dim needs num_heads", given=f"{rotary_embedding_dim}"
-        )
-    if not num_heads:
-        _heads(input, cos_cache)
+def _(input, position_ids, cos_cache, sin_cache, **_) -> TensorType:
     return input.tensor
 
 
@@ -136,6 +109,15 @@ def gemma_rotary_embedding(emb, q, q_rot, k, k_rot):
     return q * cosine + q_rot * sine, k * cosine + k_rot * sine
 
 
+def _hold_heads(input: Value, hidden: Any, half: Any, num_heads: int, rotary_embedding_dim: int) -> str | None:
+    if input.rank == 3 and not num_heads and rotary_embedding_dim:
+        return "num_heads must be given with rotary_embedding_dim for an input of three axes"
+    known = isinstance(hidden, int) and isinstance(half, int) and not num_heads
+    if known and (not half or hidden % (2 * half)):
+        return "without num_heads the last axis must hold heads twice as long as the caches are wide"
+    return None
+
+
 def _hold_sections(mrope_section: list[int], half: Any, num_heads: int, mrope_layout: int, input: Any) -> str | None:
     if len(mrope_section) != 3 or min(mrope_section) < 0:
         return "mrope_section must be three numbers that are not negative"
@@ -146,6 +128,16 @@ def _hold_sections(mrope_section: list[int], half: Any, num_heads: int, mrope_la
     return None if mrope_layout in (0, 1) else "mrope_layout must be 0 or 1"
 
 
+rotary_embedding.requires(
+    shapes(
+        input="batch length hidden | batch heads length size", position_ids=" | 1 | batch length",
+        cos_cache="positions half", sin_cache="positions half",
+    ),
+    floats("input"),
+    same_dtype("input", "cos_cache", "sin_cache"),
+    dtypes(position_ids="int64"),
+    holds(_hold_heads),
+)  # fmt: skip
 m_rotary_embedding.requires(
     shapes(
         input="batch length hidden|batch heads length size", position_ids="3 batch length",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tenonnx.extend import InvalidCall
+from tenonnx.extend import Value, dtypes, floats, holds, same_dtype, shapes
 from tenonnx.extend import op as define
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.joining import concat, split
@@ -22,8 +24,6 @@ def rotary_embedding(
     there are ``position_ids``, else (batch, sequence, size / 2).
     """
     if X.ndim == 3:
-        if not num_heads:
-            raise InvalidCall("RotaryEmbedding needs num_heads for an input of rank 3", given=repr(X))
         width = dim_of(X, 2)
         heads = reshape(X, [0, 0, num_heads, width // num_heads])
     else:
@@ -44,10 +44,46 @@ def rotary_embedding(
     return reshape(result, [0, 0, width]) if X.ndim == 3 else result
 
 
+def _hold_heads(X: Value, hidden: Any, size: Any, half: Any, num_heads: int, rotary_embedding_dim: int) -> str | None:
+    if X.rank == 3 and not num_heads:
+        return "num_heads must be given for an input of three axes"
+    if isinstance(hidden, int) and num_heads:
+        if hidden % num_heads:
+            return "num_heads must divide the last axis"
+        size = hidden // num_heads
+    width = rotary_embedding_dim or size
+    if isinstance(width, int) and width % 2:
+        return "what is turned of a head must be pairs"
+    if isinstance(width, int) and isinstance(size, int) and width > size:
+        return "rotary_embedding_dim must be at most the size of a head"
+    known = isinstance(width, int) and isinstance(half, int)
+    return "the caches must be half as wide as what is turned of a head" if known and width != 2 * half else None
+
+
+def _hold_rows(position_ids: Value | None, cos_cache: Value, sin_cache: Value) -> str | None:
+    rank = 3 if position_ids is None else 2
+    if any(cache.rank not in (None, rank) for cache in (cos_cache, sin_cache)):
+        return f"the caches must have {rank} axes {'without' if position_ids is None else 'with'} position_ids"
+    return None
+
+
+_ROWS = "positions half | batch length half"
+
+rotary_embedding.requires(
+    shapes(
+        X="batch length hidden | batch heads length size", position_ids="batch length",
+        cos_cache=_ROWS, sin_cache=_ROWS,
+    ),
+    floats("X"),
+    same_dtype("X", "cos_cache", "sin_cache"),
+    dtypes(position_ids="int64"),
+    holds(_hold_rows),
+    holds(_hold_heads),
+)  # fmt: skip
+
+
 @rotary_embedding.numpy
 def _(X, cos_cache, sin_cache, position_ids, *, interleaved, num_heads, rotary_embedding_dim):
-    if X.ndim == 3 and not num_heads:
-        raise InvalidCall("RotaryEmbedding needs num_heads for an input of rank 3", given=f"X {list(X.shape)}")
     heads = X.reshape(*X.shape[:2], num_heads, -1) if X.ndim == 3 else X
     tables = (cos_cache, sin_cache) if position_ids is None else (cos_cache[position_ids], sin_cache[position_ids])
     cos, sin = (np.expand_dims(table, 2 if X.ndim == 3 else 1) for table in tables)
