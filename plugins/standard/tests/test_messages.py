@@ -26,3 +26,9 @@ def test_running_statistics_are_of_training_alone():
 def test_terms_of_an_equation_and_inputs_are_as_many():
     with pytest.raises(TypeMismatch, match="as many terms as there are inputs"):
         ops.einsum(np.float32([1]), equation="i,i->")
+
+
+def test_a_length_to_cut_or_pad_to_is_not_negative():
+    graph = Graph()
+    with graph.building(), pytest.raises(TypeMismatch, match="a length must not be negative"):
+        ops.center_crop_pad(graph.input("x", "float32", (2,)), [-3])

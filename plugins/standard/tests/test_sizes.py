@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import Operand
 
@@ -84,3 +85,24 @@ def test_sums_over_an_axis_amid_others(shape, dtype):
     np.testing.assert_array_equal(
         ops.reduce_sum(np.flip(x, 0), [axis], keepdims=0), x[::-1].astype("float64").sum(axis)
     )
+
+
+@pytest.mark.parametrize(
+    ("length", "pads", "wanted"),
+    [
+        (3, [2, -4], [9]),
+        (3, [-4, 2], [9]),
+        (1, [2, -2], [9]),
+        (0, [1, -1], []),
+        (2, [-3, 1], []),
+        (3, [1, -2], [9, 1]),
+    ],
+)
+def test_what_a_pad_fills_may_be_cut_off(length, pads, wanted):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.output("y", ops.pad(graph.input("x", "float32", ("n",)), pads, np.float32(9)))
+    x = np.arange(1, length + 1, dtype=np.float32)
+    assert graph.run({"x": x}, backend="numpy")["y"].tolist() == wanted
+    assert graph.run({"x": x}, backend="onnxruntime")["y"].tolist() == wanted
+    below = tx.retarget(graph, opset_version=1)
+    assert below.run({"x": x}, backend="numpy")["y"].tolist() == wanted

@@ -91,18 +91,14 @@ def _(data, pads, constant_value, axes, *, mode):
 
 
 def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str) -> Value:
-    """The body of Pad: axis by axis elements are cut off, then added."""
+    """The body of Pad, axis by axis: what is filled may be cut off again, and what is cut off is not taken."""
     check_mode(op, mode)
     data = x
     for axis, (before, after) in enumerate(_pairs(op, pads, axes, x.ndim)):
-        x = _cut(x, axis, before, after)
-        before, after = _added(before), _added(after)
-        if not isinstance(before, Value) and not isinstance(after, Value) and not before and not after:
-            continue
         if mode == "constant":
-            x = _filled(x, axis, before, after, constant_value)
+            x = _cut(_filled(x, axis, _added(before), _added(after), constant_value), axis, before, after)
         else:
-            x = _taken(x, axis, before, after, mode)
+            x = _taken(_cut(x, axis, before, after), axis, _added(before), _added(after), mode)
     return ops.identity(x) if x is data else x
 
 
@@ -139,19 +135,27 @@ def _added(number: Any) -> Any:
     return ops.maximum(number, 0) if isinstance(number, Value) else max(number, 0)
 
 
+def _is_nothing(*numbers: Any) -> bool:
+    return not any(isinstance(number, Value) or number for number in numbers)
+
+
 def _filled(x: Value, axis: int, before: Any, after: Any, constant_value: Value | None) -> Value:
+    if _is_nothing(before, after):
+        return x
     if constant_value is None:
         constant_value = constant("" if x.dtype is DType.string else 0, x.dtype)
     value = constant_value if constant_value.rank == 0 else ops.reshape(constant_value, constant(np.zeros(0, np.int64)))
     sizes = dims(x)
     parts = []
     for number in (before, after):
-        fill = isinstance(number, Value) or number > 0
-        parts.append(ops.expand(value, [*sizes[:axis], number, *sizes[axis + 1 :]]) if fill else None)
+        fill = None if _is_nothing(number) else ops.expand(value, [*sizes[:axis], number, *sizes[axis + 1 :]])
+        parts.append(fill)
     return ops.concat(*(part for part in (parts[0], x, parts[1]) if part is not None), axis=axis)
 
 
 def _taken(x: Value, axis: int, before: Any, after: Any, mode: str) -> Value:
+    if _is_nothing(before, after):
+        return x
     size = dim_of(x, axis)
     places = ops.range_(-before, size + after, 1)
     if mode == "edge":
@@ -213,16 +217,17 @@ def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[i
     befores, afters = [0] * x.ndim, [0] * x.ndim
     for k, axis in enumerate(places):
         befores[axis], afters[axis] = int(pads[k]), int(pads[k + len(places)])
-    if any(b + d + a < 0 for b, d, a in zip(befores, x.shape, afters, strict=True)):
+    sizes = [b + d + a for b, d, a in zip(befores, x.shape, afters, strict=True)]
+    if min(sizes, default=0) < 0:
         raise ValueError(f"pads {list(pads)} leave less than nothing of {x.shape}")
-    kept = x[tuple(slice(max(-b, 0), d + min(a, 0)) for b, d, a in zip(befores, x.shape, afters, strict=True))]
-    befores, afters = [max(b, 0) for b in befores], [max(a, 0) for a in afters]
-    shape = limits.sized([b + d + a for b, d, a in zip(befores, kept.shape, afters, strict=True)], op.title)
+    shape = limits.sized(sizes, op.title)
     y = _full(shape, x, fill) if mode == "constant" else np.empty(shape, x.dtype)
-    key = [slice(b, b + d) for b, d in zip(befores, kept.shape, strict=True)]
-    y[tuple(key)] = kept
+    kept = x[tuple(slice(max(-b, 0), max(d + min(a, 0), 0)) for b, d, a in zip(befores, x.shape, afters, strict=True))]
+    key = [slice(max(b, 0), max(b, 0) + d) for b, d in zip(befores, kept.shape, strict=True)]
+    if kept.size:
+        y[tuple(key)] = kept
     if mode != "constant":
-        for axis, (before, after) in enumerate(zip(befores, afters, strict=True)):
+        for axis, (before, after) in enumerate((max(b, 0), max(a, 0)) for b, a in zip(befores, afters, strict=True)):
             if before or after:
                 _mirror(y[(*[slice(None)] * (axis + 1), *key[axis + 1 :])], axis, before, after, mode)
     return y
@@ -240,7 +245,7 @@ def _full(shape: tuple[int, ...], x: Array, fill: Any) -> Array:
 def _mirror(y: Array, axis: int, before: int, after: int, mode: str) -> None:
     """Fill both ends of an axis from what lies between them."""
     size = y.shape[axis] - before - after
-    if size == 0:
+    if size <= 0:
         raise ValueError(f"mode {mode} has nothing to take from an empty axis")
     lead = (slice(None),) * axis
     middle = y[(*lead, slice(before, before + size))]
@@ -294,5 +299,7 @@ def _(input_data, shape, *, axes):
         )
     found = list(kind.shape)
     for axis, size in zip(places, known or [None] * len(places), strict=True):
+        if isinstance(size, int) and size < 0:
+            raise TypeMismatch(f"{center_crop_pad.title}: a length must not be negative", given=f"shape {known}")
         found[axis] = size
     return kind.with_shape(tuple(found))

@@ -13,7 +13,10 @@ DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "bool",
 
 
 def padding(draw, mode, *, axes=False, dtypes=DTYPES):
-    """Pads of a tensor, some negative, on all or some axes, that need no second reflection."""
+    """Pads of a tensor, some negative, on all or some axes, that need no second reflection.
+
+    What is filled with a constant may be cut off again.
+    """
     x = draw(tensors(dtypes, max_rank=3, min_rank=1))
     chosen = draw(st.lists(st.sampled_from(range(x.ndim)), unique=True, min_size=1)) if axes else range(x.ndim)
     pads = []
@@ -21,7 +24,8 @@ def padding(draw, mode, *, axes=False, dtypes=DTYPES):
         side = x.shape[axis]
         before = draw(st.integers(1 - side, side - 1)) if side > 1 else 0
         low, high = (min(before, 0) - side + 1, side + min(before, 0) - 1)
-        pads.append((before, draw(st.integers(max(low, 1 - side - min(before, 0)), max(high, 0)))))
+        low = -side - before if mode == "constant" else max(low, 1 - side - min(before, 0))
+        pads.append((before, draw(st.integers(low, max(high, 0)))))
     value = draw(tensors(x.dtype.name if x.dtype != object else "string", shape=())) if draw(st.booleans()) else None
     if value is not None and "float" in x.dtype.name:
         value = value.astype(np.float32).astype(x.dtype)  # it was a float attribute
