@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tenonnx.cli import main
@@ -37,6 +38,9 @@ def test_python_blocks_run(name, monkeypatch, tmp_path):
     scope = {"__name__": f"docs.{Path(name).stem}"}
     for block in blocks:
         exec(compile(block, name, "exec"), scope)
+    for archive in scope.values():
+        if isinstance(archive, np.lib.npyio.NpzFile):
+            archive.close()  # a program's end closes it
 
 
 @pytest.mark.parametrize("name", ["docs/editing.md", "docs/recipes.md"])

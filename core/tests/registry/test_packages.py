@@ -8,7 +8,11 @@ import onnx
 import pytest
 
 import tenonnx as tx
+from tenonnx.errors import PluginError
 from tenonnx.extend import op
+from tenonnx.op.op import Op
+from tenonnx.registry.absence import absence
+from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.packages import KEY
 from tenonnx.registry.registry import Registry
 
@@ -84,3 +88,28 @@ def test_what_no_export_writes_is_not_repeated(said):
     with pytest.raises(tx.UnsupportedOp) as caught:
         tx.load(model(**{KEY: said}), registry=Registry()).run({"x": np.ones(2, np.float32)}, backend="numpy")
     assert "which the file says" not in caught.value.given
+
+
+NOT_YET = '<ir_version: 8, opset_import: ["tiny": 1]> g (float[2] x) => (float[2] y) { y = tiny.Late(x) }'
+
+
+@pytest.mark.parametrize(
+    ("since", "before", "version", "when"), [(3, None, 1, "from version 3 on"), (1, 2, 5, "below version 2")]
+)
+def test_an_op_of_other_versions_is_told_so(since, before, version, when):
+    registry = Registry()
+    registry.add(Op(lambda x: x, "Late", domain="tiny", since=since, before=before))
+    graph = tx.load(onnx.parser.parse_model(NOT_YET.replace('"tiny": 1', f'"tiny": {version}')), registry=registry)
+    with pytest.raises(tx.UnsupportedOp) as caught:
+        graph.run({"x": np.ones(2, np.float32)}, backend="numpy")
+    assert f"an op of tiny {when}, while the file is of version {version}" in caught.value.given
+    assert "give the file the version of tiny that it was written for" in caught.value.do
+    with pytest.raises(tx.NotRepresentable, match="give the file the version of tiny"):
+        tx.retarget(graph, {"tiny": 4})
+
+
+def test_a_package_that_failed_is_told_so():
+    registry = Registry()
+    assert absence(registry, "ai.onnx", "Relu", 14).do == "pip install tenonnx-standard"
+    registry.failures[Plugin("ai.onnx", "m", "tenonnx.ops", "tenonnx-standard", "1")] = PluginError("broken")
+    assert absence(registry, "ai.onnx", "Relu", 14).reason == "tenonnx-standard failed to load, see tenonnx plugins"

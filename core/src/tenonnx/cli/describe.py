@@ -11,7 +11,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import SparseTensorType, TensorType, Type
 from tenonnx.graph.values import Node, Operator, Value
 from tenonnx.op.op import Op
-from tenonnx.registry.discovery import cure
+from tenonnx.registry.absence import absence
 from tenonnx.registry.registry import Registry
 
 
@@ -96,11 +96,8 @@ def _package(registry: Registry, node: Node) -> tuple[str, str]:
     """The package that provides the op of a node or would, and why it does not."""
     if isinstance(node.op, Op):
         return registry.source(node.op), ""
-    package = registry.provider(node.domain, node.op_type)
-    if package is None:
-        return "", "no package that we know provides it"
-    failed = any(plugin.distribution == package for plugin in registry.failures)
-    return package, f"{package} failed to load, see tenonnx plugins" if failed else cure([package])
+    lacking = absence(registry, node.domain, node.op_type, node.version)
+    return registry.provider(node.domain, node.op_type) or "", lacking.do if lacking.package else lacking.reason
 
 
 def _function(key: tuple[str, str, str], function: Operator) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node
 from tenonnx.op.op import Op
-from tenonnx.registry.discovery import cure
+from tenonnx.registry.absence import absence, remedy
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.forms import body_nodes
 from tenonnx.transforms.target import Target
@@ -30,10 +30,8 @@ def advice(node: Node, target: Target, registry: Registry, first: int | None) ->
     """What would help a refused node, which has a form from version ``first`` of ai.onnx on, if at any."""
     op, version = node.op, target.version(node.domain)
     missing = [n for n in body_nodes(op) if not isinstance(n.op, Op)] if isinstance(op, Op) else [node]
-    packages = {registry.provider(n.domain, n.op_type) for n in missing}
     if missing:
-        known = [package for package in packages if package]
-        return cure(known) if known else "install or write a package that defines the op"
+        return remedy(absence(registry, n.domain, n.op_type, n.version) for n in missing)
     ways = [] if first is None else [f"go to version {first} of ai.onnx or newer"]
     if version is None and target.runtime is None:
         ways.append(f"allow domain {node.domain}")

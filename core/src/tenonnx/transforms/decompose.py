@@ -62,28 +62,26 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
             missing.setdefault((node.domain, node.op_type), []).append(node)
     if not missing:
         return
+    from tenonnx.registry.absence import absence, remedy
     from tenonnx.registry.contents import in_words
-    from tenonnx.registry.discovery import cure
-    from tenonnx.registry.hints import provider
     from tenonnx.registry.packages import packages_of
 
-    lines, packages, said = [], set(), packages_of(graph)
+    registry, said = graph.registry, packages_of(graph)
+    lines, absences = [], []
     for (domain, name), nodes in sorted(missing.items()):
-        package = provider(domain, name)
-        packages.add(package or f"a package that serves {domain}")
-        told = f", which the file says is of {said[domain]}" if domain in said and package is None else ""
+        lacking = absence(registry, domain, name, nodes[0].version)
+        absences.append(lacking)
+        told = lacking.reason
+        if domain in said and lacking.package is None:
+            told = f"which the file says is of {said[domain]}"
         shown = ", ".join(f'"{n.label}"' for n in nodes[:5])
         more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-        lines.append(
-            f"{domain}::{name}@{nodes[0].version}: {len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more}){told}"
-        )
-    installable = sorted(p for p in packages if " " not in p)
-    registry = graph.registry
+        count = f"{len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more})"
+        lines.append(f"{domain}::{name}@{nodes[0].version}: {count}, {told}")
     failures = [] if registry is None else [*registry.failures.values(), *in_words(registry.conflicts)]
     raise UnsupportedOp(
         f"the graph cannot be {purpose}: no installed package provides {len(missing)} of its ops",
         given="\n".join(lines),
         also=[str(failure) for failure in failures],
-        do=(cure(installable) if installable else "install a package that serves these domains")
-        + ", or add your own rule",
+        do=f"{remedy(absences)}, or add your own rule",
     )
