@@ -87,6 +87,18 @@ def test_another_graph_is_measured_anew(installed, cache):
     assert len(json.loads(cache.read_text())) == 2
 
 
+def test_graphs_that_read_another_output_are_told_apart(installed, cache):
+    installed.update(slow=Timed("slow", 0.01), fast=Timed("fast", 0.0))
+    for takes_second in (False, True):
+        made = tx.Graph(opsets={"tiny": 5})
+        made.registry = tiny.registry()
+        _, second = tiny.pair(made.input("x", "float32", (2,)))
+        third = tiny.exp(second)
+        made.output("y", tiny.add(third, second if takes_second else third))
+        made.compile()(X)
+    assert len(json.loads(cache.read_text())) == 2
+
+
 def test_what_was_measured_on_changes_no_state(installed):
     installed.update(slow=Timed("slow", 0.01, speed=9), fast=Timed("fast", 0.0))
     program = graph().compile(state={"w": "next"})

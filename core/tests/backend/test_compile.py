@@ -169,6 +169,36 @@ def test_results_that_are_read_late_are_those_of_their_call():
     assert program({"x": X})["next"].item() == 13
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda results: results.setdefault("next"),
+        lambda results: dict([results.popitem(), results.popitem()])["next"],
+        lambda results: (results | {})["next"],
+        lambda results: ({} | results)["next"],
+        lambda results: results.pop("next"),
+    ],
+)
+def test_results_that_became_state_are_read_in_any_way(read):
+    results = graph(w=10).compile("numpy", state={"w": "next"})({"x": X})
+    assert read(results).tolist() == [11]
+
+
+def test_results_are_equal_to_what_they_hold():
+    results = graph(w=10).compile("numpy", state={"w": "next"})({"x": X[:1]})
+    assert results != {"y": None, "next": None}
+    assert results == results.copy()
+
+
+def test_results_keep_what_is_written_into_them():
+    results = graph(w=10).compile("numpy", state={"w": "next"})({"x": X})
+    results["next"] = 5
+    assert results.copy()["next"] == 5
+    results = graph(w=10).compile("numpy", state={"w": "next"})({"x": X})
+    del results["next"]
+    assert list(results.items()) == [("y", results["y"])]
+
+
 def test_a_call_that_fails_leaves_the_state():
     program = graph(w=10).compile("numpy", state={"w": "next"})
     with pytest.raises(tx.InvalidFeed):

@@ -170,7 +170,8 @@ def _described(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         inputs = [numbers.setdefault(value, len(numbers)) for value in (*node.inputs, *node.captures)]
         types = [None if value is None else str(value.type) for value in (*node.inputs, *node.outputs)]
-        numbers.update((value, len(numbers) + k) for k, value in enumerate(node.outputs) if value is not None)
+        for output in node.outputs:
+            numbers.setdefault(output, len(numbers))
         yield repr((node.domain, node.op_type, node.version, inputs, types))
         for name, attribute in sorted(node.attributes.items()):
             if isinstance(attribute, Graph):

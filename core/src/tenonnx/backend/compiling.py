@@ -6,6 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
+from numbers import Real
 from typing import Any
 
 from tenonnx import limits
@@ -41,7 +42,10 @@ class TimedProgram:
 
     def __init__(self, program: Program, deadline: float) -> None:
         self._program, self._deadline = program, deadline
-        self.backend = program.backend
+
+    @property
+    def backend(self) -> str:
+        return self._program.backend
 
     @property
     def state(self) -> MutableMapping[str, Any]:
@@ -71,9 +75,9 @@ def compile_graph(
     """
     if deadline is None:
         return _compiled(graph, backend, strict, options)
-    if not isinstance(deadline, int | float) or not deadline > 0:
+    if not isinstance(deadline, Real) or not deadline > 0:
         raise InvalidCall("deadline must be a positive number of seconds", given=repr(deadline)[:80])
-    return TimedProgram(_compiled(graph, backend, strict, options), deadline)
+    return TimedProgram(_compiled(graph, backend, strict, options), float(deadline))
 
 
 @uncollected()

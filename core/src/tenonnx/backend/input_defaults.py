@@ -43,7 +43,10 @@ class DefaultsProgram:
 
     def __init__(self, graph: Graph, make: Callable[[Graph], Program]) -> None:
         self._programs = Defaults(graph, make)
-        self.backend = self._programs.closed.backend
+
+    @property
+    def backend(self) -> str:
+        return self._programs.closed.backend
 
     @property
     def state(self) -> MutableMapping[str, Any]:

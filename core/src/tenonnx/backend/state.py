@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from copy import deepcopy
 from typing import Any
@@ -114,30 +115,27 @@ class Results(dict[str, Any]):
     def __iter__(self) -> Iterator[str]:  # also keeps dict(results) and **results from reading past __getitem__
         return super().__iter__()
 
-    def get(self, name: str, default: Any = None) -> Any:
-        self.take()
-        return super().get(name, default)
-
-    def values(self) -> Any:
-        self.take()
-        return super().values()
-
-    def items(self) -> Any:
-        self.take()
-        return super().items()
-
-    def pop(self, name: str, *default: Any) -> Any:
-        self.take()
-        return super().pop(name, *default)
-
-    def copy(self) -> dict[str, Any]:
-        return dict(self.items())
-
-    def __repr__(self) -> str:
-        return repr(self.copy())
-
     def __reduce__(self) -> Any:
         return dict, (self.copy(),)
+
+
+def _of_read(name: str) -> Callable[..., Any]:
+    """The method of a dict, once everything is copied."""
+    method = getattr(dict, name)
+
+    @functools.wraps(method)
+    def call(results: Results, *arguments: Any) -> Any:
+        results.take()
+        return method(results, *arguments)
+
+    return call
+
+
+for _name in (
+    "get", "values", "items", "copy", "pop", "popitem", "setdefault", "update", "clear",
+    "__setitem__", "__delitem__", "__eq__", "__ne__", "__or__", "__ror__", "__ior__", "__repr__",
+):  # fmt: skip
+    setattr(Results, _name, _of_read(_name))
 
 
 #: What computes one call: from the kept state and the feeds to the outputs, which say what replaces the state.

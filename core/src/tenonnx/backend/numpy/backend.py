@@ -54,19 +54,16 @@ class NumpyProgram:
         return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
 
 
-class _Turn:
+def _turn(
+    program: NumpyProgram, state: Mapping[str, str], held: Mapping[str, Any], feeds: Mapping[str, Any]
+) -> Results:
     """A call with state. The program gives arrays that nobody writes again, so they are the new state as they are."""
-
-    def __init__(self, program: NumpyProgram, state: Mapping[str, str]) -> None:
-        self._program, self._state = program, dict(state)
-
-    def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
-        found = self._program({**held, **feeds})
-        kept = {output: found.pop(output) for output in set(self._state.values())}
-        results = Results(self._program.outputs)
-        results.update(found)
-        results.keep(kept, {name: kept[output] for name, output in self._state.items()})
-        return results
+    found = program({**held, **feeds})
+    kept = {output: found.pop(output) for output in set(state.values())}
+    results = Results(program.outputs)
+    results.update(found)
+    results.keep(kept, {name: kept[output] for name, output in state.items()})
+    return results
 
 
 def compile(
@@ -90,4 +87,4 @@ def compile(
     make = partial(NumpyProgram, threads=threads)
     if not state:
         return DefaultsProgram(graph, make)
-    return StatefulProgram("numpy", graph, state, lambda each: _Turn(make(each), state))
+    return StatefulProgram("numpy", graph, state, lambda each: partial(_turn, make(each), dict(state)))
