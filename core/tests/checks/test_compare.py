@@ -1,10 +1,12 @@
 """Comparison and the table of tolerances."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
-from tenonnx.checks.compare import compare
+from tenonnx.checks.compare import Rules, compare, compare_by
 from tenonnx.checks.tolerance import EXACT, Tolerance, tolerance_for
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.dtypes import DType
@@ -152,3 +154,20 @@ def test_tolerances_grow_with_fewer_digits_and_longer_sums():
     assert bounds == sorted(bounds)
     assert tolerance_for(DType.float32, 100).absolute == 10 * tolerance_for(DType.float32).absolute
     assert tolerance_for(DType.int64, 100) is EXACT
+
+
+def test_half_precision_is_as_near_as_it_allows_in_whatever_type_it_is_given():
+    close, far = 1 + 2e-3, 1 + 2e-2
+    rules = Rules(half=DType.float16)
+    for dtype in (np.float16, np.float32, np.float64):
+        one = np.array([1], dtype)
+        assert compare_by(rules, one * dtype(close), one).equal
+        assert compare_by(rules, [one * dtype(close)], [one]).equal
+        assert not compare_by(rules, one * dtype(far), one).equal
+    assert compare_by(replace(rules, absolute=0.0), f32(close), f32(1)).equal, "one number replaces no other"
+    assert not compare_by(replace(rules, relative=0.0, absolute=0.0), f32(close), f32(1)).equal
+
+
+@pytest.mark.parametrize(("actual", "expected"), [(["a", "b"], "ab"), ("ab", ["a", "b"])])
+def test_a_text_is_no_sequence(actual, expected):
+    assert not compare(actual, expected).equal

@@ -1,5 +1,6 @@
 """Verification: structure, numbers, and the first node that diverges."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from tenonnx import limits
 from tenonnx.checks import structure
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.verify import Verification, accumulation, verify
-from tenonnx.errors import InvalidFeed, TypeMismatch, UnsupportedOp, VerificationFailed
+from tenonnx.errors import InvalidCall, InvalidFeed, TypeMismatch, UnsupportedOp, VerificationFailed
 from tenonnx.extend import primitive, same_type
 from tenonnx.formats.loaders import load
 from tenonnx.formats.onnx.writer import to_model
@@ -227,3 +228,21 @@ def test_the_largest_difference_is_that_of_a_failure():
     assert Verification("numpy").largest is None
     found = verify(chain(), chain(2.5))
     assert found.largest is found.outputs[0]
+
+
+def test_a_difference_from_zero_is_valid_json():
+    zero, other = (Graph("g", opsets={"tiny": 4}) for _ in range(2))
+    for graph, factor in ((zero, 0), (other, 1)):
+        x = graph.input("x", "float32", (1,))
+        graph.output("y", tiny.multiply(x, graph.variable("w", np.array([factor], np.float32))))
+    found = verify(zero, other, feeds={"x": np.ones(1, np.float32)}, backends=["numpy"]).to_json()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    (output,) = found["outputs"]
+    assert (output["absolute"], output["relative"]) == (1.0, None)
+
+
+def test_sizes_are_avoided_of_symbols_that_there_are():
+    assert verify(chain(), unlike={"n": 2}).equal
+    with pytest.raises(InvalidCall, match="symbols that inputs have") as caught:
+        verify(chain(), unlike={"rows": 2})
+    assert (caught.value.given, caught.value.available) == ("rows", "n")

@@ -52,42 +52,58 @@ def compare(
     """
     if tolerance is not None and not tolerance.reason:
         raise InvalidCall("a tolerance other than that of the table must carry a reason", given=str(tolerance))
-    return _compare(actual, expected, _Rules(accumulation, tolerance, steps, numbers))
+    absolute, relative = (None, None) if tolerance is None else (tolerance.absolute, tolerance.relative)
+    return compare_by(Rules(accumulation, absolute, relative, steps=steps, numbers=numbers), actual, expected)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    accumulation: int
-    override: Tolerance | None
-    steps: int
-    numbers: bool
+class Rules:
+    """The table of tolerances for one comparison, with what the caller replaces of it for floats.
+
+    Floats that come of computing in ``half`` precision are no nearer than it allows, whatever their type is.
+    """
+
+    accumulation: int = 1
+    absolute: float | None = None
+    relative: float | None = None
+    half: DType | None = None
+    steps: int = 0
+    numbers: bool = False
 
     def tolerance(self, dtype: DType) -> Tolerance:
-        found = tolerance_for(dtype, self.accumulation)
-        return found if found is EXACT or self.override is None else self.override
+        held = tolerance_for(dtype, self.accumulation)
+        if held is EXACT:
+            return held
+        if self.half is not None:
+            held = max(held, tolerance_for(self.half, self.accumulation), key=lambda each: each.relative)
+        return Tolerance(
+            held.absolute if self.absolute is None else self.absolute,
+            held.relative if self.relative is None else self.relative,
+        )
 
 
-def _compare(actual: Any, expected: Any, rules: _Rules) -> Difference:
+def compare_by(rules: Rules, actual: Any, expected: Any) -> Difference:
+    """``compare`` by rules that are made once for many contents."""
     if actual is None or expected is None:
         return _unless(actual is expected, f"{_kind(actual)} instead of {_kind(expected)}")
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
-        return _compare_maps(actual, expected, rules)
+        return _compare_maps(rules, actual, expected)
     if isinstance(actual, list | tuple) or isinstance(expected, list | tuple):
-        return _compare_sequences(actual, expected, rules)
-    return _compare_tensors(actual, expected, rules)
+        return _compare_sequences(rules, actual, expected)
+    return _compare_tensors(rules, actual, expected)
 
 
 def _unless(equal: bool, reason: str) -> Difference:
     return Difference(True) if equal else Difference(False, where=(), reason=reason)
 
 
-def _compare_maps(actual: Any, expected: Any, rules: _Rules) -> Difference:
+def _compare_maps(rules: Rules, actual: Any, expected: Any) -> Difference:
     if not isinstance(actual, Mapping) or not isinstance(expected, Mapping):
         return _unless(False, f"{_kind(actual)} instead of {_kind(expected)}")
     if set(actual) != set(expected):
         return _unless(False, f"keys {sorted(actual, key=repr)} instead of {sorted(expected, key=repr)}")
     pairs = {key: _of_one_dtype(actual[key], expected[key]) for key in expected}
-    return _worst([_compare(a, e, rules).inside(key) for key, (a, e) in pairs.items()])
+    return _worst([compare_by(rules, a, e).inside(key) for key, (a, e) in pairs.items()])
 
 
 def _of_one_dtype(actual: Any, expected: Any) -> tuple[Any, Any]:
@@ -101,13 +117,13 @@ def _of_one_dtype(actual: Any, expected: Any) -> tuple[Any, Any]:
     return actual, expected
 
 
-def _compare_sequences(actual: Any, expected: Any, rules: _Rules) -> Difference:
-    if not isinstance(actual, Sequence) or not isinstance(expected, Sequence) or isinstance(actual, str | bytes):
+def _compare_sequences(rules: Rules, actual: Any, expected: Any) -> Difference:
+    if not all(isinstance(each, Sequence) and not isinstance(each, str | bytes) for each in (actual, expected)):
         return _unless(False, f"{_kind(actual)} instead of {_kind(expected)}")
     if len(actual) != len(expected):
         return _unless(False, f"{len(actual)} elements instead of {len(expected)}")
     pairs = enumerate(zip(actual, expected, strict=True))
-    return _worst([_compare(a, e, rules).inside(position) for position, (a, e) in pairs])
+    return _worst([compare_by(rules, a, e).inside(position) for position, (a, e) in pairs])
 
 
 def _worst(parts: list[Difference]) -> Difference:
@@ -119,7 +135,7 @@ def _worst(parts: list[Difference]) -> Difference:
     return Difference(False, absolute, relative, failed.where, failed.reason)
 
 
-def _compare_tensors(actual: Any, expected: Any, rules: _Rules) -> Difference:
+def _compare_tensors(rules: Rules, actual: Any, expected: Any) -> Difference:
     import numpy as np
 
     a, e = np.asarray(actual), np.asarray(expected)

@@ -10,12 +10,11 @@ import numpy as np
 from tenonnx.backend.compiling import compile_graph
 from tenonnx.checks.generate import InputShapes
 from tenonnx.checks.sizes import feasible_feeds
-from tenonnx.checks.verify import with_outputs
+from tenonnx.checks.verify import as_taken_by, with_outputs
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.operators import operators
-from tenonnx.graph.types import TensorType
 from tenonnx.transforms.precision import Lowered, greatest_of, lower_precision
 
 #: Rounds in which the worst nodes are put back, and which part of the nodes goes back in each.
@@ -96,15 +95,8 @@ def _with_first_kept(attempt: Callable[[int], _Attempt], count: int, budget: flo
 
 
 def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs for feeds of the original, whose floats are cast to those that the graph takes."""
-    types = {value.name: value.type for value in graph.all_inputs}
-    cast = {}
-    for name, feed in feeds.items():
-        kind = types.get(name)
-        if isinstance(kind, TensorType) and isinstance(feed, np.ndarray) and feed.dtype == np.float32:
-            feed = feed.astype(kind.dtype.numpy)
-        cast[name] = feed
-    return compile_graph(graph, "numpy")(cast)
+    """The outputs for feeds of the original."""
+    return compile_graph(graph, "numpy")(as_taken_by(graph, feeds))
 
 
 def _difference(found: Any, expected: Any) -> float:

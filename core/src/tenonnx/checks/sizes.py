@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tenonnx.checks.generate import ADVICE, InputShapes, generate_feeds, usual_sizes
-from tenonnx.errors import InvalidFeed, TenonnxError
+from tenonnx.errors import InvalidCall, InvalidFeed, TenonnxError
 from tenonnx.graph.graph import Graph
 
 #: What networks divide their inputs by, the likely ones first.
@@ -35,8 +35,8 @@ def feasible_feeds(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
     """Made-up inputs that ``run`` takes, what it gives for them, and the sizes that are other than usual.
 
-    ``unlike`` are sizes of symbols that are not to be taken.
-    Raises ``InvalidFeed`` with the first error where none of the sizes that were tried is taken.
+    ``unlike`` are sizes of symbols that are not to be taken. Raises ``InvalidCall`` for a symbol that no input has, and
+    ``InvalidFeed`` with the first error where none of the sizes that were tried is taken.
     """
     usual = usual_sizes(graph, input_shapes)
     first: TenonnxError | None = None
@@ -44,6 +44,12 @@ def feasible_feeds(
     number = itertools.count()
     waiting: list[tuple[int, int, dict[str, int]]] = [(0, next(number), usual)]
     if unlike:
+        if unknown := unlike.keys() - usual.keys():
+            raise InvalidCall(
+                "sizes can be avoided of symbols that inputs have",
+                given=", ".join(sorted(unknown)),
+                available=", ".join(name for name in usual if not name.startswith("?")),
+            )
         doubled = {name: 2 * size for name, size in unlike.items()}
         larger = {name: size + 1 for name, size in unlike.items()}
         waiting = [(0, next(number), {**usual, **other}) for other in (doubled, larger)]

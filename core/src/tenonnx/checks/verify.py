@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.backend.base import backends as installed_backends
 from tenonnx.backend.compiling import compile_graph
-from tenonnx.checks.compare import Difference, compare
+from tenonnx.checks.compare import Difference, Rules, compare_by
 from tenonnx.checks.correspondence import corresponding
 from tenonnx.checks.generate import InputShapes
 from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import structure_problems
-from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.errors import InvalidFeed, TenonnxError, UnsupportedOp, VerificationFailed
-from tenonnx.formats.loaders import load
+from tenonnx.formats.loaders import is_onnx_file, load
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
@@ -59,7 +59,7 @@ class OutputDifference:
             "backend": self.backend,
             "equal": found.equal,
             "absolute": found.absolute,
-            "relative": found.relative,
+            "relative": found.relative if math.isfinite(found.relative) else None,
             "reason": found.reason,
         }
 
@@ -173,7 +173,7 @@ def verify(
             found.notes.append(f"inputs were made up with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
     else:
         given, expected = dict(feeds), program(feeds)
-    rules = _Rules(accumulation(graph), absolute, relative, half_precision(graph))
+    rules = Rules(accumulation(graph), absolute, relative, half_precision(graph))
     others = dict.fromkeys(chosen if other is not None else chosen[1:] or chosen)
     _compare_numbers(graph, against, list(others), given, expected, rules, found)
     return found
@@ -213,7 +213,7 @@ def default_backends() -> tuple[str, str]:
 
 
 def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verification) -> None:
-    from_disk = isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".onnx")
+    from_disk = isinstance(source, str | os.PathLike) and is_onnx_file(source)
     problems = structure_problems(source if from_disk else against)
     beyond = {node.op_type for node in against.walk() if isinstance(node.op, Op) and not node.op.specified}
     noted = [problem for problem in problems if any(f"No Op registered for {name} " in problem for name in beyond)]
@@ -234,7 +234,7 @@ def _compare_numbers(
     backends: Sequence[str],
     feeds: Mapping[str, Any],
     expected: Mapping[str, Any],
-    rules: _Rules,
+    rules: Rules,
     found: Verification,
 ) -> None:
     """Run the other model on each backend that can, and that the original can run on. Raises what keeps all of them."""
@@ -242,7 +242,7 @@ def _compare_numbers(
     if drawn:
         found.notes.append(f"drawn at random, not compared: {', '.join(sorted(drawn))}")
     unable: list[TenonnxError] = []
-    taken = _as_taken_by(against, feeds)
+    taken = as_taken_by(against, feeds)
     for backend in backends:
         try:
             actual = compile_graph(against, backend, strict=True)(taken)
@@ -258,24 +258,24 @@ def _compare_numbers(
                 found.problems.append(f"{backend}: {error}")
             continue
         outputs = [
-            OutputDifference(name, backend, rules.compare(actual[name], expected[name]))
+            OutputDifference(name, backend, compare_by(rules, actual[name], expected[name]))
             for name in expected
             if name not in drawn
         ]
         found.outputs += outputs
         if found.first_divergence is None and not all(output.equal for output in outputs):
-            found.first_divergence = _first_divergence(graph, against, found.reference, backend, feeds, rules)
-            alike = all(rules.compare(actual[n], expected[n], numbers=True).equal for n in expected if n not in drawn)
-            if alike:
+            near = replace(rules, numbers=True)
+            found.first_divergence = _first_divergence(graph, against, found.reference, backend, feeds, near)
+            if all(compare_by(near, actual[name], expected[name]).equal for name in expected if name not in drawn):
                 found.notes.append(f"only element types differ on {backend}: the numbers are near for these")
     if len(unable) == len(backends):
         raise unable[0]
 
 
-def _as_taken_by(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
+def as_taken_by(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """The feeds of another graph, floats in the types that this one has them in."""
     found = dict(feeds)
-    for value in graph.inputs:
+    for value in graph.all_inputs:
         kind, given = value.type, getattr(found.get(value.name), "dtype", None)
         if isinstance(kind, TensorType) and kind.dtype.is_float and given is not None and DType.of(given).is_float:
             found[value.name] = found[value.name].astype(kind.dtype.numpy, copy=False)
@@ -305,32 +305,6 @@ def _interface_problems(graph: Graph, other: Graph) -> list[str]:
 # ----- tolerance --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The table of tolerances for one graph, with what the caller replaces of it."""
-
-    accumulation: int
-    absolute: float | None
-    relative: float | None
-    half: DType | None
-
-    def compare(self, actual: Any, expected: Any, *, numbers: bool = False) -> Difference:
-        if self.absolute is None and self.relative is None:
-            if self.half is None or getattr(expected, "dtype", None) != DType.float32.numpy:
-                return compare(actual, expected, accumulation=self.accumulation, numbers=numbers)
-            held = tolerance_for(self.half, self.accumulation)
-            tolerance = Tolerance(held.absolute, held.relative, f"the model computes in {self.half}")
-            return compare(actual, expected, tolerance=tolerance, numbers=numbers)
-        kind = getattr(expected, "dtype", None)
-        held = tolerance_for(DType.float32 if kind is None else DType.of(kind), self.accumulation)
-        tolerance = Tolerance(
-            held.absolute if self.absolute is None else self.absolute,
-            held.relative if self.relative is None else self.relative,
-            "given for this comparison",
-        )
-        return compare(actual, expected, tolerance=tolerance, numbers=numbers)
-
-
 def accumulation(graph: Graph) -> int:
     """About how many roundings an output has behind it: one for each node of the longest path, and its longest sum.
 
@@ -345,8 +319,10 @@ def accumulation(graph: Graph) -> int:
 
 def half_precision(graph: Graph) -> DType | None:
     """The half precision that a graph computes in, whatever its outputs are cast to; None where it does not."""
-    typed = copy_graph(graph)
-    infer(typed, strict=False)
+    typed = graph
+    if any(v is not None and v.type is None for node in graph.walk() for v in node.outputs):
+        typed = copy_graph(graph)
+        infer(typed, strict=False)
     for kind in (DType.bfloat16, DType.float16):
         for node in typed.walk():
             outputs, inputs = ([v for v in group if v is not None] for group in (node.outputs, node.inputs))
@@ -365,10 +341,7 @@ def _terms(variable: Value) -> int:
     sizes = [d for d in shape or () if isinstance(d, int)]
     if len(sizes) < 2 or not all(sizes):
         return 1
-    terms = 1
-    for size in sizes:
-        terms *= size
-    return terms // max(sizes[0], sizes[-1])
+    return math.prod(sizes) // max(sizes[0], sizes[-1])
 
 
 # ----- what differs, and where ------------------------------------------------------------------------------------
@@ -391,7 +364,7 @@ def _draws(node: Node) -> bool:
 
 
 def _first_divergence(
-    graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: _Rules
+    graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: Rules
 ) -> Divergence | None:
     """The first value, in the order of ``other``, that both have and that differs in numbers, whatever its type.
 
@@ -407,12 +380,12 @@ def _first_divergence(
         looked_at = names[step - 1 :: step]
         try:
             expected = compile_graph(with_outputs(graph, {same[name] for name in looked_at}), reference)(feeds)
-            actual = compile_graph(with_outputs(other, looked_at), backend)(_as_taken_by(other, feeds))
+            actual = compile_graph(with_outputs(other, looked_at), backend)(as_taken_by(other, feeds))
         except TenonnxError:  # a value that this backend cannot give away
             return found
         start = 0
         for place, name in enumerate(looked_at):
-            difference = rules.compare(actual[name], expected[same[name]], numbers=True)
+            difference = compare_by(rules, actual[name], expected[same[name]])
             if not difference.equal:
                 found = Divergence(made[name].title, name, backend, difference.reason)
                 names = names[start : place * step + step - 1]
