@@ -172,6 +172,18 @@ def test_a_plan_says_what_fixed_shapes_would_make_constant(tenonnx, tmp_path):
     assert "with fixed shapes (convert --fix-shapes) 3 nodes more would be constant" in said
 
 
+def test_a_plan_fuses_where_the_conversion_does(tenonnx, tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 13})
+    x = graph.input("x", "float32", ("n", 4))
+    graph.output("y", x * np.float32(0.5) * (ops.erf(x / np.float32(2**0.5)) + np.float32(1)))
+    source, to = tmp_path / "written_out.onnx", ["--opset", "20"]
+    tx.export(graph, source)
+    for options, count in ([], 1), (["--no-fuse"], 0):
+        said = tenonnx("plan", source, *to, *options)[1], tenonnx("convert", source, "-o", "to.onnx", *to, *options)[1]
+        assert [each.count("Gelu@20: fused") for each in said] == [count, count]
+    assert json.loads(tenonnx("plan", source, *to, "--json")[1])["summary"]["actions"] == {"kept": 5, "fused": 1}
+
+
 def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 4))

@@ -56,6 +56,8 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--free-dims", "images:7=n"], "no axis 7"),
         (["--free-dims", "images:1=a b"], "a dim is freed as a name"),
         (["--free-dims", "images:batch"], "none such as"),
+        (["--free-dims", "images:--1=n"], "none such as"),
+        (["--free-dims", "images:\N{SUPERSCRIPT TWO}=n"], "none such as"),
         (["--free-dims", "images:1=channels"], "runs at other sizes"),
         (["--budget", "0"], "budget"),
         (["--float16", "--bfloat16"], "one half precision"),
@@ -79,6 +81,29 @@ def test_a_size_that_contents_count_on_is_found_by_running(tmp_path, capsys):
     assert code == 2
     assert "Reshape" in capsys.readouterr().err
     assert not (tmp_path / "n.onnx").exists()
+
+
+def test_a_dim_of_a_default_can_be_freed(tmp_path):
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x, w = graph.input("x", "float32", (2, 3)), graph.input("w", "float32", (4, 3))
+    graph.output("y", ops.reduce_sum(x, [0]) + ops.reduce_sum(w, [0]))
+    model = graph.to_proto()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), "w"))
+    source, freed = tmp_path / "m.onnx", tmp_path / "n.onnx"
+    onnx.save(model, source)
+    assert main(["convert", str(source), "-o", str(freed), "--free-dims", "w:0=rows"]) == 0
+    assert onnx.load(freed).graph.input[1].type.tensor_type.shape.dim[0].dim_param == "rows"
+
+
+@pytest.mark.parametrize("options", [[], ["--float16"], ["--free-dims", "x:0=n"]])
+def test_shapes_that_are_given_hold_wherever_inputs_are_made_up(tmp_path, options):
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x, open_ = graph.input("x", "float32", (2, 3)), graph.input("open", "float32")
+    graph.output("y", x * 2.0)
+    graph.output("z", ops.relu(open_))
+    source, path = str(tmp_path / "m.onnx"), str(tmp_path / "n.onnx")
+    tx.export(graph, source)
+    assert main(["convert", source, "-o", path, "--verify", "--input-shapes", "open:2,3", *options]) == 0
 
 
 def test_the_ir_version_is_what_was_asked(tmp_path):

@@ -5,8 +5,9 @@ import types
 
 import pytest
 
+from tenonnx.cli import main
 from tenonnx.errors import InvalidCall, InvalidModel
-from tenonnx.formats.loaders import load
+from tenonnx.formats.loaders import is_onnx_file, load
 from tenonnx.graph.graph import Graph
 from tenonnx.registry import discovery
 from tenonnx.registry.discovery import Plugin
@@ -94,3 +95,15 @@ def test_a_path_of_no_known_kind_is_read_as_onnx(tmp_path):
     (tmp_path / "model").write_bytes(b"nonsense")
     with pytest.raises(InvalidModel, match="must be an ONNX model"):
         load(tmp_path / "model")
+
+
+def test_what_a_front_end_reads_is_not_checked_as_an_onnx_file(tmp_path, monkeypatch):
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "weights.bin").touch()
+    read_otherwise = (tmp_path / "m.NET", tmp_path / "saved", tmp_path / "m.safetensors")
+    assert not any(map(is_onnx_file, read_otherwise))
+    assert all(map(is_onnx_file, (tmp_path / "m.ONNX", tmp_path / "model", "m.pb")))
+    judged = []
+    monkeypatch.setattr("tenonnx.checks.structure.structure_problems", lambda source, **_: judged.append(source) or [])
+    assert main(["check", str(tmp_path / "m.net")]) == 0
+    assert isinstance(judged[0], Graph)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NODES, _OPS = 3, 8
 
 #: In the order of the pains that they cost.
-_ACTIONS = ("kept", "respelled", "folded", "lowered", "expanded", "inlined", "cast", "closed", "refused")
+_ACTIONS = ("kept", "respelled", "fused", "folded", "lowered", "expanded", "inlined", "cast", "closed", "refused")
 
 
 def summarize(changes: Sequence[Change]) -> dict[str, Any]:

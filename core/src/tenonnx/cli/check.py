@@ -49,11 +49,11 @@ def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
 def _problems(graph: Graph, model: str, input_shapes: InputShapes) -> tuple[list[dict[str, str]], list[str]]:
     from tenonnx.checks.structure import structure_problems
     from tenonnx.cli.describe import describe
-    from tenonnx.formats.export import is_native
+    from tenonnx.formats.loaders import is_onnx_file
     from tenonnx.op.graph_inference import infer
 
     inferred = infer(graph, input_shapes, strict=False)
-    objections = structure_problems(graph if is_native(model) else model, inferred=not inferred)
+    objections = structure_problems(model if is_onnx_file(model) else graph, inferred=not inferred)
     problems = [{"found_by": "onnx.checker", "problem": text} for text in objections]
     problems += [{"found_by": "inference", "problem": str(error)} for error in inferred]
     unknown = [

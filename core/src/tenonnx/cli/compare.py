@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx.cli.options import InputShapes, input_options, json_option, load_model, seed_option, shapes_option
+from tenonnx.cli.options import (
+    InputShapes,
+    input_options,
+    json_option,
+    load_model,
+    seed_option,
+    shapes_option,
+    tolerance_options,
+)
 from tenonnx.cli.output import plural, say, say_json, say_table, working
 from tenonnx.graph.types import TensorType
 
@@ -22,8 +30,7 @@ if TYPE_CHECKING:
 @input_options
 @shapes_option
 @seed_option
-@click.option("--atol", type=click.FloatRange(min=0), help="Allowed absolute difference, in place of the table's.")
-@click.option("--rtol", type=click.FloatRange(min=0), help="Allowed relative difference, in place of the table's.")
+@tolerance_options
 @json_option
 def command(
     first: str,
@@ -32,8 +39,8 @@ def command(
     archive: str | None,
     input_shapes: InputShapes,
     seed: int,
-    atol: float | None,
-    rtol: float | None,
+    absolute: float | None,
+    relative: float | None,
     as_json: bool,
 ) -> int:
     """Compare two models: their structure, then their numbers, then the first node where these part.
@@ -50,7 +57,7 @@ def command(
     with working(f"comparing {first} and {second}"):
         found = verify(
             one, other, feeds=feeds, input_shapes={**_sizes(one, other), **input_shapes}, seed=seed,
-            absolute=atol, relative=rtol, structure=False,
+            absolute=absolute, relative=relative, structure=False,
         )  # fmt: skip
     if as_json:
         say_json({"first": first, "second": second, "structure": differences, **found.to_json()})

@@ -11,14 +11,18 @@ from tenonnx.cli.made import is_made, load_made
 from tenonnx.cli.options import (
     InputShapes,
     TransformingCommand,
+    fuse_option,
+    has_more_ops,
     input_options,
     json_option,
     load_model,
     model_argument,
     note_unused,
+    overwrite_option,
     seed_option,
     shapes_option,
     target_options,
+    tolerance_options,
     transformed,
 )
 from tenonnx.cli.output import complain, plural, say, say_json, working
@@ -55,18 +59,13 @@ SUFFIXES = (".onnx", ".safetensors")
 @input_options
 @shapes_option
 @seed_option
-@click.option("--atol", type=click.FloatRange(min=0), help="Allowed absolute difference, in place of the table's.")
-@click.option("--rtol", type=click.FloatRange(min=0), help="Allowed relative difference, in place of the table's.")
+@tolerance_options
 @click.option(
     "--external-data-threshold", type=click.IntRange(min=0), metavar="BYTES",
     help="Put tensors of at least so many bytes in a data file beside the model.",
 )  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace the output file even if it is read-only.")
-@click.option(
-    "--fuse/--no-fuse", default=None,
-    help="Put one node where the body of an op stands that the target has, such as LayerNormalization or Attention. "
-    "By default where --opset is newer than the model's, or --domains has one that the model does not use.",
-)  # fmt: skip
+@overwrite_option
+@fuse_option
 @click.option(
     "--fuse-also", multiple=True, metavar="OP",
     help="Look for an op that few runtimes have, too, such as GroupNormalization, SimplifiedLayerNormalization or "
@@ -93,8 +92,8 @@ def command(
     archive: str | None,
     input_shapes: InputShapes,
     seed: int,
-    atol: float | None,
-    rtol: float | None,
+    absolute: float | None,
+    relative: float | None,
     external_data_threshold: int | None,
     overwrite: bool,
     fuse: bool | None,
@@ -128,16 +127,17 @@ def command(
     original = transformed(load_made(model, examples, seed) if is_made(model) else load_model(model))
     feeds = read_feeds(original, inputs, archive) or None
     graph = shaping.dims(original)
-    lowered = shaping.precision(graph, feeds, seed)
+    shapes = {**shaping.fixed, **input_shapes}
+    lowered = shaping.precision(graph, feeds, shapes, seed)
     comparison = Comparison(
-        original, shaping, feeds, {**shaping.fixed, **input_shapes}, seed, atol, rtol, lowered, required=wanted is True
+        original, shaping, feeds, shapes, seed, absolute, relative, lowered, required=wanted is True
     )
     config = ExportConfig(
         opset_version=opset_version,
         domains=domains,
         target=target,
         external_data_threshold=external_data_threshold,
-        fuse=fuse_also or (_has_more_ops(graph, opset_version, domains) if fuse is None else fuse),
+        fuse=fuse_also or (has_more_ops(graph, opset_version, domains) if fuse is None else fuse),
         functions=functions,
         ir_version=ir_version,
         tidy=tidy,
@@ -158,12 +158,6 @@ def command(
         _say_report(output, report, comparison.found, given)
         if lowered is not None:
             _say_half(lowered)
-
-
-def _has_more_ops(graph: Graph, opset_version: Mapping[str, int] | None, domains: Sequence[str] | None) -> bool:
-    """Whether newer versions or other domains are asked for than the graph has."""
-    newer = any(version > graph.opsets.get(domain, 0) for domain, version in (opset_version or {}).items())
-    return newer or any(domain not in graph.opsets for domain in domains or ())
 
 
 def check_output(output: str, *inputs: str) -> None:

@@ -106,6 +106,30 @@ def input_options(command: Command) -> Command:
     return one(whole(command))
 
 
+def tolerance_options(command: Command) -> Command:
+    """How near numbers must be: ``--atol`` and ``--rtol``."""
+    for option, kind in (("--rtol", "relative"), ("--atol", "absolute")):
+        told = f"Allowed {kind} difference, in place of the table's."
+        command = click.option(option, kind, type=click.FloatRange(min=0), help=told)(command)
+    return command
+
+
+fuse_option = click.option(
+    "--fuse/--no-fuse", default=None,
+    help="Put one node where the body of an op stands that the target has, such as LayerNormalization or Attention. "
+    "By default where --opset is newer than the model's, or --domains has one that the model does not use.",
+)  # fmt: skip
+
+
+def has_more_ops(graph: Graph, opset_version: Mapping[str, int] | None, domains: Sequence[str] | None) -> bool:
+    """Whether newer versions or other domains are asked for than the graph has."""
+    newer = any(version > graph.opsets.get(domain, 0) for domain, version in (opset_version or {}).items())
+    return newer or any(domain not in graph.opsets for domain in domains or ())
+
+
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the output file even if it is read-only.")
+
+
 class TransformingCommand(click.Command):
     """A command with a flag for each transform of the installed packages. ``transformed`` applies those given."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from tenonnx.cli.options import Command
+from tenonnx.cli.options import Command, json_option, overwrite_option
 from tenonnx.cli.output import plural, say, say_json
 
 if TYPE_CHECKING:
@@ -43,13 +43,7 @@ def output_file(ctx: click.Context, option: click.Parameter, value: str) -> str:
 
 def write_options(command: Command) -> Command:
     """``--overwrite`` and ``--json``."""
-    options: list[Callable[[Any], Any]] = [
-        click.option("--overwrite", is_flag=True, help="Replace the output file even if it is read-only."),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return overwrite_option(json_option(command))
 
 
 def write(graph: Graph, file: str, *inputs: str, overwrite: bool, as_json: bool) -> None:

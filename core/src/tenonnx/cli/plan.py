@@ -9,6 +9,8 @@ import click
 from tenonnx.cli.options import (
     InputShapes,
     TransformingCommand,
+    fuse_option,
+    has_more_ops,
     json_option,
     load_model,
     model_argument,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 @click.command("plan", cls=TransformingCommand)
 @model_argument
 @target_options
+@fuse_option
 @shapes_option
 @json_option
 def command(
@@ -33,6 +36,7 @@ def command(
     opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     target: str | None,
+    fuse: bool | None,
     input_shapes: InputShapes,
     as_json: bool,
 ) -> int:
@@ -49,7 +53,8 @@ def command(
     graph = transformed(load_model(model))
     with working(f"planning {model}"):
         infer(graph, input_shapes, strict=False)
-        where, changes, ir_version = plan(graph, ExportConfig(opset_version, domains, target))
+        fused = has_more_ops(graph, opset_version, domains) if fuse is None else fuse
+        where, changes, ir_version = plan(graph, ExportConfig(opset_version, domains, target, fuse=fused))
         fixed = constant_where_fixed(graph)
     note_unused(opset_version, {"ai.onnx", *graph.opsets, *(change.op.partition("::")[0] for change in changes)})
     refused = sum(change.action == "refused" for change in changes)

@@ -82,8 +82,12 @@ def _note_lost(results: Mapping[str, Any]) -> None:
     """Say which outputs hold numbers that are none."""
     import numpy as np
 
+    from tenonnx.graph.types import TensorType
+    from tenonnx.op.evaluate import type_of
+
     for name, contents in results.items():
-        if isinstance(contents, np.ndarray) and contents.dtype.kind == "f":
+        kind = type_of(contents)
+        if isinstance(kind, TensorType) and (kind.dtype.is_float or kind.dtype.is_complex):
             nan, infinite = np.isnan(contents).sum(), np.isinf(contents).sum()
             if nan or infinite:
                 complain(f"note: of the {contents.size:,} numbers of {name}, {nan:,} are NaN, {infinite:,} infinite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ FreeDims = dict[str, dict[int, str]]
 #: The share of the largest number of an output by which half precision may change it.
 BUDGET = 0.01
 
+_AXIS = re.compile(r"\s*-?[0-9]{1,9}\s*")
+
 
 def _free_dims(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> FreeDims:
     """``image:0=batch,2=height`` as symbols by input and axis."""
@@ -27,8 +30,8 @@ def _free_dims(ctx: click.Context, option: click.Parameter, values: Sequence[str
     for text in values:
         name, colon, dims = text.rpartition(":")
         for part in dims.split(","):
-            axis, equals, symbol = part.partition("=")
-            if not name or not colon or not equals or not axis.strip().lstrip("-").isdigit() or not symbol.strip():
+            axis, _, symbol = part.partition("=")
+            if not name or not colon or not _AXIS.fullmatch(axis) or not symbol.strip():
                 raise click.BadParameter(f"{text!r} is none such as image:0=batch", ctx, option)
             found.setdefault(name, {})[int(axis)] = symbol.strip()
     return found
@@ -70,24 +73,26 @@ class Shaping:
         return free_dims(graph, self.freed) if self.freed else graph
 
     def old_sizes(self, graph: Graph) -> dict[str, int]:
-        """The sizes that freed dims had."""
-        shapes = {value.name: value.shape for value in graph.all_inputs}
+        """The sizes that freed dims had, of inputs that must be fed: a default has the sizes that it has."""
         return {
             symbol: size
-            for name, axes in self.freed.items()
-            for axis, symbol in axes.items()
-            if isinstance(size := shapes[name][axis], int)
+            for value in graph.inputs
+            for axis, symbol in self.freed.get(value.name, {}).items()
+            if isinstance(size := value.shape[axis], int)
         }
 
-    def precision(self, graph: Graph, feeds: Mapping[str, Any] | None, seed: int) -> Lowered | None:
+    def precision(
+        self, graph: Graph, feeds: Mapping[str, Any] | None, input_shapes: InputShapes, seed: int
+    ) -> Lowered | None:
         """The graph in half precision within the budget; None where that was not asked."""
         from tenonnx.checks.half import lower_within
 
         if self.half is None:
             return None
         return lower_within(
-            graph, self.half, self.budget, feeds=feeds, seed=seed, convert_interface=self.half_interface
-        )
+            graph, self.half, self.budget, feeds=feeds, input_shapes=input_shapes, seed=seed,
+            convert_interface=self.half_interface,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -130,16 +135,17 @@ class Comparison:
             return
         self.found = found.raise_if_failed()
         self.notes += [f"note: {note}" for note in found.notes]
-        if self.shaping.freed:
-            self._run_at_other_sizes(written)
+        if old_sizes := self.shaping.old_sizes(self.original):
+            self._run_at_other_sizes(written, old_sizes)
 
-    def _run_at_other_sizes(self, written: Graph) -> None:
+    def _run_at_other_sizes(self, written: Graph, old_sizes: Mapping[str, int]) -> None:
         """Run a graph with freed dims where these have other sizes. Raises ``InvalidCall`` naming what cannot."""
         from tenonnx.checks.verify import verify
         from tenonnx.errors import InvalidCall, InvalidFeed, UnsupportedOp
 
+        shapes = {name: dims for name, dims in self.input_shapes.items() if name not in self.shaping.freed}
         try:
-            verify(written, seed=self.seed, unlike=self.shaping.old_sizes(self.original)).raise_if_failed()
+            verify(written, input_shapes=shapes, seed=self.seed, unlike=old_sizes).raise_if_failed()
         except UnsupportedOp as error:
             self.notes.append(f"not run at other sizes: {error}")
         except InvalidFeed as error:

@@ -102,6 +102,13 @@ def _read(
     return onnx_reader.read(source, base_dir, registry, mapped=mapped)
 
 
+def is_onnx_file(path: str | os.PathLike[str]) -> bool:
+    """Whether ``load`` reads a path as an ONNX file, not as a native one or by a front end."""
+    names = _names(path)
+    read_otherwise = "safetensors" in names or any(plugin.name in names for plugin in plugins(GROUP))
+    return "onnx" in names or not read_otherwise
+
+
 #: What is read without a plugin.
 _BUILT_IN = frozenset({"onnx", "safetensors"})
 
