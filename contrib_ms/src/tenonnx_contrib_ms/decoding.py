@@ -69,7 +69,7 @@ class DecoderOnly:
 
     def _by(self, decoder: Graph, feeds: list[Value]) -> Decoded:
         *others, seen = feeds[: self.OTHERS + 1]
-        logits, *present = _inlined(decoder, [*others, *feeds[self.OTHERS + 1 :]])
+        logits, *present = inline(decoder, [*others, *feeds[self.OTHERS + 1 :]])
         return logits[:, -1], [*others, seen, *present]
 
     def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
@@ -91,7 +91,7 @@ class EncoderDecoder:
         self, encoder: Graph, decoder: Graph, given: list[Value], mask: Value | None, start: Value, beams: Any
     ) -> None:
         self.decoder = decoder
-        logits, hidden, *states = (each(x, beams) for x in _inlined(encoder, [*given, start][: len(encoder.inputs)]))
+        logits, hidden, *states = (each(x, beams) for x in inline(encoder, [*given, start][: len(encoder.inputs)]))
         own = len(states) // 2
         self.logits = logits[:, -1]
         self.fixed = [] if mask is None else [each(mask, beams)]
@@ -108,7 +108,7 @@ class EncoderDecoder:
 
     def decoded(self, feeds: list[Value]) -> Decoded:
         token, *past = feeds
-        logits, *present = _inlined(self.decoder, [token, *self.fixed, *past, *self.behind])
+        logits, *present = inline(self.decoder, [token, *self.fixed, *past, *self.behind])
         return logits[:, -1], [token, *present]
 
     def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
@@ -120,10 +120,6 @@ class EncoderDecoder:
 
 def has_hidden_states(decoder: Graph) -> bool:
     return any(value.name == "encoder_hidden_states" for value in decoder.all_inputs)
-
-
-def _inlined(graph: Graph, inputs: list[Value]) -> Any:
-    return inline(graph, inputs, captures=list(graph.pending or graph.captures))
 
 
 def repeated(

@@ -90,6 +90,33 @@ def test_auto_survives_a_backend_that_gives_no_program(installed):
         assert graph().compile() is installed["slow"]
 
 
+@pytest.mark.parametrize("name", ["plain", "auto"])
+def test_options_that_a_backend_lacks_are_refused_with_what_it_takes(installed, name):
+    class Plain(Stub):
+        def compile(self, graph, *, state=None, strict=False, speed="high"):
+            return self
+
+    installed.update(plain=Plain(1))
+    with pytest.raises(tx.InvalidCall, match="the backend plain must take these options") as caught:
+        graph().compile(name, sped="low")
+    assert "sped" in caught.value.given
+    assert "speed='high'" in caught.value.available
+    assert graph().compile(name, speed="low") is installed["plain"]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("oh"), None])
+def test_a_backend_that_is_asked_for_by_name_and_fails_is_named(installed, error):
+    class Failing(Stub):
+        def compile(self, graph, **options):
+            if error is not None:
+                raise error
+
+    installed.update(slow=Failing(1))
+    with pytest.raises(tx.PluginError, match='plugin "slow" of tenonnx-slow 1 cannot compile a graph') as caught:
+        graph().compile("slow")
+    assert ("ZeroDivisionError: oh" if error else "TypeError: compile returned NoneType") in caught.value.given
+
+
 def test_wrong_options_are_not_a_reason_to_fall_back(installed):
     installed.update(fast=Stub(2, tx.InvalidCall("no such option")))
     with pytest.raises(tx.InvalidCall, match="no such option"):

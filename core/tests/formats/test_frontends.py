@@ -6,7 +6,7 @@ import types
 import pytest
 
 from tenonnx.cli import main
-from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.errors import InvalidCall, InvalidModel, PluginError
 from tenonnx.formats.loaders import is_onnx_file, load
 from tenonnx.graph.graph import Graph
 from tenonnx.registry import discovery
@@ -82,6 +82,13 @@ def test_what_a_front_end_fails_with_names_it():
     with pytest.raises(InvalidModel, match='Network could not be read by plugin "nets" of nets-dist') as caught:
         load(Network(), scale=0)
     assert caught.value.given == "ZeroDivisionError: scale"
+
+
+def test_a_front_end_returns_a_graph(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nets_reader", types.SimpleNamespace(read=lambda source, registry: None))
+    with pytest.raises(PluginError, match=r"the front end of nets-dist 2\.0 must return a graph") as caught:
+        load(Network())
+    assert caught.value.given == "None"
 
 
 @pytest.mark.parametrize(("examples", "options", "given"), [((1,), {}, "examples"), ((), {"dims": {}}, "dims")])

@@ -10,7 +10,7 @@ import pytest
 import tiny
 
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TypeMismatch
-from tenonnx.extend import Index, TensorType, op
+from tenonnx.extend import Index, TensorType, inline, op, primitive, subgraph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node
@@ -228,6 +228,66 @@ def test_a_body_returns_values():
                 each(given)
     with pytest.raises(InvalidCall, match='output "y" must be a value'):
         graph.output("y", None)
+
+
+def test_a_type_rule_returns_types():
+    @op("Listed", domain="tiny", type=lambda x: [x.type])
+    def listed(x):
+        return tiny.double(x)
+
+    with pytest.raises(InvalidCall, match="the type rule of tiny::Listed@1 must return a type, or a tuple") as caught:
+        listed(Graph().input("x", "float32", (2,)))
+    assert caught.value.given == "[TensorType(dtype=<DType.float32: 1>, shape=(2,))]"
+
+
+def test_a_primitive_without_a_type_rule_says_so():
+    @primitive("Untyped", domain="tiny", numpy=np.negative)
+    def untyped(x):
+        """Its numbers alone are known."""
+
+    with pytest.raises(InvalidCall, match="Untyped@1 is a primitive, and needs the rules numpy and type"):
+        untyped(Graph().input("x", "float32", (2,)))
+
+
+def test_what_is_required_is_said_in_words_of_requirements():
+    @op("Vague", domain="tiny")
+    def vague(x):
+        return x
+
+    with pytest.raises(InvalidCall, match=r"Vague@1\.requires takes requirements, such as") as caught:
+        vague.requires("x is float")
+    assert caught.value.given == "'x is float'"
+
+
+def test_the_body_of_an_op_inlines_a_subgraph_with_what_it_captures():
+    @op("Twice", domain="tiny")
+    def twice(x, *, body):
+        (once,) = inline(body, [x])
+        return inline(body, [once])[0]
+
+    graph = Graph()
+    x, w = (graph.input(name, "float32", (2,)) for name in "xw")
+    with graph.building():
+        body = subgraph(lambda v: tiny.add(v, w), [("v", x.type)])
+    graph.output("y", twice(x, body=body))
+    assert str(graph.outputs[0].type) == "float32[2]"
+    assert graph.run({"x": [1, 2], "w": [10, 20]}, backend="numpy")["y"].tolist() == [21, 42]
+
+
+def test_subgraphs_are_inlined_with_a_sequence_and_traced_with_pairs():
+    x = Graph().input("x", "float32", (2,))
+    with pytest.raises(InvalidCall, match="the inputs of body must be pairs of a name and a type") as caught:
+        subgraph(tiny.double, {"x": x.type})
+    assert caught.value.given == "{'x': TensorType(dtype=<DType.float32: 1>, shape=(2,))}"
+    with pytest.raises(InvalidCall, match="must be pairs"):
+        subgraph(tiny.double, x)
+
+    @op("Once", domain="tiny")
+    def once(x, *, body):
+        return inline(body, x)[0]
+
+    with pytest.raises(TypeMismatch, match='graph "body" is inlined with a sequence of its inputs, which are 1'):
+        once(x, body=subgraph(tiny.double, [("v", x.type)]))
 
 
 def test_an_input_has_an_element_type():

@@ -12,6 +12,8 @@ from tenonnx_testing import Example, backend_conformance, backends, call, fronte
 from tenonnx_testing.cases import Case
 from tenonnx_testing.run import Failure
 
+GRAPH = tx.Graph(opsets={"ai.onnx": 17})
+GRAPH.output("y", ops.relu(GRAPH.input("x", "float32", (2,))))
 CASE = Case(ops.add, lambda draw: call(np.float32([1, 2]), np.float32([3, 4])))
 
 
@@ -69,6 +71,36 @@ class Careless:
     def __call__(self, feeds):
         self.held[...] = feeds["x"] + feeds["total"]
         return {"sum": self.held}
+
+
+class Sharing:
+    """A right program, but for its results: they are its feeds, its constants and its state themselves."""
+
+    def __init__(self, graph, **options):
+        self.graph, self.state = graph, {}
+        self.constant = np.float32([3, 4])
+
+    def __call__(self, feeds):
+        if self.graph.name == "passing":
+            return {"x_again": feeds["x"] if self.shares_feeds else feeds["x"].copy(), "w_again": self.constant}
+        total = np.add(feeds["x"], {**self.state, **feeds}["total"])
+        self.state["total"] = total
+        return {"sum": total}
+
+
+@pytest.mark.parametrize(
+    ("promise", "shares_feeds", "says"),
+    [
+        ("arrays of its own", True, "must give arrays that are not those of feeds"),
+        ("arrays of its own", False, "must give no constant of its own to write into"),
+        ("state", False, "must keep the sum of two calls"),
+    ],
+)
+def test_results_that_a_program_shares_are_found(promise, shares_feeds, says, monkeypatch):
+    monkeypatch.setattr(tx.Graph, "compile", lambda graph, *_, **options: Sharing(graph))
+    monkeypatch.setattr(Sharing, "shares_feeds", shares_feeds, raising=False)
+    with pytest.raises(Failure, match=says):
+        backends.PROMISES[promise]("sharing", 1)
 
 
 BROKEN = {
@@ -192,6 +224,17 @@ def test_what_is_written_and_read_back_as_another_model_is_found():
 
     with pytest.raises(pytest.fail.Exception, match="m: "):
         frontend_conformance(make, write=write)("its own file")
+
+
+def test_what_is_written_is_read_back_with_the_options_of_the_example(monkeypatch):
+    read = []
+    monkeypatch.setattr(Example, "read", lambda example: read.append((example.source.name, example.options)) or GRAPH)
+    written = frontend_conformance(
+        lambda folder: {"m": Example(folder / "m.net", {"x": [1, 2]}, {}, options={"a": 1})},
+        write=lambda graph, path: None,
+    )
+    written("its own file")
+    assert read == [("m.net", {"a": 1}), ("again.net", {"a": 1})]
 
 
 def test_a_suite_without_an_example_fails():

@@ -137,8 +137,19 @@ def test_a_wrong_gradient_is_found(rule, says):
     assert told("vjp", rule) in text
 
 
+def test_outputs_that_the_rule_residuals_says_otherwise_are_found():
+    made = weighted()
+    made.broadcasts = True
+    rule = made.residuals(lambda demand, X, W, *, by: ((X * W - by,), (X, W)))
+    made.vjp(lambda g, kept, X, W, *, by: (g * kept[1], g * kept[0]))
+    text = found(made, ["gradient"])["gradient"]
+    assert "Weighted@1 differs from what its rule residuals gives: output 0" in text
+    assert told("residuals", rule) in text
+
+
 TYPES = {
     "a rank too many": lambda X, W, *, by: X.tensor.with_shape((1, *(X.tensor.shape or ()))),
+    "a list": lambda X, W, *, by: [X.type],
     "another element type": lambda X, W, *, by: TensorType(ops.equal(X, X).dtype, None),
 }
 

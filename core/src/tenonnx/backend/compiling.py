@@ -28,7 +28,7 @@ from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.op.op import Op
-from tenonnx.registry.discovery import Plugin, cure
+from tenonnx.registry.discovery import Plugin, check_takes, cure
 from tenonnx.registry.hints import provider
 from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.rewrite import copy_graph
@@ -99,7 +99,12 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
     module = installed[backend].load()
     if is_opaque and not _takes_opaque(module):
         refuse_opaque(graph, f"run on {backend}")
-    return module.compile(graph, strict=strict or is_opaque, **options)  # type: ignore[no-any-return]
+    try:
+        return _program_of(backend, module, graph, strict or is_opaque, options)
+    except TenonnxError:
+        raise
+    except Exception as error:
+        raise installed[backend].failure("cannot compile a graph", error) from error
 
 
 def _fastest(graph: Graph, is_opaque: bool, strict: bool, options: dict[str, Any]) -> Program:
@@ -152,7 +157,8 @@ def _programs(
     for plugin, module in loaded:
         is_ours = plugin.distribution == provider("tenonnx.backends", plugin.name)
         try:
-            programs[plugin.name] = _program_of(module, graph if is_ours else copy_graph(graph), options)
+            own = graph if is_ours else copy_graph(graph)
+            programs[plugin.name] = _program_of(plugin.name, module, own, True, options)
         except (UnsupportedOp, NotRepresentable) as error:
             failures.append(error)
         except (Exception, SystemExit) as error:
@@ -174,8 +180,9 @@ def _takes_opaque(backend: Backend) -> bool:
     return bool(getattr(backend, "takes_opaque", False))
 
 
-def _program_of(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> Program:
-    program = backend.compile(graph, strict=True, **options)
+def _program_of(name: str, backend: Backend, graph: Graph, strict: bool, options: Mapping[str, Any]) -> Program:
+    check_takes(f"the backend {name} must take these options", backend.compile, graph, strict=strict, **options)
+    program = backend.compile(graph, strict=strict, **options)
     if not callable(program):
         raise TypeError(f"compile returned {type(program).__name__}, which cannot be called")
     if not isinstance(program.state, MutableMapping) or not isinstance(program.backend, str):

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def check_feeds(all_inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]:
-    """The feed of every formal in order, cast where the cast is exact; None for a default that is not fed.
+    """The feed of every input in order, cast where the cast is exact; None for a default that is not fed.
 
     Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim that the input does not have.
     """
@@ -119,7 +119,7 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
 
 
 class FeedCheck:
-    """``check_feeds`` for all_inputs that are fed again and again: feeds that are right as they are cost little.
+    """``check_feeds`` for inputs that are fed again and again: feeds that are right as they are cost little.
 
     What the nodes that read a feed say of its numbers is asked, too.
     """

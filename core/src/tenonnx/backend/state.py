@@ -86,10 +86,7 @@ class MovingState(MutableMapping[str, Any]):
 
 
 class Results(dict[str, Any]):
-    """The outputs by name. Those that the program keeps as state are copied (``show``) when they are read.
-
-    ``replaced`` has the new state by input.
-    """
+    """The outputs by name, set as in any dict but for those that the program keeps as state: ``keep`` says these."""
 
     def __init__(self, names: Iterable[str], show: Callable[[Any], Any] = deepcopy) -> None:
         super().__init__(dict.fromkeys(names))
@@ -98,6 +95,7 @@ class Results(dict[str, Any]):
         self._unread: dict[str, Any] = {}
 
     def keep(self, kept: Mapping[str, Any], replaced: Mapping[str, Any]) -> None:
+        """The outputs ``kept``, which are copied (``show``) when they are read, and the new state by input."""
         self.replaced = replaced
         self._unread = dict(kept)
 
@@ -145,7 +143,9 @@ Turn = Callable[[Mapping[str, Any], Mapping[str, Any]], Results]
 class StatefulProgram:
     """Keeps some inputs between calls: each is replaced by an output after every call that succeeds.
 
-    ``make`` gives what computes the calls of a graph; ``hold`` and ``show`` are those of ``State``.
+    ``make(graph)`` gives what computes its calls: a function of the kept state and the feeds, each by name, that checks
+    the feeds (``StateFeedCheck``), and returns ``Results`` in which ``keep`` was called. ``hold`` makes what is kept of
+    an array of the caller, ``show`` an array for the caller of that.
     """
 
     def __init__(

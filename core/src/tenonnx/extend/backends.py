@@ -13,7 +13,7 @@ from tenonnx.backend.compiling import compile_graph, fall_back
 from tenonnx.backend.feeds import FeedCheck, check_feeds
 from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
 from tenonnx.backend.rescue import RescuedProgram, RunFailure
-from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram
+from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram, Turn
 from tenonnx.checks.generate import generate_feeds
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR
 from tenonnx.graph.program import Program
@@ -34,6 +34,7 @@ __all__ = [
     "StateFeedCheck",
     "StatefulProgram",
     "Target",
+    "Turn",
     "check_feeds",
     "compile_graph",
     "fall_back",

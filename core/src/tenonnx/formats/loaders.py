@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
+from tenonnx.errors import InvalidCall, InvalidModel, PluginError, TenonnxError
 from tenonnx.graph.graph import Graph
-from tenonnx.registry.discovery import Plugin, cure, plugins
+from tenonnx.registry.discovery import Plugin, check_takes, cure, plugins
 from tenonnx.registry.hints import provider
 from tenonnx.registry.registry import Registry, default_registry
 
@@ -144,16 +143,10 @@ def _read_by(
     """What the front end of a plugin gives; what it fails with names the plugin and the source."""
     read: Callable[..., Graph] = plugin.load().read
     name = f'"{os.fspath(source)}"' if isinstance(source, str | os.PathLike) else type(source).__qualname__
+    what = f"the front end of {plugin.source} must take these examples and options"
+    check_takes(what, read, source, *examples, registry=registry, **options)
     try:
-        inspect.signature(read).bind(source, *examples, registry=registry, **options)
-    except TypeError as error:
-        raise InvalidCall(
-            f"the front end of {plugin.source} must take these examples and options",
-            given=str(error),
-            available=f"read{inspect.signature(read)}",
-        ) from error
-    try:
-        return read(source, *examples, registry=registry, **options)
+        graph = read(source, *examples, registry=registry, **options)
     except TenonnxError:
         raise
     except Exception as error:
@@ -161,3 +154,6 @@ def _read_by(
             f'{name} could not be read by plugin "{plugin.name}" of {plugin.source}',
             given=f"{type(error).__name__}: {error}",
         ) from error
+    if not isinstance(graph, Graph):
+        raise PluginError(f"the front end of {plugin.source} must return a graph", given=repr(graph)[:200])
+    return graph

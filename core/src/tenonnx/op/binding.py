@@ -153,6 +153,8 @@ def invoke(
         result = function(*arguments, **attributes)
     results = result if isinstance(result, tuple) else (result,)
     if function is op.function and (result is None or any(not isinstance(r, Value | None) for r in results)):
+        if op.primitive:
+            raise InvalidCall(f"{op.title} is a primitive, and needs the rules numpy and type")
         raise InvalidCall(
             f"the body of {op.title} must return a value, or a tuple with one for each output",
             given=", ".join(type(r).__name__ for r in results),

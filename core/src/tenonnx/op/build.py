@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import TypeMismatch
+from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.definitions import defined_by
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, unique_name
@@ -272,7 +272,7 @@ def subgraph(
 ) -> Graph:
     """Trace ``function`` into a graph nested in the one under construction, for use as an attribute.
 
-    ``inputs`` are names and types of its inputs; what it uses from outside is captured, or a constant where it is
+    ``inputs`` are pairs of a name and a type; what it uses from outside is captured, or a constant where it is
     concrete. The function returns one value or a sequence of them.
     """
     outer = current()
@@ -282,6 +282,8 @@ def subgraph(
     else:
         graph = Graph(name)
         inner = Scratch(graph, outer.guessing) if isinstance(outer, Abstract) else Builder(graph, fold=True)
+    if isinstance(inputs, Value) or not all(isinstance(each, tuple) for each in inputs):
+        raise InvalidCall(f"the inputs of {name} must be pairs of a name and a type", given=repr(inputs)[:200])
     for wanted, kind in inputs:
         value = Value(inner.name(wanted), kind, graph=graph)
         graph.all_inputs.append(value)

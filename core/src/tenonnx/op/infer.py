@@ -53,11 +53,21 @@ def infer_call(
             check_dtypes(op, inputs)
             op.requirements.check(inputs, attributes)
             found = invoke(op, rule, inputs, attributes, outputs)
-            known = [k if k is None or isinstance(k, Known) else Known(k) for k in found]
+            known = [_known(op, each) for each in found]
         know_contents(op, inputs, attributes, outputs, known)
     except UNFORESEEN as error:
         raise refused(op.title, inputs, attributes, error) from error
     return known
+
+
+def _known(op: Op, said: Any) -> Known | None:
+    """What a type rule says of one output."""
+    if said is None or isinstance(said, Known):
+        return said
+    if not isinstance(said, Type):
+        what = f"the type rule of {op.title} must return a type, or a tuple with one or None for each output"
+        raise InvalidCall(what, given=repr(said)[:200])
+    return Known(said)
 
 
 class Abstract:

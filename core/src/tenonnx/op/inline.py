@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
@@ -18,15 +18,24 @@ def inline(
     inputs: Sequence[Value | None],
     *,
     attributes: Mapping[str, Any] | None = None,
-    captures: Sequence[Value] = (),
+    captures: Sequence[Value] | None = None,
 ) -> tuple[Value | None, ...]:
     """The outputs of ``graph`` for these inputs, by the interpreter at work.
 
-    ``attributes`` are those of a function call: attributes in the graph that refer to them take their values.
+    ``captures`` stand for what the graph uses from outside: None for that itself, as in the body of an op with a
+    subgraph. ``attributes`` are those of a function call: attributes in the graph that refer to them take their values.
+    Raises ``TypeMismatch`` for inputs that are not those of the graph.
     """
     interpreter = current()
     if interpreter is None:
         raise InvalidCall("a graph is inlined while another one is built")
+    if isinstance(inputs, Value) or len(inputs) > len(graph.all_inputs):
+        raise TypeMismatch(
+            f'graph "{graph.name}" is inlined with a sequence of its inputs, which are {len(graph.all_inputs)}',
+            given=repr(inputs)[:200],
+        )
+    if captures is None:
+        captures = list(graph.pending or graph.captures)
     known: dict[Value, Value | None] = {}
     given = list(inputs) + [None] * (len(graph.all_inputs) - len(inputs))
     for formal, value in zip((*graph.all_inputs, *graph.captures), (*given, *captures), strict=True):

@@ -114,6 +114,10 @@ class Requirements:
 
     def and_also(self, requirements: Sequence[Requirement]) -> Requirements:
         """These and more. Raises ``InvalidCall`` where one names what the op does not have."""
+        wrong = next((each for each in requirements if not isinstance(each, Requirement)), None)
+        if wrong is not None:
+            what = f'{self.op.title}.requires takes requirements, such as floats("x")'
+            raise InvalidCall(what, given=repr(wrong)[:200])
         made = Requirements(self.op, (*self.declared, *requirements))
         code = inspect.unwrap(self.op.function).__code__
         variadic = bool(code.co_flags & inspect.CO_VARARGS)

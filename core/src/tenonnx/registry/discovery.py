@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -17,7 +18,7 @@ from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tenonnx.errors import PluginError, PluginWarning
+from tenonnx.errors import InvalidCall, PluginError, PluginWarning
 from tenonnx.registry.hints import is_ours
 
 #: The version of what packages are made of (``tenonnx.extend``). A package says ``api = 1``, and is refused where it
@@ -282,6 +283,15 @@ class Selection:
         """The names that are of no installed plugin."""
         known = {normalized(plugin.distribution) for group in GROUPS for plugin in _installed(group)}
         return sorted({*(self.named or ()), *self.without} - known)
+
+
+def check_takes(what: str, function: Callable[..., Any], /, *given: Any, **options: Any) -> None:
+    """Raise ``InvalidCall`` unless a function of a plugin takes what it is about to be given."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*given, **options)
+    except TypeError as error:
+        raise InvalidCall(what, given=str(error), available=f"{function.__name__}{signature}") from error
 
 
 def selection() -> Selection:

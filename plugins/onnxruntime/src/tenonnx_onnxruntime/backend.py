@@ -74,7 +74,6 @@ def compile(
     session_options: onnxruntime.SessionOptions | Mapping[str, Any] | None = None,
     optimization: str | None = None,
     strict: bool = False,
-    **options: Any,
 ) -> Program:
     """Make ``graph`` ready to run on onnxruntime.
 
@@ -84,12 +83,6 @@ def compile(
     ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise ``UnsupportedOp`` and
     ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
     """
-    if options:
-        raise InvalidCall(
-            "the onnxruntime backend does not have every option",
-            given=", ".join(options),
-            available="state, providers, session_options, optimization, strict",
-        )
     wanted = _providers(providers)
     if optimization is not None and optimization not in _LEVELS:
         raise InvalidCall("optimization must be a level", given=repr(optimization), available=", ".join(_LEVELS))

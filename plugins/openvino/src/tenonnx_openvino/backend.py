@@ -26,7 +26,6 @@ def compile(
     device: str = "CPU",
     properties: Mapping[str, Any] | None = None,
     strict: bool = False,
-    **options: Any,
 ) -> Program:
     """Make ``graph`` ready to run on OpenVINO.
 
@@ -35,12 +34,6 @@ def compile(
     cannot run goes to numpy with a ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise
     ``UnsupportedOp`` and ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
     """
-    if options:
-        raise InvalidCall(
-            "the openvino backend does not have every option",
-            given=", ".join(options),
-            available="state, device, properties, strict",
-        )
     settings = _settings(device, properties)
 
     def make(each: Graph, names: Mapping[str, str]) -> Program:

@@ -271,7 +271,7 @@ def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> t
     carried, scanned = list(inputs[:states]), []
     for step in range(length):
         given = [ops.gather(x, length - 1 - step if reverse else step, axis=axis) for x, axis, reverse in slices]
-        found = inline(body, [*carried, *given], captures=list(body.pending or body.captures))
+        found = inline(body, [*carried, *given])
         carried = list(found[:states])
         scanned.append(found[states:])
     columns = list(zip(*scanned, strict=True))

@@ -52,7 +52,7 @@ def _modified(x: Value, function: Graph | None, name: str) -> Value:
     if len(function.all_inputs) != 1 or len(function.outputs) != 1:
         given = f"{len(function.all_inputs)} inputs and {len(function.outputs)} outputs"
         raise TypeMismatch(f"{flex_attention.title}: {name} must have one input and one output", given=given)
-    (y,) = inline(function, [x], captures=list(function.pending or function.captures))
+    (y,) = inline(function, [x])
     if y is None or y.dtype is not x.dtype or y.rank not in (None, 4):
         raise TypeMismatch(f"{flex_attention.title}: {name} must keep the type", given=f"{x!r} became {y!r}")
     return y

@@ -205,7 +205,7 @@ def _(input_sequence, *additional_inputs, body, _outputs=None):
     def step(place: Value, going_on: Value, *made: Value) -> list[Value]:
         inputs = (input_sequence, *additional_inputs)
         given = [sequence_at(v, place) if isinstance(v.type, SequenceType) else v for v in inputs]
-        found = inline(body, given, captures=body.pending or body.captures)
+        found = inline(body, given)
         return [ops.identity(going_on), *(sequence_insert(held, each) for held, each in zip(made, found, strict=True))]
 
     kinds = _map_type(input_sequence, *additional_inputs, body=body, _outputs=_outputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ def _test(backend: str, items: list[_Item], failing: Mapping[str, str] | None) -
         try:
             item.run(backend, request.config.getoption("tenonnx_examples", EXAMPLES))
         except Failure as failure:
-            pytest.fail(str(failure), pytrace=False)
+            raise pytest.fail.Exception(str(failure), pytrace=False) from None
 
     return test
 
@@ -131,8 +131,9 @@ def _run_case(case: Case, backend: str, examples: int) -> None:
         trial = single_node(case.op, drawn, case.op.version, expected, _BESIDE)
         if trial is None:
             continue
-        program = _compiled(tx.load(trial.model), backend)
-        expect(case, drawn, backend, program(trial.feeds).values(), trial.expected)
+        found = _compiled(tx.load(trial.model), backend)(trial.feeds)
+        _are_apart(backend, found.values(), trial.feeds.values())
+        expect(case, drawn, backend, found.values(), trial.expected)
         compared += 1
     if not compared:
         pytest.skip("no call has a form in a file")
@@ -149,6 +150,20 @@ def _sum() -> Graph:
     return graph
 
 
+def _passing() -> Graph:
+    """Outputs that are an input and a constant."""
+    graph = Graph("passing", opsets={"ai.onnx": 17})
+    graph.output("x_again", graph.input("x", "float32", (2,)))
+    graph.output("w_again", graph.variable("w", np.array([3, 4], np.float32)))
+    return graph
+
+
+def _are_apart(backend: str, found: Iterable[Any], feeds: Iterable[Any]) -> None:
+    arrays, fed = ([a for a in given if isinstance(a, np.ndarray)] for given in (found, feeds))
+    if any(a.flags.writeable and np.may_share_memory(a, feed) for a in arrays for feed in fed):
+        raise Failure(f"{backend} must give arrays that are not those of feeds")
+
+
 def _gives_arrays_of_its_own(backend: str, examples: int) -> None:
     """What a call gave is not written again by the next, and writing it changes no feed."""
     program = _compiled(_sum(), backend)
@@ -158,8 +173,15 @@ def _gives_arrays_of_its_own(backend: str, examples: int) -> None:
     for what, array, wanted in (("the first call", first, [1, 2]), ("the second call", again, [2, 3])):
         if np.asarray(array).tolist() != wanted:
             raise Failure(f"{backend} must leave alone what it gave: {what} gave {wanted}, and it is {array}")
-    if any(np.may_share_memory(first, fed) for fed in (x, zeros)) and first.flags.writeable:
-        raise Failure(f"{backend} must give arrays that are not those of feeds")
+    _are_apart(backend, [first], [x, zeros])
+    program = _compiled(_passing(), backend)
+    for _ in range(2):  # the second call must not see what the caller wrote into the results of the first
+        found = program({"x": x})
+        _are_apart(backend, found.values(), [x])
+        if np.asarray(found["w_again"]).tolist() != [3, 4]:
+            raise Failure(f"{backend} must give no constant of its own to write into: it is {found['w_again']} now")
+        if found["w_again"].flags.writeable:
+            found["w_again"][...] = -1
 
 
 def _refuses_feeds(backend: str, examples: int) -> None:
@@ -188,7 +210,9 @@ def _keeps_state(backend: str, examples: int) -> None:
     try:
         program.state["total"] = np.zeros(2, np.float32)
         for _ in range(2):
-            program({"x": np.array([1, 2], np.float32)})
+            given = np.asarray(program({"x": np.array([1, 2], np.float32)})["sum"])
+            if given.flags.writeable:
+                given[...] = -1
         kept = np.asarray(program.state["total"]).tolist()
     except Exception as error:
         reason = f"and raised {type(error).__name__}: {error}"

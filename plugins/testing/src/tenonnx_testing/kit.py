@@ -72,7 +72,8 @@ def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None
         run(examples)
     except Failure as failure:
         _outcomes[label] = f"failed: {failure}"
-        pytest.fail("\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])]), pytrace=False)
+        told = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
+        raise pytest.fail.Exception(told, pytrace=False) from None
     except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
         _outcomes[label] = f"{'xfailed' if isinstance(outcome, pytest.xfail.Exception) else 'skipped'}: {outcome}"
         raise
