@@ -257,6 +257,15 @@ def test_a_budget_that_no_half_float_keeps_leaves_all_in_float32():
     assert "within 1e-09" in lowered.notes[0]
 
 
+def test_integers_of_four_bits_are_no_floats_that_a_budget_counts():
+    graph = tx.Graph("g", opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", (4, 3))
+    graph.output("y", ops.cast(ops.relu(x), to=DType.int4.value))
+    lowered = lower_within(graph, "float16", 1e-6, feeds={"x": np.full((4, 3), 0.9999999, np.float32)})
+    assert not lowered.kept
+    assert lowered.largest == 0
+
+
 def test_a_square_and_an_epsilon_survive_half_precision():
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (1, 4))

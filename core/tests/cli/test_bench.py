@@ -76,6 +76,29 @@ def test_a_backend_that_cannot_run_the_model_says_why(tenonnx, model, other):
     assert not cache.exists()
 
 
+class Broken(Other):
+    """Breaks at its first call."""
+
+    backend, state = "other", {}
+
+    def compile(self, graph, *, state=None, strict=False):
+        return self
+
+    def __call__(self, feeds):
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [Other, Broken])
+@pytest.mark.parametrize("error", [ValueError("no buffer"), SystemExit("gone")])
+def test_a_backend_that_breaks_is_named_and_the_others_are_timed(tenonnx, model, other, kind, error):
+    other(kind(error))
+    result = tenonnx("bench", model, "--seconds", "0.01")
+    assert result.code == 0
+    assert 'other: plugin "other" of tenonnx-other 1 cannot ' in result.err
+    assert str(error) in result.err
+    assert len(result.out.splitlines()) == 2
+
+
 def test_a_backend_that_is_not_installed_is_refused(tenonnx, model, other):
     other(Other())
     result = tenonnx("bench", model, "--backend", "warp")

@@ -27,6 +27,7 @@ from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
+from tenonnx.graph.summary import weight_bytes
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin, check_takes, cure
 from tenonnx.registry.hints import provider
@@ -116,7 +117,7 @@ def _fastest(graph: Graph, is_opaque: bool, strict: bool, options: dict[str, Any
     versions = {plugin.name: plugin.source for plugin, _ in loaded}
     seconds = recalled(graph, versions, **options) if len(loaded) > 1 else {}
     loaded.sort(key=lambda found: (seconds.get(found[0].name, math.inf), -found[1].speed))
-    programs = _programs(graph, loaded, options, failures, one=bool(seconds) or _is_large(graph))
+    programs = _programs(graph, loaded, options, failures, one=bool(seconds) or weight_bytes(graph) > LARGEST_COMPARED)
     if programs:
         decided = functools.partial(remember, graph=graph, versions=versions, **options)
         outputs = [value.name for value in graph.outputs]
@@ -168,11 +169,6 @@ def _programs(
         if programs and one:
             break
     return programs
-
-
-def _is_large(graph: Graph) -> bool:
-    """Whether backends must not have the variables all at once, to be compared."""
-    return sum(value.data.nbytes for value in graph.variables if value.data is not None) > LARGEST_COMPARED
 
 
 def _takes_opaque(backend: Backend) -> bool:

@@ -10,6 +10,7 @@ from tenonnx.backend.numpy import backend as numpy_backend
 from tenonnx.errors import FallbackWarning, InvalidCall, TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
+from tenonnx.graph.summary import weight_bytes
 
 #: A graph with more bytes of variables is not computed twice: an error is due at once there.
 LARGEST_RESCUED = 1 << 28
@@ -43,7 +44,7 @@ class RescuedProgram:
             return self._rescue(feeds, failure)
 
     def _rescue(self, feeds: Mapping[str, Any], failure: RunFailure) -> dict[str, Any]:
-        if sum(v.data.nbytes for v in self._graph.variables if v.data is not None) > LARGEST_RESCUED:
+        if weight_bytes(self._graph) > LARGEST_RESCUED:
             raise failure
         try:
             numpy = self._numpy or numpy_backend.compile(self._graph, state=self._names)

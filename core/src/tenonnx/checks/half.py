@@ -101,7 +101,7 @@ def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 def _difference(found: Any, expected: Any) -> float:
     """The largest difference by the largest number; infinite where a number is lost, 0 for what is no float."""
-    if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fV" or not expected.size:
+    if not _is_float(expected):
         return 0.0
     wanted, got = expected.astype(np.float64), found.astype(np.float64)
     finite = np.isfinite(wanted)
@@ -111,9 +111,13 @@ def _difference(found: Any, expected: Any) -> float:
     return float(apart / max(_largest(wanted), 1e-30))
 
 
+def _is_float(contents: Any) -> bool:
+    return isinstance(contents, np.ndarray) and DType.of(contents.dtype).is_float
+
+
 def _largest(array: Any) -> float:
     """The largest finite number of a float output."""
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fV":
+    if not _is_float(array):
         return 0.0
     numbers = np.abs(array.astype(np.float64))
     return float(numbers[np.isfinite(numbers)].max(initial=0.0))

@@ -87,6 +87,7 @@ def _timed(
     graph: Graph, name: str, feeds: Mapping[str, Any], expected: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
     """What a backend takes, in seconds, or why it does not run the graph."""
+    from tenonnx.backend.base import backends
     from tenonnx.backend.choice import measured
     from tenonnx.backend.compiling import compile_graph
     from tenonnx.checks.compare import compare
@@ -99,9 +100,13 @@ def _timed(
         results = program(feeds)
         first = time.perf_counter() - compiled
         typical = measured(program, feeds, seconds, MOST_CALLS)
+        difference = max((compare(results[each], expected[each]).absolute for each in expected), default=0.0)
     except TenonnxError as error:
         return {"backend": name, "problem": str(error)}
-    difference = max((compare(results[each], expected[each]).absolute for each in expected), default=0.0)
+    except (Exception, SystemExit) as error:
+        if name == "numpy":
+            raise
+        return {"backend": name, "problem": str(backends()[name].failure("cannot run a graph", error))}
     spent = {"seconds": typical, "first_call": first, "compiling": compiled - start}
     return {"backend": name, **spent, "difference": difference}
 

@@ -17,7 +17,7 @@ from tenonnx.cli.options import (
     shapes_option,
     tolerance_options,
 )
-from tenonnx.cli.output import plural, say, say_json, say_table, working
+from tenonnx.cli.output import interruptible, plural, say, say_json, say_table, working
 from tenonnx.graph.types import TensorType
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(
     one, other = load_model(first), load_model(second)
     differences = structural_differences(one, other)
     feeds = read_feeds(one, inputs, archive) or None
-    with working(f"comparing {first} and {second}"):
+    with working(f"comparing {first} and {second}"), interruptible():
         found = verify(
             one, other, feeds=feeds, input_shapes={**_sizes(one, other), **input_shapes}, seed=seed,
             absolute=absolute, relative=relative, structure=False,

@@ -7,16 +7,20 @@ from collections import Counter
 from tenonnx.graph.graph import Graph
 
 
+def weight_bytes(graph: Graph) -> int:
+    """How many bytes the variables of the main graph have."""
+    return sum(value.data.nbytes for value in graph.variables if value.data is not None)
+
+
 def summary(graph: Graph, *, nodes: int = 40) -> str:
     """Inputs, outputs, ops and the first ``nodes`` nodes of ``graph``, as text."""
     opsets = ", ".join(f"{domain} {version}" for domain, version in graph.opsets.items()) or "none"
-    weights = sum(v.data.nbytes for v in graph.variables if v.data is not None)
     ops = Counter(n.op_type if n.domain == "ai.onnx" else f"{n.domain}::{n.op_type}" for n in graph.walk())
     lines = [
         f'graph "{graph.name}"  opsets {opsets}  IR {graph.ir_version or "-"}',
         *(f"  input   {v.name}: {v.type or '?'}" for v in graph.inputs),
         *(f"  output  {v.name}: {v.type or '?'}" for v in graph.outputs),
-        f"  {len(graph.variables)} variables, {weights:,} bytes; {sum(ops.values())} nodes",
+        f"  {len(graph.variables)} variables, {weight_bytes(graph):,} bytes; {sum(ops.values())} nodes",
         "  ops     " + ", ".join(f"{name} {count}" for name, count in ops.most_common()),
     ]
     for node in graph.nodes[:nodes]:
