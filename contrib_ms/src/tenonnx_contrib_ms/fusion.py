@@ -1,28 +1,41 @@
-"""What fusion puts only where it is asked for by name: ops that few builds of onnxruntime have a kernel for on CPUs."""
+"""What fusion puts only where it is asked for by name: ops with no kernel for CPUs in onnxruntime, or in few builds."""
 
 from __future__ import annotations
 
 from tenonnx.extend import always
-from tenonnx_contrib_ms.fused import bias_add, bias_softmax
-from tenonnx_contrib_ms.gates import (
-    branchwise_rms_norm,
-    engram_gate,
-    gated_add,
-    gated_rms_norm,
-    hyper_connection_post_mix,
-    hyper_connection_pre_mix,
-    scaled_silu,
+from tenonnx_contrib_ms import (
+    decoder,
+    fused,
+    gates,
+    gelu,
+    indexers,
+    layouts,
+    math,
+    matrix,
+    normalization,
+    packed,
+    padding,
+    paged,
+    position_bias,
+    rotary,
+    selected,
+    sparse,
+    tensors,
 )
-from tenonnx_contrib_ms.gelu import bias_split_gelu
-from tenonnx_contrib_ms.layouts import nhwc_conv, nhwc_fused_conv
-from tenonnx_contrib_ms.math import complex_mul, complex_mul_conj
-from tenonnx_contrib_ms.matrix import gemm_fast_gelu, transpose_matmul
-from tenonnx_contrib_ms.rotary import gemma_rotary_embedding
 
 RARE = (
-    bias_add, bias_softmax, bias_split_gelu, branchwise_rms_norm, complex_mul, complex_mul_conj, engram_gate, gated_add,
-    gated_rms_norm, gemm_fast_gelu, gemma_rotary_embedding, hyper_connection_post_mix, hyper_connection_pre_mix,
-    nhwc_conv, nhwc_fused_conv, scaled_silu, transpose_matmul,
+    decoder.decoder_attention, decoder.decoder_masked_self_attention, fused.bias_add, fused.bias_softmax,
+    gates.branchwise_rms_norm, gates.engram_gate, gates.gated_add, gates.gated_rms_norm,
+    gates.hyper_connection_post_mix, gates.hyper_connection_pre_mix, gates.scaled_silu, gelu.bias_split_gelu,
+    indexers.packed_sparse_attention_indexer, indexers.sparse_attention_indexer, layouts.nhwc_conv,
+    layouts.nhwc_fused_conv, math.complex_mul, math.complex_mul_conj, math.irfft, math.is_all_finite, math.rfft,
+    matrix.fused_matmul_activation, matrix.gemm_fast_gelu, matrix.transpose_matmul, normalization.group_norm,
+    normalization.skip_group_norm, packed.gated_delta_net, packed.varlen_causal_conv_with_state,
+    padding.gated_relative_position_bias, padding.packed_attention, padding.packed_multi_head_attention,
+    padding.remove_padding, padding.restore_padding, paged.paged_attention, position_bias.relative_position_bias,
+    rotary.gemma_rotary_embedding, selected.dynamic_sparse_attention, selected.sparse_paged_attention,
+    sparse.longformer_attention, tensors.torch_embedding,
+    matrix.sparse_to_dense_matmul,  # has one for sparse tensors alone
 )  # fmt: skip
 
 

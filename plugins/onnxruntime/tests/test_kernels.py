@@ -8,6 +8,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotThe
 
 import tenonnx as tx
 from tenonnx import DType, SequenceType, TensorType
+from tenonnx.extend import find_rule
+from tenonnx_onnxruntime import kernels
 from tenonnx_onnxruntime.kernels import has_kernel, has_schema, left_behind, newest, newest_ir
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32",
@@ -114,3 +116,11 @@ def test_types_beyond_tensors_are_spelled_as_the_runtime_spells_them():
     assert not has_kernel(at, 21, [TensorType(DType.float32), position], [TensorType(DType.float32)])
     strange = SequenceType(TensorType(DType.float8e4m3fn))
     assert not has_kernel(at, 21, [strange, position], [TensorType(DType.float8e4m3fn)])
+
+
+def test_what_fusion_puts_unasked_has_a_kernel():
+    """Ops that are named in ``fuse(also=...)`` need not."""
+    held = tx.default_registry().ops("com.microsoft")
+    put = [op for op in held if op.pure and op.specified and not op.primitive and find_rule(op, "rare") is None]
+    assert len(put) > 50
+    assert [op.name for op in put if ("com.microsoft", op.name) not in kernels._kernels()] == []

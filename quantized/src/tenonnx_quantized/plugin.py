@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    registry.add_package("tenonnx_quantized", half_precision="half")
+    registry.add_package("tenonnx_quantized", fusion="rare", half_precision="half")
