@@ -62,7 +62,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     ), table.stderr
     options = ["--tenonnx-examples=1", "--tenonnx-report=conformance.json"]
     names = ["test_conformance.py", "test_format.py", "test_target.py", "test_command.py"]
-    held = ("Add@7", "Mul@7", "feeds", "arrays of its own", "state")  # of a few hundred
+    held = ("Add@7", "Mul@7", "feeds", "defaults", "arrays of its own", "state")  # of a few hundred
     names += [f"test_backend.py::test_cases[{name}]" for name in held]
     options += [f"tests/{name}" for name in names]
     tested = python("pytest", "-q", "-p", "no:cacheprovider", *options)

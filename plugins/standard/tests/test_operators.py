@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tenonnx_standard as ops
-from tenonnx.extend import Graph, TypeMismatch
+from tenonnx.extend import DType, Graph, TensorType, TypeMismatch, subgraph
 from tenonnx.op.build import Builder
 from tenonnx.op.call import dims, interpreting
 from tenonnx.op.evaluate import evaluate_graph
@@ -172,3 +172,13 @@ def test_filled_tensors_have_the_shape_of_another(filled, number, shape):
     found, _ = run(filled, np.zeros((2, 3), np.float32), shapes=None if shape is None else [shape])
     np.testing.assert_array_equal(found, np.full((2, 3), number, np.float32))
     assert found.dtype == np.float32
+
+
+def test_the_iterations_of_a_loop_may_be_a_python_int():
+    graph = Graph()
+    x = graph.input("x", "float32", (2,))
+    with graph.building():
+        kinds = [("i", TensorType(DType.int64, ())), ("going_on", TensorType(DType.bool, ())), ("v", x.type)]
+        body = subgraph(lambda i, going_on, v: (ops.identity(going_on), v * 2.0), kinds)
+    graph.output("y", ops.loop(3, None, x, body=body))
+    assert graph.run({"x": [1, 2]}, backend="numpy")["y"].tolist() == [8, 16]

@@ -11,6 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import (
     DType,
     Graph,
+    Index,
     Known,
     OptionalType,
     SequenceType,
@@ -144,7 +145,7 @@ def _always_goes_on(body: Graph) -> bool:
 
 
 @primitive("Loop", since=1, type=_loop_type)
-def loop(M=None, cond=None, *v_initial, body: Graph, _outputs=None):
+def loop(M: Index = None, cond=None, *v_initial, body: Graph, _outputs=None):
     """Run ``body`` at most ``M`` times, while its first output holds, and stack what it gives beside carried values."""
 
 

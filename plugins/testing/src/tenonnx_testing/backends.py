@@ -40,7 +40,8 @@ def backend_conformance(
 ) -> Callable[..., None]:
     """A pytest function that runs calls of every case of ``domains`` on a backend, against the op itself on arrays.
 
-    It also holds the backend to what every program promises: of feeds, of the arrays that it gives, and of state.
+    It also holds the backend to what every program promises: of feeds and defaults, of the arrays that it gives, and of
+    state.
 
     The backend is alone, with no other to fall back on; what it refuses with ``UnsupportedOp`` is skipped. ``failing``
     are patterns of test ids with the reason why they fail; one that no longer fails must go. Raises ``InvalidCall`` for
@@ -204,6 +205,21 @@ def _refuses_feeds(backend: str, examples: int) -> None:
         raise Failure(f"{backend} must raise InvalidFeed where a feed {what}, and took it")
 
 
+def _takes_defaults(backend: str, examples: int) -> None:
+    """An input that has a default may be fed or left out, at any call."""
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x, float[2] y) => (float[2] s) <float[2] y = {1, 2}>'
+    program = _compiled(tx.load(onnx.parser.parse_model(text + " { s = Add(x, y) }")), backend)
+    x = np.zeros(2, np.float32)
+    for fed, wanted in (({}, [1, 2]), ({"y": x + 5}, [5, 5]), ({}, [1, 2])):
+        try:
+            found = np.asarray(program({"x": x, **fed})["s"]).tolist()
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        if found != wanted:
+            what = f"{'fed' if fed else 'not fed'}, where the sum must be {wanted}: it is {found}"
+            raise Failure(f"{backend} must take an input that has a default (DefaultsProgram does); it was {what}")
+
+
 def _keeps_state(backend: str, examples: int) -> None:
     """With ``state={input: output}`` the output of a call is the input of the next."""
     program = _compiled(_sum(), backend, state={"total": "sum"})
@@ -225,5 +241,6 @@ def _keeps_state(backend: str, examples: int) -> None:
 PROMISES: Mapping[str, Callable[[str, int], None]] = {
     "arrays of its own": _gives_arrays_of_its_own,
     "feeds": _refuses_feeds,
+    "defaults": _takes_defaults,
     "state": _keeps_state,
 }
