@@ -48,6 +48,9 @@ class Layout(NamedTuple):
         yield positive(*scales)
 
 
+#: How many ops may say what one says in normal form.
+MOST_STEPS = 8
+
 #: The QLinear ops that a float op has, with their layouts: what joins the codes around a float op into one op.
 QLINEAR: dict[Op, list[tuple[Op, Layout]]] = {}
 
@@ -87,7 +90,7 @@ def qlinear(name: str, of: Op | None = None, *, domain: str = "com.microsoft") -
 def _around(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Value | None], dict[str, Any]]]:
     """Where ``y`` quantises what the float op gives for dequantised operands, the call for their codes."""
     quantised = _call(y, quantize_linear)
-    found = None if quantised is None or quantised[0][0] is None else _call(quantised[0][0], of)
+    found = None if quantised is None or quantised[0][0] is None else _applied(of, quantised[0][0])
     if quantised is None or found is None:
         return
     inputs, attributes = found
@@ -101,6 +104,19 @@ def _around(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Val
     known = {p.name: static(v) for p, v in zip(of.signature.inputs, inputs, strict=False) if v is not None}
     attributes |= {name: held.tolist() for name, held in known.items() if held is not None}
     yield given, {name: a for name, a in attributes.items() if name in op.signature.attributes}
+
+
+def _applied(of: Op, value: Value) -> tuple[list[Value | None], dict[str, Any]] | None:
+    """The call of a float op; or, of a function of one value that normal forms say by others, what it may be of."""
+    found = _call(value, of)
+    if found is not None or len(of.signature.inputs) != 1 or of.signature.attributes:
+        return found
+    for _ in range(MOST_STEPS):
+        inner = [] if value.producer is None else [v for v in value.producer.uses if v.data is None]
+        if len(inner) != 1 or _call(value, dequantize_linear) is not None:
+            break
+        value = inner[0]
+    return [value], {}
 
 
 def _call(value: Value, op: Op) -> tuple[list[Value | None], dict[str, Any]] | None:

@@ -337,6 +337,7 @@ def _modules_of(package: str) -> Iterator[str]:
 #: The consumers of rules in this package; others may have more.
 CONSUMERS = (
     "cost",
+    "filled",
     "half",
     "join",
     "normal",

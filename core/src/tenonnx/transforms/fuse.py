@@ -250,7 +250,8 @@ class Search:
         if root is None or root.producer is None or not isinstance(root.type, TensorType):
             return best
         templates = self.templates.of(root, self.present)
-        for proposals in (self._guessed(root), *(template.proposals(root, self.loose) for template in templates)):
+        traced = (template.proposals(root, self.loose, self.normal) for template in templates)
+        for proposals in (self._guessed(root), *traced):
             for proposal in proposals:
                 given, made = self._needed(proposal)
                 replaced = len(self._region((value,), given, alone=True))

@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.graph.dtypes import DType
 from tenonnx.graph.values import Constant, Node, Value
 from tenonnx.op.binding import bind
 from tenonnx.op.op import Op
 
 #: Constants that differ by less, relative to their size, are one: files hold them with the digits of float32 or fewer.
 CLOSE = 2e-5
+
+#: The same of types with few digits: the last of them, once or twice, where one was computed from another.
+_FEW_DIGITS = {DType.float16: 2.0**-9, DType.bfloat16: 2.0**-7}
 
 #: Ways that operands of one product or sum may be told apart; beyond that they are not looked at.
 MOST_OPERANDS = 12
@@ -118,7 +122,7 @@ class Matcher:
             if made is not None and not any(v.producer is not None and v.producer.op is made for v in operands):
                 continue
             found = match
-            if not math.isclose(number, other, rel_tol=CLOSE):
+            if not math.isclose(number, other, rel_tol=_tolerance(value)):
                 if not self.loose:
                     continue
                 found = match.noting(other, other / number if number else other)
@@ -174,6 +178,11 @@ def _number(value: Value) -> float | None:
     return float(array.reshape(-1)[0]) if array.size == 1 else None
 
 
+def _tolerance(x: Value) -> float:
+    """The relative difference up to which constants of the element type of ``x`` are one."""
+    return _FEW_DIGITS.get(x.dtype, CLOSE)
+
+
 def _equal(a: Value, b: Value) -> bool:
     """Whether two constants hold the same numbers; one element is the same whatever its rank."""
     if a.data is None or b.data is None or a.data.type.dtype is not b.data.type.dtype:
@@ -186,7 +195,7 @@ def _equal(a: Value, b: Value) -> bool:
     if not a.data.type.dtype.is_float:
         return bool(np.array_equal(x.reshape(-1), y.reshape(-1)))
     wide = x.astype(np.float64).reshape(-1), y.astype(np.float64).reshape(-1)
-    return bool(np.allclose(*wide, rtol=CLOSE, atol=0, equal_nan=True))
+    return bool(np.allclose(*wide, rtol=_tolerance(a), atol=0, equal_nan=True))
 
 
 def _alike(a: Constant, b: Constant) -> bool:

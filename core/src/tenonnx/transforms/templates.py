@@ -20,6 +20,7 @@ from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
 from tenonnx.op.memo import attributes_key
 from tenonnx.op.op import REQUIRED, Op
+from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import default_registry
 from tenonnx.transforms.matching import Match, Matcher
 from tenonnx.transforms.normal_form import Normalizer
@@ -58,7 +59,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The body of an op in normal form, for some attributes and types: ``inputs`` are None where an input is absent."""
+    """The body of an op in normal form, for some attributes and types.
+
+    ``inputs`` are None where an input is absent, or where the op's rule ``filled`` gives one that changes nothing.
+    """
 
     op: Op
     attributes: Mapping[str, Any]
@@ -77,14 +81,17 @@ class Template:
         nodes = [] if graph is None else needed_nodes(graph, [self.output])
         return frozenset(node.op for node in nodes if isinstance(node.op, Op))
 
-    def proposals(self, root: Value, matcher: Matcher) -> Iterator[Proposal]:
-        """The calls that may stand for ``root``."""
+    def proposals(self, root: Value, matcher: Matcher, normal: Normalizer) -> Iterator[Proposal]:
+        """The calls that may stand for ``root``; what is filled in must be constants."""
         free = frozenset(v for v in self.inputs if v is not None)
         for match in itertools.islice(matcher.match(self.output, root, Match(), free), MOST_MATCHES):
             if all(value is None or value in match.values for value in self.inputs):
                 inputs = tuple(None if value is None else match.values[value] for value in self.inputs)
                 for attributes in _assignments(self, match.numbers):
-                    yield Proposal(self.op, attributes, inputs)
+                    with interpreting(normal):
+                        filled = _filled(self.op, inputs, attributes)
+                    if all(v in inputs or v is None or v.data is not None for v in filled):
+                        yield Proposal(self.op, attributes, filled)
 
 
 def can_be_traced(op: Op) -> bool:
@@ -174,9 +181,10 @@ class Templates:
         source.registry = self.registry
         inputs = [None if kind is None else source.input(f"input{k}", kind) for k, kind in enumerate(kinds)]
         try:
-            op.requirements.check(inputs, attributes)
             with foreseeing(op.title, inputs, attributes), interpreting(Builder(source, fold=True)):
-                results = invoke(op, op.function, inputs, attributes, 1 if op.signature.counts_outputs else None)
+                given = _filled(op, inputs, attributes)
+                op.requirements.check(given, attributes)
+                results = invoke(op, op.function, given, attributes, 1 if op.signature.counts_outputs else None)
             if results[0] is None or results[0].producer is None:
                 return None
             source.outputs = [results[0]]
@@ -187,6 +195,13 @@ class Templates:
             return None
         mapped = tuple(None if v is None else normal.copy(v) for v in inputs)
         return None if output.producer is None else Template(op, attributes, mapped, output)
+
+
+def _filled(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[Value | None, ...]:
+    """The inputs of a call, with those that the rule ``filled`` gives for absent ones that must be there."""
+    rule = find_rule(op, "filled")
+    absent = any(v is None and not p.optional for v, p in zip(inputs, op.signature.inputs, strict=True))
+    return tuple(inputs if rule is None or not absent else rule(*inputs, **attributes))
 
 
 def _with_lengths(kind: Type | None, place: int) -> Type | None:
@@ -209,25 +224,29 @@ def _given(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Seque
 
 
 def _presences(op: Op) -> Iterator[list[bool]]:
-    """Which inputs are given: all ways for a few optional ones, the first so many of more."""
-    inputs = op.signature.inputs
-    optional = [p.name for p in inputs if p.optional]
+    """Which inputs are given: all ways for a few that need not be, the first so many of more."""
+    inputs, filled = op.signature.inputs, find_rule(op, "filled") is not None
+    optional = [p.name for k, p in enumerate(inputs) if p.optional or (filled and k)]
     chosen: Iterable[Sequence[str]] = (optional[:count] for count in range(len(optional), -1, -1))
     if len(optional) <= MOST_OPTIONAL:
         chosen = itertools.chain.from_iterable(
             itertools.combinations(optional, count) for count in range(len(optional), -1, -1)
         )
     for names in chosen:
-        yield [not p.optional or p.name in names for p in inputs]
+        yield [p.name not in optional or p.name in names for p in inputs]
 
 
 def _choices(op: Op) -> Iterator[dict[str, Any]]:
-    """The defaults, and each of them with another of the words or, for a factor, with the number that drops it."""
+    """The defaults, and each of them with another of the words or, for a factor, dropped where it is not by default.
+
+    Only functions of one value get a factor that they have not by default: a product of several would take it from what
+    it is given.
+    """
     defaults = op.signature.attributes
     yield dict(defaults)
     for name, value in defaults.items():
-        if isinstance(value, float) and value not in (0.0, 1.0):
-            yield {**defaults, name: 1.0}
+        if isinstance(value, float) and value and (value != 1.0 or len(op.signature.inputs) == 1):
+            yield {**defaults, name: 1.0 if value != 1.0 else 0.5}
     for requirement in op.requirements.declared:
         for name, words in requirement.choices.items():
             if len(words) <= MOST_WORDS:

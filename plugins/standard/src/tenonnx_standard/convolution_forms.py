@@ -28,24 +28,27 @@ def folded(op: Op, A: Value, B: Value) -> Value | None:
     """A convolution whose channels are multiplied with numbers, or have numbers added, by other kernels and biases."""
     for x, other in ((A, B), (B, A)):
         node = x.producer
-        if node is None or node.op is not conv or x.rank is None or x.rank < 3:
+        if node is None or node.op not in (conv, conv_transpose) or x.rank is None or x.rank < 3:
             continue
         image, kernel, bias = (*node.inputs, None)[:3]
         if image is None or kernel is None or kernel.data is None or (bias is not None and bias.data is None):
             continue
-        numbers = by_channel(other, kernel.shape[0], x.rank - 1)
+        numbers = by_channel(other, x.shape[1], x.rank - 1)
         if numbers is None:
             continue
         dtype = kernel.dtype
         weights, wide = kernel.data.array(), numbers.astype(np.float64)
         start: Any = np.zeros(len(wide)) if bias is None else bias.data.array().astype(np.float64)  # type: ignore[union-attr]
         if op is mul:
-            scaled = weights.astype(np.float64) * wide.reshape(-1, *[1] * (weights.ndim - 1))
+            spatial, groups = [1] * (x.rank - 2), node.attributes.get("group", 1)
+            wanted = [-1, 1, *spatial] if node.op is conv else [groups, 1, -1, *spatial]
+            parted = weights if node.op is conv else weights.reshape(groups, -1, *weights.shape[1:])
+            scaled = (parted.astype(np.float64) * wide.reshape(wanted)).reshape(weights.shape)
             kernel = constant(scaled.astype(weights.dtype), dtype)
             bias = None if bias is None else constant((start * wide).astype(weights.dtype), dtype)
         elif op is add:
             bias = constant((start + wide).astype(weights.dtype), dtype)
-        return conv(image, kernel, bias, **node.attributes)
+        return node.op(image, kernel, bias, **node.attributes)  # type: ignore[no-any-return]
     return None
 
 
@@ -55,7 +58,7 @@ def _(
 ) -> Value | None:
     """Behind a convolution as what it multiplies with and adds."""
     parameters = scale, B, input_mean, input_var
-    made = X.producer is not None and X.producer.op is conv
+    made = X.producer is not None and X.producer.op in (conv, conv_transpose)
     if training_mode or not made or any(v.data is None for v in parameters):
         return None
     attributes.pop("_outputs", None)
@@ -82,8 +85,13 @@ def _(
     return conv(X, transpose(turned, perm=[1, 0, *axes]), B, dilations=dilations, kernel_shape=list(sizes), pads=cut)  # type: ignore[no-any-return]
 
 
-@conv.spot
-def _(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
-    """A convolution of the normal form is one."""
-    if y.producer is not None and y.producer.op is conv:
-        yield tuple(y.producer.inputs), dict(y.producer.attributes)
+def _stands(op: Op) -> None:
+    @op.spot
+    def _(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
+        """A convolution of the normal form is one."""
+        if y.producer is not None and y.producer.op is op:
+            yield tuple(y.producer.inputs), dict(y.producer.attributes)
+
+
+_stands(conv)
+_stands(conv_transpose)

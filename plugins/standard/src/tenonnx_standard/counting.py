@@ -10,7 +10,7 @@ from tenonnx.extend import Dim, TensorType, Value, constant, elements, static, s
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import less_or_equal
-from tenonnx_standard.math import add, maximum, minimum, sub
+from tenonnx_standard.math import add, maximum, sub
 from tenonnx_standard.shapes import expand, identity, reshape, shape, squeeze, unsqueeze
 
 #: How far back it is looked.
@@ -123,15 +123,6 @@ def spread(x: Value, *others: Value) -> Value:
 def _(A: Value, B: Value) -> Value | None:
     """What always holds."""
     return spread(constant(np.array(True)), A, B) if is_most(A, B) else None
-
-
-@minimum.rule("normal")
-def _(*data_0: Value) -> Value | None:
-    """The smaller of two, where that is known."""
-    for one, other in (data_0, data_0[::-1]) if len(data_0) == 2 else ():
-        if is_most(one, other):
-            return spread(one, other)
-    return None
 
 
 def always_holds(condition: Value) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,14 @@ from tenonnx_standard.constants import constant_of_shape
 from tenonnx_standard.contraction import einsum
 from tenonnx_standard.convolution_forms import folded
 from tenonnx_standard.counting import is_spread
+from tenonnx_standard.factors import (
+    by_common_factor,
+    is_float,
+    number_of,
+    parts_of_product,
+    rectified,
+    with_numbers_placed,
+)
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
@@ -30,37 +38,27 @@ from tenonnx_standard.weaving import each, lifted
 MOST_BYTES = 1 << 16
 
 
-def _is_float(x: Value) -> bool:
-    return isinstance(x.type, TensorType) and x.type.dtype.is_float
-
-
-def _number(x: Value) -> float | None:
-    """The one number of a small constant of floats."""
-    held = static(x) if _is_float(x) else None
-    return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
-
-
 @sub.rule("normal")
 def _(A: Value, B: Value) -> Value | None:
-    return A + B * -1.0 if _is_float(A) else None
+    return A + B * -1.0 if is_float(A) else None
 
 
 @neg.rule("normal")
 def _(X: Value) -> Value | None:
-    return X * -1.0 if _is_float(X) else None
+    return X * -1.0 if is_float(X) else None
 
 
 @div.rule("normal")
 def _(A: Value, B: Value) -> Value | None:
-    if not _is_float(A):
+    if not is_float(A):
         return None
-    number = _number(B)
+    number = number_of(B)
     return A * reciprocal(B) if number is None else A * (1.0 / number) if number else None
 
 
 @pow_.rule("normal")
 def _(X: Value, Y: Value) -> Value | None:
-    power = _number(Y) if _is_float(X) else None
+    power = number_of(Y) if is_float(X) else None
     if power == 0.5:
         return sqrt(X)
     if power == -0.5:
@@ -72,7 +70,7 @@ def _(X: Value, Y: Value) -> Value | None:
 
 def _is_full_of(number: float, x: Value) -> bool:
     """Whether a constant of few floats holds one number."""
-    held = static(x) if _is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
+    held = static(x) if is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
     return held is not None and bool((held == number).all())
 
 
@@ -94,8 +92,8 @@ def _spread_anyway(x: Value, other: Value, *ops: Op) -> Value | None:
     return inner if same else None
 
 
-def _drops(op: Op, unit: float, *spreading: Op) -> None:
-    """Leave out what changes nothing, expand nothing that broadcasts, and reckon by parts and in kernels."""
+def _drops(op: Op, unit: float, *spreading: Op, placed: Callable[[Value, Value], Value | None]) -> None:
+    """Leave out what changes nothing, expand nothing that broadcasts; reckon in kernels, by parts, as ``placed``."""
 
     @op.rule("normal")
     def _(A: Value, B: Value) -> Value | None:
@@ -104,12 +102,12 @@ def _drops(op: Op, unit: float, *spreading: Op) -> None:
                 return x
             if (spread := _spread_anyway(x, other, *spreading)) is not None:
                 return op(x, spread)  # type: ignore[no-any-return]
-        found = folded(op, A, B) if _is_float(A) else None
-        return lifted(op, A, B) if found is None and _is_float(A) else found
+        found = (rule(A, B) for rule in (functools.partial(folded, op), functools.partial(lifted, op), placed))
+        return next((each for each in found if each is not None), None) if is_float(A) else None
 
 
-_drops(add, 0.0, expand)  # masks keep their axes
-_drops(mul, 1.0, expand, unsqueeze)
+_drops(add, 0.0, expand, placed=by_common_factor)  # masks keep their axes
+_drops(mul, 1.0, expand, unsqueeze, placed=with_numbers_placed)
 
 
 @identity.rule("normal")
@@ -126,19 +124,7 @@ def _(input: Value, *, value: Any) -> Value:
 def _(input: Value, *, to: int, **_: Any) -> Value | None:
     if isinstance(input.type, TensorType) and input.type.dtype == to:
         return input
-    return each(cast, input, to=to) if _is_float(input) else None
-
-
-def parts_of_product(x: Value) -> tuple[Value, float]:
-    """What is multiplied with one number, and the number."""
-    number = 1.0
-    while x.producer is not None and x.producer.op is mul:
-        found = [(other, _number(factor)) for factor, other in itertools.permutations(x.producer.uses, 2)]
-        inner, factor = next(((other, n) for other, n in found if n is not None), (x, None))
-        if factor is None or inner.rank != x.rank:
-            break
-        x, number = inner, number * factor
-    return x, number
+    return each(cast, input, to=to) if is_float(input) else None
 
 
 @transpose.rule("normal")
@@ -220,6 +206,8 @@ def _(input: Value, *, axis: int) -> Value | None:
 def _(*inputs: Value, axis: int) -> Value | None:
     if axis < 0:
         return concat(*inputs, axis=axis % inputs[0].ndim)
+    if len(inputs) > 1 and set(inputs) == {inputs[0]} and inputs[0].shape[axis] == 1 and axis < inputs[0].ndim - 1:
+        return expand(inputs[0], [len(inputs) if k == axis else 1 for k in range(inputs[0].ndim)])
     flat = [part for x in inputs for part in _joined(x, axis)]
     return concat(*flat, axis=axis) if len(flat) > len(inputs) else None
 
@@ -242,14 +230,14 @@ def _(
     dilations: Sequence[int] | None, _outputs: int | None, **attributes: Any,
 ) -> Value | None:  # fmt: skip
     """Of what is rectified, rectified afterwards, unless a window may lie in the padding alone."""
-    made = X.producer
-    if made is None or made.op is not relu or (_outputs or 1) > 1:
+    inner = rectified(X)
+    if inner is None or (_outputs or 1) > 1:
         return None
     narrow = set(dilations or ()) <= {1} and max(pads or (0,)) < min(kernel_shape)
     if not narrow and (auto_pad.startswith("SAME") or any(pads or ())):
         return None
     window = {"auto_pad": auto_pad, "kernel_shape": kernel_shape, "pads": pads, "dilations": dilations}
-    return relu(max_pool(made.uses[0], **window, **attributes))  # type: ignore[no-any-return]
+    return relu(max_pool(inner, **window, **attributes))  # type: ignore[no-any-return]
 
 
 @shape.rule("normal")

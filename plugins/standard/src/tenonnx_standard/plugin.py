@@ -25,9 +25,10 @@ def register_ops(registry: Registry) -> None:
         convolution_forms="normal spot",
         costs="cost",
         counting="normal",
+        factors="normal",
         half_precision="half",
         normal_forms="normal",
         simplification="simplify pack join",
-        spots="normal rare spot",
+        spots="filled normal rare spot",
         weaving="normal",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,12 +14,18 @@ from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.counting import always_holds, is_spread, spread
 from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
+from tenonnx_standard.factors import is_float, parts_of_product
 from tenonnx_standard.joining import concat
-from tenonnx_standard.linear_algebra import matmul
+from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import equal, where
-from tenonnx_standard.math import add, isnan, mul
-from tenonnx_standard.normal_forms import parts_of_product
-from tenonnx_standard.normalization import group_normalization, instance_normalization
+from tenonnx_standard.math import add, clip, isnan, maximum, minimum, mul
+from tenonnx_standard.normalization import (
+    group_normalization,
+    instance_normalization,
+    layer_normalization,
+    rms_normalization,
+    simplified_layer_normalization,
+)
 from tenonnx_standard.reduction import reduce_max
 from tenonnx_standard.rotary import rotary_embedding
 from tenonnx_standard.shapes import expand, identity, reshape, squeeze, transpose, unsqueeze
@@ -36,6 +43,9 @@ class Guess(NamedTuple):
     after: After = None
     outputs: int = 1
 
+
+#: More ones than this are not written into a file for a norm that scales by nothing.
+MOST_ONES = 1 << 16
 
 #: How far back the smallest number is looked for.
 MOST_STEPS = 12
@@ -227,6 +237,40 @@ def behind_past(*heads: Value) -> Cached | None:
     return Cached((key, value), (new_key, new_value))
 
 
+# ----- products of matrices and bounds --------------------------------------------------------------------------------
+
+
+@gemm.spot
+def _(y: Value) -> Iterator[Guess]:
+    """A product of matrices, which may be turned, with a number; and what is added, with another.
+
+    The number may have come out of a factor that is a product itself, and that an activation needs.
+    """
+    sums = itertools.permutations(y.producer.uses) if y.producer is not None and y.producer.op is add else [(y, None)]
+    for product, added in sums if y.rank == 2 and is_float(y) else ():
+        inner, alpha = parts_of_product(product)
+        if inner.producer is None or inner.producer.op is not matmul:
+            continue
+        addend, beta = (None, 1.0) if added is None else parts_of_product(added)
+        (left, one), (right, other) = map(_untransposed, inner.producer.uses)
+        if alpha != 1 and any(v.producer is not None and v.producer.op is mul for v in (left, right)):
+            continue
+        yield Guess((left, right, addend), {"alpha": alpha, "beta": beta, "transA": one, "transB": other})
+
+
+def _untransposed(x: Value) -> tuple[Value, int]:
+    turned = x.producer is not None and x.producer.op is transpose
+    return (x.producer.uses[0], 1) if turned and x.producer is not None else (x, 0)
+
+
+@clip.spot
+def _(y: Value) -> Iterator[Guess]:
+    above = y.producer.uses if y.producer is not None and y.producer.op is minimum else ()
+    below = above[0].producer if len(above) == 2 else None
+    if below is not None and below.op is maximum and len(below.uses) == 2 and is_float(y):
+        yield Guess((*below.uses, above[1]), {})
+
+
 # ----- rotary embedding -----------------------------------------------------------------------------------------------
 
 
@@ -320,6 +364,21 @@ def _(y: Value) -> Iterator[Guess]:
 
 # ----- normalisation --------------------------------------------------------------------------------------------------
 
+
+def _scaled_by_ones(op: Op) -> None:
+    """What is not scaled is scaled by ones."""
+
+    @op.rule("filled")
+    def _(X: Value, scale: Value | None, *more: Value | None, axis: int, **_: Any) -> Sequence[Value | None]:
+        sizes = dims(X)[axis:]
+        one = constant(1, X.dtype)
+        if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= MOST_ONES:
+            return X, constant(np.ones(sizes), X.dtype), *more
+        return X, expand(one, sizes), *more
+
+
+for _op in (layer_normalization, rms_normalization, simplified_layer_normalization):
+    _scaled_by_ones(_op)
 
 group_normalization.rule("rare", always)  # onnxruntime has no kernel for it on CPUs, and is faster without it
 

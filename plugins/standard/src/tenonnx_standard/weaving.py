@@ -258,10 +258,18 @@ def _(data: Value, axes: Value | None) -> Value | None:
 
 @gather.rule("normal")
 def _(data: Value, indices: Value, *, axis: int) -> Value | None:
-    """Every row in order; one column; and rows of a table that repeats."""
+    """Every row in order; each so many times; one column; and rows of a table that repeats."""
     held, shape = static(indices), shape_of(data)
     if shape is None or not shape:
         return None
+    count = shape[axis % len(shape)]
+    if held is not None and held.ndim == 1 and isinstance(count, int) and 0 < count < held.size:
+        place, times = axis % len(shape), held.size // count
+        if np.array_equal(held, np.arange(count).repeat(times)):
+            wide = [times if k == place + 1 else 1 for k in range(len(shape) + 1)]
+            return reshape(
+                expand(unsqueeze(data, [place + 1]), wide), [-1 if k == place else d for k, d in enumerate(dims(data))]
+            )
     if held is not None and held.ndim == 0 and axis % data.ndim == data.ndim - 1 and held >= 0:
         return _in_turns(data, int(held))
     sizes = shape_of(indices)

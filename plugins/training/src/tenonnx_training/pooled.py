@@ -8,6 +8,7 @@ from typing import Any
 from tenonnx.extend import Graph, Value, op
 from tenonnx.extend.transforms import respell
 from tenonnx_standard.activation import relu
+from tenonnx_standard.factors import rectified
 from tenonnx_standard.pooling import max_pool
 
 
@@ -23,6 +24,7 @@ def _pooled_relu(X: Value, **attributes: Any) -> Any:
 
 @_pooled_relu.spot
 def _(y: Value) -> Iterator[tuple[Sequence[Value | None], dict[str, Any]]]:
-    pool = y.producer.uses[0].producer if y.producer is not None and y.producer.op is relu else None
+    inner = rectified(y)
+    pool = None if inner is None else inner.producer
     if pool is not None and pool.op is max_pool:
         yield pool.inputs, dict(pool.attributes)
