@@ -11,6 +11,7 @@ from tenonnx.extend import (
     Value,
     at_least,
     constant,
+    differ,
     dims,
     floats,
     holds,
@@ -19,6 +20,7 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
     subgraph,
+    symbolic,
 )  # fmt: skip
 
 #: How far below the best logit others still count for a sparse mixer, in parts of it.
@@ -141,11 +143,14 @@ def _sparsely_mixed(x: Value, k: int) -> tuple[Value, Value]:
 
 mixture_of_experts.requires(
     shapes(router_probs="n e", fc1_experts_weights="e i h", fc1_experts_bias="e i", fc2_experts_weights="e h j",
-           fc2_experts_bias="e h", fc3_experts_weights="e j h", fc3_experts_bias="e j", input="... h"),
+           fc2_experts_bias="e h", fc3_experts_weights="e j h", fc3_experts_bias="e j", input="n h | batch length h"),
     floats("input"),
     same_dtype("input", "router_probs", "fc1_experts_weights", "fc1_experts_bias", "fc2_experts_weights",
                "fc2_experts_bias", "fc3_experts_weights", "fc3_experts_bias"),
     at_least(k=1),
+    holds(lambda router_probs, n, batch, length: (
+        "router_probs must have a row for each token" if differ(n, symbolic.multiply(batch, length)) else None
+    )),
     one_of(activation_type=("relu", "gelu", "silu", "swiglu", "identity"), swiglu_fusion=(0, 1, 2)),
     holds(lambda activation_type, swiglu_fusion, fc3_experts_weights: (
         "swiglu without fusion needs fc3_experts_weights"

@@ -12,9 +12,11 @@ from tenonnx.extend import (
     constant,
     dims,
     floats,
+    integers,
     op,
     same_dtype,
     shapes,
+    together,
 )
 from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
@@ -121,8 +123,6 @@ def embed_layer_normalization(
         total = total + position_embedding[:length]
     else:
         total = total + ops.gather(position_embedding, position_ids)
-    if (segment_ids is None) != (segment_embedding is None):
-        raise TypeMismatch(f"{embed_layer_normalization.title}: segment_ids and segment_embedding must come together")
     if segment_ids is not None:
         total = total + ops.gather(segment_embedding, segment_ids)
     y = ops.layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0]
@@ -131,3 +131,17 @@ def embed_layer_normalization(
     else:
         counted = ops.reduce_sum(ops.cast(ops.equal(mask, 1), to=DType.int32), [1], keepdims=0)
     return y, counted, total
+
+
+embed_layer_normalization.requires(
+    shapes(
+        input_ids="batch length", segment_ids="batch length", mask="batch length",
+        position_ids="batch length | 1 length", word_embedding="words hidden", position_embedding="positions hidden",
+        segment_embedding="segments hidden", gamma="hidden", beta="hidden",
+    ),
+    floats("word_embedding"),
+    same_dtype("word_embedding", "position_embedding", "segment_embedding", "gamma", "beta"),
+    integers("input_ids"),
+    same_dtype("input_ids", "segment_ids", "mask", "position_ids"),
+    together("segment_ids", "segment_embedding"),
+)  # fmt: skip

@@ -11,6 +11,7 @@ from tenonnx.extend import (
     DType,
     Value,
     at_least,
+    differ,
     dims,
     dtypes,
     floats,
@@ -18,6 +19,7 @@ from tenonnx.extend import (
     one_of,
     op,
     same_dtype,
+    shapes,
     symbolic,
     together,
 )  # fmt: skip
@@ -111,6 +113,10 @@ def _blocked(input, fc1_experts_weights, fc1_scales, fc1_zero_points, fc2_scales
 
 
 qmoe.requires(
+    shapes(input="n h | batch length h", router_probs="n e", router_weights="n e"),
+    holds(lambda router_probs, n, batch, length: (
+        "router_probs must have a row for each token" if differ(n, symbolic.multiply(batch, length)) else None
+    )),
     one_of(activation_type=_ACTIVATIONS, quant_type=("int", "fp8", *_FLOAT_BLOCKS), expert_weight_bits=(2, 4, 8),
            swiglu_fusion=(0, 1, 2)),
     at_least(k=1, block_size=0), floats("input", "router_probs"), same_dtype("input", "router_probs", "router_weights"),
