@@ -316,6 +316,12 @@ def test_a_slip_in_a_domain_is_told():
         retarget(build(tiny.double), domains=["onnx"])
 
 
+def test_versions_of_domains_are_not_dropped():
+    with pytest.raises(InvalidCall, match="domains are names") as caught:
+        retarget(build(tiny.double), domains={"tiny": 3})
+    assert caught.value.do == "give their versions as opset_version"
+
+
 def test_native_files_have_their_suffix(tmp_path):
     with pytest.raises(InvalidCall, match=r"called \*.safetensors"):
         build(tiny.double).save(tmp_path / "graph.onnx")

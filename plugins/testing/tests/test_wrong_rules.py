@@ -147,6 +147,15 @@ def test_outputs_that_the_rule_residuals_says_otherwise_are_found():
     assert told("residuals", rule) in text
 
 
+def test_an_op_that_draws_at_random_and_does_not_say_so_is_told_to():
+    @op("Noisy", domain="com.example")
+    def noisy(X):
+        return X + ops.random_uniform_like(X)
+
+    failures = found(noisy, ["numpy=body"], lambda draw: call(draw(tensors())))
+    assert "the body draws at random: the op must be declared with pure=False" in failures["numpy=body"]
+
+
 TYPES = {
     "a rank too many": lambda X, W, *, by: X.tensor.with_shape((1, *(X.tensor.shape or ()))),
     "a list": lambda X, W, *, by: [X.type],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tenonnx.extend import Value, find_rule
+from tenonnx.extend import Op, Value, find_rule
 from tenonnx.extend.transforms import Builder, invoke
 from tenonnx_testing import claims, edges, exports, gradients, inference, laws, mutations, oracles, preparation, schemas
 from tenonnx_testing.cases import Call, Case
@@ -54,7 +54,12 @@ def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
         graph, feeds = trace(op, drawn, body, symbolic=True)
     with blaming(f"the body of {op.title}, traced with symbolic dims,"):
         traced = run_graph(graph, feeds)
-    expect(case, drawn, "its body traced with symbolic dims", traced, present(expected))
+    try:
+        expect(case, drawn, "its body traced with symbolic dims", traced, present(expected))
+    except Failure as failure:
+        if op.pure and any(isinstance(node.op, Op) and not node.op.pure for node in graph.walk()):
+            failure.add_note("the body draws at random: the op must be declared with pure=False")
+        raise
     return True
 
 
