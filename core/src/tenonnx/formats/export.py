@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TenonnxError
@@ -136,25 +137,25 @@ def _functions(hooks: Any) -> tuple[PostExportHook, ...]:
 
 def is_native(path: str | os.PathLike[str]) -> bool:
     """Whether a file of this name is one of our own format."""
-    return os.fspath(path).lower().endswith(".safetensors")
+    return Path(path).suffix.lower() == ".safetensors"  # as load tells: a file ".safetensors" has no suffix
 
 
 @in_registry_of_graph
 def to_proto(graph: Graph, **fields: Any) -> onnx.ModelProto:
     """What ``export`` with these fields of ``ExportConfig`` would write, as one message."""
-    from tenonnx.formats.onnx.tensors import to_proto as tensor_proto
+    from tenonnx.formats.onnx.tensors import to_inline_proto
 
     model, initializers, _ = prepare(graph, replace(ExportConfig(), **fields))
-    model.graph.initializer.extend(tensor_proto(contents, name) for name, contents in initializers)
+    model.graph.initializer.extend(to_inline_proto(contents, name) for name, contents in initializers)
     return model
 
 
 def pickled(graph: Graph) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
     """What ``pickle`` keeps of a graph: its message, with its training state, and those of its initializers."""
-    from tenonnx.formats.onnx.tensors import to_proto as tensor_proto
+    from tenonnx.formats.onnx.tensors import to_inline_proto
 
     model, initializers, _ = prepare(graph, ExportConfig(include_training_state=True))
-    tensors = [tensor_proto(contents, name).SerializeToString() for name, contents in initializers]
+    tensors = [to_inline_proto(contents, name).SerializeToString() for name, contents in initializers]
     return _unpickled, (model.SerializeToString(), tensors)
 
 

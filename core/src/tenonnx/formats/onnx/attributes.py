@@ -142,7 +142,7 @@ def write_attribute(
                 raise InvalidModel(f'attribute "{name}" must hold items of one kind', given=repr(value)) from error
         case _ if hasattr(value, "array"):
             proto.type = AttributeProto.TENSOR
-            proto.t.CopyFrom(to_proto(value, value.proto.name if isinstance(value, TensorContents) else ""))
+            proto.t.CopyFrom(_tensor(value))
         case _:
             raise InvalidModel(f'attribute "{name}" must be a value that ONNX has', given=type(value).__name__)
 
@@ -162,13 +162,22 @@ def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGrap
     elif isinstance(first, int):
         proto.type = AttributeProto.INTS
         proto.ints.extend(values)
+    elif isinstance(first, SparseContents):
+        proto.type = AttributeProto.SPARSE_TENSORS
+        proto.sparse_tensors.extend(v.inline_proto() for v in values)
     elif hasattr(first, "array"):
         proto.type = AttributeProto.TENSORS
-        proto.tensors.extend(to_proto(v, "") for v in values)
+        proto.tensors.extend(_tensor(v) for v in values)
+    elif not all(isinstance(v, Type) for v in values):
+        raise TypeError("no items that ONNX has")
     else:
         proto.type = AttributeProto.TYPE_PROTOS
         for kind in values:
             write_type(kind, proto.type_protos.add())
+
+
+def _tensor(value: Any) -> onnx.TensorProto:
+    return to_proto(value, value.proto.name if isinstance(value, TensorContents) else "")
 
 
 def _encoded(value: str | bytes) -> bytes:

@@ -70,7 +70,11 @@ def read(
         folder = Path(source).absolute().parent if base_dir is None else base_dir
         return _read_path(Path(source), ExternalFiles(folder, mapped=mapped), registry)
     else:
-        model = parse_model(source.read())
+        data = source.read()
+        if not isinstance(data, bytes | bytearray | memoryview):
+            given = f"{type(data).__name__} from {type(source).__name__}"
+            raise InvalidCall("a stream must give the bytes of a model", given=given, do="open the file in binary mode")
+        model = parse_model(bytes(data))
     return _read_model(model, ExternalFiles(base_dir, mapped=mapped), (), registry)
 
 

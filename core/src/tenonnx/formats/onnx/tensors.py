@@ -239,9 +239,14 @@ def to_proto(contents: Constant, name: str) -> TensorProto:
 
 def to_inline_proto(contents: Constant, name: str) -> TensorProto:
     """Static contents as a message that holds them, wherever they lie."""
-    if isinstance(contents, TensorContents) and contents.region is not None:
-        return array_to_proto(contents.array(), contents.type.dtype, name)
-    return to_proto(contents, name)
+    proto = to_proto(contents, name)
+    if not isinstance(contents, TensorContents) or contents.region is None:
+        return proto
+    inline = TensorProto(raw_data=bytes(contents.region.view()))
+    inline.MergeFrom(proto)
+    inline.ClearField("data_location")
+    inline.ClearField("external_data")
+    return inline
 
 
 def array_to_proto(array: np.ndarray[Any, Any], dtype: DType, name: str) -> TensorProto:

@@ -276,12 +276,13 @@ def check_ir_version(graph: Graph, wanted: int) -> None:
 def _needed_ir_version(graph: Graph) -> int:
     """The lowest IR version that can hold the contents: dtypes and functions. Readers skip the metadata of nodes."""
     dtypes = {
-        v.type.dtype for g in _graphs(graph) for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)
+        v.type.dtype for g in graph.nested() for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)
     }
     needs = [4, *(dtype.first_ir_version for dtype in dtypes)]
     if graph.functions:
         needs.append(8)
-    if any(n.origin is not None and n.origin.overload for n in graph.walk()):
+    called = (node.origin.overload for node in graph.walk() if node.origin is not None)
+    if any(called) or any(overload for _, _, overload in graph.functions):
         needs.append(10)
     return max(needs)
 
@@ -301,9 +302,3 @@ def _published_ir_version(graph: Graph) -> int:
         ) from error
     has_metadata = any(n.origin is not None and len(n.origin.metadata_props) for n in graph.walk())
     return max(4, int(version), 10 if has_metadata else 4)
-
-
-def _graphs(graph: Graph) -> Iterable[Graph]:
-    yield graph
-    for node in graph.walk():
-        yield from node.subgraphs
