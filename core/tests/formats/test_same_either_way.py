@@ -13,6 +13,8 @@ from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable
 from tenonnx.formats.export import export, to_proto
 from tenonnx.formats.onnx.attributes import read_attribute, write_attribute
 from tenonnx.formats.onnx.reader import read
+from tenonnx.formats.onnx.sort import read_names
+from tenonnx.graph.drawing import to_dot
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])
@@ -95,3 +97,22 @@ def test_a_stream_of_text_is_refused_as_one_to_write_is(external):
 def test_a_name_without_a_stem_is_native_neither_to_save_nor_to_load(external, tmp_path):
     with pytest.raises(InvalidCall, match="a native file is called"):
         external.save(tmp_path / ".safetensors")
+
+
+def test_a_subgraph_reads_neither_its_dense_nor_its_sparse_initializers_from_outside():
+    weight = numpy_helper.from_array(np.ones(4, np.float32), "w")
+    branch = helper.make_graph([helper.make_node("Sum", ["w", "v", "x"], ["z"])], "branch", [], [], [weight])
+    branch.sparse_initializer.append(sparse())
+    assert list(read_names(helper.make_node("If", ["c"], ["y"], then_branch=branch))) == ["c", "x"]
+
+
+def test_branches_without_nodes_are_clusters_of_their_own():
+    weight = numpy_helper.from_array(np.ones(3, np.float32), "w")
+    branches = [
+        helper.make_graph([], name, [], [helper.make_tensor_value_info("w", 1, [3])], [weight]) for name in ("a", "b")
+    ]
+    call = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    graph = helper.make_graph([call], "g", [helper.make_tensor_value_info("c", TensorProto.BOOL, [])], [Y])
+    lines = to_dot(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    clusters = [line.split()[1] for line in lines.splitlines() if "subgraph" in line]
+    assert len(clusters) == len(set(clusters)) == 2

@@ -159,7 +159,7 @@ class AtomicWriter:
 
     def _create(self) -> _Part:
         temporary = self.folder / f"{temporary_prefix(self.name)}{os.urandom(8).hex()}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | _NO_FOLLOW
         try:
             descriptor = os.open(temporary, flags, 0o666 if self._mode is None else self._mode)
         except OSError as error:

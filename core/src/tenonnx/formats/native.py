@@ -17,13 +17,12 @@ from onnx import ModelProto, TensorProto
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.export import ExportConfig, is_native, prepare
 from tenonnx.formats.onnx.reader import parse_model, read_parts
-from tenonnx.formats.onnx.streaming import packed_source
+from tenonnx.formats.onnx.streaming import packed_source, without_contents
 from tenonnx.formats.onnx.tensors import (
     MappedContents,
     TensorContents,
     from_raw,
     packed_bytes,
-    static_dims,
     tensor_type,
     to_proto,
 )
@@ -100,14 +99,11 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def _placeholder(name: str, key: str, contents: Constant) -> TensorProto:
-    proto = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
+    proto = without_contents(name, contents)
     if key != name:
         proto.external_data.add(key=_TENSOR, value=key)
     if isinstance(contents, TensorContents) and not _is_plain(contents.proto):
         source = contents.proto
-        for field, value in source.ListFields():
-            if field.name in ("doc_string", "metadata_props"):
-                proto.MergeFrom(TensorProto(**{field.name: value}))
         held = [field.name for field, _ in source.ListFields() if field.name in _FIELDS]
         proto.external_data.add(key=_FIELD, value="raw_data" if contents.region is not None else "".join(held[:1]))
     return proto

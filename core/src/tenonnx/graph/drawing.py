@@ -36,8 +36,9 @@ def _dot_lines(graph: Graph, numbers: dict[Value | Node, str], indent: str) -> I
                 yield f"{indent}{source} -> {numbers[box.item]} [label={_quoted(str(value.type or ''))}];"
         if not isinstance(box.item, Node):
             continue
-        for subgraph in box.item.subgraphs:
-            yield f"{indent}subgraph cluster_{len(numbers)} {{ label={_quoted(f'{box.label}: {subgraph.name}')};"
+        for place, subgraph in enumerate(box.item.subgraphs):
+            cluster = f"cluster_{numbers[box.item]}_{place}"  # also of graphs without a box of their own
+            yield f"{indent}subgraph {cluster} {{ label={_quoted(f'{box.label}: {subgraph.name}')};"
             for outer, stand_in in zip(box.item.captures, subgraph.captures, strict=False):
                 numbers[stand_in] = numbers.get(outer.producer or outer, numbers[box.item])
             yield from _dot_lines(subgraph, numbers, indent + "  ")

@@ -50,6 +50,7 @@ def read_names(node: onnx.NodeProto) -> Iterable[str]:
     for attribute in node.attribute:
         for graph in [attribute.g, *attribute.graphs] if attribute.HasField("g") or len(attribute.graphs) else []:
             inside = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+            inside |= {s.values.name for s in graph.sparse_initializer}
             inside |= {name for inner in graph.node for name in inner.output}
             for inner in graph.node:
                 yield from (name for name in read_names(inner) if name not in inside)

@@ -22,7 +22,7 @@ from tenonnx.formats.onnx.tensors import (
     static_dims,
     to_proto,
 )
-from tenonnx.formats.onnx.writer import Initializers
+from tenonnx.formats.onnx.writer import Initializers, copy_fields
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.values import Constant, RowConstant
 
@@ -110,7 +110,7 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
     with ExternalDataWriter(file) as writer:
         for name, contents in tensors:
             offset, length = writer.append(packed_source(contents, name))
-            entry = _without_contents(name, contents)
+            entry = without_contents(name, contents)
             entry.data_location = TensorProto.EXTERNAL
             for key, value in (("location", location), ("offset", offset), ("length", length)):
                 entry.external_data.add(key=key, value=str(value))
@@ -152,9 +152,7 @@ def _write_message(
 ) -> None:
     """Serialise piece by piece: the concatenation of serialised fields is the serialised message."""
     head, graph = onnx.ModelProto(), model.graph
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            _copy(head, field.name, value)
+    copy_fields(model, head, without=("graph",))
     body = graph.SerializeToString()
     sizes = [_size(name, contents, entries, inline) for name, contents in initializers]
     length = len(body) + sum(1 + len(_varint(size)) + size for size in sizes)
@@ -165,13 +163,6 @@ def _write_message(
         file.write(b"\x2a" + _varint(size))
         for chunk in _chunks(name, contents, entries, inline):
             file.write(chunk)
-
-
-def _copy(message: onnx.ModelProto, name: str, value: Any) -> None:
-    if isinstance(value, int | str):
-        setattr(message, name, value)
-    else:
-        getattr(message, name).extend(value)
 
 
 def _size(name: str, contents: Constant, entries: Mapping[str, TensorProto], inline: set[str]) -> int:
@@ -193,11 +184,11 @@ def _message_of(name: str, contents: Constant, entries: Mapping[str, TensorProto
     if name not in inline:
         return entries[name]
     if _is_streamed(name, contents, inline):
-        return _without_contents(name, contents)
+        return without_contents(name, contents)
     return to_proto(contents, name)
 
 
-def _without_contents(name: str, contents: Constant) -> TensorProto:
+def without_contents(name: str, contents: Constant) -> TensorProto:
     """A tensor's message as far as it does not hold or place the contents."""
     message = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
     if isinstance(contents, TensorContents):

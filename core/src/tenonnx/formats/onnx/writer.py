@@ -36,7 +36,7 @@ def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.Mo
     """The model without the initializers of its main graph, and these."""
     model = onnx.ModelProto()
     if isinstance(graph.origin, onnx.ModelProto):
-        _copy_fields(graph.origin, model, without=("graph", "opset_import", "functions", "metadata_props"))
+        copy_fields(graph.origin, model, without=("graph", "opset_import", "functions", "metadata_props"))
     else:
         model.producer_name = "tenonnx"
     model.ir_version = ir_version(graph)
@@ -51,7 +51,8 @@ def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.Mo
     return model, initializers
 
 
-def _copy_fields(source: Any, target: Any, without: Sequence[str]) -> None:
+def copy_fields(source: Any, target: Any, without: Sequence[str]) -> None:
+    """Give a message the fields that are set in another one of its kind."""
     for field, value in source.ListFields():
         if field.name in without:
             continue
@@ -91,7 +92,7 @@ class GraphWriter:
         """Fill the message, except for its initializers, which are returned."""
         graph, proto, origin = self.graph, self.proto, self.origin
         if origin is not None:
-            _copy_fields(
+            copy_fields(
                 origin, proto, without=("node", "input", "output", "initializer", "sparse_initializer", "value_info")
             )
         proto.name, doc = graph.name, graph.doc
@@ -169,7 +170,7 @@ class GraphWriter:
             info.CopyFrom(declared)
             return
         if declared is not None:
-            _copy_fields(declared, info, without=("type",))
+            copy_fields(declared, info, without=("type",))
         info.name = value.name
         kind = value.type
         if declared is not None and self.graph.root.retyped:
