@@ -5,6 +5,7 @@ import pytest
 import tiny
 
 import tenonnx as tx
+from tenonnx.backend.rescue import RunFailure
 
 
 def graph(**defaults):
@@ -51,7 +52,21 @@ def test_auto_passes_options_on(installed):
 
 def test_auto_goes_on_to_the_next_that_can_run_the_graph(installed):
     installed.update(slow=Stub(1), fast=Stub(2, tx.UnsupportedOp("no kernel")))
-    assert graph().compile() is installed["slow"]
+    assert graph().compile(strict=True) is installed["slow"]
+
+
+@pytest.mark.parametrize("others", [{}, {"slow": Stub(1)}])
+def test_numpy_computes_a_call_that_auto_refuses(installed, others, monkeypatch):
+    def refuse(self, feeds):
+        raise RunFailure("no kernel for this length")
+
+    monkeypatch.setattr(Stub, "__call__", refuse)
+    installed.update(fast=Stub(2), **others)
+    program = graph(w=3.0).compile()
+    with pytest.warns(tx.FallbackWarning, match="numpy computes what stub refuses: no kernel for this length"):
+        assert program({"x": X})["y"].tolist() == [5, 7]
+    with pytest.raises(RunFailure):
+        graph(w=3.0).compile(strict=True)({"x": X})
 
 
 @pytest.mark.parametrize("error", [tx.UnsupportedOp("no kernel"), tx.NotRepresentable("no form")])
@@ -67,7 +82,7 @@ def test_numpy_is_the_last_and_says_so(installed, error):
 def test_a_plugin_that_cannot_be_imported_is_left_out(installed):
     installed.update(broken=tx.PluginError("broken"), slow=Stub(1))
     with pytest.warns(tx.PluginWarning, match="broken"):
-        assert graph().compile() is installed["slow"]
+        assert graph().compile(strict=True) is installed["slow"]
     del installed["slow"]
     with pytest.warns(tx.PluginWarning), pytest.warns(tx.FallbackWarning, match="broken"):
         graph().compile()
@@ -77,7 +92,7 @@ def test_a_plugin_that_cannot_be_imported_is_left_out(installed):
 def test_auto_survives_whatever_a_backend_raises_and_names_it(installed, error):
     installed.update(slow=Stub(1), fast=Stub(2, error))
     with pytest.warns(tx.PluginWarning, match=f"tenonnx-fast.*\n.*{type(error).__name__}"):
-        assert graph().compile() is installed["slow"]
+        assert graph().compile(strict=True) is installed["slow"]
 
 
 def test_auto_survives_a_backend_that_gives_no_program(installed):
@@ -87,7 +102,7 @@ def test_auto_survives_a_backend_that_gives_no_program(installed):
 
     installed.update(slow=Stub(1), fast=Lacking(2))
     with pytest.warns(tx.PluginWarning, match="compile returned NoneType"):
-        assert graph().compile() is installed["slow"]
+        assert graph().compile(strict=True) is installed["slow"]
 
 
 @pytest.mark.parametrize("name", ["plain", "auto"])
@@ -101,7 +116,7 @@ def test_options_that_a_backend_lacks_are_refused_with_what_it_takes(installed, 
         graph().compile(name, sped="low")
     assert "sped" in caught.value.given
     assert "speed='high'" in caught.value.available
-    assert graph().compile(name, speed="low") is installed["plain"]
+    assert graph().compile(name, speed="low", strict=True) is installed["plain"]
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("oh"), None])

@@ -13,6 +13,7 @@ from tenonnx import limits
 from tenonnx.backend.base import Backend, backends
 from tenonnx.backend.choice import Contest, recalled, remember
 from tenonnx.backend.numpy import backend as numpy_backend
+from tenonnx.backend.rescue import RescuedProgram
 from tenonnx.backend.state import check_state
 from tenonnx.errors import (
     FallbackWarning,
@@ -68,8 +69,8 @@ def compile_graph(
     kept for this graph on this machine.
 
     ``state={input: output}`` names inputs that live in the program and are replaced by an output after each call;
-    further options are the backend's own. A backend that cannot run the graph gives way to numpy with a
-    ``FallbackWarning``, or raises when ``strict``. Each call must end within ``deadline`` seconds, or raises
+    further options are the backend's own. A backend that cannot run the graph, or refuses a call, gives way to numpy
+    with a ``FallbackWarning``, or raises when ``strict``. Each call must end within ``deadline`` seconds, or raises
     ``LimitExceeded`` once the op at work is done. Raises ``InvalidCall`` for a backend or option that there is not,
     ``UnsupportedOp`` for a graph that cannot run. Ops that no package provides run on a backend that has kernels of
     them (``takes_opaque``), which then has nothing to give way to.
@@ -121,7 +122,10 @@ def _fastest(graph: Graph, is_opaque: bool, strict: bool, options: dict[str, Any
     if programs:
         decided = functools.partial(remember, graph=graph, versions=versions, **options)
         outputs = [value.name for value in graph.outputs]
-        return Contest(programs, outputs, decided, _passed_over) if len(programs) > 1 else next(iter(programs.values()))
+        program, *others = programs.values()
+        if others:
+            program = Contest(programs, outputs, decided, _passed_over)
+        return program if strict or is_opaque else RescuedProgram(program, graph, options.get("state"))
     if is_opaque:
         refuse_opaque(graph, "run")
     if not failures:
