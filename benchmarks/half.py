@@ -15,7 +15,7 @@ import onnx
 from fusion import feeds, session
 
 import tenonnx as tx
-from tenonnx.checks.half import lower_within
+from tenonnx_optimize.half_budget import lower_within
 
 BUDGET = 0.01
 

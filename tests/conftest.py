@@ -1,4 +1,32 @@
 import sys
+import textwrap
 from pathlib import Path
 
+import pytest
+
+from tenonnx.registry import discovery
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Installs packages for one test: their entry points and modules, as an installer lays them."""
+    site, modules = tmp_path / "site", set(sys.modules)
+    before = list(sys.path)
+
+    def installed(name, group, entry, text, value=None):
+        module = name.replace("-", "_")
+        info = site / f"{module}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (site / f"{module}.py").write_text(textwrap.dedent(text))
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{entry} = {value or f'{module}:{entry}'}\n")
+        sys.path[:] = [str(site), *before]
+        discovery._everything.cache_clear()
+
+    yield installed
+    sys.path[:] = before
+    discovery._everything.cache_clear()
+    for module in [name for name in sys.modules if name not in modules and name.startswith("acme")]:
+        del sys.modules[module]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _PARENT = """
 import importlib.metadata, io, json, os, runpy, sys, tempfile, traceback
 import onnxruntime
-import tenonnx.cli.plugins, tenonnx.formats.onnx.reader, tenonnx.transforms.retarget
+import tenonnx_cli.plugins, tenonnx.formats.onnx.reader, tenonnx.transforms.retarget
 
 for group in tenonnx.registry.discovery.GROUPS:
     for entry in importlib.metadata.entry_points(group=group):

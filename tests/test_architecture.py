@@ -11,31 +11,51 @@ from pathlib import Path
 import pytest
 
 from tenonnx import Registry
+from tenonnx.registry.discovery import GROUPS
+from tenonnx.registry.hints import provider
 
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "core" / "src" / "tenonnx"
 
-#: From the ground up, as docs/architecture.md tells it; the values are the folders of one floor.
+#: From the ground up, as docs/architecture.md tells it; the values are the folders and files of one floor.
 FLOORS = [
     {"errors", "limits", "graph"},
     {"op"},
-    {"registry"},
+    {"registry", "runtimes"},
     {"transforms"},
     {"formats"},
+    {"loading"},
     {"backend", "checks"},
-    {"cli"},
+    {"conversion"},
+    {"extend", "tools", "__main__"},
 ]
+
+#: The package itself reads its names from a text, and knows nobody.
+ROOF = {"__init__"}
+
+#: What is said in a text, and imported where it is asked for: graphs do by that what floors above do.
+LATE = "graph/late_bindings.py"
+
+#: Op names that core may have, and why.
+NAMED = {
+    ("conversion/as_functions.py", "Constant"): "a function of ONNX has its constants as nodes",
+    ("checks/onnx_checker.py", "Identity"): "its schema lists every type there is",
+    ("checks/onnx_checker.py", "Constant"): "a kind of attribute, after our class of contents",
+    ("op/signature.py", "Constant"): "likewise",
+    ("extend/__init__.py", "Constant"): "that class",
+    ("extend/__init__.py", "Shape"): "an alias of a type",
+}
 
 
 def floor_of(part):
-    return next((k for k, names in enumerate(FLOORS) if part in names), None)
+    return next(k for k, names in enumerate(FLOORS) if part in names)
 
 
-def imports(path):
-    """Modules that a file imports, wherever it does, but for type checkers alone."""
+def imports(path, *, running=False):
+    """Modules that a file imports, wherever it does; those for type checkers alone, too, unless it is ``running``."""
     tree = ast.parse(path.read_text("utf-8"))
     hidden = set()
-    for test in ast.walk(tree):
+    for test in ast.walk(tree) if running else ():
         if isinstance(test, ast.If) and ast.unparse(test.test) == "TYPE_CHECKING":
             hidden |= {id(n) for n in ast.walk(test)}
     for node in ast.walk(tree):
@@ -47,50 +67,119 @@ def imports(path):
             yield from (name.name for name in node.names)
 
 
+def named_modules(path):
+    """Modules of ours that a file names in texts: what ``import_module`` is given, now or later."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Constant) and re.fullmatch(r"tenonnx(\.[a-z_]+)+", str(node.value)):
+            yield node.value
+
+
 @pytest.mark.parametrize("path", sorted(CORE.rglob("*.py")), ids=lambda p: str(p.relative_to(CORE)))
 def test_imports_go_down(path):
-    own = floor_of(path.relative_to(CORE).parts[0].removesuffix(".py"))
-    if own is None:
+    part = path.relative_to(CORE).parts[0].removesuffix(".py")
+    if part in ROOF:
         return
-    for module in imports(path):
+    named = [] if str(path.relative_to(CORE)) == LATE else named_modules(path)
+    for module in (*imports(path), *named):
         parts = module.split(".")
-        if parts[0] == "tenonnx" and len(parts) > 1 and (other := floor_of(parts[1])) is not None:
+        if parts[0] == "tenonnx" and len(parts) > 1 and is_module(module):
+            other, own = floor_of(parts[1]), floor_of(part)
             assert other <= own, f"{path.relative_to(CORE)} imports {module}, which is above it"
+
+
+def is_module(name):
+    """Whether core has such a module: entry-point groups and keys of metadata have names like these."""
+    place = CORE.parent.joinpath(*name.split("."))
+    return name not in GROUPS and (place.is_dir() or place.with_suffix(".py").exists())
+
+
+def modules():
+    """Every module of every package, by name."""
+    return {
+        ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): path
+        for source in ROOT.glob("**/src")
+        if ".venv" not in str(source.relative_to(ROOT))
+        for path in source.rglob("*.py")
+    }
+
+
+def circles(edges):
+    """The sets of modules that lead back to each other."""
+    reached = {module: set() for module in edges}
+    for module in edges:
+        waiting = [module]
+        while waiting:
+            new = edges[waiting.pop()] - reached[module]
+            reached[module] |= new
+            waiting += new
+    return {frozenset(other for other in reached[m] if m in reached[other]) for m in edges if m in reached[m]}
+
+
+#: Values and graphs hold each other.
+MUTUAL = frozenset(
+    f"tenonnx.graph.{name}" for name in ("definitions", "graph", "operators", "parts", "training", "values")
+)
+
+
+def test_no_module_leads_back_to_itself():
+    known, edges = modules(), {}
+    for module, path in known.items():
+        edges[module] = set()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{name.name}" for name in node.names]
+                edges[module] |= {name if name in known else node.module for name in names} & known.keys() - {module}
+            elif isinstance(node, ast.Import):
+                edges[module] |= {name.name for name in node.names} & known.keys()
+    assert circles(edges) - {MUTUAL} == set()
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == {frozenset({"b", "c"})}
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == set()
 
 
 def test_core_knows_no_op_by_name():
     names = set(json.loads((ROOT / "plugins/standard/src/tenonnx_standard/dtypes.json").read_text("utf-8"))["ops"])
-    names -= {
-        "Optional",
-        "Identity",
-        "Shape",
-        "Size",
-        "If",
-        "Not",
-        "And",
-        "Or",
-        "Sum",
-        "Mean",
-        "Max",
-        "Min",
-        "Range",
-        "Where",
-    }
+    names -= {"Optional", "If"}  # a type of ONNX, and a word
     for path in CORE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Compare):
-                for side in (node.left, *node.comparators):
-                    if isinstance(side, ast.Constant) and side.value in names:
-                        raise AssertionError(f"{path.relative_to(CORE)} compares with the op name {side.value!r}")
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value in names:
+                found = str(path.relative_to(CORE)), node.value
+                assert found in NAMED, f"{found[0]}:{node.lineno} has the op name {node.value!r}"
 
 
 def sources():
-    return sorted(p for p in ROOT.rglob("*.py") if not {".venv", "build"} & set(p.relative_to(ROOT).parts))
+    def is_ours(path):
+        return not any(part == "build" or part.startswith(".venv") for part in path.relative_to(ROOT).parts)
+
+    return sorted(path for path in ROOT.rglob("*.py") if is_ours(path))
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_file_is_longer_than_two_pages(path):
     assert len(path.read_text("utf-8").splitlines()) <= 520
+
+
+def bound_twice(source):
+    """Constants that a module binds more than once: of two numbers of one name, the second would hold for both."""
+    seen = set()
+    for statement in ast.parse(source).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        names = {n.id for target in targets if target for n in ast.walk(target) if isinstance(n, ast.Name)}
+        yield from sorted(name for name in names & seen if name.isupper())
+        if not isinstance(statement, ast.AugAssign):
+            seen |= names
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_module_binds_a_constant_twice(path):
+    assert not list(bound_twice(path.read_text("utf-8")))
+
+
+def test_constants_that_are_bound_twice_are_found():
+    assert list(bound_twice("FEW = 16\nMANY: int = 2\nFEW = 128\n(A, MANY) = (1, 2)\nx = 1\nx = 2")) == ["FEW", "MANY"]
 
 
 def test_families_import_no_other_vendor_family():
@@ -104,8 +193,12 @@ def test_families_import_no_other_vendor_family():
 #: Packages of the workspace, which import of core what a third party may.
 PACKAGES = (
     "plugins/standard",
+    "plugins/jax",
     "plugins/onnxruntime",
+    "plugins/cli",
     "plugins/openvino",
+    "plugins/optimize",
+    "plugins/sklearn",
     "plugins/torch",
     "plugins/training",
     "plugins/testing",
@@ -121,7 +214,7 @@ def test_packages_come_through_the_door(package):
     for path in sorted((ROOT / package).rglob("*.py")):
         for module in set() if {"tests", ".venv"} & set(path.parts) else imports(path):
             parts = module.split(".")
-            assert parts[0] != "tenonnx" or parts[1:2] in ([], ["extend"]), (
+            assert parts[0] != "tenonnx" or parts[1:2] in ([], ["extend"], ["tools"]), (
                 f"{path} imports {module}: take tenonnx.extend"
             )
 
@@ -138,14 +231,28 @@ def test_installed_packages_declare_the_consumers_of_all_their_rules(domain, mon
     for op in ops:
         for consumer, rule in op.rules.items():
             if getattr(rule, "__module__", None) in held:
-                held[rule.__module__].add(consumer)
+                held[rule.__module__].add(consumer.partition(".")[0])
     assert {module: found - set(declared[module]) for module, found in held.items()} == {
         module: set() for module in held
     }
 
 
+def test_core_knows_the_owner_of_every_name_that_our_packages_take():
+    for path in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]:
+        project = tomllib.loads(path.read_text("utf-8"))["project"]
+        for group, entries in project.get("entry-points", {}).items():
+            for name in entries if group in GROUPS and GROUPS[group].unique else ():
+                assert provider(group, name) == project["name"], f"{group}: {name}; run tools/generate_op_table.py"
+
+
 #: Distributions that are imported under another name.
-DISTRIBUTIONS = {"PIL": "pillow", "google": "protobuf", "re2": "google-re2"}
+DISTRIBUTIONS = {
+    "tenonnx": "tenonnx-core",
+    "PIL": "pillow",
+    "google": "protobuf",
+    "re2": "google-re2",
+    "sklearn": "scikit-learn",
+}
 
 #: What modules that pytest alone imports take, beside what their package requires.
 OF_CASES = {"hypothesis", "tenonnx-testing"}
@@ -163,7 +270,9 @@ def test_a_package_requires_what_it_imports(package):
     optional = {_distribution(line) for lines in extras for line in lines}
     imported = set()
     for path in (ROOT / package / "src").rglob("*.py"):
-        tops = {module.split(".")[0] for module in imports(path)} - sys.stdlib_module_names
+        if path.name == "__main__.py":
+            continue  # it hands over to the command line where that is installed
+        tops = {module.split(".")[0] for module in imports(path, running=True)} - sys.stdlib_module_names
         found = {DISTRIBUTIONS.get(top, top.replace("_", "-")) for top in tops} - {project["name"]}
         imported |= found - OF_CASES if "cases" in path.relative_to(ROOT / package).as_posix() else found
     assert imported <= required | optional, "undeclared"

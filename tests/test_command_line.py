@@ -11,7 +11,7 @@ from models import EXAMPLES, example
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.cli import main
+from tenonnx_cli import main
 
 DIGITS, INT8, DECODER = example("digits/digits"), example("digits/digits-int8"), example("decoder/decoder")
 
@@ -33,7 +33,7 @@ def test_sizes_are_made_up_that_all_backends_take(tenonnx):
     code, out, err = tenonnx("convert", DECODER, "-o", "same.onnx")
     assert code == 0
     assert "inputs were made up with batch=1" in err
-    assert "verified on numpy, onnxruntime, against the original on numpy" in out
+    assert f"verified on numpy, onnxruntime, against {DECODER} on numpy" in out
 
 
 def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
@@ -42,7 +42,7 @@ def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
     assert code == 0
     assert "not compared on onnxruntime: the original fails there, too" in err
     assert "--inputs" in err
-    assert "verified on numpy, against the original on numpy, with made-up inputs (seed 0)" in out
+    assert f"verified on numpy, against {model} on numpy, with made-up inputs (seed 0)" in out
     graph = tx.load(model)
     found = tx.verify(graph, graph)
     assert found.equal
@@ -74,12 +74,10 @@ def test_the_examples_are_valid(tenonnx, path):
     assert tenonnx("check", path)[:2] == (0, f"{path}: valid\n")
 
 
-def test_the_objections_of_the_checker_stand(tenonnx):
+def test_an_op_of_a_runtime_in_the_default_domain_is_no_objection(tenonnx):
     code, out, _ = tenonnx("check", DECODER, "--json")
-    assert code == 1
-    (problem,) = json.loads(out)["problems"]
-    assert problem["found_by"] == "onnx.checker"
-    assert "No Op registered for SimplifiedLayerNormalization" in problem["problem"]
+    assert code == 0
+    assert json.loads(out)["valid"]
 
 
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime", "auto"])
@@ -194,7 +192,7 @@ def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
     code, _, told = tenonnx("convert", source, "-o", target, *named)
     assert code == 0
     assert [node.op_type for node in tx.load(target).nodes] == ["SimplifiedLayerNormalization"]
-    assert "note: onnx.checker objects to an op of some runtimes" in told
+    assert "note: of some runtimes, and in no specification: ai.onnx::SimplifiedLayerNormalization@17" in told
     for options, message in (
         (("--fuse-also", "Guess"), "ai.onnx::Guess must be an op with a body"),
         ((*named, "--no-fuse"), "which --no-fuse forbids"),

@@ -10,8 +10,8 @@ from models import example
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.cli import main
 from tenonnx.extend import DType
+from tenonnx_cli import main
 
 CNN, BERT = str(example("digits_cnn/digits-cnn")), str(example("bert/bert"))
 
@@ -166,7 +166,7 @@ def test_equal_computations_correspond_by_their_order():
 
 
 def test_divergence_is_found_by_looking_at_few_values(monkeypatch):
-    from tenonnx.checks import verify as module
+    from tenonnx.checks import divergence as module
 
     def chain(wrong):
         graph = tx.Graph("chain", opsets={"ai.onnx": 17})

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenonnx.cli import main
+from tenonnx_cli import main
 
 ROOT = Path(__file__).parent.parent
 

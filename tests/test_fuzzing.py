@@ -32,6 +32,13 @@ def test_mutants_end_as_errors_of_ours_in_time_and_within_memory(tmp_path):
     assert summary["steps"]["load"]["InvalidModel"] > 100
 
 
+def test_mutants_with_text_sequences_and_maps_do_so_too(tmp_path):
+    summary = fuzz(tmp_path, "--lists", "--seed", "0", "--count", "200")
+    assert summary["mutants"] == 200
+    assert summary["kinds"] == []
+    assert summary["steps"]["run"]["ok"] > 40
+
+
 def test_files_that_were_defects_are_none_any_more(tmp_path):
     summary = fuzz(tmp_path, "--files", str(FILES))
     assert summary["mutants"] == len(list(FILES.iterdir())) > 0

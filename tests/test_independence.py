@@ -13,7 +13,10 @@ from hatchling.builders.wheel import WheelBuilder
 from models import ROOT, example
 
 FOLDERS = {
-    "tenonnx": "core",
+    "tenonnx": "bundle",
+    "tenonnx-core": "core",
+    "tenonnx-cli": "plugins/cli",
+    "tenonnx-optimize": "plugins/optimize",
     "tenonnx-standard": "plugins/standard",
     "tenonnx-onnxruntime": "plugins/onnxruntime",
     "tenonnx-testing": "plugins/testing",
@@ -23,6 +26,8 @@ FOLDERS = {
     "tenonnx-quantized": "quantized",
     "tenonnx-acme": "examples/third_party_plugin",
 }
+
+VENDORS = {"tenonnx-contrib-ms", "tenonnx-onnx-ml", "tenonnx-quantized"}
 
 VENDOR_OPS = ("FusedMatMul", "Gelu", "GroupQueryAttention", "RotaryEmbedding", "SkipSimplifiedLayerNormalization")
 
@@ -76,7 +81,7 @@ class Environment:
 
     def tenonnx(self, *arguments, code_expected=0):
         argv = ["tenonnx", *map(str, arguments)]
-        code = f"import sys; sys.argv = {argv!r}; from tenonnx.cli import main; sys.exit(main())"
+        code = f"import sys; sys.argv = {argv!r}; from tenonnx_cli import main; sys.exit(main())"
         return self.run(code, code_expected=code_expected)
 
 
@@ -93,12 +98,12 @@ def run_tests(environment, path, *selected):
 
 
 def test_core_alone_starts_and_lists_no_ops(environment):
-    environment.install("tenonnx")
+    environment.install("tenonnx-core", "tenonnx-cli")
     assert json.loads(environment.tenonnx("ops", "--json")) == []
 
 
 def test_core_and_standard_run_the_digits_model(environment):
-    environment.install("tenonnx", "tenonnx-standard")
+    environment.install("tenonnx-core", "tenonnx-cli", "tenonnx-standard")
     outputs = environment.run(
         "import numpy as np, tenonnx as tx\n"
         f"graph = tx.load({str(example('digits/digits'))!r})\n"
@@ -109,7 +114,7 @@ def test_core_and_standard_run_the_digits_model(environment):
 
 
 def test_an_op_without_its_package_is_named_until_the_package_is_there(environment):
-    environment.install("tenonnx", "tenonnx-standard")
+    environment.install("tenonnx-core", "tenonnx-cli", "tenonnx-standard")
     decoder = str(example("decoder/decoder"))
     environment.tenonnx("inspect", decoder)
     for action in ("run({})", "compile()"):
@@ -134,8 +139,20 @@ def test_an_op_without_its_package_is_named_until_the_package_is_there(environme
     assert shape.strip() == "(2, 8, 64)"
 
 
+def test_what_core_alone_lacks_is_said_with_what_to_install(environment):
+    environment.install("tenonnx-core")
+    said = environment.run(
+        "import tenonnx as tx\n"
+        "try:\n    tx.simplify\nexcept AttributeError as error:\n    print(error)\n"
+        "import runpy\n"
+        "try:\n    runpy.run_module('tenonnx', run_name='__main__')\nexcept SystemExit as end:\n    print(end)\n"
+    )
+    assert "pip install tenonnx-optimize" in said
+    assert "pip install tenonnx-cli" in said
+
+
 def test_a_third_partys_package_is_found_by_itself(environment):
-    environment.install("tenonnx", "tenonnx-standard", "tenonnx-testing", "tenonnx-acme")
+    environment.install("tenonnx-core", "tenonnx-cli", "tenonnx-standard", "tenonnx-testing", "tenonnx-acme")
     listed = json.loads(environment.tenonnx("ops", "--domain", "com.acme", "--json"))
     assert [op["name"] for op in listed] == ["Squareplus"]
     run_tests(environment, ROOT / "examples/third_party_plugin/tests")
@@ -143,7 +160,7 @@ def test_a_third_partys_package_is_found_by_itself(environment):
 
 @pytest.mark.parametrize("name", ["tenonnx-onnx-ml", "tenonnx-quantized", "tenonnx-contrib-ms"])
 def test_each_family_stands_on_core_and_standard_alone(environment, name):
-    environment.install("tenonnx", "tenonnx-standard", "tenonnx-testing", name)
+    environment.install("tenonnx-core", "tenonnx-cli", "tenonnx-standard", "tenonnx-testing", name)
     in_short = ("-k", "types or body")  # what ops are and what they do; how they are written is as much theirs anywhere
     run_tests(environment, ROOT / FOLDERS[name] / "tests" / "test_conformance.py", *in_short)
 
@@ -157,5 +174,8 @@ def test_wheels_declare_no_other_vendor_family(wheels):
                 for line in wheel.read(metadata).decode().splitlines()
                 if line.startswith("Requires-Dist: tenonnx") and "extra ==" not in line
             ]
-            assert "tenonnx_" in " ".join(wheel.namelist()) or name == "tenonnx"
-            assert set(needs) <= {"tenonnx", "tenonnx-standard"}, name
+            assert (
+                any(each.startswith("tenonnx") and each.endswith(".py") for each in wheel.namelist())
+                or name == "tenonnx"
+            )
+            assert not set(needs) & VENDORS, name

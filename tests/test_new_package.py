@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenonnx.cli import main
+from tenonnx_cli import main
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "third_party_plugin"
 
@@ -40,7 +40,7 @@ def test_the_example_is_what_the_command_writes(tmp_path, monkeypatch):
 
 def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    parts = ["--backend", "--format", "--target", "--command"]
+    parts = ["--backend", "--format", "--target", "--command", "--rules"]
     assert main(["plugins", "new", "tenonnx-toy", "--domain", "com.toy", *parts]) == 0
     folder = tmp_path / "tenonnx-toy"
     environment = installed(folder, tmp_path / "site")
@@ -53,7 +53,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     assert listed.returncode == 0, listed.stderr
     mine = [row for row in json.loads(listed.stdout) if row["package"] == "tenonnx-toy"]
     assert {row["group"].removeprefix("tenonnx.") for row in mine} == {
-        "ops", "conformance", "backends", "frontends", "targets", "commands",
+        "ops", "conformance", "backends", "frontends", "targets", "commands", "rules",
     }  # fmt: skip
     # The 1,884 models of onnx, which this backend of two ops mostly refuses, are left out.
     table = python("tenonnx", "ops", "--markdown", "--package", "Tenonnx_Toy")
@@ -61,7 +61,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
         "| com.toy::Squareplus | 1 and newer | X | b=4.0 | output | no | yes | of its body |"
     ), table.stderr
     options = ["--tenonnx-examples=1", "--tenonnx-report=conformance.json"]
-    names = ["test_conformance.py", "test_format.py", "test_target.py", "test_command.py"]
+    names = ["test_conformance.py", "test_format.py", "test_target.py", "test_command.py", "test_rules.py"]
     held = ("Add@7", "Mul@7", "feeds", "defaults", "arrays of its own", "state")  # of a few hundred
     names += [f"test_backend.py::test_cases[{name}]" for name in held]
     options += [f"tests/{name}" for name in names]

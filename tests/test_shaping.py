@@ -10,11 +10,11 @@ from models import example
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx import InvalidCall
-from tenonnx.checks.half import lower_within
+from tenonnx.checks.grades import half_precision
 from tenonnx.checks.sizes import feasible_feeds
-from tenonnx.checks.verify import half_precision
-from tenonnx.cli import main
 from tenonnx.extend import DType
+from tenonnx_cli import main
+from tenonnx_optimize.half_budget import lower_within
 
 CNN, BERT = example("digits_cnn/digits-cnn"), example("bert/bert")
 
@@ -230,7 +230,7 @@ def test_what_overflows_stays_in_float32_and_is_named():
 
 def test_where_roundings_grow_on_their_way_what_comes_first_stays_in_float32(monkeypatch):
     """Of a map that doubles each difference, the first steps need more digits than the last."""
-    monkeypatch.setattr("tenonnx.checks.half.ROUNDS", 1)
+    monkeypatch.setattr("tenonnx_optimize.half_budget.ROUNDS", 1)
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (8,))
     for step in range(60):

@@ -10,11 +10,12 @@ import pytest
 from models import SAMPLES, example, feeds, suite_files
 
 import tenonnx as tx
-from tenonnx.formats.export import ExportConfig, plan
+from tenonnx.conversion.convert import plan
+from tenonnx.conversion.options import ExportConfig
 from tenonnx.op.op import Op
-from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.user_rules import apply_rules
+from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.forms.qoperator import to_qoperator
 from tenonnx_training import TrainingStep
@@ -31,7 +32,7 @@ def contents(graph):
     fields |= {name: dict(value) for name, value in fields.items() if isinstance(value, dict)}
     return [
         fields,
-        [(v, v.name, v.type, id(v.data), id(v.elements), v.producer, v.graph, id(v.origin)) for v in values],
+        [(v, v.name, v.type, id(v.data), id(v.symbolic_contents), v.producer, v.graph, id(v.origin)) for v in values],
         [
             (n, n.op, n.version, n.inputs, n.outputs, n.captures, n.name, id(n.attributes), list(n.attributes.values()))
             for n in graph.nodes

@@ -1,6 +1,10 @@
 """Packages of strangers, really installed beside ours: what they give, and that no bystander is hurt by them."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -54,6 +58,9 @@ def program(line, state="{}"):
     return head + BACKEND + "return Fast()"
 
 
+GIVES = "import numpy; return {'y': numpy.zeros"
+NO_OPS = "\nfrom tenonnx.extend import hookimpl\n@hookimpl\ndef register_ops(registry): pass\n"
+
 #: What a stranger's package gives, by entry-point group and name, and what a bystander is told of it: None where there
 #: is nothing to tell, as our own rules win.
 HURTFUL = {
@@ -88,7 +95,9 @@ HURTFUL = {
     "element types that raise": ("ops", "ai.onnx", tables("registry.add_dtypes('ai.onnx', lambda: 1 / 0)"), None),
     "operators": ("ops", "ai.onnx", tables("registry.add_operators(lambda: 1 / 0)"), ""),
     "operators of another domain": ("ops", "aaa", tables("registry.add_operators(lambda: 1 / 0)"), ""),
-    "a rule by a backend": ("backends", "fast", HEAD + "add_rule(ops.softmax, 'pack', max)", "must have no pack rule"),
+    "a rule by a backend": (
+        "backends", "fast", HEAD + "add_rule(ops.softmax, 'rewrite', max)", "must have no rewrite rule",
+    ),
     "a rule by a command": ("commands", "odd", HEAD + "add_rule(ops.softmax, 'simplify', max)", ""),
     "a backend that divides by zero": ("backends", "fast", BACKEND + "raise ZeroDivisionError('oh')", "Error: oh"),
     "a backend that errs inside": ("backends", "fast", BACKEND + "raise SystemError", "SystemError"),
@@ -106,7 +115,7 @@ HURTFUL = {
     "a backend that leaves": ("backends", "fast", BACKEND + "raise SystemExit(3)", "SystemExit: 3"),
     "a program that divides by zero": ("backends", "fast", program("1 / 0"), "ZeroDivisionError"),
     "a program that leaves": ("backends", "fast", program("raise SystemExit(3)"), "SystemExit: 3"),
-    "a program that gives nothing": ("backends", "fast", program("return None"), "TypeError"),
+    "a program that gives nothing": ("backends", "fast", program("return None"), "NoneType, which is no mapping"),
     "a program of other outputs": ("backends", "fast", program("return {'z': 1}"), "it gives the outputs ['z']"),
     "a program that spoils its feeds": ("backends", "fast", program("feeds['x'] *= 0"), "read-only"),
     "a program without state": ("backends", "fast", program("return {}", "None"), "whose state or backend is of"),
@@ -120,6 +129,30 @@ HURTFUL = {
     "a transform named as an option": ("transforms", "tidy", "def tidy(graph): return graph", ""),
     "a transform that is none": ("transforms", "odd", "x = 1", ""),
     "targets in no package": ("targets", "odd", "x = 1", ""),
+    "an end at import": ("ops", "ai.onnx", "import os; os._exit(0)", "it called os._exit(0,)"),
+    "an end in a hook": ("ops", "ai.onnx", HEAD + hook("__import__('os').abort()"), "it called os.abort()"),
+    "an interrupt": ("ops", "ai.onnx", "raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
+    "another folder": ("ops", "ai.onnx", "import os; os.chdir('/')" + NO_OPS, "changed the working folder to /"),
+    "a low limit of recursion": (
+        "ops", "ai.onnx", "import sys; sys.setrecursionlimit(90)" + NO_OPS, "lowered the recursion limit to 90",
+    ),
+    "a cleared registry": ("ops", "ai.onnx", HEAD + hook("registry._contents.ops.clear()"), "what other packages have"),
+    "another registry": (
+        "ops", "ai.onnx", "from tenonnx.registry import registry as r; r._default = r.Registry()" + NO_OPS,
+        "it changed what other packages have registered",
+    ),
+    "a registry made anew": ("ops", "ai.onnx", HEAD + hook("registry.__init__()"), ""),
+    "other limits": ("ops", "ai.onnx", "import tenonnx; tenonnx.limits.set(elements=1)" + NO_OPS, "changed the limits"),
+    "settings": ("ops", "ai.onnx", "import os; os.environ['TENONNX_PLUGINS'] = ''" + NO_OPS, "changed TENONNX_PLUGINS"),
+    "warnings as errors": ("ops", "ai.onnx", "import warnings as w; w.simplefilter('error')" + NO_OPS, "module errors"),
+    "errors of numpy": ("ops", "ai.onnx", "import numpy; numpy.seterr(all='raise')" + NO_OPS, "numpy raise errors"),
+    "a backend that leaves at once": ("backends", "fast", BACKEND + "import os; os._exit(3)", "it called os._exit(3,)"),
+    "a program of noughts": ("backends", "fast", program(GIVES + "((2, 3), 'f4')}"), "is not what numpy gives"),
+    "a program of another shape": ("backends", "fast", program(GIVES + "((3, 2), 'f4')}"), "of shape (3, 2) for"),
+    "a program of another type": ("backends", "fast", program(GIVES + "((2, 3), 'f8')}"), "float64 of shape (2, 3)"),
+    "a program of lists": ("backends", "fast", program("return {'y': [[0.0] * 3] * 2}"), 'list for output "y"'),
+    "a transform named simplify": ("transforms", "simplify", "def simplify(graph): return graph", ""),
+    "a command of ours": ("commands", "train", "def command(group): pass", ""),
     "cases that cannot be imported": ("conformance", "odd", "import no_such_module", ""),
 }  # fmt: skip
 
@@ -129,9 +162,12 @@ STAYS = "must stay as tenonnx_standard made it"
 #: What a stranger's package says of ops of ours, where it is imported or registers, and why it is left out for that.
 CHANGES = {
     "a rule": ("ops.softmax.rule('simplify', lambda *a, **k: a[0])", STAYS),
-    "a rule in a hook": (hook("ops.relu.rule('pack', lambda X: X)"), STAYS),
+    "a rule in a hook": (hook("ops.relu.rule('rewrite', lambda X: X)"), STAYS),
     "a rule by hand": ("ops.relu.rules['numpy'] = abs", "does not support item assignment"),
-    "a rule from outside": ("add_rule(ops.softmax, 'spot', iter)", "must have no spot rule but from its own package"),
+    "a rule from outside": (
+        "add_rule(ops.softmax, 'pattern', iter)",
+        "must have no pattern rule but from its own package",
+    ),
     "a requirement": ("ops.softmax.requires(extend.integers('input'))", STAYS),
     "an older spelling": ("ops.softmax.until(14, ignored=['axis'])", STAYS),
     "an older meaning": ("@ops.gelu.until(21)\ndef a(X, *, approximate='none'): return X", STAYS),
@@ -291,3 +327,118 @@ def test_a_file_that_carries_what_it_needs_outlives_its_package(installed, pytho
     done = python(installed.path, program, TENONNX_PLUGINS="-stranger-vendor")
     assert done.stdout.startswith("[ 5. 14.]"), done.stderr
     assert "stranger-vendor 1.0" in done.stdout
+
+
+RELU = '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { y = Relu(x) }'
+
+
+@pytest.fixture
+def model(tmp_path):
+    onnx.save(onnx.parser.parse_model(RELU), tmp_path / "m.onnx")
+    return str(tmp_path / "m.onnx")
+
+
+def test_what_packages_print_is_no_result(installed, python, model):
+    prints = "print('said'); import os; os.system('echo echoed'); os.write(1, b'written\\n')\n"
+    installed("aaa-printer", "tenonnx.ops", "ai.onnx", prints + HEAD + hook("print('hooked')"))
+    installed("aaa-fast", "tenonnx.backends", "fast", prints + program("print('ran'); return {'y': feeds['x'] * 0}"))
+    installed(
+        "aaa-change", "tenonnx.transforms", "odd", prints + "def odd(graph): print('applied'); return graph", "aaa_t"
+    )
+    (Path(installed.path) / "aaa_change-1.0.dist-info/entry_points.txt").write_text(
+        "[tenonnx.transforms]\nodd = aaa_t:odd\n"
+    )
+    made = str(Path(installed.path, "made.onnx"))
+    for command in (["inspect", model], ["run", model, "--backend", "fast"], ["convert", model, "-o", made, "--odd"],
+                    ["bench", model, "--seconds", "0.01"], ["plugins"]):  # fmt: skip
+        done = python(installed.path, "tenonnx", *command, "--json", XDG_CACHE_HOME=installed.path)
+        assert json.loads(done.stdout), done.stderr
+        assert {"said", "echoed", "written", "hooked"} <= set(done.stderr.split()), command
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("raise SystemExit(0)", "could not transform the model"),
+        ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
+        ("import os; os._exit(0)", "it called os._exit(0,)"),
+        ("return None", 'the transform "odd" of aaa-stranger 1.0 must return a graph'),
+        ("return graph, 1", "must return a graph"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("import os; os.chdir('/'); return graph", "changed the working folder"),
+    ],
+)
+def test_a_transform_that_gives_no_graph_is_named_and_nothing_is_written(installed, python, model, does, told):
+    installed("aaa-stranger", "tenonnx.transforms", "odd", f"def odd(graph): {does}")
+    entry = Path(installed.path, "aaa_stranger-1.0.dist-info/entry_points.txt")
+    entry.write_text("[tenonnx.transforms]\nodd = aaa_stranger:odd\n")
+    done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--odd")
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "aaa-stranger 1.0" in done.stderr
+    assert not Path(installed.path, "made.onnx").exists()
+
+
+@pytest.mark.parametrize("distribution", ["aaa-stranger", "Tenonnx_Optimize", "tenonnx-optimize", "tenonnx"])
+def test_a_transform_of_ours_is_not_taken_over(installed, python, model, distribution):
+    text = "def change(graph): graph.nodes[0].op_type = 'Neg'; return graph"
+    installed("aaa-stranger", "tenonnx.transforms", "simplify", text)
+    entry = Path(installed.path, "aaa_stranger-1.0.dist-info/entry_points.txt")
+    entry.with_name("METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    entry.write_text("[tenonnx.transforms]\nsimplify = aaa_stranger:change\n")
+    done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--simplify")
+    assert done.returncode == 0, done.stderr
+    assert 'the name "simplify" in tenonnx.transforms must be new' in done.stderr
+    assert [node.op_type for node in onnx.load(Path(installed.path, "made.onnx")).graph.node] == ["Relu"]
+
+
+def test_the_only_backend_is_not_taken_where_it_is_wrong(installed, python, model):
+    installed("aaa-stranger", "tenonnx.backends", "fast", program(GIVES + "((2, 3), 'f4') + 5}"))
+    chosen = {"TENONNX_PLUGINS": "aaa-stranger,tenonnx-standard", "XDG_CACHE_HOME": installed.path}
+    done = python(installed.path, "tenonnx", "run", model, **chosen)
+    assert done.stdout.endswith("computed by numpy\n"), done.stderr
+    assert 'plugin "fast" of aaa-stranger 1.0 must give what the graph computes' in done.stderr
+    done = python(installed.path, "tenonnx", "run", model, "--json", "--backend", "fast", **chosen)
+    assert json.loads(done.stdout)["backend"] == "fast"  # as the user asked for it
+
+
+@pytest.mark.parametrize("gives", ["((1, 2, 3), 'f4')}", "((2, 3), 'f4') + 7}"])
+def test_bench_names_what_is_wrong_and_keeps_no_figure_of_it(installed, python, model, gives):
+    installed("aaa-stranger", "tenonnx.backends", "fast", program(GIVES + gives))
+    done = python(installed.path, "tenonnx", "bench", model, "--seconds", "0.01", XDG_CACHE_HOME=installed.path)
+    assert "\nfast: " in done.stderr
+    assert "what the graph computes" in done.stderr
+    assert "fast" not in done.stdout
+    (kept,) = json.loads(Path(installed.path, "tenonnx/backends.json").read_text()).values()
+    assert "fast" not in kept
+
+
+def test_what_takes_long_is_named_and_so_is_what_ctrl_c_ends(installed, model):
+    installed("aaa-stranger", "tenonnx.ops", "ai.onnx", "import time\nwhile True: time.sleep(0.1)")
+    environment = {**os.environ, "PYTHONPATH": installed.path}
+    command = [sys.executable, "-m", "tenonnx", "inspect", model]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "loading aaa-stranger 1.0 ...\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "interrupted while loading aaa-stranger 1.0\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "it ended the process with SIGSEGV"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "it ended the process with SIGKILL"),
+    ],
+)
+@pytest.mark.parametrize(("group", "entry"), [("ops", "ai.onnx"), ("commands", "odd")])
+def test_the_list_of_plugins_survives_all_of_them(installed, python, text, told, group, entry):
+    installed("aaa-stranger", f"tenonnx.{group}", entry, text)
+    done = python(installed.path, "tenonnx", "plugins", "--json")
+    rows = {row["package"]: row["status"] for row in json.loads(done.stdout)}
+    assert (rows["aaa-stranger"], rows["tenonnx-standard"]) == ("failed", "loaded")
+    assert f"loading aaa-stranger 1.0: {told}" in done.stderr
+    assert python(installed.path, "tenonnx", "plugins", "--check").returncode == 1

@@ -2,6 +2,7 @@
 
     python tools/fuzz.py --seed 1 --count 20000 --jobs 2 --json summary.json --keep findings
     python tools/fuzz.py --seed 1 --only 1234            # one mutant again, with its traceback
+    python tools/fuzz.py --lists --count 5000            # only of models with text, sequences, optional values or maps
     python tools/fuzz.py --numbers --count 30000         # instead, each number of each seed made huge in turn
     python tools/fuzz.py --files tests/hostile           # files instead of mutants
     python tools/fuzz.py --collect                       # make the seeds anew, from the cases of the conformance kit
@@ -36,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import onnx  # noqa: E402
 from fuzzing import trial  # noqa: E402
+from fuzzing.lists import lists, of_lists  # noqa: E402
 from fuzzing.mutations import enlarged, mutant, sites  # noqa: E402
 
 SEEDS = Path(__file__).parent / "fuzzing" / "seeds.zip"
@@ -63,7 +65,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_checker(event: str, arguments: tuple[Any, ...]) -> bool:
-    return event == "subprocess.Popen" and any(str(part).endswith("checks/judge.py") for part in arguments[1])
+    return event == "subprocess.Popen" and any(str(part).endswith("checks/onnx_checker.py") for part in arguments[1])
 
 
 def try_one(data: bytes, suffix: str, number: int) -> dict[str, Any]:
@@ -238,6 +240,7 @@ def collect() -> None:
     from tenonnx_testing.run import evaluate
 
     made: dict[str, bytes] = {f"handmade-{name}": model.SerializeToString() for name, model in handmade().items()}
+    made |= {name: model.SerializeToString() for name, model in lists().items()}
     load()
     for case in collected():
         for position, call in enumerate(calls(case, 3)):
@@ -261,6 +264,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
     parser.add_argument("--only", type=int, help="try this one alone, here, and show its outcomes")
     parser.add_argument("--numbers", action="store_true", help="make each number of each seed huge in turn")
+    parser.add_argument("--lists", action="store_true", help="only seeds of text, sequences, optional values and maps")
     parser.add_argument("--files", help="try the files of a folder instead of mutants")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=int, default=5, help="processor time for one mutant")
@@ -274,7 +278,7 @@ def main() -> int:
     if arguments.collect:
         collect()
         return 0
-    models = seeds()
+    models = [model for model in seeds() if of_lists(model) or not arguments.lists]
     if arguments.files:
         arguments.paths = sorted(Path(arguments.files).glob("*.*"))
         jobs: list[tuple[int, Any]] = list(enumerate(arguments.paths))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 from tenonnx.op.op import Op
-from tenonnx.registry.discovery import plugins
+from tenonnx.registry.discovery import GROUPS, plugins
 from tenonnx.registry.registry import Registry, default_registry
+from tenonnx_cli import convert, plan
 from tenonnx_testing.cases import collected, load
 from tenonnx_testing.coverage import gap_at
 from tenonnx_testing.differentiability import differentiability
@@ -152,6 +156,15 @@ def table() -> str:
     return "\n".join(parts)
 
 
+def option_names() -> list[str]:
+    """The options of the commands that apply transforms, whose flags no transform may take."""
+    found = set()
+    for command in (convert.command, plan.command):
+        for parameter in click.Command.get_params(command, click.Context(command)):
+            found |= {o[2:] for o in (*parameter.opts, *parameter.secondary_opts) if o.startswith("--")}
+    return sorted(found)
+
+
 def hints() -> str:
     """Which distribution provides which op: a default for each domain, and the exceptions of ``owners.json``.
 
@@ -172,12 +185,21 @@ def hints() -> str:
             source, owner = registry.source(op).split()[0], owners.get(op.name, owners["*"])
             if source != owner:
                 raise SystemExit(f"{op!r} comes from {source}, and owners.json gives it to {owner}")
-    for group in ("tenonnx.commands", "tenonnx.backends"):
-        found[group] = {plugin.name: plugin.distribution for plugin in plugins(group)}
-    # Not installed here, as they would pull PyTorch and OpenVINO.
-    found["tenonnx.backends"]["openvino"] = "tenonnx-openvino"
-    found["tenonnx.frontends"] = {"torch": "tenonnx-torch"}
+    for group, domains in declared().items():
+        if group in GROUPS and group != "tenonnx.ops":
+            found[group] = domains
+    found["tenonnx.options"] = dict.fromkeys(option_names(), "tenonnx-cli")
     return json.dumps(found, indent=1) + "\n"
+
+
+def declared() -> dict[str, dict[str, str]]:
+    """The distribution that declares each entry point of this workspace, also of those that are not installed here."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]):
+        project = tomllib.loads(path.read_text("utf-8"))["project"]
+        for group, entries in project.get("entry-points", {}).items():
+            found.setdefault(group, {}).update(dict.fromkeys(entries, project["name"]))
+    return {group: dict(sorted(entries.items())) for group, entries in sorted(found.items())}
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ def shape(x): ...
 def _(x):
     dims = np.empty(x.ndim, dtype=object)
     dims[:] = x.shape
-    return Known(TensorType(DType.int64, (x.ndim,)), elements=dims)
+    return Known(TensorType(DType.int64, (x.ndim,)), symbolic_contents=dims)
 
 
 shape.numpy(lambda x: np.array(x.shape, dtype=np.int64))

@@ -20,7 +20,7 @@ from tenonnx_standard.activation import relu
 from tenonnx_standard.batch_norm import batch_normalization
 from tenonnx_standard.convolution import conv
 from tenonnx_standard.linear_algebra import gemm
-from tenonnx_standard.pooling import max_pool
+from tenonnx_standard.max_pooling import max_pool
 from tenonnx_standard.regularization import dropout
 from tenonnx_standard.shapes import flatten
 

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from tenonnx.cli import main
+from tenonnx_cli import main
 
 for package in ("sklearn", "skl2onnx", "lightgbm", "xgboost"):
     pytest.importorskip(package)

@@ -74,7 +74,7 @@ def test_without_zip_map(tmp_path, target):
 
 
 def test_no_zipmap_is_a_flag_of_convert_and_plan(tmp_path, capsys):
-    from tenonnx.cli import main
+    from tenonnx_cli import main
 
     plain = str(tmp_path / "plain.onnx")
     arguments = ["convert", str(IRIS / "iris.onnx"), "-o", plain, "--opset", "13", "--domains", "ai.onnx"]

@@ -93,9 +93,10 @@ def test_a_decoder_of_four_bits_in_qdq_keeps_its_precision(dtype):
     """onnxruntime joins DequantizeLinear and MatMul, and by default rounds the activations of what it has joined."""
     graph = tx.load(FOLDER / "llama-4bit-qdq.onnx")
     if dtype == "int4":
-        for value in [v for v in graph.variables if v.dtype is tx.DType.uint4]:
-            value.data = ArrayConstant((value.data.array().astype(np.int8) - 8).astype(tx.DType.int4.numpy))
-            value.type = value.data.type
+        with graph.editing():
+            for value in [v for v in graph.variables if v.dtype is tx.DType.uint4]:
+                value.data = ArrayConstant((value.data.array().astype(np.int8) - 8).astype(tx.DType.int4.numpy))
+                value.type = value.data.type
     feeds = dict(np.load(FOLDER / "llama.npz"))
     found, wanted = (graph.run(feeds, backend=name)["logits"] for name in ("onnxruntime", "numpy"))
     assert np.abs(found - wanted).max() < 1e-5 * np.ptp(wanted)

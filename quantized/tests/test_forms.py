@@ -16,8 +16,8 @@ from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.cli import main
 from tenonnx.formats.onnx import streaming
+from tenonnx_cli import main
 from tenonnx_quantized import computed
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.computed import Computed

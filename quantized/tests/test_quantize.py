@@ -14,7 +14,7 @@ from onnxruntime import quantization
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.cli import main
+from tenonnx_cli import main
 from tenonnx_quantized.tuning.calibrate import METHODS, observe
 from tenonnx_quantized.tuning.codes import by_channel, in_blocks, parameters
 from tenonnx_quantized.tuning.quantize import quantize
@@ -184,7 +184,7 @@ def test_the_report_names_what_was_done(cnn):
     kinds = [t.kind for t in report.tensors]
     assert (kinds.count("weight"), kinds.count("activation")) == (2, 4)
     assert all(0 < t.error < 0.02 for t in report.tensors)
-    assert set(report.to_json()) == {"quantised", "floats", "tensors", "outputs"}
+    assert set(report.to_json()) == {"quantised", "floats", "tensors", "reached", "kept", "outputs"}
 
 
 def test_a_budget_leaves_the_worst_nodes_floats(cnn):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -200,7 +201,7 @@ def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random
     """A change that no single field makes."""
     graphs = [model.graph, *_of_type(model, onnx.GraphProto.DESCRIPTOR)]
     graph: Any = dice.choice(graphs)
-    way = dice.randrange(7)
+    way = dice.randrange(9)
     if way == 0 and len(graph.initializer):
         tensor = dice.choice(graph.initializer)
         tensor.data_location = onnx.TensorProto.EXTERNAL
@@ -246,6 +247,26 @@ def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random
         attributes = [a for node in graph.node for a in node.attribute]
         if attributes:
             dice.choice(attributes).type = dice.randrange(15)
+    elif way == 6 and len(graph.initializer):  # numbers become text
+        tensor = dice.choice(graph.initializer)
+        for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+            tensor.ClearField(field)
+        tensor.data_type = onnx.TensorProto.STRING
+        count = min(64, max(0, math.prod(tensor.dims)))
+        tensor.string_data[:] = [dice.choice(TEXTS).encode() for _ in range(count)]
+    elif way == 7:  # a value becomes text, a sequence, an optional value or a map
+        kind = dice.choice([value.type for value in (*graph.input, *graph.output)] or [onnx.TypeProto()])
+        inner = onnx.TypeProto()
+        inner.CopyFrom(kind)
+        if dice.random() < 0.4:
+            kind.tensor_type.elem_type = onnx.TensorProto.STRING
+        elif dice.random() < 0.5:
+            kind.sequence_type.elem_type.CopyFrom(inner)
+        elif dice.random() < 0.7:
+            kind.optional_type.elem_type.CopyFrom(inner)
+        else:
+            kind.map_type.key_type = dice.choice((onnx.TensorProto.STRING, onnx.TensorProto.INT64))
+            kind.map_type.value_type.CopyFrom(inner)
     elif len(graph.initializer):  # contents known or not: another path through inference
         tensor = dice.choice(graph.initializer)
         if tensor.name not in {value.name for value in graph.input}:

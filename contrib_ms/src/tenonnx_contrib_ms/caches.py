@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,16 @@ def _(past_key, past_value, key, value, rows, total):
     return written(past_key, key), written(past_value, value)
 
 
+def extended(
+    past: tuple[Value, Value], new: Sequence[Value], rows: Value, total: Value
+) -> tuple[Sequence[Value], list[Value], Value]:
+    """Caches with what is new at its ``rows``; what they hold up to ``total`` keys; and the positions of these."""
+    count = ops.reshape(ops.cast(total, to=DType.int64), [1])
+    (past_key, past_value), (key, value) = past, new
+    present = updated(past_key, past_value, key, value, rows, count)
+    return present, [ops.slice_(x, [0], count, [2]) for x in present], ops.range_(0, ops.reshape(count, []), 1)
+
+
 class SlidingWindow:
     """Caches that hold the last positions, without gaps from row 0 on; ``rows`` are the positions of what is new.
 
@@ -105,6 +116,11 @@ class SlidingWindow:
         """How many of so many positions a cache holds."""
         beyond = ops.maximum(length - self.capacity, 0) + (self.slack - 1)
         return length - beyond // self.slack * self.slack
+
+    def extended(self, past: tuple[Value, Value], new: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        """What caches hold afterwards, and what they hold for the queries at hand."""
+        held = [ops.concat(p, n, axis=2) for p, n in zip(past, new, strict=True)]
+        return [self.kept(x) for x in held], held
 
     def kept(self, joined: Value) -> Value:
         """What a cache holds afterwards, of the past ``joined`` with what is new; that has ``positions``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import always
 from tenonnx_contrib_ms import (
     decoder,
     fused,
@@ -40,4 +39,4 @@ RARE = (
 
 
 for _op in RARE:
-    _op.rule("rare", always)
+    _op.traits(on_request=True)

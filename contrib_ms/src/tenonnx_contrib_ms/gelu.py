@@ -40,4 +40,4 @@ def bias_split_gelu(X, bias):
 _BIASED = "... hidden"
 bias_gelu.requires(shapes(A=_BIASED, B="hidden"), floats("A", "B"), same_dtype("A", "B"))
 bias_split_gelu.requires(shapes(X=_BIASED, bias="hidden"), floats("X", "bias"), same_dtype("X", "bias"))
-fast_gelu.requires(shapes(X=_BIASED, bias="hidden"), floats("X", "bias"), same_dtype("X", "bias"))
+fast_gelu.requires(shapes(X=f"{_BIASED}|", bias="hidden"), floats("X", "bias"), same_dtype("X", "bias"))

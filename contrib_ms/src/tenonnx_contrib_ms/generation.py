@@ -15,7 +15,6 @@ from tenonnx.extend import (
     Op,
     TensorType,
     Value,
-    at_least,
     constant,
     dtypes,
     floats,
@@ -339,7 +338,6 @@ _COMMON_HOLD = (
     integers("max_length", "min_length", "vocab_mask", "prefix_vocab_mask"),
     dtypes(attention_mask="int32"),
     floats("repetition_penalty"),
-    at_least(no_repeat_ngram_size=0),
     holds(_hold_decoder),
 )
 _BEAMS_HOLD = (

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
     DType,
+    TensorType,
     Value,
-    always,
     constant,
     divides,
     floats,
@@ -23,8 +24,8 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
+from tenonnx_contrib_ms.projections import split_all
 from tenonnx_standard.checking import dim_of
-from tenonnx_standard.normalization import statistics_dtype
 
 
 @op("GroupQueryAttention", domain="com.microsoft")
@@ -62,39 +63,28 @@ def group_query_attention(
     scales = _scale(k_scale, k_quant_type, kv_num_heads), _scale(v_scale, v_quant_type, kv_num_heads)
     bits = kv_cache_bit_width or 8
     new = [x if s is None else caches.quantised(x, s, bits) for x, s in zip(new, scales, strict=True)]
-    present = held = new
-    keys = None
+    present, held, keys = new, new, steps
     if start is not None and sliding_window_cache:
         window = caches.SlidingWindow(past_key, rows, start, lengths, local_window_size)
-        held = [ops.concat(p, n, axis=2) for p, n in zip((past_key, past_value), new, strict=True)]
-        present = [window.kept(x) for x in held]
+        present, held = window.extended((past_key, past_value), new)
         keys = ops.unsqueeze(window.positions, [1, 2])
         attention_bias = None if attention_bias is None else window.columns_of(attention_bias)
     elif start is not None:
-        total = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
-        present = caches.updated(past_key, past_value, new[0], new[1], rows, total)
-        held = [ops.slice_(x, [0], total, [2]) for x in present]
-        keys = ops.range_(0, ops.reshape(total, []), 1)
+        present, held, keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
     k, v = (x if s is None else caches.restored(x, s, bits, q.dtype) for x, s in zip(held, scales, strict=True))
 
     stage = DType.float32 if q.dtype.bits < 32 else q.dtype
     q, k, v, attention_bias, head_sink = (_to(x, stage) for x in (q, k, v, attention_bias, head_sink))
-    seen = _seen(steps if keys is None else keys, rows, last, causal, local_window_size)
+    seen = _seen(keys, rows, last, causal, local_window_size)
     bias = ops.where(seen, constant(0.0, stage) if attention_bias is None else attention_bias, core.lowest(stage))
     sink = constant([0.0], stage) if head_sink is None and smooth_softmax > 0 else head_sink
-    if not qk_output:
-        y = core.scaled_dot_product_attention(q, k, v, bias, sink, scale=scale, softcap=softcap)
-        return _to(core.join_heads(y), query.dtype), *present
-    logits = core.logits(q, k, bias, scale=scale, softcap=softcap)
-    probabilities = ops.softmax(logits)
-    if sink is not None:
-        probabilities = probabilities * core.share_beside(sink, logits)
-    shown = logits if qk_output == 1 else probabilities
-    y = _to(core.join_heads(core.weighted(probabilities, v)), query.dtype)
-    return y, *present, _to(ops.where(seen, shown, 0.0), query.dtype)
+    y, shown = core.attended(q, k, v, bias, sink, scale=scale, softcap=softcap, shown=qk_output)
+    y = _to(core.join_heads(y), query.dtype)
+    return (y, *present) if shown is None else (y, *present, _to(ops.where(seen, shown, 0.0), query.dtype))
 
 
-group_query_attention.rule("rare", always)  # older onnxruntimes do not know the attribute causal, nor several sequences
+# Older onnxruntimes do not know the attribute causal, nor several sequences.
+group_query_attention.traits(on_request=True)
 
 
 def _to(x: Any, dtype: DType) -> Any:
@@ -112,54 +102,6 @@ def _positions(given: Value, steps: Value, sequence: Any, total: Value) -> Value
     """Positions for the rotation, of which only the first counts where nothing is past."""
     continues = ops.less(sequence, ops.reshape(ops.cast(total, to=DType.int64), []))
     return ops.where(continues, given, given[:1, :1] + steps)
-
-
-def split_all(
-    flat: list[Value], counts: list[int], norms: tuple[Value, Value] | None, epsilon: float,
-    tables: tuple[Value, Value] | None, interleaved: int,
-) -> tuple[Value, Value, Value]:  # fmt: skip
-    """Queries, keys and values as [batch, heads, sequence, size], normalised and turned; queries and keys as one."""
-    packed = flat[0] if len(flat) == 1 else None
-    turned = counts[0] + counts[1]
-    if norms is not None:
-        apart = (
-            [ops.reshape(x, [0, 0, n, -1]) for x, n in zip(flat, counts, strict=True)]
-            if packed is None
-            else ops.split(ops.reshape(packed, [0, 0, sum(counts), -1]), counts, axis=2)
-        )
-        stash = int(statistics_dtype(apart[0]))
-        normed = [
-            ops.rms_normalization(x, w, epsilon=epsilon, stash_type=stash) for x, w in zip(apart, norms, strict=False)
-        ]
-        both, v = (
-            ops.transpose(ops.concat(*normed, axis=2), perm=[0, 2, 1, 3]),
-            ops.transpose(apart[2], perm=[0, 2, 1, 3]),
-        )
-    elif packed is not None:
-        both, v = ops.split(core.split_heads(packed, sum(counts)), [turned, counts[2]], axis=1)
-    elif tables is None:
-        q, k, v = map(core.split_heads, flat, counts)
-        return q, k, v
-    else:
-        both, v = core.split_heads(ops.concat(*flat[:2], axis=-1), turned), core.split_heads(flat[2], counts[2])
-    if tables is not None:
-        both = turn(both, *tables, turned, interleaved)
-    q, k = ops.split(both, counts[:2], axis=1)
-    return q, k, v
-
-
-def turn(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
-    """``x`` [batch, heads, sequence, size] turned by [batch, sequence, half] tables, which may be narrower."""
-    size, half = x.shape[3], cos.shape[2]
-    width = 2 * half if isinstance(half, int) and not (isinstance(size, int) and 2 * half == size) else 0
-    return ops.rotary_embedding(x, cos, sin, interleaved=interleaved, num_heads=count, rotary_embedding_dim=width)
-
-
-def turn_from(offset: int, x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
-    """``x`` turned from the channel ``offset`` on."""
-    if not offset:
-        return turn(x, cos, sin, count, interleaved)
-    return ops.concat(x[:, :, :, :offset], turn(x[:, :, :, offset:], cos, sin, count, interleaved), axis=3)
 
 
 def _seen(keys: Value, rows: Value, last: Value, causal: int, window: int) -> Value:
@@ -202,7 +144,7 @@ def _hold_window(
 def _hold_cache(
     query: Any, past_key: Any, k_scale: Any, v_scale: Any, k_quant_type: str, v_quant_type: str, kv_cache_bit_width: int
 ) -> str | None:
-    if (k_quant_type == "NONE") != (k_scale is None) or (v_quant_type == "NONE") != (v_scale is None):
+    if (k_quant_type != "NONE" and k_scale is None) or (v_quant_type != "NONE" and v_scale is None):
         return "k_scale and v_scale belong to caches that k_quant_type and v_quant_type call quantised"
     if k_quant_type != v_quant_type:
         return "k_quant_type and v_quant_type must be the same"
@@ -210,15 +152,22 @@ def _hold_cache(
         return "kv_cache_bit_width must be 4 or 8 where caches are quantised"
     if past_key is None or past_key.type is None or query.type is None:
         return None
-    wanted = {4: DType.uint8, 8: DType.int8}[kv_cache_bit_width] if k_scale is not None else query.dtype
+    wanted = {4: DType.uint8, 8: DType.int8}[kv_cache_bit_width] if k_quant_type != "NONE" else query.dtype
     return None if past_key.dtype is wanted else f"past_key and past_value must hold {wanted}"
+
+
+def _hold_lengths(seqlens_k: Any, batch: Any) -> str | None:
+    sizes = seqlens_k.shape if isinstance(seqlens_k.type, TensorType) else None
+    if sizes is None or not all(isinstance(size, int) for size in (*sizes, batch)) or math.prod(sizes) == batch:
+        return None
+    return "seqlens_k must hold a length for each instance of the batch, in any shape"
 
 
 group_query_attention.requires(
     shapes(
         query="batch length hidden", key="batch length kv_hidden", value="batch length kv_hidden",
         past_key="batch kv_num_heads capacity size", past_value="batch kv_num_heads capacity size",
-        seqlens_k="batch|batch 1", total_sequence_length="|1", cos_cache="positions half", sin_cache="positions half",
+        total_sequence_length="|1", cos_cache="positions half", sin_cache="positions half",
         position_ids="batch length", attention_bias="_ _ length _", head_sink="num_heads",
     ),
     floats(*_FLOATS),
@@ -234,6 +183,7 @@ group_query_attention.requires(
     divides("kv_num_heads", "kv_hidden"),
     divides("num_heads", "hidden"),
     one_of(causal=(0, 1), k_quant_type=("NONE", "PER_TENSOR", "PER_CHANNEL")),
+    holds(_hold_lengths),
     holds(_hold_together),
     holds(_hold_window),
     holds(_hold_cache),

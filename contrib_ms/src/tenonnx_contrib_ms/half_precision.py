@@ -13,4 +13,4 @@ NEEDS_FLOAT32 = (
 )  # fmt: skip
 
 for _op in NEEDS_FLOAT32:
-    _op.rule("half", lambda: "its schema has no half floats there")
+    _op.traits(needs_float32="its schema has no half floats there")

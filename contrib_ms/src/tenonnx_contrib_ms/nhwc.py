@@ -59,7 +59,7 @@ def _one_with_channels_last(standard: Op, since: int, images: Sequence[str], act
     function.__name__, function.__doc__ = standard.__name__, f"{standard.name} with the channels last."
     function.__module__ = __name__
     attributes, kinds = dict(known.attributes), dict(known.kinds)
-    for step in standard.respellings:
+    for step in standard.signature_changes:
         if step.before > NEWEST:
             attributes = {name: default for name, default in attributes.items() if name not in step.lacks}
     if activated:
@@ -67,7 +67,7 @@ def _one_with_channels_last(standard: Op, since: int, images: Sequence[str], act
         kinds |= {"activation": "str", "activation_params": "floats"}
     signature = known._replace(attributes=attributes, kinds=kinds)
     made = Op(function, standard.name, domain=NHWC, since=since, before=standard.before, signature=signature)
-    made.respellings = tuple(step for step in standard.respellings if since < step.before <= NEWEST)
+    made.signature_changes = tuple(step for step in standard.signature_changes if since < step.before <= NEWEST)
     return made
 
 

@@ -12,11 +12,11 @@ from tenonnx.extend import (
     constant,
     dims,
     floats,
+    holds,
     integers,
     op,
     same_dtype,
     shapes,
-    together,
 )
 from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
@@ -115,7 +115,8 @@ def embed_layer_normalization(
 ):  # fmt: skip
     """LayerNormalization of the embeddings of words, positions and segments, which are added up.
 
-    The second output counts the ones of ``mask`` in each row, the third is the sum.
+    Without ``segment_ids`` every word is of the first segment. The second output counts the ones of ``mask`` in each
+    row, the third is the sum.
     """
     batch, length = dims(input_ids)
     total = ops.gather(word_embedding, input_ids)
@@ -123,14 +124,18 @@ def embed_layer_normalization(
         total = total + position_embedding[:length]
     else:
         total = total + ops.gather(position_embedding, position_ids)
-    if segment_ids is not None:
-        total = total + ops.gather(segment_embedding, segment_ids)
+    if segment_embedding is not None:
+        total = total + (segment_embedding[0] if segment_ids is None else ops.gather(segment_embedding, segment_ids))
     y = ops.layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0]
     if mask is None:
         counted = ops.expand(constant(0, DType.int32), [batch])
     else:
         counted = ops.reduce_sum(ops.cast(ops.equal(mask, 1), to=DType.int32), [1], keepdims=0)
     return y, counted, total
+
+
+def _hold_segments(segment_ids: Value | None, segment_embedding: Value | None) -> str | None:
+    return "segment_ids need a segment_embedding" if segment_ids is not None and segment_embedding is None else None
 
 
 embed_layer_normalization.requires(
@@ -143,5 +148,5 @@ embed_layer_normalization.requires(
     same_dtype("word_embedding", "position_embedding", "segment_embedding", "gamma", "beta"),
     integers("input_ids"),
     same_dtype("input_ids", "segment_ids", "mask", "position_ids"),
-    together("segment_ids", "segment_embedding"),
+    holds(_hold_segments),
 )  # fmt: skip

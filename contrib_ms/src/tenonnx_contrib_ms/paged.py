@@ -23,7 +23,7 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
-from tenonnx_contrib_ms.grouped_query import turn_from
+from tenonnx_contrib_ms.projections import turn_from
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.normalization import statistics_dtype
 

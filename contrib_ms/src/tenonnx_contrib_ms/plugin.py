@@ -10,6 +10,30 @@ if TYPE_CHECKING:
     from tenonnx.extend import Registry
 
 
+#: Names that are used for ops, and have one meaning.
+ALIASES = {
+    "GlobalAveragePooling": "ai.onnx::GlobalAveragePool",
+    "GlobalMaxPooling": "ai.onnx::GlobalMaxPool",
+    "LayerNormalization": "ai.onnx::LayerNormalization",
+    "MixtureOfExperts": "com.microsoft::MoE",
+    "SimplifiedLayerNormalization": "ai.onnx::SimplifiedLayerNormalization",
+}
+
+#: Names whose nearest op does not tell all that they may mean: here its local_window_size is the window.
+HINTS = {"WindowedAttention": "com.microsoft::GroupQueryAttention"}
+
+
+@hookimpl
+def register_tables(registry: Registry) -> None:
+    registry.add_aliases("com.microsoft", ALIASES, HINTS)
+
+
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    registry.add_package("tenonnx_contrib_ms", fusion="rare", half_precision="half", spots="spot")
+    registry.add_package(
+        "tenonnx_contrib_ms",
+        fusion="on_request",
+        half_precision="needs_float32",
+        patterns="pattern",
+        weights="weights",
+    )

@@ -69,6 +69,19 @@ def _(query, key, value, bias, sink, *, scale, softcap):
     return y.reshape(batch, heads, length, -1).astype(dtype, copy=False)
 
 
+def attended(
+    query: Value, key: Value, value: Value, bias: Value, sink: Value | None, *, scale: float, softcap: float, shown: int
+) -> tuple[Value, Value | None]:
+    """The scaled dot product, and what shall be ``shown`` of it: nothing (0), the logits (1), the probabilities (2)."""
+    if not shown:
+        return scaled_dot_product_attention(query, key, value, bias, sink, scale=scale, softcap=softcap), None
+    scores = logits(query, key, bias, scale=scale, softcap=softcap)
+    shares = ops.softmax(scores)
+    if sink is not None:
+        shares = shares * share_beside(sink, scores)
+    return weighted(shares, value), scores if shown == 1 else shares
+
+
 def _as_standard(meaning: Any) -> None:
     @scaled_dot_product_attention.lower(to=meaning)
     def _(query, key, value, bias, sink, *, scale, softcap):

@@ -23,8 +23,8 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
-from tenonnx_contrib_ms.grouped_query import split_all, turn_from
 from tenonnx_contrib_ms.paged import Paged, staged
+from tenonnx_contrib_ms.projections import split_all, turn_from
 from tenonnx_standard.checking import dim_of
 
 
@@ -55,13 +55,10 @@ def dynamic_sparse_attention(
         q, k = (
             turn_from(rotary_offset, x, *tables, n, rotary_interleaved) for x, n in ((q, num_heads), (k, kv_num_heads))
         )
-    if past_key is None:
-        present = held = (k, v)
-    else:
-        total = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
-        present = caches.updated(past_key, past_value, k, v, rows, total)
-        held = tuple(ops.slice_(x, [0], total, [2]) for x in present)
-    keys, at = ops.range_(0, dim_of(held[0], 2), 1), ops.unsqueeze(rows, [1, 3])
+    present, held, keys = (k, v), (k, v), ops.range_(0, dim_of(k, 2), 1)
+    if past_key is not None:
+        present, held, keys = caches.extended((past_key, past_value), (k, v), rows, total_sequence_length)
+    at = ops.unsqueeze(rows, [1, 3])
     visible = keys <= at
     near = visible & (keys > at - local_window_size) if attention_mode == "local_plus_selected" else None
     indices = ops.reshape(selected_indices, [batch, 1, length, -1])

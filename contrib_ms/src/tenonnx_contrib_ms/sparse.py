@@ -21,7 +21,7 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
-from tenonnx_contrib_ms.grouped_query import split_all
+from tenonnx_contrib_ms.projections import split_all
 from tenonnx_standard.checking import dim_of
 
 
@@ -43,10 +43,7 @@ def sparse_attention(
     rows = ops.maximum(lengths - sequence, 0) + ops.reshape(ops.range_(0, sequence, 1), [1, -1])
     tables = (ops.gather(cos_cache, rows), ops.gather(sin_cache, rows)) if do_rotary else None
     q, *new = split_all(flat, [num_heads, kv_num_heads, kv_num_heads], None, 0.0, tables, rotary_interleaved)
-    total = ops.reshape(ops.cast(total_sequence_length, to=DType.int64), [1])
-    present = caches.updated(past_key, past_value, new[0], new[1], rows, total)
-    k, v = (ops.slice_(x, [0], total, [2]) for x in present)
-    keys = ops.range_(0, ops.reshape(total, []), 1)
+    present, (k, v), keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
 
     blocks = _blocks(block_row_indices, block_col_indices, dim_of(past_key, 2), sparse_block_size)
     of_rows = ops.gather(blocks, rows / sparse_block_size, axis=1)

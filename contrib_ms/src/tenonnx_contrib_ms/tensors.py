@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Index, always, at_least, axis, dims, dtypes, op
+from tenonnx.extend import DType, Index, at_least, axis, dims, dtypes, op
 
 
-@op("ExpandDims", domain="com.microsoft", selects=always)
+@op("ExpandDims", domain="com.microsoft", data_movement=True)
 def expand_dims(X, axis):
     """``X`` with a new axis of length one in front of ``axis``."""
     return ops.unsqueeze(X, ops.cast(ops.reshape(axis, [1]), to=DType.int64))
@@ -15,7 +15,7 @@ def expand_dims(X, axis):
 expand_dims.requires(dtypes(axis="int32"))
 
 
-@op("GatherND", domain="com.microsoft", selects=always)
+@op("GatherND", domain="com.microsoft", data_movement=True)
 def gather_nd(data, indices):
     """GatherND without batch dims."""
     return ops.gather_nd(data, ops.cast(indices, to=DType.int64))
@@ -48,7 +48,7 @@ def unique(x):
     return y, places, counts
 
 
-@op("SampleOp", domain="com.microsoft", selects=always)
+@op("SampleOp", domain="com.microsoft", data_movement=True)
 def sample_op(X):
     """``X``."""
     return ops.identity(X)
@@ -60,7 +60,7 @@ def torch_embedding(weight, indices, padding_idx=None, scale_grad_by_freq=None):
     return ops.gather(weight, indices)
 
 
-@op("UnfoldTensor", domain="com.microsoft", selects=always)
+@op("UnfoldTensor", domain="com.microsoft", data_movement=True)
 def unfold_tensor(input, *, dim=-1, size: int, step=1):
     """All slices of ``size`` elements along ``dim`` that begin at multiples of ``step``, each along a new last axis."""
     place = dim % input.ndim

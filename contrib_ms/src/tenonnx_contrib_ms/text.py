@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, NotRepresentable, TensorType, TypeMismatch, holds, primitive
+from tenonnx.extend import DType, NotRepresentable, TensorType, TypeMismatch, holds, limits, primitive
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.regular_expressions import RegularExpression, compiled
 
@@ -63,11 +63,14 @@ def _(
 ) -> Array:
     if not X.size:
         return X
+    texts = X.reshape(-1).tolist()
+    limits.check_memory(limits.TEXT * sum(len(text) + 1 for text in texts), f"the tokens of {tokenizer.title}")
     cut = _matches(tokenexp) if tokenexp else _pieces(separators or ())
-    found = [[token for token in cut(text) if len(token) >= mincharnum] for text in X.reshape(-1).tolist()]
+    found = [[token for token in cut(text) if len(token) >= mincharnum] for text in texts]
     if mark and any(found):
         found = [[_START, *tokens, _END] for tokens in found]
-    tokens = np.full((len(found), max(map(len, found))), pad_value, dtype=object)
+    shape = limits.sized((len(found), max(map(len, found))), tokenizer.title)
+    tokens = np.full(shape, pad_value, dtype=object)
     for row, each in zip(tokens, found, strict=True):
         row[: len(each)] = each
     return tokens.reshape(*X.shape, -1) if tokens.size else tokens.reshape(*X.shape, 0)

@@ -92,7 +92,7 @@ class Rules(NamedTuple):
             factor = ops.reshape(self.penalty, [])
             punished = ops.where(ops.less(scores, 0.0), scores * factor, scores / factor)
             scores = ops.where(_occurring(sequences, scores), punished, scores)
-        if self.repeated:
+        if self.repeated > 0:
             scores = ops.where(repeating(ops.cast(sequences, to=DType.int64), scores, self.repeated), lowest, scores)
         if self.mask is not None:
             scores = ops.where(ops.equal(self.mask, 0), lowest, scores)

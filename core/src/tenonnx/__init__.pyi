@@ -1,8 +1,13 @@
 """The public names; read by type checkers, and when a name is first used."""
 
 from tenonnx import limits as limits
-from tenonnx.checks.verify import Verification as Verification
+from tenonnx.checks.verification import Verification as Verification
 from tenonnx.checks.verify import verify as verify
+from tenonnx.conversion.convert import convert as convert
+from tenonnx.conversion.convert import export as export
+from tenonnx.conversion.options import ConvertConfig as ConvertConfig
+from tenonnx.conversion.options import ExportConfig as ExportConfig
+from tenonnx.conversion.report import Report as Report
 from tenonnx.errors import FallbackWarning as FallbackWarning
 from tenonnx.errors import InvalidCall as InvalidCall
 from tenonnx.errors import InvalidFeed as InvalidFeed
@@ -10,6 +15,7 @@ from tenonnx.errors import InvalidModel as InvalidModel
 from tenonnx.errors import LimitExceeded as LimitExceeded
 from tenonnx.errors import NotDifferentiable as NotDifferentiable
 from tenonnx.errors import NotRepresentable as NotRepresentable
+from tenonnx.errors import OutOfTime as OutOfTime
 from tenonnx.errors import PluginError as PluginError
 from tenonnx.errors import PluginWarning as PluginWarning
 from tenonnx.errors import TenonnxError as TenonnxError
@@ -18,10 +24,6 @@ from tenonnx.errors import UnknownType as UnknownType
 from tenonnx.errors import UnsafePath as UnsafePath
 from tenonnx.errors import UnsupportedOp as UnsupportedOp
 from tenonnx.errors import VerificationFailed as VerificationFailed
-from tenonnx.formats.export import ExportConfig as ExportConfig
-from tenonnx.formats.export import Report as Report
-from tenonnx.formats.export import export as export
-from tenonnx.formats.loaders import load as load
 from tenonnx.graph.dtypes import DType as DType
 from tenonnx.graph.graph import Graph as Graph
 from tenonnx.graph.program import Program as Program
@@ -31,21 +33,22 @@ from tenonnx.graph.types import SequenceType as SequenceType
 from tenonnx.graph.types import TensorType as TensorType
 from tenonnx.graph.values import Node as Node
 from tenonnx.graph.values import Value as Value
+from tenonnx.loading import load as load
 from tenonnx.op.graph_inference import infer as infer
 from tenonnx.registry.registry import Registry as Registry
 from tenonnx.registry.registry import default_registry as default_registry
 from tenonnx.transforms.compose import compose as compose
-from tenonnx.transforms.costs import costs as costs
 from tenonnx.transforms.decompose import decompose as decompose
 from tenonnx.transforms.dims import fix_shapes as fix_shapes
 from tenonnx.transforms.dims import free_dims as free_dims
 from tenonnx.transforms.extract import extract as extract
 from tenonnx.transforms.fold import fold as fold
-from tenonnx.transforms.fuse import fuse as fuse
 from tenonnx.transforms.grad import grad as grad
-from tenonnx.transforms.precision import lower_precision as lower_precision
 from tenonnx.transforms.prune import prune as prune
 from tenonnx.transforms.retarget import retarget as retarget
-from tenonnx.transforms.simplify import simplify as simplify
+from tenonnx_optimize.costs import costs as costs
+from tenonnx_optimize.fuse import fuse as fuse
+from tenonnx_optimize.precision import lower_precision as lower_precision
+from tenonnx_optimize.simplify import simplify as simplify
 
 __version__: str

@@ -36,7 +36,7 @@ class TenonnxError(Exception):
         return kind(what or self.what, given=self.given, available=self.available, do=self.do, also=self.also)
 
     def __str__(self) -> str:
-        parts = [self.what]
+        parts = [self.what.replace("\n", "\\n")]
         for label in ("given", "available", "do", "also"):
             text = getattr(self, label)
             if text:
@@ -92,6 +92,10 @@ class UnsafePath(InvalidModel):
 
 class LimitExceeded(TenonnxError):
     """A file or call asks for more than one of ``tenonnx.limits`` allows."""
+
+
+class OutOfTime(LimitExceeded):
+    """Work came to its deadline."""
 
 
 class FallbackWarning(UserWarning):

@@ -10,13 +10,14 @@ Limits hold before memory is taken. They do not count what a file or a caller ha
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, LimitExceeded
+from tenonnx.errors import InvalidCall, LimitExceeded, OutOfTime
 
 _ENVIRONMENT = "TENONNX_LIMIT_"
 
@@ -36,6 +37,8 @@ class Limits(NamedTuple):
     pattern: int = 10_000
     #: Seconds that ``onnx.checker`` may take over a model.
     seconds: int = 60
+    #: Bytes that one piece of work may take for what a model makes: text, sequences, and all tensors together.
+    memory: int = 1 << 32
 
 
 _override: ContextVar[Limits | None] = ContextVar("tenonnx_limits", default=None)
@@ -44,9 +47,12 @@ _process: Limits | None = None
 
 def current() -> Limits:
     """The limits that hold here. Raises ``InvalidCall`` where the environment sets one that is none."""
+    return _override.get() or of_process()
+
+
+def of_process() -> Limits:
+    """The limits of the whole process. Raises as ``current``."""
     global _process
-    if (limits := _override.get()) is not None:
-        return limits
     if _process is None:
         given = {name: os.environ.get(_ENVIRONMENT + name.upper()) for name in _names()}
         _process = _changed(Limits(), {name: _number(name, text) for name, text in given.items() if text})
@@ -56,7 +62,7 @@ def current() -> Limits:
 def set(**limits: int) -> None:
     """Change limits for the whole process. Raises ``InvalidCall`` for a limit that there is not."""
     global _process
-    _process = _changed(current() if _process is None else _process, limits)
+    _process = _changed(of_process(), limits)
 
 
 @contextmanager
@@ -95,6 +101,93 @@ def sized(dims: Sequence[Any], what: str) -> tuple[int, ...]:
     return tuple(int(dim) for dim in dims)
 
 
+# ----- memory ---------------------------------------------------------------------------------------------------------
+
+#: What an element of a sequence or map is counted as beside its contents: the time that it costs, too, is held so.
+ELEMENT = 1 << 12
+
+#: What a text is counted as beside its characters.
+TEXT = 1 << 6
+
+#: Bytes after which it is looked how far the process has grown.
+_STEP = 1 << 26
+
+#: Of the piece of work at hand: bytes made since the last look, the bytes of the process at the first (-1 ahead of
+#: it), and the bytes that it may grow by.
+_growth: ContextVar[list[int] | None] = ContextVar("tenonnx_growth", default=None)
+
+
+def text_bytes(texts: Iterable[Any]) -> int:
+    """The bytes that texts take, and what they are counted as beside."""
+    return sum(map(_text_size, texts))
+
+
+def _text_size(text: Any) -> int:
+    return TEXT + sys.getsizeof(text)
+
+
+def check_memory(amount: int, what: str) -> None:
+    """Raise ``LimitExceeded`` unless ``what``, of so many bytes, may be made. Call it before it is."""
+    check("memory", amount, what)
+    made(amount)
+
+
+@contextmanager
+def budget(brought: int = 0) -> Iterator[None]:
+    """Let all that is made inside share one budget of ``memory``; within another's, that one's.
+
+    ``brought`` are the bytes that a caller has brought along.
+    """
+    if _growth.get() is not None:
+        yield
+        return
+    token = _growth.set([0, -1, current().memory + 4 * brought])
+    try:
+        yield
+    finally:
+        _growth.reset(token)
+
+
+def made(amount: int) -> None:
+    """Count bytes that were made. Raises ``LimitExceeded`` where the process has grown by more than ``memory``."""
+    state = _growth.get()
+    if state is None:
+        return
+    state[0] += amount
+    if state[0] < _STEP:
+        return
+    state[0] = 0
+    now = resident()
+    if state[1] < 0:
+        state[1] = now
+    grown = now - state[1]
+    if grown > state[2]:
+        raise too_much(grown, state[2])
+
+
+def too_much(grown: int, allowed: int) -> LimitExceeded:
+    """The error of work that took more memory than it may."""
+    return LimitExceeded(
+        'what a model makes, all together, must keep to the limit "memory"',
+        given=f"{grown:,} bytes",
+        available=f"{allowed:,}: memory, and four times what was brought along",
+        do=f"where you trust the model, raise it: tenonnx.limits.set(memory=...), or {_ENVIRONMENT}MEMORY",
+    )
+
+
+def resident() -> int:
+    """The bytes of memory that the process has, but for files that are mapped; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - it is asked often
+            _, whole, shared, *_ = file.read().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(whole) - int(shared)) * _PAGE
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
 # ----- work -----------------------------------------------------------------------------------------------------------
 
 #: What the size of the work justifies is more calls than expansions: bodies call much that is none.
@@ -115,7 +208,8 @@ def work(allowance: int = 0) -> Iterator[None]:
         return
     token = _work.set([-allowance, 0, -allowance * _CALLS])
     try:
-        yield
+        with budget():
+            yield
     finally:
         _work.reset(token)
 
@@ -173,9 +267,16 @@ def end() -> float | None:
     return _end.get()
 
 
-def out_of_time() -> LimitExceeded:
+def check_time() -> None:
+    """Raise ``OutOfTime`` where the run at hand should have ended."""
+    end = _end.get()
+    if end is not None and time.monotonic() > end:
+        raise out_of_time()
+
+
+def out_of_time() -> OutOfTime:
     """The error of a run that came to its deadline."""
-    return LimitExceeded("a run must end within its deadline", do="compile with a longer one: deadline=seconds")
+    return OutOfTime("a run must end within its deadline", do="compile with a longer one: deadline=seconds")
 
 
 # ----- settings -------------------------------------------------------------------------------------------------------

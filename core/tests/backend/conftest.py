@@ -20,4 +20,12 @@ def installed(monkeypatch):
 
     monkeypatch.setattr(base, "plugins", lambda _: [Plugin(n, "m", "g", f"tenonnx-{n}", "1") for n in backends])
     monkeypatch.setattr(Plugin, "load", load)
+    monkeypatch.setattr(Plugin, "is_ours", True)
     return backends
+
+
+@pytest.fixture
+def strangers(installed, monkeypatch):
+    """The same as backends that others publish."""
+    monkeypatch.setattr(Plugin, "is_ours", False)
+    return installed

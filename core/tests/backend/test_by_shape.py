@@ -17,7 +17,6 @@ def graph(rows="n"):
     made.registry = tiny.registry()
     w = made.input("w", "float32", (1,))
     w.data = tx.Graph().variable("w", np.array([10], np.float32)).data
-    made.variables.append(w)
     made.output("y", tiny.affine(made.input("x", "float32", (rows,)), w))
     made.output("next", tiny.add(w, 1.0))
     return made

@@ -8,6 +8,7 @@ import tiny
 
 import tenonnx as tx
 from tenonnx.backend import choice
+from tenonnx.registry.discovery import Plugin
 
 X = {"x": np.array([1, 2], np.float32)}
 
@@ -58,7 +59,6 @@ def graph(length=1):
     made.registry = tiny.registry()
     w = made.input("w", "float32", (1,))
     w.data = tx.Graph().variable("w", np.array([10], np.float32)).data
-    made.variables.append(w)
     made.output("y", tiny.affine(made.input("x", "float32", ("n",)), w))
     following = tiny.add(w, 1.0)
     for _ in range(length):
@@ -161,3 +161,66 @@ def test_the_cache_does_not_grow_for_ever(monkeypatch, cache):
     assert len(json.loads(cache.read_text())) == 3
     assert choice.recalled(graph(4), {}) == {"fast": 1.0}
     assert choice.recalled(graph(0), {}) == {}
+
+
+# ----- backends of others ---------------------------------------------------------------------------------------------
+
+
+class Wrong(Timed):
+    """A backend that is faster than all others, and adds ``by`` to what it gives."""
+
+    def __init__(self, by=1.0, dtype=np.float32):
+        super().__init__("wrong", 0.0, speed=9)
+        self.by, self.dtype = by, dtype
+
+    def compile(self, graph, *, state=None, strict=False):
+        wrong, program = self, super().compile(graph, state=state)
+
+        class Program:
+            backend, state = "numpy", program.state
+
+            def __call__(self, feeds):
+                return {name: (array + wrong.by).astype(wrong.dtype) for name, array in program(feeds).items()}
+
+        return Program()
+
+
+@pytest.mark.parametrize("wrong", [Wrong(), Wrong(np.nan), Wrong(0, np.float64)])
+@pytest.mark.parametrize("deadline", [None, 5])
+def test_a_backend_of_others_must_give_what_numpy_gives(strangers, cache, wrong, deadline):
+    strangers.update(wrong=wrong, slow=Timed("slow", 0.01))
+    program = graph().compile(deadline=deadline)
+    with pytest.warns(tx.PluginWarning, match='plugin "wrong" of tenonnx-wrong 1 must give what the graph computes'):
+        assert program(X)["y"].tolist() == [12, 14]
+    assert program.backend == "slow"
+    assert program(X)["y"].tolist() == [12, 14]
+    if deadline is None:
+        (kept,) = json.loads(cache.read_text()).values()
+        assert kept.keys() == {"slow"}
+
+
+def test_numpy_takes_the_place_of_all_that_are_wrong(strangers, cache):
+    strangers.update(wrong=Wrong())
+    program = graph().compile(state={"w": "next"})
+    with pytest.warns(tx.PluginWarning, match="is not what numpy gives"):
+        assert program(X)["y"].tolist() == [12, 14]
+    assert program.backend == "numpy"
+    assert program(X)["y"].tolist() == [13, 15]
+    assert not cache.exists()
+
+
+def test_rounding_is_not_wrong_and_who_is_right_is_not_asked_again(strangers):
+    strangers.update(near=Wrong(1e-4), slow=Timed("slow", 0.01))
+    for _ in range(2):
+        program = graph().compile()
+        assert program(X)["y"] == pytest.approx([12, 14], abs=1e-3)
+        assert program.backend == "near"
+
+
+def test_of_a_large_graph_ours_is_taken_first(strangers, monkeypatch):
+    monkeypatch.setattr("tenonnx.backend.compiling.LARGEST_COMPARED", 0)
+    monkeypatch.setattr(Plugin, "is_ours", property(lambda plugin: plugin.name == "ours"))
+    strangers.update(ours=Timed("ours", 0.01), wrong=Wrong())
+    program = graph().compile()
+    assert program(X)["y"].tolist() == [12, 14]
+    assert program.backend == "ours"

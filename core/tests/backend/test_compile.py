@@ -16,7 +16,6 @@ def graph(**defaults):
     w = made.input("w", "float32", (1,))
     if "w" in defaults:
         w.data = tx.Graph().variable("w", np.array([defaults["w"]], np.float32)).data
-        made.variables.append(w)
     made.output("y", tiny.affine(x, w))
     made.output("next", tiny.add(w, 1.0))
     return made

@@ -11,13 +11,15 @@ from onnx import TensorProto, helper
 
 from tenonnx import limits
 from tenonnx.checks import structure
+from tenonnx.checks.grades import accumulation
 from tenonnx.checks.structure import structure_problems
-from tenonnx.checks.verify import Verification, accumulation, verify
+from tenonnx.checks.verification import Verification
+from tenonnx.checks.verify import verify
 from tenonnx.errors import InvalidCall, InvalidFeed, TypeMismatch, UnsupportedOp, VerificationFailed
 from tenonnx.extend import primitive, same_type
-from tenonnx.formats.loaders import load
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
+from tenonnx.loading import load
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.decompose import decompose
 from tenonnx.transforms.rewrite import copy_graph
@@ -170,7 +172,10 @@ def test_random_outputs_are_not_compared():
     graph.output("noise", tiny.double(tiny.draw(graph.all_inputs[0])))
     found = verify(graph, copy_graph(graph))
     assert [output.name for output in found.outputs] == ["y"]
-    assert found.notes == ["drawn at random, not compared: noise"]
+    assert found.unverified == {"noise": "drawn at random"}
+    assert not found.verified
+    assert [(s.name, s.state) for s in found.states] == [("y", "verified"), ("noise", "not verified")]
+    assert "noise: not verified: drawn at random" in str(found)
 
 
 def test_what_nobody_provides_cannot_be_verified():

@@ -5,13 +5,13 @@ import types
 
 import pytest
 
-from tenonnx.cli import main
 from tenonnx.errors import InvalidCall, InvalidModel, PluginError
-from tenonnx.formats.loaders import is_onnx_file, load
 from tenonnx.graph.graph import Graph
+from tenonnx.loading import is_onnx_file, load
 from tenonnx.registry import discovery
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.registry import Registry
+from tenonnx_cli import main
 
 REGISTRY = Registry()
 
@@ -64,7 +64,7 @@ def test_what_nobody_reads_is_refused_naming_who_is_there():
 
 
 def test_the_package_that_would_read_an_object_is_named(monkeypatch):
-    monkeypatch.setattr("tenonnx.formats.loaders.provider", lambda group, name: {"lib": "tenonnx-lib"}.get(name))
+    monkeypatch.setattr("tenonnx.loading.provider", lambda group, name: {"lib": "tenonnx-lib"}.get(name))
     with pytest.raises(InvalidCall) as caught:
         load(type("Other", (), {"__module__": "lib.nn"})())
     assert caught.value.given == "lib.nn.Other"

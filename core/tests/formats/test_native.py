@@ -10,12 +10,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tenonnx.conversion.convert import export
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable
 from tenonnx.formats import native, safetensors
-from tenonnx.formats.export import export
-from tenonnx.formats.loaders import load
+from tenonnx.formats.onnx.messages import save
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.dtypes import DType
+from tenonnx.loading import load
 from tenonnx.registry.registry import Registry
 
 REGISTRY = Registry()
@@ -39,7 +40,7 @@ def raw(name, array):
 
 def round_trip(model, tmp_path, base_dir=None):
     graph = load(model, base_dir=base_dir, registry=REGISTRY)
-    native.save(graph, tmp_path / "m.safetensors")
+    save(graph, tmp_path / "m.safetensors")
     return graph, load(tmp_path / "m.safetensors", registry=REGISTRY)
 
 
@@ -106,7 +107,7 @@ def test_external_tensors_move_in(tmp_path):
     model.graph.node[0].attribute.append(helper.make_attribute("body", inner))
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="m.data")
     graph = load(tmp_path / "m.onnx", registry=REGISTRY)
-    native.save(graph, tmp_path / "m.safetensors")
+    save(graph, tmp_path / "m.safetensors")
     (tmp_path / "m.data").unlink()
     back = load(tmp_path / "m.safetensors", registry=REGISTRY)
     assert (back.variables[0].data.array() == np.arange(600)).all()
@@ -145,7 +146,7 @@ def test_the_safetensors_package_reads_it(tmp_path):
 
 def test_a_file_can_be_written_over_itself(tmp_path):
     graph, back = round_trip(model_of(raw("w", np.arange(9.0))), tmp_path)
-    native.save(back, tmp_path / "m.safetensors")
+    save(back, tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors", registry=REGISTRY)
     assert to_model(again) == to_model(back) == to_model(graph)
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
@@ -154,7 +155,7 @@ def test_a_file_can_be_written_over_itself(tmp_path):
 def test_a_graph_that_is_too_large_for_a_header_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(safetensors, "LARGEST_HEADER", 100)
     with pytest.raises(NotRepresentable, match="header"):
-        native.save(load(model_of(), registry=REGISTRY), tmp_path / "m.safetensors")
+        save(load(model_of(), registry=REGISTRY), tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())
 
 

@@ -14,11 +14,12 @@ import tiny
 from onnx import TensorProto, helper
 
 import tenonnx as tx
+from tenonnx.conversion.convert import export
 from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
 from tenonnx.extend import primitive, same_type
-from tenonnx.formats.export import export
+from tenonnx.formats.onnx.ir import ir_version
 from tenonnx.formats.onnx.reader import read
-from tenonnx.formats.onnx.writer import ir_version, to_model
+from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.registry import Registry
@@ -304,7 +305,7 @@ def test_an_export_that_fails_writes_nothing(folder):
     def fail(model):
         raise RuntimeError("hook")
 
-    with pytest.raises(RuntimeError, match="hook"):
+    with pytest.raises(tx.PluginError, match=r"hook .*fail must run"):
         tx.export(load(path), path, post_export_hooks=[fail])
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
     with pytest.raises(InvalidCall):
@@ -473,21 +474,6 @@ def test_a_hook_leaves_outputs(left):
 def test_hooks_are_functions_in_a_list(hooks):
     with pytest.raises(InvalidCall, match="post_export_hooks must be functions of a model, in a list"):
         export(tiny_graph(), io.BytesIO(), post_export_hooks=hooks)
-
-
-def test_what_a_hook_raises_is_noted_to_come_from_it():
-    def careless(model):
-        raise KeyError("producer")
-
-    with pytest.raises(KeyError) as caught:
-        export(tiny_graph(), io.BytesIO(), post_export_hooks=[careless])
-    (note,) = caught.value.__notes__
-    assert note.startswith("raised by the hook test_what_a_hook_raises")
-
-
-def test_hooks_on_a_native_file_are_refused(tmp_path):
-    with pytest.raises(InvalidCall, match="post_export_hooks run on an ONNX file"):
-        export(tiny_graph(), tmp_path / "model.safetensors", post_export_hooks=[print])
 
 
 def tiny_graph():

@@ -9,8 +9,8 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 import tenonnx as tx
+from tenonnx.conversion.convert import export, to_proto
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable
-from tenonnx.formats.export import export, to_proto
 from tenonnx.formats.onnx.attributes import read_attribute, write_attribute
 from tenonnx.formats.onnx.reader import read
 from tenonnx.formats.onnx.sort import read_names

@@ -161,7 +161,7 @@ def test_assigned_contents_replace_what_was_inferred():
     graph = Graph(opsets={"ai.onnx": 1})
     weight = graph.variable("w", np.float32([1, 2]))
     tiny.add(graph.input("x", "float32", (2,)), weight)
-    graph.nodes[0].outputs[0].data = weight.data
+    graph.nodes[0].outputs[0].become(data=weight.data)
     graph.assign({"w": np.float32([3, 4])})
     assert weight.data.array().tolist() == [3, 4]
     assert graph.nodes[0].outputs[0].data is None

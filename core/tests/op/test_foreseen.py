@@ -75,9 +75,9 @@ def test_in_a_lowering(error):
 
 
 @each
-def test_in_a_version_rule(error):
+def test_in_what_an_older_version_cannot_say(error):
     made = elementwise("Bad", domain="tiny")(lambda x: ...)
-    made.version_rule(failing(error))
+    made.until(3, unless=failing(error))
     with refused(error):
         tx.retarget(applied(made), {"tiny": 2})
 
@@ -92,7 +92,7 @@ def test_the_message_stays_short():
 @each
 @pytest.mark.parametrize(
     ("rule", "consumer"),
-    [("simplify", tx.simplify), ("normal", tx.fuse), ("spot", lambda graph: tx.fuse(graph, [graph.nodes[0].op]))],
+    [("rewrite", tx.simplify), ("normal", tx.fuse), ("pattern", lambda graph: tx.fuse(graph, [graph.nodes[0].op]))],
 )
 def test_what_may_be_left_out_is_left_out(rule, consumer, error):
     made = op("Bad", domain="tiny")(lambda x: tiny.exp(x))

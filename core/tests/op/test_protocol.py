@@ -18,7 +18,7 @@ from tenonnx.op import signature
 from tenonnx.op.binding import bind
 from tenonnx.op.evaluate import Evaluator
 from tenonnx.op.signature import Signature
-from tenonnx.op.spelling import form_at, spell_attributes
+from tenonnx.op.versioned_signature import signature_at, spell_attributes
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -104,7 +104,7 @@ def test_until_refuses_names_that_the_op_lacks():
     [(5, ["x", "axes"], ["keep"]), (4, ["x"], ["keep", "axes"]), (3, ["x"], ["keepdims", "axes"])],
 )
 def test_forms_accumulate_downwards(version, inputs, attributes):
-    form = form_at(tiny.sum_, version)
+    form = signature_at(tiny.sum_, version)
     assert [p.name for p in form.inputs] == inputs
     assert list(form.attributes) == attributes
 
@@ -295,9 +295,10 @@ def test_an_input_has_an_element_type():
     assert graph.input("x", np.float32, (2,)).dtype is DType.float32
     assert graph.input("y", np.dtype("int64")).dtype is DType.int64
     assert graph.input("w", TensorType("float16", (2, "n"))).dtype is DType.float16
-    for kind in ("float33", TensorType("float33")):
-        with pytest.raises(InvalidCall, match="element type of ONNX"):
-            graph.input("z", kind)
+    with pytest.raises(InvalidCall, match="element type of ONNX"):
+        graph.input("z", "float33")
+    with pytest.raises(InvalidCall, match="element type of ONNX"):
+        TensorType("float33")
 
 
 def test_values_are_no_python_numbers():
@@ -328,7 +329,7 @@ def test_symbolic_contents_flow_through_shape_arithmetic():
     graph = Graph()
     x = graph.input("x", "float32", ("n", 3))
     doubled = tiny.add(tiny.shape(x), tiny.shape(x))
-    assert [str(e) for e in doubled.elements] == ["2*n", "6"]
+    assert [str(e) for e in doubled.symbolic_contents] == ["2*n", "6"]
 
 
 NAMES = {"Index": Index, "signature": signature, "I": Index, "Any": Any}

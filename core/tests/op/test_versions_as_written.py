@@ -76,7 +76,7 @@ def test_a_rule_that_nobody_would_read_is_refused(wrong):
         lambda: add_rule(tiny.double, wrong, old),
         lambda: op("Scaled", domain="com.example", **{wrong: old})(old),
     ):
-        with pytest.raises(InvalidCall, match="a rule must be of a consumer that there is") as caught:
+        with pytest.raises(InvalidCall, match="a rule must be of a kind that there is") as caught:
             write()
         assert f'"{wrong}"; is it "' in caught.value.given
 

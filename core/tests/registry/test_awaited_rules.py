@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tenonnx.cli import main
 from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.op import rules
 from tenonnx.op.rules import await_rules, find_rule
 from tenonnx.registry.registry import Registry
+from tenonnx_cli import main
 
 OPS = """
 from tenonnx.extend import op
@@ -29,9 +29,9 @@ LATER = """
 import time
 from awaited.ops import first, second
 
-first.rule("simplify", lambda x: needed)
+first.rewrite(lambda x: needed)
 time.sleep(0.05)
-second.rule("simplify", lambda x: needed)
+second.rewrite(lambda x: needed)
 needed = "found"
 """
 
@@ -57,70 +57,70 @@ def package(tmp_path, monkeypatch):
 
 
 def test_rules_are_imported_for_the_consumers_that_they_are_declared_for(package):
-    registry, ops = package(later="simplify pack")
+    registry, ops = package(later="rewrite normal")
     assert registry.lookup("awaited", "First", 1) is ops.first
     assert find_rule(ops.first, "numpy") is None
     assert "awaited.later" not in sys.modules
-    assert find_rule(ops.first, "simplify")(1) == "found"
-    assert find_rule(ops.first, "pack") is None
+    assert find_rule(ops.first, "rewrite")(1) == "found"
+    assert find_rule(ops.first, "normal") is None
     assert rules._awaited == {}
 
 
 def test_modules_that_are_not_declared_are_imported_with_the_package(package):
     _, ops = package()
-    assert set(ops.first.rules) == {"simplify"}
+    assert set(ops.first.rules) == {"rewrite"}
 
 
 def test_threads_that_ask_at_once_all_find_whole_rules(package):
-    _, ops = package(later="simplify")
+    _, ops = package(later="rewrite")
     barrier = threading.Barrier(8, timeout=10)
 
     def ask(_):
         barrier.wait()
-        return [find_rule(op, "simplify")(1) for op in (ops.first, ops.second)]
+        return [find_rule(op, "rewrite")(1) for op in (ops.first, ops.second)]
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(8))) == [["found", "found"]] * 8
 
 
 def test_what_is_added_while_others_are_imported_is_awaited_still(package):
-    _, ops = package("from tenonnx.op.rules import await_rules\nawait_rules('more', ['simplify'])\n", later="simplify")
-    find_rule(ops.first, "simplify")
-    assert rules._awaited == {"simplify": ["more"]}
+    _, ops = package("from tenonnx.op.rules import await_rules\nawait_rules('more', ['rewrite'])\n", later="rewrite")
+    find_rule(ops.first, "rewrite")
+    assert rules._awaited == {"rewrite": ["more"]}
 
 
 def test_ops_stay_as_their_package_made_them(package):
-    _, ops = package(later="simplify")
+    _, ops = package(later="rewrite")
     with pytest.raises(PluginError, match="must stay as awaited made it"):
-        ops.second.rule("simplify", lambda x: x)
-    assert find_rule(ops.second, "simplify")(1) == "found"
+        ops.second.rewrite(lambda x: x)
+    assert find_rule(ops.second, "rewrite")(1) == "found"
     with pytest.raises(PluginError, match="must stay as awaited made it"):
-        ops.second.rule("pack", lambda x: x)
+        ops.second.rule("normal", lambda x: x)
 
 
 def test_a_module_that_is_not_there_is_refused_with_those_that_are(package):
     with pytest.raises(PluginError, match="rules must be in modules that awaited has") as caught:
-        package(latter="simplify")
+        package(latter="rewrite")
     assert "latter" in str(caught.value)
     assert "later, ops" in str(caught.value)
 
 
 def test_a_consumer_that_there_is_not_is_refused():
-    with pytest.raises(InvalidCall, match=r"awaited\.later: a rule must be of a consumer that there is"):
-        await_rules("awaited.later", ["simplfy"])
+    with pytest.raises(InvalidCall, match=r"awaited\.later: a rule must be of a kind that there is"):
+        await_rules("awaited.later", ["rewrit"])
 
 
 def test_a_module_that_cannot_be_imported_is_named_to_whoever_asks(package):
-    _, ops = package("import nothing_like_it\n", later="simplify")
+    _, ops = package("import nothing_like_it\n", later="rewrite")
     for _ in range(2):
-        with pytest.raises(PluginError, match=r"awaited\.later must be importable, .* rules for simplify") as caught:
-            find_rule(ops.first, "simplify")
+        with pytest.raises(PluginError, match=r"awaited\.later must be importable, .* rules for rewrite") as caught:
+            find_rule(ops.first, "rewrite")
         assert "nothing_like_it" in str(caught.value)
     assert find_rule(ops.first, "numpy") is None
 
 
 def test_a_check_of_the_plugins_imports_what_is_awaited(package, capsys):
-    package("import nothing_like_it\n", later="simplify pack")
+    package("import nothing_like_it\n", later="rewrite normal")
     assert main(["plugins"]) == 0
     assert "awaited.later" not in capsys.readouterr().err
     assert main(["plugins", "--check"]) == 1

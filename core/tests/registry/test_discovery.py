@@ -3,22 +3,21 @@
 import sys
 import textwrap
 
-import click
 import pytest
 
 from tenonnx.errors import PluginError, PluginWarning
 from tenonnx.registry import discovery
-from tenonnx.registry.discovery import GROUPS, Plugin, cure
+from tenonnx.registry.discovery import Plugin, cure
 
 
 def install(monkeypatch, *made):
     """Let these plugins be all that is installed, and nothing warned of yet."""
     monkeypatch.setattr(discovery, "_installed", lambda group: tuple(p for p in made if p.group == group))
-    monkeypatch.setattr(discovery, "_warn", discovery._warn.__wrapped__)
+    monkeypatch.setattr(discovery, "warn_once", discovery.warn_once.__wrapped__)
 
 
 def backend(name, distribution):
-    return Plugin(name, "module", "tenonnx.backends", distribution, "1")
+    return Plugin(name, distribution.replace("-", "_"), "tenonnx.backends", distribution, "1")
 
 
 FIRST, SECOND = backend("a", "First_Dist"), backend("b", "second")
@@ -55,7 +54,9 @@ def test_a_built_in_name_is_refused(monkeypatch, group, name):
     install(monkeypatch, taken)
     with pytest.warns(PluginWarning, match=rf'"{name}" in {group} must be new'):
         assert discovery.plugins(group) == []
-    assert "taker 2.0, which is left out, as the name is that of tenonnx itself" in str(discovery.refused(group)[taken])
+    assert "taker 2.0, which is left out, as the name is that of tenonnx itself" in str(
+        discovery.refused_plugins(group)[taken]
+    )
 
 
 def test_a_name_that_two_packages_give_is_that_of_the_owner_or_the_first(monkeypatch):
@@ -64,19 +65,7 @@ def test_a_name_that_two_packages_give_is_that_of_the_owner_or_the_first(monkeyp
     install(monkeypatch, *sorted([stranger, ours, other, one], key=lambda p: (p.name, p.rank)))
     with pytest.warns(PluginWarning, match="must be new"):
         assert discovery.plugins("tenonnx.backends") == [ours, one]
-    assert set(discovery.refused("tenonnx.backends")) == {stranger, other}
-
-
-def test_names_of_our_own_commands_and_options_are_reserved():
-    from tenonnx.cli import convert, plan
-    from tenonnx.cli.program import COMMANDS
-
-    assert set(COMMANDS) == GROUPS["tenonnx.commands"].reserved
-    options = set()
-    for command in (convert.command, plan.command):
-        parameters = click.Command.get_params(command, click.Context(command))
-        options |= {o[2:] for p in parameters for o in (*p.opts, *p.secondary_opts) if o.startswith("--")}
-    assert options == GROUPS["tenonnx.transforms"].reserved
+    assert set(discovery.refused_plugins("tenonnx.backends")) == {stranger, other}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 
 import tenonnx as tx
 from tenonnx.extend import ArrayConstant, dims
-from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
+from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 from tenonnx_standard.activation import leaky_relu
 from tenonnx_standard.constants import constant_of_shape
 from tenonnx_standard.math import add, exp, mul

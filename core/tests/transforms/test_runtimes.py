@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tiny
 
+from tenonnx.conversion.convert import export
 from tenonnx.errors import InvalidCall, NotRepresentable
-from tenonnx.formats.export import export
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Opaque
@@ -181,7 +181,7 @@ def test_an_opaque_op_follows_the_list(toy):
     (refused,) = retarget_to(graph, target_for(graph, name="toy-2"), refuse=False).refused
     assert refused.node == "n"
     assert "no installed package knows the op, and tiny::Nobody is not on the list" in refused.reason
-    assert refused.do == "install or write a package that serves tiny"
+    assert refused.do.startswith("correct the name, or define the op in a package of your own")
     (refused,) = retarget_to(graph, target_for(graph, name="toy-1"), refuse=False).refused
     assert "cannot move from version 4 to 3" in refused.reason
 
@@ -198,6 +198,6 @@ def test_export_writes_an_ir_version_that_the_target_reads(toy):
 def test_contents_that_need_a_newer_ir_version_are_refused(toy):
     graph = chain()
     graph.variable("w", np.zeros(2, "float32").astype(tiny.DType.float8e5m2.numpy))
-    with pytest.raises(NotRepresentable, match="must read the IR version") as caught:
+    with pytest.raises(NotRepresentable, match="float8e5m2") as caught:
         export(graph, io.BytesIO(), target="toy-2")
-    assert (caught.value.given[:12], caught.value.available) == ("IR version 9", "IR version up to 8")
+    assert caught.value.available == "IR version up to 8"

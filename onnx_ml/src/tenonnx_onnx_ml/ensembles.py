@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Operand, TypeMismatch, Value, constant, in_parts, limits
-from tenonnx_onnx_ml.tree_tops import Tops
+from tenonnx_onnx_ml.quickscorer import QuickScorer
 from tenonnx_onnx_ml.tree_walk import BLOCK, leader, led, led_by_ops, paying_tops, record
 from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
@@ -41,9 +41,9 @@ class Ensemble:
     aggregate: str
     positive: bool
     voted: tuple[int, ...]
-    _planted: dict[str, tuple[Trees, Array, Array, Callable[[], Tops | None]]] = field(default_factory=dict)
+    _planted: dict[str, tuple[Trees, Array, Array, Callable[[], QuickScorer | None]]] = field(default_factory=dict)
 
-    def planted(self, dtype: Any) -> tuple[Trees, Array, Array, Callable[[], Tops | None]]:
+    def planted(self, dtype: Any) -> tuple[Trees, Array, Array, Callable[[], QuickScorer | None]]:
         """The trees for rows of ``dtype``, their slots, the votes of each slot, and what finds their tops, once.
 
         Features and thresholds are compared in float64 where one of the two is, else in float32.

@@ -18,7 +18,7 @@ from tenonnx.extend import (
     limits,
     primitive,
 )
-from tenonnx.extend.transforms import apply_rules
+from tenonnx.extend.transforms import apply_rules, changing
 from tenonnx_onnx_ml.scores import labels_problem
 
 #: Why ops on maps have no body.
@@ -55,6 +55,7 @@ def _(X, *, classlabels_int64s, classlabels_strings):
         raise TypeMismatch(
             f"{zip_map.title}: there must be a column for each of {len(labels)} labels", given=str(X.shape)
         )
+    limits.check_memory(X.size * 256 + X.size // len(labels) * limits.TEXT, f"the maps of {zip_map.title}")
     numbers, width = list(X.reshape(-1)), len(labels)
     return [dict(zip(labels, numbers[k : k + width], strict=True)) for k in range(0, len(numbers), width)]
 
@@ -69,6 +70,7 @@ def check_zip_map(*, classlabels_int64s: Any, classlabels_strings: Any) -> str |
 zip_map.requires(holds(check_zip_map))
 
 
+@changing("interface")
 def without_zip_map(graph: Graph) -> Graph:
     """Leave the rows of numbers in place of the maps that ZipMap makes of them, under the same names."""
     return apply_rules(graph, {"ai.onnx.ml::ZipMap": lambda node, X: X})

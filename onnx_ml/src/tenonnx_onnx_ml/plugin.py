@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_tables(registry: Registry) -> None:
+    registry.add_aliases("ai.onnx.ml", {"TfIdfVectorizer": "ai.onnx::TfIdfVectorizer"})
     registry.add_dtypes("ai.onnx.ml", lambda: load_dtypes("tenonnx_onnx_ml"))
 
 

@@ -110,7 +110,7 @@ def _(X, **attributes):
     return transformed_array(scores, TRANSFORMS[attributes["post_transform"]]).astype(X.dtype, copy=False)
 
 
-@tree_ensemble.prepare
+@tree_ensemble.specialize
 def _(X, **attributes):
     score = _ensemble(tree_ensemble, attributes).scorer(X, _accumulated(DType.of(X.dtype)).numpy)
     post_transform, dtype = TRANSFORMS[attributes["post_transform"]], X.dtype
@@ -197,7 +197,7 @@ def _(X, **attributes):
     return _classified(ensemble, ensemble.scores_of_array(X, np.float32), attributes)
 
 
-@tree_ensemble_classifier.prepare
+@tree_ensemble_classifier.specialize
 def _(X, **attributes):
     ensemble = _ensemble(tree_ensemble_classifier, attributes)
     score = ensemble.scorer(X, np.float32)
@@ -282,7 +282,7 @@ def _(X, **attributes):
     return transformed_array(scores, attributes["post_transform"])
 
 
-@tree_ensemble_regressor.prepare
+@tree_ensemble_regressor.specialize
 def _(X, **attributes):
     score = _ensemble(tree_ensemble_regressor, attributes).scorer(X, np.float32)
     return lambda x: transformed_array(score(x), attributes["post_transform"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Value, constant, dims
-from tenonnx_onnx_ml.tree_tops import Tops, tops
+from tenonnx_onnx_ml.quickscorer import QuickScorer, quick_scorer
 from tenonnx_onnx_ml.trees import Trees
 from tenonnx_standard.casting import cast
 from tenonnx_standard.joining import concat
@@ -62,7 +62,7 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
     return _led_on(slots, x, current, _beginnings(trees, x), trees.depth).reshape(trees.count, len(x))
 
 
-def led_by_tops(trees: Trees, slots: Array, upper: Tops, x: Array) -> Array:
+def led_by_tops(trees: Trees, slots: Array, upper: QuickScorer, x: Array) -> Array:
     """What ``led`` gives; the rows pass the tops of the trees, and those walk on that have not come to a leaf there."""
     reached = upper.passed(x)
     if upper.depth:
@@ -104,7 +104,7 @@ def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> 
     return reached
 
 
-def leader(trees: Trees, slots: Array, upper: Callable[[], Tops | None], rows: int) -> Callable[[Array], Array]:
+def leader(trees: Trees, slots: Array, upper: Callable[[], QuickScorer | None], rows: int) -> Callable[[Array], Array]:
     """What ``led`` does, as a function of so many rows that are led again and again.
 
     The calls of numpy take longer to begin than to lead a few rows. One of these may ask at all slots before it goes,
@@ -119,13 +119,13 @@ def leader(trees: Trees, slots: Array, upper: Callable[[], Tops | None], rows: i
     return lambda x: np.stack([lead(row) for row in _with_lowered(trees, x)], axis=1)
 
 
-def paying_tops(trees: Trees) -> Tops | None:
+def paying_tops(trees: Trees) -> QuickScorer | None:
     """The tops of trees, if to pass them takes less than the steps that they save."""
     each = LOOK_UP + SEARCH / trees.count
     least = len(np.unique(trees.features)) / 2  # where all features have copies
     if trees.count > MOST_TREES or least * each >= trees.depth:
         return None
-    upper = tops(trees)
+    upper = quick_scorer(trees)
     return upper if len(upper.features) * each < trees.depth - upper.depth else None
 
 

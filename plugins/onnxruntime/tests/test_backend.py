@@ -307,9 +307,9 @@ def test_other_providers_are_judged_by_schemas():
 
 def test_huge_graphs_are_not_optimized(monkeypatch):
     monkeypatch.setattr(backend, "LARGEST_OPTIMIZED", 2)
-    settings = backend._settings(None, None, graph(AFFINE, opset=18, ir=8))
+    settings = backend._settings(None, None, graph(AFFINE, opset=18, ir=8), trains=False)
     assert settings.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    settings = backend._settings(None, "all", graph(AFFINE, opset=18, ir=8))
+    settings = backend._settings(None, "all", graph(AFFINE, opset=18, ir=8), trains=False)
     assert settings.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 
 

@@ -8,7 +8,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotThe
 
 import tenonnx as tx
 from tenonnx import DType, SequenceType, TensorType
-from tenonnx.extend import find_rule
+from tenonnx.extend import find_trait
 from tenonnx_onnxruntime import kernels
 from tenonnx_onnxruntime.kernels import has_kernel, has_schema, left_behind, newest, newest_ir
 
@@ -121,6 +121,6 @@ def test_types_beyond_tensors_are_spelled_as_the_runtime_spells_them():
 def test_what_fusion_puts_unasked_has_a_kernel():
     """Ops that are named in ``fuse(also=...)`` need not."""
     held = tx.default_registry().ops("com.microsoft")
-    put = [op for op in held if op.pure and op.specified and not op.primitive and find_rule(op, "rare") is None]
+    put = [op for op in held if op.pure and op.specified and not op.primitive and not find_trait(op, "on_request")]
     assert len(put) > 50
     assert [op.name for op in put if ("com.microsoft", op.name) not in kernels._kernels()] == []

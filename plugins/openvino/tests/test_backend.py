@@ -197,6 +197,16 @@ def network():
     return graph
 
 
+def test_training_in_halves_is_refused_by_name():
+    """OpenVINO leaves out casts to float16 and back on CPUs: the losses would be those of float32."""
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    w = graph.variable("w", np.ones((3, 2), np.float32))
+    graph.output("y", ops.matmul(graph.input("x", "float32", ("batch", 3)), w))
+    with pytest.raises(tx.errors.InvalidCall, match="must compute in float16") as caught:
+        TrainingStep(graph, "mean_squared_error", Adam(0.1), precision="float16", backend="openvino")
+    assert "openvino" in str(caught.value.given)
+
+
 def test_training_has_the_losses_of_numpy():
     random = np.random.default_rng(1)
     batches = [
@@ -212,3 +222,18 @@ def test_training_has_the_losses_of_numpy():
     np.testing.assert_allclose(losses["openvino"], losses["numpy"], rtol=1e-4)
     for name, array in trained["numpy"].items():
         np.testing.assert_allclose(trained["openvino"][name], array, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("lstm", 4), ("gru", 3), ("rnn", 1)])
+def test_recurrences_of_any_length_are_trained(kind, gates):
+    draw, losses = np.random.default_rng(0), {}
+    weights = [draw.normal(size=(1, gates * 4, size)).astype(np.float32) * 0.3 for size in (3, 4)]
+    batches = [draw.normal(size=(length, 2, 3)).astype(np.float32) for length in (5, 7)]
+    for backend in ("numpy", "openvino"):
+        graph = tx.Graph(opsets={"ai.onnx": 17})
+        x = graph.input("x", "float32", ("s", "b", 3))
+        w, r = (graph.variable(name, each) for name, each in zip("wr", weights, strict=True))
+        graph.output("y", ops.squeeze(getattr(ops, kind)(x, w, r, hidden_size=4)[1], [0]))
+        step = TrainingStep(graph, "mean_squared_error", Adam(1e-2), backend=backend)  # a fallback would warn
+        losses[backend] = [step({"x": x, "labels": np.zeros((2, 4), np.float32)})["loss"] for x in batches]
+    assert losses["openvino"] == pytest.approx(losses["numpy"], rel=1e-5)

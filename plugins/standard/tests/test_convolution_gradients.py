@@ -5,7 +5,7 @@ import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx_standard import convolution
+from tenonnx_standard import convolution_tuning
 
 CASES = [
     ((2, 2), (3, 3), {"pads": [1, 1, 1, 1]}),
@@ -35,10 +35,23 @@ def gradients(sizes, kernel, attributes, batch):
 @pytest.mark.parametrize("batch", [3, "batch"])
 @pytest.mark.parametrize(("sizes", "kernel", "attributes"), CASES)
 def test_products_give_what_the_transpose_of_the_convolution_gives(sizes, kernel, attributes, batch, monkeypatch):
+    monkeypatch.setattr(convolution_tuning, "FEW_POSITIONS_AT_ONCE", 16)
     types, found = gradients(sizes, kernel, attributes, batch)
     assert "ConvTranspose" not in types
-    monkeypatch.setattr(convolution, "MANY_WEIGHTS", 1 << 30)
+    monkeypatch.setattr(convolution_tuning, "MANY_WEIGHTS", 1 << 30)
     types, expected = gradients(sizes, kernel, attributes, batch)
     assert "ConvTranspose" in types
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "at_once"), [(16, 2, False), (64, 2, True), (64, 7, False), (256, 4, False), (512, 7, True)]
+)
+def test_the_gradient_of_images_is_one_product_where_weights_outweigh_positions(channels, side, at_once):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("batch", channels, side, side))
+    w = graph.input("w", "float32", (channels, channels, 3, 3))
+    graph.output("y", ops.conv(x, w, pads=[1, 1, 1, 1]))
+    slope = tx.grad(graph, of="y", wrt="x", seeds={"y": "g"})
+    assert ("ConvTranspose" not in {node.op_type for node in slope.nodes}) == at_once

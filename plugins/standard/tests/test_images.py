@@ -1,4 +1,4 @@
-"""ImageDecoder with and without the library that reads files."""
+"""Images that are read, with and without the library for files, and enlarged."""
 
 import io
 import sys
@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tenonnx import limits
-from tenonnx.errors import LimitExceeded, UnsupportedOp
+from tenonnx.errors import LimitExceeded, TypeMismatch, UnsupportedOp
 from tenonnx_standard.image import image_decoder
+from tenonnx_standard.upsampling import upsample_2d
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
 
@@ -61,3 +62,11 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch):
     assert "tenonnx-standard[image]" in str(caught.value)
     portable = b"P6 4 2 255\n" + PIXELS.tobytes()
     np.testing.assert_array_equal(image_decoder(np.frombuffer(portable, np.uint8)), PIXELS)
+
+
+@pytest.mark.parametrize(
+    "scales", [{"height_scale": -1.0, "width_scale": 1.0}, {"height_scale": 2.0, "width_scale": 0.0}]
+)
+def test_an_image_is_enlarged_by_numbers_above_zero(scales):
+    with pytest.raises(TypeMismatch, match="must be greater than 0"):
+        upsample_2d(np.ones((1, 1, 2, 2), np.float32), **scales)

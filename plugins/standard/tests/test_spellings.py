@@ -149,7 +149,7 @@ def layer_norm_of_keras(x, scale, bias):
     return x * inverse + (bias - mean * inverse)
 
 
-NORMS = {
+FORMS_OF_NORMS = {
     "layer by div": (lambda x, s, b: centred(x) / spread_of(centred(x)) * s + b, 3, 17, "LayerNormalization"),
     "layer by reciprocal": (
         lambda x, s, b: s * (centred(x) * ops.reciprocal(spread_of(centred(x)))) + b, 3, 17, "LayerNormalization"),
@@ -175,7 +175,8 @@ NORMS = {
     "rms of gemma": (lambda x, s: x / spread_of(x) * (1.0 + s), 2, 23, ["Add", "RMSNormalization"]),
 }  # fmt: skip
 NORMS = {
-    name: (form, (ROWS, (8,), (8,))[:count], opset, expected) for name, (form, count, opset, expected) in NORMS.items()
+    name: (form, (ROWS, (8,), (8,))[:count], opset, expected)
+    for name, (form, count, opset, expected) in FORMS_OF_NORMS.items()
 }
 
 # ----- products -------------------------------------------------------------------------------------------------------

@@ -29,11 +29,11 @@ from tenonnx_testing.cases import CHECKS, Case, cases
 from tenonnx_testing.collecting import items_of_cases
 from tenonnx_testing.coverage import check_outputs, has_several_outputs
 from tenonnx_testing.gradients import differences
-from tenonnx_testing.kit import run_item
 from tenonnx_testing.report import never_drawn, seen_here
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure
 from tenonnx_testing.signatures import uncovered, versions_without_meaning
+from tenonnx_testing.suite import run_item
 
 # ----- a tiny family ------------------------------------------------------------------------------------------------
 

@@ -246,8 +246,8 @@ def test_a_kernel_that_writes_its_result_again_is_found():
 
     made = weighted()
     made.numpy(lambda X, W, *, by: _right(X, W, by))
-    made.prepare(prepare)
-    text = found(made, ["prepared"])["prepared"]
+    made.specialize(prepare)
+    text = found(made, ["specialized"])["specialized"]
     assert "the prepared kernel of com.example::Weighted@1 gives as output 0 an array that it gave before" in text
 
 
@@ -387,9 +387,9 @@ def test_a_lowering_that_is_wrong_at_dim_1_is_found():
 # ----- rules that claim what does not hold ----------------------------------------------------------------------------
 
 CLAIMS = {
-    "to select": ("selects", lambda X, W, *, by: True, "has a rule selects, and computes: output 0 is another"),
-    "to be simpler": ("simplify", lambda X, W, *, by: X * W, "differs from what its rule simplify says"),
-    "to be fewer": ("pack", lambda X, W, *, by: X * W, "differs from what its rule pack says"),
+    "to move data": ("data_movement", True, "has the trait data_movement, and computes"),
+    "to be simpler": ("rewrite", lambda X, W, *, by: X * W, "differs from what its rule rewrite says"),
+    "to be fewer": ("rewrite.if_fewer", lambda X, W, *, by: X * W, "differs from what its rule rewrite.if_fewer says"),
 }
 
 
@@ -397,11 +397,14 @@ CLAIMS = {
 def test_a_claim_that_does_not_hold_is_found(consumer, rule, says):
     made = weighted()
     made.numpy(lambda X, W, *, by: _right(X, W, by))
-    made.rule(consumer, rule)
-    check = "selects" if consumer == "selects" else "simplify"
+    if consumer == "data_movement":
+        made.traits(data_movement=rule)
+    else:
+        made.rule(consumer, rule)
+    check = "data movement" if consumer == "data_movement" else "rewrite"
     text = found(made, [check])[check]
     assert says in text
-    assert told(consumer, rule) in text
+    assert consumer == "data_movement" or told(consumer, rule) in text
 
 
 def test_a_symbolic_rule_that_is_wrong_of_ints_is_found():
@@ -415,12 +418,12 @@ def test_a_symbolic_rule_that_is_wrong_of_ints_is_found():
 
 
 def test_claims_that_hold_pass():
-    @op("Turned", domain="com.example", selects=lambda X: True, simplify=lambda X: X if X.rank == 1 else None)
+    @op("Turned", domain="com.example", data_movement=True, rewrite=lambda X: X if X.rank == 1 else None)
     def turned(X):
         return ops.transpose(X)
 
     turned.symbolic(lambda X: X.T)
     case = Case(turned, lambda draw: call(draw(tensors(["float32", "int64"]))))
-    for name in ("selects", "simplify", "symbolic"):
+    for name in ("data movement", "rewrite", "symbolic"):
         check_case(case, name)
         assert case.compared[name] > 0

@@ -419,7 +419,7 @@ def test_what_is_no_plain_module_is_refused():
 
 
 def test_the_command_line_converts_what_a_function_makes(tmp_path, capsys):
-    from tenonnx.cli import main
+    from tenonnx_cli import main
 
     source = tmp_path / "net.py"
     source.write_text("from torch import nn\n\ndef make_model():\n    return nn.Linear(4, 2).eval()\n")

@@ -11,7 +11,7 @@ from trained_models import X, Y, contents, linear
 
 import tenonnx as tx
 import tenonnx_training as tt
-from tenonnx.cli import main
+from tenonnx_cli import main
 
 FOLDER = Path(__file__).parent / "pytorch"
 

@@ -10,7 +10,7 @@ from trained_models import EXAMPLES, X, Y, digits, linear
 
 import tenonnx as tx
 import tenonnx_training as tt
-from tenonnx.cli import main
+from tenonnx_cli import main
 
 CNN = str(EXAMPLES / "digits_cnn" / "digits-cnn.onnx")
 

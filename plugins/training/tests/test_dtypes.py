@@ -10,7 +10,7 @@ from tenonnx.extend import DType
 from tenonnx_standard.activation import relu
 from tenonnx_standard.batch_norm import batch_normalization
 from tenonnx_standard.convolution import conv
-from tenonnx_standard.pooling import max_pool
+from tenonnx_standard.max_pooling import max_pool
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shapes import flatten
 

@@ -9,8 +9,8 @@ from trained_models import EXAMPLES, X, Y, contents, digits, linear
 
 import tenonnx as tx
 import tenonnx_training as tt
-from tenonnx.cli import main
 from tenonnx.errors import InvalidCall
+from tenonnx_cli import main
 
 
 def test_a_model_is_measured_on_all_of_a_data_set():
@@ -92,3 +92,29 @@ def test_a_callback_ends_the_training():
         linear(), (X, Y), loss="mean_squared_error", epochs=9, callbacks=[lambda found: found["epoch"] == 2]
     )
     assert len(history.epochs) == 2
+
+
+def test_the_command_line_says_where_classes_lie_and_which_labels_count(tmp_path, capsys):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    random = np.random.default_rng(0)
+    w = graph.variable("w", random.normal(size=(3, 4)).astype(np.float32))
+    graph.output("y", graph.input("x", "float32", ("batch", 4, 3)) @ w)
+    tx.export(graph, tmp_path / "model.onnx")
+    x, labels = random.normal(size=(9, 4, 3)).astype(np.float32), random.integers(0, 4, (9, 4))
+    labels[:5] = -100
+    np.savez(tmp_path / "data.npz", x=x, labels=labels, shares=np.ones(9, np.float32))
+    files = [str(tmp_path / "model.onnx"), "--data", str(tmp_path / "data.npz")]
+    said = ["--ignore-index", "-100", "--class-axis", "-1", "--labels", "labels", "--json"]
+    right = np.mean((x @ w.data.array()).argmax(-1)[5:] == labels[5:])
+    for loss in ([], ["--loss", "softmax_cross_entropy", "--sample-weights", "shares"]):
+        assert main(["evaluate", *files, *loss, *said, "--metric", "accuracy"]) == 0
+        assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(right)
+    assert main(["evaluate", *files, "--labels", "labels", "--metric", "accuracy"]) == 2
+    assert "class_axis=-1" in capsys.readouterr().err
+    assert main(["evaluate", *files, *said, "--loss", "mean_squared_error"]) == 2
+    assert "losses of classes" in capsys.readouterr().err
+    out = ["-o", str(tmp_path / "tuned.onnx"), "--metric", "accuracy"]
+    np.savez(tmp_path / "train.npz", x=x, labels=labels)
+    files[2] = str(tmp_path / "train.npz")
+    assert main(["train", *files, "--loss", "softmax_cross_entropy", *said, *out, "--lr", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["epochs"][0]["accuracy"] == pytest.approx(right)

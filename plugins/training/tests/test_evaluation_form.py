@@ -12,7 +12,7 @@ from trained_models import X, contents
 
 import tenonnx as tx
 import tenonnx_training as tt
-from tenonnx.cli import main
+from tenonnx_cli import main
 
 
 def exported(graph):

@@ -10,8 +10,8 @@ from trained_models import digits, linear
 import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
-from tenonnx.cli import main
 from tenonnx.errors import InvalidCall, InvalidFeed
+from tenonnx_cli import main
 from tenonnx_training.images import fitted
 
 

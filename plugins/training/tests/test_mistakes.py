@@ -8,8 +8,8 @@ from trained_models import EXAMPLES, X, Y, digits, linear
 
 import tenonnx as tx
 import tenonnx_training as tt
-from tenonnx.cli import main
 from tenonnx.errors import InvalidCall, InvalidFeed
+from tenonnx_cli import main
 from tenonnx_standard.casting import cast
 from tenonnx_training.losses import LOSSES
 from tenonnx_training.metrics import METRICS

@@ -7,7 +7,7 @@ import tenonnx as tx
 import tenonnx_training as tt
 from tenonnx_standard.activation import relu
 from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.pooling import max_pool
+from tenonnx_standard.max_pooling import max_pool
 from tenonnx_standard.reduction import reduce_mean
 from tenonnx_training import modes
 from tenonnx_training.modes import training_form

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from trained_models import contents, digits
 
 import tenonnx as tx
@@ -13,6 +14,7 @@ import tenonnx_standard as ops
 import tenonnx_training as tt
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 from tenonnx_quantized.tuning.quantize import quantize
+from tenonnx_training.scales import biases_of, scales_of
 
 BITS = 3  # few codes, so that there is something to win back
 
@@ -66,30 +68,151 @@ def test_tuning_wins_back_what_rounding_lost(backend):
     assert np.mean(scores.argmax(axis=1) == test[1]) == pytest.approx(tuned, abs=0.01)
 
 
-def test_a_file_of_codes_is_tuned_by_its_scales(tmp_path):
-    """Ranges of activations that were found on dark images clip others: accuracy is lost, and won back."""
+class _Dark(CalibrationDataReader):
+    """Images that are too dark: the ranges of activations that are found on them clip others."""
+
+    def __init__(self, images):
+        self.batches = iter([{"images": images[:8] * np.float32(0.3)}])
+
+    def get_next(self):
+        return next(self.batches, None)
+
+
+def coded_file(maker, path):
+    """The digits network as the quantiser ``maker`` leaves it, its images and labels."""
     plain, images, labels = digits()
-    coded, _ = quantize(plain, [{"images": images[:8] * 0.3}], mode="static", per_channel=False)
-    tx.export(coded, tmp_path / "int8.onnx")
+    if maker.startswith("tenonnx"):
+        form = maker.rpartition(" ")[2]
+        coded, _ = quantize(plain, [{"images": images[:8] * 0.3}], mode="static", per_channel=False, form=form)
+        tx.export(coded, path)
+        return plain, images, labels
+    source = path.with_name("float.onnx")
+    tx.export(plain, source)
+    if maker == "onnxruntime dynamic":
+        quantize_dynamic(source, path, weight_type=QuantType.QUInt8)
+        return plain, images, labels
+    form = QuantFormat.QOperator if maker == "onnxruntime qoperator" else QuantFormat.QDQ
+    quantize_static(source, path, _Dark(images), quant_format=form, per_channel=maker.endswith("by channel"))
+    return plain, images, labels
+
+
+STATIC = ["onnxruntime qdq", "onnxruntime qdq by channel", "onnxruntime qoperator", "tenonnx qdq", "tenonnx qoperator"]
+
+
+def recipe(images, labels, **changes):
+    """The recipe of the README."""
+    how = {"loss": "softmax_cross_entropy", "optimizer": tt.Adam(2e-2), "trainable": "*scale*", "epochs": 4}
+    return {"data": (images[:600], labels[:600]), "frozen_statistics": True, "backend": "numpy", **how, **changes}
+
+
+def scales_by_name(graph):
+    return {v.name: v.data.array() for v in graph.variables if v.name in scales_of(graph)}
+
+
+@pytest.mark.parametrize("maker", [*STATIC, "onnxruntime dynamic"])
+def test_a_file_of_codes_is_tuned_by_its_scales(maker, tmp_path):
+    """Ranges of activations that were found on dark images clip others: accuracy is lost, and won back."""
+    plain, images, labels = coded_file(maker, tmp_path / "int8.onnx")
     coded, test = tx.load(tmp_path / "int8.onnx"), (images[600:], labels[600:])
     accuracies = [tt.evaluate(graph, test, ["accuracy"])["accuracy"] for graph in (plain, coded)]
-    tt.fit(
-        coded, (images[:600], labels[:600]), loss="softmax_cross_entropy", optimizer=tt.Adam(2e-3), epochs=4,
-        trainable=["*scale*", "*.bias", "*.shift"], frozen_statistics=True,
-    )  # fmt: skip
-    accuracies.append(tt.evaluate(coded, test, ["accuracy"])["accuracy"])
+    tt.fit(coded, **recipe(images, labels))
+    accuracies.append(tt.evaluate(coded, test, ["accuracy"], backend="numpy")["accuracy"])
     assert accuracies[0] > 0.95
-    assert accuracies[1] < 0.5
+    assert accuracies[1] < 0.5 or maker not in STATIC
     assert accuracies[2] > 0.9
+    assert all((scale > 0).all() for scale in scales_by_name(coded).values())
     tx.export(coded, tmp_path / "tuned.onnx")
     before, after = (onnx.load(tmp_path / name) for name in ("int8.onnx", "tuned.onnx"))
     assert before.graph.node == after.graph.node
-    codes = [{t.name: t for t in m.graph.initializer if t.data_type == onnx.TensorProto.INT8} for m in (before, after)]
+    kinds = onnx.TensorProto.INT8, onnx.TensorProto.UINT8
+    codes = [{t.name: t for t in m.graph.initializer if t.data_type in kinds} for m in (before, after)]
     assert codes[0]
     assert codes[0] == codes[1]
     session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx")
     found = session.run(None, {"images": test[0]})[0]
     assert np.mean(found.argmax(axis=1) == test[1]) == pytest.approx(accuracies[2], abs=0.01)
+    (scores,) = coded.run({"images": test[0]}, backend="numpy").values()
+    assert np.abs(found - scores).max() < 0.02 * np.abs(scores).max()  # one or two steps of codes
+
+
+def products(graph):
+    """By how much the scales of biases in codes are off the product of those beside them, relative to it."""
+    values = {v.name: v.data.array() for v in graph.variables}
+    pairs = [(bias, values[bias.factors[0]] * values[bias.factors[1]]) for bias in biases_of(graph)]
+    return [float(np.abs(values[bias.scale] / product - 1).max()) for bias, product in pairs]
+
+
+@pytest.mark.parametrize("maker", STATIC[:2])
+def test_biases_in_codes_follow_the_scales(maker, tmp_path):
+    _, images, labels = coded_file(maker, tmp_path / "int8.onnx")
+    coded = tx.load(tmp_path / "int8.onnx")
+    biases = biases_of(coded)
+    assert len(biases) == 3
+    numbers = {bias.codes: bias.numbers for bias in biases}
+    history = tt.fit(coded, **recipe(images, labels, epochs=1, average=0.9), checkpoint=tmp_path / "state.safetensors")
+    assert any("integer kernels" in note and biases[0].scale in note for note in history.notes)
+    for graph in (coded, tt.averaged(coded), tx.load(tmp_path / "state.safetensors")):
+        assert len(found := products(graph)) == 3
+        assert max(found) < 1e-6
+        for bias in biases_of(graph):
+            step = float(np.max(graph[bias.scale].data.array()))
+            assert np.abs(bias.numbers - numbers[bias.codes]).max() <= step
+    resumed = tx.load(tmp_path / "state.safetensors")
+    tt.fit(resumed, **recipe(images, labels, epochs=1, trainable=None, average=None, optimizer=None))
+    assert max(products(resumed)) < 1e-6
+
+
+def test_a_step_measures_what_it_would_write(tmp_path):
+    _, images, labels = coded_file(STATIC[0], tmp_path / "int8.onnx")
+    coded = tx.load(tmp_path / "int8.onnx")
+    how = {k: v for k, v in recipe(images, labels).items() if k not in ("data", "epochs")}
+    step = tt.TrainingStep(coded, metrics=["accuracy"], **how)
+    batch = {"images": images[:64], "labels": labels[:64]}
+    for _ in range(10):
+        step(batch)
+    measured = step.evaluate(batch)["accuracy"]
+    found = tt.evaluate(step.write_back(), (images[:64], labels[:64]), ["accuracy"], backend="numpy")["accuracy"]
+    assert measured == pytest.approx(found)
+    with pytest.raises(tx.TenonnxError, match="cannot keep the codes of biases"):
+        step.export(tmp_path / "step.onnx")
+
+
+@pytest.mark.parametrize("optimizer", [tt.Adam(5.0), tt.SGD(100.0), tt.AdamW(1.0, weight_decay=0.9)], ids=str)
+def test_scales_stay_positive_at_any_rate(optimizer, tmp_path):
+    _, images, labels = coded_file("tenonnx qdq", tmp_path / "int8.onnx")
+    coded = tx.load(tmp_path / "int8.onnx")
+    step = tt.TrainingStep(
+        coded, "softmax_cross_entropy", optimizer, trainable="*/scale", frozen_statistics=True, backend="numpy"
+    )
+    for start in range(0, 96, 32):
+        step({"images": images[start : start + 32], "labels": labels[start : start + 32]})
+    after = scales_by_name(step.write_back())
+    assert after
+    assert all((scale > 0).all() and np.isfinite(scale).all() for scale in after.values())
+
+
+def test_a_scale_that_gradients_do_not_reach_stays_to_the_bit():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", ("n", 2))
+    scale = graph.variable("scale", np.array([0.1, 0.0], np.float32))
+    numbers = dequantize_linear(quantize_linear(x, scale, axis=1), scale, axis=1)
+    graph.output("y", numbers * graph.variable("factor", np.array([2.0, 0.0], np.float32)))
+    step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.1), trainable="*", backend="numpy")
+    with np.errstate(all="ignore"):
+        step({"x": np.array([[0.13, 1.0]], np.float32), "labels": np.zeros((1, 2), np.float32)})
+    after = step.write_back()["scale"].data.array()
+    assert 0 < after[0] != np.float32(0.1)
+    assert after[1] == 0
+
+
+def test_the_scale_of_a_bias_is_not_trained_by_itself(tmp_path):
+    _, _, _ = coded_file(STATIC[0], tmp_path / "int8.onnx")
+    coded = tx.load(tmp_path / "int8.onnx")
+    with pytest.raises(tx.TenonnxError, match="must match a variable that gradients can change"):
+        tt.TrainingStep(coded, "softmax_cross_entropy", trainable="*.bias_quantized_scale")
+    trained = tt.TrainingStep(coded, "softmax_cross_entropy", backend="numpy")._made.parameters  # by default
+    assert {"images_scale", "classifier.weight_scale"} <= {*trained}
+    assert not {bias.scale for bias in biases_of(coded)} & {*trained}
 
 
 def test_scales_are_trained_by_name_alone(tmp_path):

@@ -10,8 +10,8 @@ from trained_models import contents
 import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
-from tenonnx.cli import main
 from tenonnx.errors import InvalidCall
+from tenonnx_cli import main
 
 FOLDER = Path(__file__).parent / "pytorch"
 LAYERS = 4

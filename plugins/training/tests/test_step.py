@@ -90,7 +90,8 @@ def test_dropout_drops_in_training_alone(backend):
 
 
 def test_notes_say_what_a_file_cannot_show():
-    (note,) = tt.TrainingStep(linear(), "mean_squared_error", trainable="w").notes
+    trains, note = tt.TrainingStep(linear(), "mean_squared_error", trainable="w").notes
+    assert trains == "trains 1 of 2 variables: w"
     assert "no BatchNormalization and no Dropout" in note
     notes = tt.TrainingStep(linear(), "mean_squared_error").notes
     assert any("single numbers" in note and note.endswith("b") for note in notes)
@@ -254,9 +255,11 @@ OF_Z = {"loss": "mean_squared_error", "output": "z"}
 
 def test_what_no_gradient_reaches_is_left_out():
     step = tt.TrainingStep(rounded(), optimizer=tt.AdamW(0.1, weight_decay=0.5), **OF_Z)
-    assert step._made.parameters == ["w", "b", "idle"]
+    assert step._made.parameters == ["w", "b"]
+    assert any("not trained, as they are no weights" in note and note.endswith(": idle") for note in step.notes)
     assert "not trained, since no gradient reaches them: number" in step.notes
-    assert "the loss does not depend on idle" in step.notes
+    named = tt.TrainingStep(rounded(), trainable=["w", "idle"], **OF_Z)
+    assert "the loss does not depend on idle" in named.notes
     step({"x": X, "labels": Y})
     assert contents(step.write_back())["number"].tolist() == [2.5]
 

@@ -10,8 +10,8 @@ from trained_models import X, Y, contents
 
 import tenonnx as tx
 import tenonnx_training as tt
-from tenonnx.cli import main
 from tenonnx.errors import InvalidCall
+from tenonnx_cli import main
 
 FOLDER = Path(__file__).parent / "pytorch"
 

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from trained_models import X, Y, contents, digits, dropping, linear, normalised
 
+import tenonnx as tx
+import tenonnx_standard as ops
 import tenonnx_training as tt
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx_standard.batch_norm import batch_normalization
+from tenonnx_training import step_graph
 
 STATISTICS = {f"block{k}.norm.{name}" for k in (1, 2) for name in ("mean", "variance")}
 
@@ -61,3 +64,29 @@ def test_no_gradient_changes_ratios_and_statistics():
 def test_an_empty_list_trains_nothing(none):
     with pytest.raises(InvalidCall, match="there must be a variable to train"):
         tt.fit(linear(), (X, Y), loss="mean_squared_error", trainable=none)
+
+
+def chosen_by_hand(steps):
+    """A head beside ``steps`` layers, the results of which go through a sequence at a position that is fed."""
+    graph = tx.Graph("chosen", opsets={"ai.onnx": 17})
+    x, place = graph.input("x", "float32", ("batch", 2)), graph.input("place", "int64", ())
+    found = x
+    for step in range(steps):
+        found = found @ graph.variable(f"layer{step}", np.eye(2, dtype=np.float32))
+    chosen = ops.sequence_at(ops.sequence_construct(found, x), place)
+    head = graph.variable("head", np.ones((2, 1), np.float32))
+    graph.output("z", x @ head + ops.reduce_sum(chosen, [1]))
+    return graph
+
+
+def test_what_no_gradient_reaches_is_found_at_once(monkeypatch):
+    """Whatever the number of layers behind an op that has none."""
+    tried = []
+    plain = step_graph.tx.grad
+    monkeypatch.setattr(step_graph.tx, "grad", lambda *a, **k: (tried.append(1), plain(*a, **k))[1], raising=False)
+    made = tt.TrainingStep(chosen_by_hand(30), "mean_squared_error")._made
+    assert made.parameters == ["head"]
+    assert any("no gradient reaches them: layer0, layer1" in note for note in made.notes)
+    assert len(tried) == 2
+    with pytest.raises(NotDifferentiable, match="SequenceAt"):
+        tt.TrainingStep(chosen_by_hand(2), "mean_squared_error", trainable="layer*")

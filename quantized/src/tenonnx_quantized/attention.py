@@ -21,7 +21,6 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
 )  # fmt: skip
-from tenonnx_quantized.granularity import positive
 from tenonnx_quantized.products import matmul_integer_to_float
 from tenonnx_quantized.quantize import to
 
@@ -66,7 +65,7 @@ qattention.requires(
     divides("num_heads", "columns"), divides(3, "columns"), dtypes(input="int8 uint8", weight="int8 uint8"),
     dtypes(mask_index="int32"), floats("bias"), same_dtype("bias", "input_scale", "weight_scale", "past"),
     same_dtype("input", "input_zero_point"), same_dtype("weight", "weight_zero_point"),
-    positive("input_scale", "weight_scale"), holds(_unsupported),
+    holds(_unsupported),
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from tenonnx.extend import (
 )  # fmt: skip
 from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.formats import unpacked, unpacked_array
-from tenonnx_quantized.granularity import finite, repeated, wrong_blocks, wrong_count
+from tenonnx_quantized.granularity import repeated, wrong_blocks, wrong_count
 from tenonnx_quantized.packed import packed_product
 from tenonnx_quantized.quantize import dequantize_linear, to, wide
 
@@ -69,7 +69,11 @@ def _zero_points(zero_points: Value | None, bits: int, columns: int, blocks: int
     return to(ops.reshape(zero_points, [columns, blocks]), dtype)
 
 
-@op("MatMulNBits", domain="com.microsoft")
+#: By what share numbers are off where a runtime takes activations in the type that ``accuracy_level`` allows.
+_ACCURACY = {"accuracy_level": {2: 2.0**-10, 3: 2.0**-7, 4: 2.0**-7}}
+
+
+@op("MatMulNBits", domain="com.microsoft", coarseness=_ACCURACY)
 def matmul_nbits(
     A, B, scales, zero_points=None, g_idx=None, bias=None, *,
     K: int, N: int, accuracy_level=0, bits=4, block_size: int, weight_prepacked=0,
@@ -117,12 +121,12 @@ def _wrong_blocks(given: dict[str, Value], K: int, N: int, bits: int, block_size
 
 def _block_words(B: str, scales: str) -> tuple[Requirement, ...]:
     """What must hold of packed codes and their scales."""
-    return dtypes(**{B: "uint8"}), finite(scales), one_of(bits=(2, 3, 4, 5, 6, 7, 8)), at_least(block_size=16, K=1)
+    return dtypes(**{B: "uint8"}), one_of(bits=(2, 3, 4, 5, 6, 7, 8)), at_least(block_size=16, K=1)
 
 
 matmul_nbits.requires(
     shapes(A="... K", bias="N"), floats("A"), same_dtype("A", "scales", "bias"), dtypes(g_idx="int32"), at_least(N=1),
-    *_block_words("B", "scales"), finite("zero_points"), holds(_fitting),
+    *_block_words("B", "scales"), holds(_fitting),
 )  # fmt: skip
 
 
@@ -132,7 +136,7 @@ def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
     return product(A, B, scales, zero_points, g_idx, bias)
 
 
-@matmul_nbits.prepare
+@matmul_nbits.specialize
 def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
     weights = [v if v is None else v.contents for v in (B, scales, zero_points, g_idx)]
     if any(v is not None and w is None for v, w in zip((B, scales, zero_points, g_idx), weights, strict=True)):
@@ -206,7 +210,7 @@ def unpacked_blocks(
 
 @matmul_nbits.lower()
 def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
-    """By a blocked DequantizeLinear, where its version takes codes of so many bits: weights stay packed."""
+    """By a blocked DequantizeLinear: weights stay packed where its version takes codes of so many bits."""
     found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
     if found is None or weight_prepacked:
         return None
@@ -226,7 +230,7 @@ def _normalised(A: Value, skip: Value | None, norm_scale: Value | None, epsilon:
     return ops.rms_normalization(total, norm_scale, epsilon=epsilon, stash_type=int(wide(total.dtype))), total
 
 
-@op("MatMulNBitsMlp", domain="com.microsoft")
+@op("MatMulNBitsMlp", domain="com.microsoft", coarseness=_ACCURACY)
 def matmul_nbits_mlp(
     A, skip=None, norm_scale=None, gate_B=REQUIRED, gate_scales=REQUIRED, gate_bias=None,
     up_B=REQUIRED, up_scales=REQUIRED, up_bias=None, *,
@@ -253,11 +257,11 @@ def _fitting_layers(gate_B, gate_scales, up_B, up_scales, K, N, bits, block_size
 matmul_nbits_mlp.requires(
     one_of(activation=_ACTIVATIONS), shapes(A="batch... K", skip="batch... K", norm_scale="K"),
     same_dtype("A", "skip", "norm_scale", "gate_scales", "gate_bias", "up_scales", "up_bias"),
-    *_block_words("gate_B", "gate_scales"), finite("up_scales"), holds(_fitting_layers),
+    *_block_words("gate_B", "gate_scales"), holds(_fitting_layers),
 )  # fmt: skip
 
 
-@op("MatMulNBitsQkv", domain="com.microsoft")
+@op("MatMulNBitsQkv", domain="com.microsoft", coarseness=_ACCURACY)
 def matmul_nbits_qkv(
     A, skip=None, norm_scale=REQUIRED, q_B=REQUIRED, q_scales=REQUIRED, q_bias=None, k_B=REQUIRED, k_scales=REQUIRED,
     k_bias=None, v_B=REQUIRED, v_scales=REQUIRED, v_bias=None, *,
@@ -288,7 +292,7 @@ def _fitting_projections(q_B, q_scales, k_B, k_scales, v_B, v_scales, K, Nq, Nkv
 
 matmul_nbits_qkv.requires(
     shapes(A="batch... K", skip="batch... K", norm_scale="K"), same_dtype("A", "skip", "norm_scale", "q_scales"),
-    *_block_words("q_B", "q_scales"), finite("k_scales", "v_scales"),
+    *_block_words("q_B", "q_scales"),
     holds(_fitting_projections),
 )  # fmt: skip
 
@@ -346,7 +350,7 @@ def _gathered(data, scales, zero_points, bits, block_size, quantize_axis):
 
 
 gather_block_quantized.requires(
-    dtypes(indices="int32 int64"), floats("scales"), finite("scales"), same_dtype("data", "zero_points"),
+    dtypes(indices="int32 int64"), floats("scales"), same_dtype("data", "zero_points"),
     axis("quantize_axis", of="data"), axis("gather_axis", of="data"), one_of(bits=(2, 4, 8)), holds(_gathered),
 )  # fmt: skip
 

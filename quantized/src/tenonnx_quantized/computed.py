@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, RowConstant, TensorType, Value, interpreting
+from tenonnx.extend import Contents, DType, RowConstant, TensorType, Value, interpreting
 
 Array = np.ndarray[Any, Any]
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 _AT_ONCE = 1 << 21
 
 
-class Computed:
+class Computed(Contents):
     """Contents that are computed from others whenever they are asked for, and not kept.
 
     ``compute`` gives the positions from the first to the second number along the first axis.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, always, dtypes, limits, op, same_dtype
-from tenonnx_quantized.granularity import is_single, positive, scalar
+from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, dtypes, limits, op, same_dtype
+from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.pooling import channels_back, channels_first
 from tenonnx_quantized.qlinear import bias_numbers, numbers, requantised
 from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
@@ -184,7 +184,7 @@ def _(g, y, x, w, x_zero_point, w_zero_point, **attributes):
     return to_image, to_kernel, None, None
 
 
-conv_integer.rule("of_codes", always)
+conv_integer.traits(sums_of_codes=True)
 
 
 @op("QLinearConv", since=10)
@@ -220,7 +220,7 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
     return kind.with_dtype(y_zero_point.dtype)
 
 
-@qlinear_conv.rule("smooth")
+@qlinear_conv.vjp(surrogate=True)
 def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
     image, weights = numbers(x, x_scale, x_zero_point, 1), numbers(w, w_scale, w_zero_point, 0)
     if image is None or weights is None:
@@ -244,7 +244,7 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
     return encode_array(units, y_zero_point.reshape(()), DType.of(y_zero_point.dtype))
 
 
-@qlinear_conv.prepare
+@qlinear_conv.specialize
 @np.errstate(all="ignore")
 def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
     """The weights as floats, where all parameters are known and float32 holds all sums."""
@@ -257,7 +257,7 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
     if largest + np.abs(bias).max(initial=0) > _EXACT:
         return None
     image = Operand(x.shape, np.dtype(np.float32))
-    convolve = conv.rules["prepare"](image, Operand(w.shape, image.dtype), None, **attributes)
+    convolve = conv.rules["specialize"](image, Operand(w.shape, image.dtype), None, **attributes)
     by = x_scale.contents.reshape(()) * _by_channel_array(w_scale.contents, w.ndim - 1)
     scale, zero_point = by / y_scale.contents.reshape(()), y_zero_point.contents.reshape(())
     dtype = DType.of(zero_point.dtype)
@@ -291,8 +291,10 @@ def qlinear_conv_channels_last(
     return channels_back(y, channels_last)
 
 
+qlinear_conv.traits(scales="x_scale w_scale y_scale")
+
 for _made in (qlinear_conv, qlinear_conv_channels_last):
     _made.requires(
         dtypes(x="int8 uint8", w="int8 uint8", y_zero_point="int8 uint8"), same_dtype("x", "x_zero_point"),
-        same_dtype("w", "w_zero_point"), positive("x_scale", "w_scale", "y_scale"),
+        same_dtype("w", "w_zero_point"),
     )  # fmt: skip

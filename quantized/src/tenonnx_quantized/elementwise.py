@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tenonnx_standard as ops
 from tenonnx.extend import REQUIRED, dtypes, holds, op, shapes
-from tenonnx_quantized.granularity import positive
 from tenonnx_quantized.qlinear import dequantised, qlinear, requantised
 
 
@@ -69,5 +68,4 @@ _EIGHT_BITS = ("int8", "uint8")
 
 qlinear_concat.requires(
     dtypes(Y_scale="float32", Y_zero_point="int8 uint8"), shapes(Y_scale="|1", Y_zero_point="|1"), holds(_triples),
-    positive("Y_scale", "inputs"),
 )  # fmt: skip

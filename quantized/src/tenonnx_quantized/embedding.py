@@ -6,7 +6,6 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import REQUIRED, DType, constant, dims, dtypes, op, same_dtype, shapes, together
-from tenonnx_quantized.granularity import finite
 from tenonnx_quantized.qlinear import dequantised
 
 _EIGHT_BITS = "int8 uint8"
@@ -56,5 +55,4 @@ qembed_layer_normalization.requires(
     ),
     same_dtype("word_embedding_scale", "position_embedding_scale", "segment_embedding_scale"),
     same_dtype("word_embedding_scale", "gamma_scale", "beta_scale"),
-    finite("word_embedding_scale", "position_embedding_scale", "segment_embedding_scale", "gamma_scale", "beta_scale"),
 )  # fmt: skip

@@ -24,7 +24,7 @@ from tenonnx.extend import (
     together,
 )  # fmt: skip
 from tenonnx_quantized.formats import E2M1, looked_up, unpacked
-from tenonnx_quantized.granularity import finite, positive, repeated, wrong_blocks
+from tenonnx_quantized.granularity import repeated, wrong_blocks
 from tenonnx_quantized.quantize import to, wide
 
 _ACTIVATIONS = {
@@ -122,8 +122,7 @@ qmoe.requires(
     at_least(k=1, block_size=0), floats("input", "router_probs"), same_dtype("input", "router_probs", "router_weights"),
     same_dtype("input", "fc1_experts_bias", "fc2_experts_bias", "fc3_experts_bias"),
     same_dtype("fc1_experts_weights", "fc2_experts_weights", "fc3_experts_weights"),
-    finite("fc1_scales", "fc2_scales", "fc3_scales", "fc1_global_scale", "fc2_global_scale"),
-    positive("fc1_act_scale", "fc2_act_scale"), together("fc1_act_scale", "fc2_act_scale"), holds(_unsupported),
+    together("fc1_act_scale", "fc2_act_scale"), holds(_unsupported),
     dtypes(fc1_zero_points="uint8", fc2_zero_points="uint8", fc3_zero_points="uint8"), holds(_blocked),
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, at_least, dtypes, floats, holds, one_of, op, same_dtype, shapes
 from tenonnx_quantized.formats import E2M1, float8, looked_up, unpacked
-from tenonnx_quantized.granularity import finite, positive, repeated, scalar, wrong_blocks
+from tenonnx_quantized.granularity import repeated, scalar, wrong_blocks
 from tenonnx_quantized.quantize import to, wide
 
 _ACTIVATIONS = {None: lambda y: y, "": lambda y: y, "NONE": lambda y: y, "RELU": ops.relu, "GELU": ops.gelu}
@@ -40,7 +40,6 @@ def _scaled(x: Value, scale: Value | None) -> Value:
 gemm_float8.requires(
     floats("A", "B", "C"), dtypes(scaleA="float32", scaleB="float32", scaleY="float32"), shapes(A="_ _", B="_ _"),
     one_of(activation=[name for name in _ACTIVATIONS if name is not None], dtype=(1, 10, 16, 17, 19)),
-    positive("scaleA", "scaleB", "scaleY"),
 )  # fmt: skip
 
 
@@ -87,10 +86,10 @@ def _blocks_of_bytes(B, weight_scale, block_size):
 matmul_fp8_weight.requires(
     shapes(A="... K", B="N K", b_scale="N _", a_scale="|1", bias="N"), floats("A"), same_dtype("A", "bias"),
     dtypes(B="float8e4m3fn", b_scale="float32", a_scale="float32"), at_least(block_size=1),
-    finite("b_scale"), positive("a_scale"), holds(_blocks),
+    holds(_blocks),
 )  # fmt: skip
 matmul_fp4_weight.requires(
     shapes(A="... _", B="N _", weight_scale="N _", weight_scale_2="|1", bias="N"), floats("A"), same_dtype("A", "bias"),
     dtypes(B="uint8", weight_scale="uint8", weight_scale_2="float32", input_scale="float32"), at_least(block_size=2),
-    finite("weight_scale_2"), holds(_blocks_of_bytes),
+    holds(_blocks_of_bytes),
 )  # fmt: skip

@@ -17,13 +17,16 @@ NF4 = (
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
 
+
+def _with_signs(*magnitudes: float) -> tuple[float, ...]:
+    return (*magnitudes, *(-x for x in magnitudes))
+
+
 #: FP4 of bitsandbytes: a sign, and one of eight magnitudes.
-FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
-FP4 = (*FP4, *(-x for x in FP4))
+FP4 = _with_signs(0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
 
 #: E2M1, the float4 of ONNX and of the OCP microscaling formats.
-E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-E2M1 = (*E2M1, *(-x for x in E2M1))
+E2M1 = _with_signs(0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 @functools.cache

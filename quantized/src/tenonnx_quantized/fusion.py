@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import always
 from tenonnx_quantized import block_floats, blocks, float_products, ordered, ordered_attention, products
 
 RARE = (
@@ -15,4 +14,4 @@ RARE = (
 
 
 for _op in RARE:
-    _op.rule("rare", always)
+    _op.traits(on_request=True)

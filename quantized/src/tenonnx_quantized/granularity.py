@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Op, Requirement, TypeMismatch, Value, differ, dims, every, limits, symbolic
+from tenonnx.extend import Op, TypeMismatch, Value, differ, dims, limits, symbolic
 from tenonnx_standard.checking import axis_within
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_sum
@@ -16,16 +16,6 @@ from tenonnx_standard.shapes import reshape, shape, tile, unsqueeze
 from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
-
-
-def positive(*scales: str) -> Requirement:
-    """These scales are positive and finite, wherever they are known."""
-    return every("positive and finite", lambda scale: (scale > 0) & np.isfinite(scale), *scales)
-
-
-def finite(*scales: str) -> Requirement:
-    """These scales are finite, wherever they are known: a block of zeros has the scale 0, and some are negative."""
-    return every("finite", np.isfinite, *scales)
 
 
 def is_single(parameter: Value) -> bool:
@@ -64,6 +54,17 @@ def repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
     sizes = dims(parameter)
     whole = reshape(tile(unsqueeze(parameter, [axis + 1]), repeats), [*sizes[:axis], -1, *sizes[axis + 1 :]])
     return whole[(slice(None),) * axis + (slice(0, dims(x)[axis]),)]
+
+
+def whole_blocks(parameter: Value, x: Value, axis: int, block_size: int) -> list[Any] | None:
+    """The shape of ``x`` with one axis more, that within a block; None unless blocks fill ``axis`` for certain."""
+    if not block_size or parameter.ndim < 2 or parameter.ndim != x.ndim or is_single(parameter):
+        return None
+    place, sizes = axis % x.ndim, list(dims(x))
+    length = x.shape[place]
+    if not isinstance(length, int) or length % block_size:
+        return None
+    return [*sizes[:place], length // block_size, block_size, *sizes[place + 1 :]]
 
 
 def spread_array(parameter: Array, x: Array, axis: int, block_size: int) -> Array:

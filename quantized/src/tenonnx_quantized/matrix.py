@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, always, dtypes, op
-from tenonnx_quantized.granularity import is_single, positive, scalar
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dtypes, op
+from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.qlinear import numbers, requantised
 from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.checking import numpy_rule
@@ -136,7 +136,7 @@ def _(A, B, a_zero_point, b_zero_point):
     return exact_product(a, b)
 
 
-@matmul_integer.prepare
+@matmul_integer.specialize
 def _(A, B, a_zero_point, b_zero_point):
     if B.contents is None or (b_zero_point is not None and b_zero_point.contents is None):
         return None
@@ -158,7 +158,7 @@ def _(g, y, A, B, a_zero_point, b_zero_point):
     return *matmul.rules["vjp"](g, y, a, b), None, None
 
 
-matmul_integer.rule("of_codes", always)
+matmul_integer.traits(sums_of_codes=True)
 
 
 # ----- QLinearMatMul --------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
     return y
 
 
-@qlinear_matmul.rule("smooth")
+@qlinear_matmul.vjp(surrogate=True)
 def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
     left, right = numbers(a, a_scale, a_zero_point, -2), numbers(b, b_scale, b_zero_point, -1)
     if left is None or right is None or not is_single(y_scale):
@@ -222,7 +222,7 @@ def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
     return encode_array(np.asarray(units), _by_column(y_zero_point), DType.of(y_zero_point.dtype))
 
 
+qlinear_matmul.traits(scales="a_scale b_scale y_scale")
 qlinear_matmul.requires(
     dtypes(y_zero_point=" ".join(dtype.name for dtype in (*_EIGHT_BITS, *_FLOAT8))),
-    positive("a_scale", "b_scale", "y_scale"),
 )

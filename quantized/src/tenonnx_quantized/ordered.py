@@ -20,7 +20,7 @@ from tenonnx.extend import (
     shapes,
     together,
 )  # fmt: skip
-from tenonnx_quantized.granularity import positive, scalar
+from tenonnx_quantized.granularity import scalar
 from tenonnx_quantized.matrix import matmul_integer
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear, to
 
@@ -148,24 +148,24 @@ def _one_layout(order_A, order_B, order_Y):
 
 
 quantize_with_order.requires(
-    floats("input"), dtypes(scale_input="float32"), shapes(scale_input="|1"), positive("scale_input"),
+    floats("input"), dtypes(scale_input="float32"), shapes(scale_input="|1"),
     one_of(order_input=_LAYOUTS, order_output=_LAYOUTS),
 )  # fmt: skip
 dequantize_with_order.requires(
-    dtypes(input="int8"), floats("scale_input"), shapes(scale_input="|1"), positive("scale_input"),
+    dtypes(input="int8"), floats("scale_input"), shapes(scale_input="|1"),
     one_of(order_input=_LAYOUTS, order_output=_LAYOUTS, to=(1, 10)),
 )  # fmt: skip
 qordered_matmul.requires(
     dtypes(A="int8", B="int8", C="int8", scale_A="float32", scale_B="float32", scale_Y="float32", bias="float32"),
     shapes(A="... rows inner", B="inner columns", bias="columns", scale_A="|1", scale_B="|1|columns", scale_Y="|1"),
-    positive("scale_A", "scale_B", "scale_Y", "scale_C"), together("C", "scale_C"), holds(_one_layout),
+    together("C", "scale_C"), holds(_one_layout),
 )  # fmt: skip
 qordered_gelu.requires(
     dtypes(X="int8", scale_X="float32", scale_Y="float32"), shapes(scale_X="|1", scale_Y="|1"),
-    positive("scale_X", "scale_Y"), holds(_same_layout),
+    holds(_same_layout),
 )  # fmt: skip
 qordered_layer_normalization.requires(
     dtypes(X="int8", scale_X="float32", scale_Y="float32"), shapes(scale_X="|1", scale_Y="|1"), floats("scale", "B"),
-    axis("axis", of="X"), positive("scale_X", "scale_Y"), holds(_same_layout),
+    axis("axis", of="X"), holds(_same_layout),
     one_of(order_X=_LAYOUTS, order_Y=_LAYOUTS),
 )  # fmt: skip

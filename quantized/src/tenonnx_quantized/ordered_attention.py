@@ -24,7 +24,7 @@ from tenonnx.extend import (
     shapes,
 )  # fmt: skip
 from tenonnx_quantized.attention import earlier, heads, merged, scaled_product, visible
-from tenonnx_quantized.granularity import positive, scalar
+from tenonnx_quantized.granularity import scalar
 from tenonnx_quantized.matrix import matmul_integer
 from tenonnx_quantized.ordered import COL, ROW, as_rows
 from tenonnx_quantized.qlinear import dequantised
@@ -100,8 +100,6 @@ qordered_attention.requires(
     same_dtype("scale_input", "scale_Q_gemm", "scale_K_gemm", "scale_V_gemm", "scale_Q_weight", "scale_K_weight",
                "scale_V_weight", "Q_bias", "K_bias", "V_bias", "scale_QKT_gemm", "scale_QKT_softmax",
                "scale_values_gemm"),
-    positive("scale_input", "scale_Q_gemm", "scale_K_gemm", "scale_V_gemm", "scale_Q_weight", "scale_K_weight",
-             "scale_V_weight", "scale_QKT_gemm", "scale_QKT_softmax", "scale_values_gemm"),
 )  # fmt: skip
 
 
@@ -147,6 +145,4 @@ qordered_longformer_attention.requires(
     dtypes(input="int8", weight="int8", global_weight="int8", scale_input="float32"),
     same_dtype("scale_input", "scale_weight", "bias", "scale_bias", "scale_qkv_gemm", "scale_global_weight",
                "global_bias", "scale_global_gemm", "scale_output"),
-    positive("scale_input", "scale_weight", "scale_bias", "scale_qkv_gemm", "scale_global_weight",
-             "scale_global_gemm", "scale_output"),
 )  # fmt: skip

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    registry.add_package("tenonnx_quantized", fusion="rare", half_precision="half")
+    registry.add_package("tenonnx_quantized", fusion="on_request", half_precision="needs_float32", scales="scales")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tenonnx_standard as ops
 from tenonnx.extend import REQUIRED, DType, dtypes, floats, op, same_dtype, shapes, together
-from tenonnx_quantized.granularity import is_single, positive, scalar
+from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import by_column, by_row, matmul_integer
 from tenonnx_quantized.qlinear import bias_numbers, numbers, requantised
 from tenonnx_quantized.quantize import dynamic_quantize_linear, to
@@ -28,7 +28,7 @@ def qgemm(
     return y if y_scale is None else requantised(y, y_scale, y_zero_point, A)
 
 
-@qgemm.rule("smooth")
+@qgemm.vjp(surrogate=True)
 def _(A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point, *, alpha, transA, transB):
     a, b = numbers(A, a_scale, a_zero_point, 0), numbers(B, b_scale, b_zero_point, 0 if transB else 1)
     if a is None or b is None or (C is not None and not is_single(b_scale) and C.rank != 1):
@@ -46,7 +46,7 @@ def matmul_integer_to_float(A, B, a_scale, b_scale, a_zero_point=None, b_zero_po
     return y if bias is None else y + bias
 
 
-@matmul_integer_to_float.rule("smooth")
+@matmul_integer_to_float.vjp(surrogate=True)
 def _(A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias):
     a, b = numbers(A, a_scale, a_zero_point, -2), numbers(B, b_scale, b_zero_point, -1)
     if a is None or b is None:
@@ -92,15 +92,14 @@ qgemm.requires(
     shapes(A="_ _", B="_ _", a_scale="|1", a_zero_point="|1", y_scale="|1", y_zero_point="|1"),
     dtypes(A=_EIGHT_BITS, B=_EIGHT_BITS, y_zero_point=_EIGHT_BITS, C="int32"),
     dtypes(a_scale="float32", b_scale="float32", y_scale="float32"), same_dtype("A", "a_zero_point"),
-    same_dtype("B", "b_zero_point"), positive("a_scale", "b_scale", "y_scale"), together("y_scale", "y_zero_point"),
+    same_dtype("B", "b_zero_point"), together("y_scale", "y_zero_point"),
 )  # fmt: skip
 matmul_integer_to_float.requires(
     dtypes(A=_EIGHT_BITS, B=_EIGHT_BITS), floats("a_scale"), same_dtype("a_scale", "b_scale", "bias"),
-    same_dtype("A", "a_zero_point"), same_dtype("B", "b_zero_point"), positive("a_scale", "b_scale"),
+    same_dtype("A", "a_zero_point"), same_dtype("B", "b_zero_point"),
 )  # fmt: skip
 dynamic_quantize_matmul.requires(
     floats("A"), same_dtype("A", "b_scale", "bias"), dtypes(B=_EIGHT_BITS), same_dtype("B", "b_zero_point"),
-    positive("b_scale"),
 )  # fmt: skip
 mul_integer.requires(
     dtypes(A=_EIGHT_BITS, B=_EIGHT_BITS), same_dtype("A", "A_zero_point"), same_dtype("B", "B_zero_point"),

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tenonnx.extend import Op, Requirement, Value, always, dtypes, same_dtype, shapes, static
-from tenonnx_quantized.granularity import is_single, positive, scalar
+from tenonnx.extend import Op, Requirement, Value, dtypes, same_dtype, shapes, static
+from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
@@ -45,7 +45,6 @@ class Layout(NamedTuple):
         scales = [name for name in single if name.endswith("_scale")]
         yield shapes(**dict.fromkeys(single, "|1"))
         yield dtypes(**dict.fromkeys(scales, "float32"))
-        yield positive(*scales)
 
 
 #: How many ops may say what one says in normal form.
@@ -80,8 +79,8 @@ def qlinear(name: str, of: Op | None = None, *, domain: str = "com.microsoft") -
         made.requires(*layout.requirements(names))
         if of is not None:
             QLINEAR.setdefault(of, []).append((made, layout))
-            made.spot(lambda y: _around(y, made, of, layout))
-            made.rule("rare", always)
+            made.pattern(lambda y: _around(y, made, of, layout))
+            made.traits(on_request=True)
         return made
 
     return define

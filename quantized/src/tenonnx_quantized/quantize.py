@@ -12,8 +12,8 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     constant,
+    dims,
     dtypes,
     floats,
     op,
@@ -24,19 +24,18 @@ from tenonnx.extend import (
 from tenonnx_quantized.granularity import (
     check_granularity,
     collected,
-    finite,
     is_single,
-    positive,
     scalar,
     spread,
     spread_array,
+    whole_blocks,
 )
 from tenonnx_standard import scalars
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import and_, greater_or_equal, less_or_equal, where
 from tenonnx_standard.math import clip, maximum, minimum, round_
 from tenonnx_standard.reduction import reduce_max, reduce_min
-from tenonnx_standard.shapes import expand, shape
+from tenonnx_standard.shapes import expand, reshape, shape, unsqueeze
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +74,10 @@ def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int
     if zero_point is not None and zero_point.any():
         x += zero_point.astype(x.dtype)
     low, high = (scalars.scalar(end, x.dtype) for end in dtype.bounds)
-    return np.clip(x, low, high, out=x).astype(dtype.numpy)
+    np.clip(x, low, high, out=x)
+    if np.isnan(np.minimum.reduce(x, axis=None, initial=high)):
+        np.fmax(x, low, out=x)  # NaN is the least code, as onnxruntime has it
+    return x.astype(dtype.numpy)
 
 
 def is_zero(zero_point: Value | None) -> bool:
@@ -258,13 +260,23 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
     """
     dtype = DType(output_dtype or x_scale.dtype)
     stage = wide(dtype)
+    blocks = whole_blocks(x_scale, x, axis, block_size)
+
+    def codes(dtype):
+        return to(x, dtype) if blocks is None else reshape(to(x, dtype), blocks)
+
+    def along(parameter):
+        if blocks is None:
+            return spread(dequantize_linear, parameter, x, axis, block_size)
+        return unsqueeze(parameter, [axis % x.ndim + 1])
+
     if is_zero(x_zero_point):
-        units = to(x, stage)
+        units = codes(stage)
     else:
         exact = DType.int32 if x.dtype is DType.int32 else stage
-        zero_point = spread(dequantize_linear, to(x_zero_point, exact), x, axis, block_size)
-        units = to(to(x, exact) - zero_point, stage)
-    return to(units * spread(dequantize_linear, to(x_scale, stage), x, axis, block_size), dtype)
+        units = to(codes(exact) - along(to(x_zero_point, exact)), stage)
+    y = to(units * along(to(x_scale, stage)), dtype)
+    return y if blocks is None else reshape(y, dims(x))
 
 
 dequantize_linear.until(23, lacks=["output_dtype"])
@@ -367,14 +379,16 @@ def _(x):
     return encode_array(np.asarray(x / scale), zero_point, DType.uint8), scale, zero_point
 
 
-for _op in (quantize_linear, dequantize_linear):
-    _op.rule("word", always)
+for _op, _scale in ((quantize_linear, "y_scale"), (dequantize_linear, "x_scale")):
+    _op.traits(any_version=True)
+    for _meaning in _op.meanings:
+        _meaning.traits(scales=_scale)
 
 _EIGHT_BITS = "int8 uint8"
 _FLOAT_CODES = "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"
 _CODES = f"{_EIGHT_BITS} int16 uint16 int4 uint4 int2 uint2 {_FLOAT_CODES}"
 
 for _meaning in quantize_linear.meanings:
-    _meaning.requires(positive("y_scale"), dtypes(y_zero_point=_CODES if _meaning.since >= 19 else _EIGHT_BITS))
+    _meaning.requires(dtypes(y_zero_point=_CODES if _meaning.since >= 19 else _EIGHT_BITS))
 for _meaning in dequantize_linear.meanings:
-    _meaning.requires(finite("x_scale"), dtypes(x=f"integer {_FLOAT_CODES}"))
+    _meaning.requires(dtypes(x=f"integer {_FLOAT_CODES}"))

@@ -16,7 +16,6 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
 )  # fmt: skip
-from tenonnx_quantized.granularity import positive
 from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float
 from tenonnx_quantized.quantize import dynamic_quantize_linear
 from tenonnx_standard.recurrent import LSTM, ON_VALUES, decided, memory_step, over_time, stacked
@@ -66,5 +65,5 @@ dynamic_quantize_lstm.requires(
            W_zero_point="directions|directions columns", R_zero_point="directions|directions columns"),
     floats("X"), same_dtype("X", "B", "P", "initial_h", "initial_c", "W_scale", "R_scale"),
     dtypes(W="int8 uint8", R="int8 uint8", sequence_lens="int32"), same_dtype("W", "W_zero_point"),
-    same_dtype("R", "R_zero_point"), positive("W_scale", "R_scale"),
+    same_dtype("R", "R_zero_point"),
 )  # fmt: skip

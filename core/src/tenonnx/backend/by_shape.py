@@ -12,12 +12,13 @@ from tenonnx.backend.feeds import FeedCheck
 from tenonnx.backend.state import MovingState, State
 from tenonnx.errors import InvalidModel, UnsupportedOp
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.late_bindings import late_if_installed
 from tenonnx.graph.program import Program
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 from tenonnx.transforms.dims import fix_shapes
+from tenonnx.transforms.fold import fold
 from tenonnx.transforms.overridable import opened
-from tenonnx.transforms.simplify import simplify
 
 #: So many kinds of feeds have a program of their own; those that come later share one for all shapes. A training has
 #: two, as its last batch is shorter.
@@ -84,7 +85,8 @@ class ShapedProgram:
     def _for_one(self, kind: Kind) -> Program:
         try:
             fixed = fix_shapes(opened(self._graph, self._names), dict(kind))
-            return self._make(simplify(fixed), self._names)
+            smaller = late_if_installed("simplify") or fold
+            return self._make(smaller(fixed), self._names)
         except (InvalidModel, UnsupportedOp):  # sizes that a node does not take, about which the general one tells more
             return self._for_all()
 

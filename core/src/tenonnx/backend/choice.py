@@ -17,7 +17,8 @@ import numpy as np
 
 from tenonnx import limits
 from tenonnx.backend.state import MovingState
-from tenonnx.errors import TenonnxError
+from tenonnx.backend.strangers import CheckedProgram, differing
+from tenonnx.errors import PluginError, TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.graph.values import Value
@@ -44,7 +45,8 @@ class Contest:
 
     All begin from the same state, and the state that was measured on is forgotten. A program that fails leaves the
     contest; where all fail, the error is that of the first. ``failed`` is told of what a program must not raise, and of
-    one that does not give ``outputs``. Under a deadline the first runs, and nothing is decided.
+    one that does not give ``outputs``. ``strangers`` must give what ``reference`` gives; it takes the place of those
+    that do not, where nobody else is left. Under a deadline the first that is right runs, and nothing is decided.
     """
 
     def __init__(
@@ -53,8 +55,12 @@ class Contest:
         outputs: Sequence[str],
         decided: Callable[[Mapping[str, float]], None],
         failed: Callable[[str, BaseException], TenonnxError],
+        strangers: Mapping[str, CheckedProgram] | None = None,
+        reference: Callable[[], Program] | None = None,
     ) -> None:
         self._programs, self._outputs, self._decided, self._failed = dict(programs), outputs, decided, failed
+        self._strangers, self._make_reference = strangers or {}, reference
+        self._is_open = True
         self._lock = threading.Lock()
         self._state = MovingState(lambda: self._first.state)
 
@@ -71,9 +77,9 @@ class Contest:
         return self._first.backend
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        if len(self._programs) > 1 and limits.end() is None:
+        if self._is_open and (limits.end() is None or next(iter(self._programs)) in self._strangers):
             with self._lock:
-                if len(self._programs) > 1:
+                if self._is_open:
                     self._decide(feeds)
         return self._first(feeds)
 
@@ -82,15 +88,25 @@ class Contest:
         seconds: dict[str, float] = {}
         failure: TenonnxError | None = None
         held = {name: _locked(contents) for name, contents in feeds.items()} if isinstance(feeds, Mapping) else feeds
+        reference, expected = self._expected(held, state)
         for name, program in self._programs.items():
             program.state.update(state)
             try:
                 found = program(held)  # the first call costs more
                 if sorted(found) != sorted(self._outputs):
                     raise TypeError(f"it gives the outputs {sorted(found)}, and the graph has {sorted(self._outputs)}")
-                seconds[name] = measured(program, held)
-            except TenonnxError as error:
+                if name in self._strangers and expected is not None and (problem := differing(found, expected)):
+                    raise self._strangers[name].wrong(problem)
+                if limits.end() is None:
+                    seconds[name] = measured(program, held)
+                else:
+                    seconds[name] = 0.0
+                    break
+            except PluginError as error:
+                self._failed(name, error)
                 failure = failure or error
+            except TenonnxError as error:
+                failure = error if failure is None or isinstance(failure, PluginError) else failure
             except (Exception, SystemExit) as error:
                 told = self._failed(name, error)
                 failure = failure or told
@@ -98,10 +114,30 @@ class Contest:
                 program.state.update(state)
         if not seconds:
             assert failure is not None
-            raise failure
-        best = min(seconds, key=lambda name: seconds[name])
-        self._programs = {best: self._programs[best]}
-        self._decided(seconds)
+            if reference is None or not isinstance(failure, PluginError):
+                raise failure
+            self._programs = {"numpy": reference}
+        else:
+            best = min(seconds, key=lambda name: seconds[name])
+            self._programs = {best: self._programs[best]}
+            if limits.end() is None:
+                self._decided(seconds)
+        self._is_open = False
+
+    def _expected(
+        self, feeds: Mapping[str, Any], state: Mapping[str, Any]
+    ) -> tuple[Program | None, Mapping[str, Any] | None]:
+        """The program that strangers are held against and what it gives, which is nothing where it refuses."""
+        if not self._strangers or self._make_reference is None:
+            return None, None
+        try:
+            reference = self._make_reference()
+            reference.state.update(state)
+            expected = reference(feeds)
+            reference.state.update(state)
+        except TenonnxError:
+            return None, None
+        return reference, expected
 
 
 def _locked(contents: Any) -> Any:
@@ -158,7 +194,10 @@ def _key(graph: Graph, versions: Mapping[str, str], how: Mapping[str, Any]) -> s
     import hashlib  # which only the choice of a backend needs
 
     machine = platform.node(), platform.machine(), os.cpu_count()
-    parts = repr((machine, sorted(versions.items()), sorted(how.items(), key=str))), *_described(graph)
+    parts = (
+        repr(("held against numpy", machine, sorted(versions.items()), sorted(how.items(), key=str))),
+        *_described(graph),
+    )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -6,6 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from numbers import Real
 from typing import Any
 
@@ -15,6 +16,7 @@ from tenonnx.backend.choice import Contest, recalled, remember
 from tenonnx.backend.numpy import backend as numpy_backend
 from tenonnx.backend.rescue import RescuedProgram
 from tenonnx.backend.state import check_state
+from tenonnx.backend.strangers import CheckedProgram, is_comparable
 from tenonnx.errors import (
     FallbackWarning,
     InvalidCall,
@@ -27,6 +29,7 @@ from tenonnx.errors import (
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.order import check_whole
 from tenonnx.graph.program import Program
 from tenonnx.graph.summary import weight_bytes
 from tenonnx.op.op import Op
@@ -84,6 +87,7 @@ def compile_graph(
 
 @uncollected()
 def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any]) -> Program:
+    check_whole(graph)
     is_opaque = any(not isinstance(node.op, Op) for node in graph.walk())
     if backend == "auto":
         return _fastest(graph, is_opaque, strict, options)
@@ -102,10 +106,10 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
     if is_opaque and not _takes_opaque(module):
         refuse_opaque(graph, f"run on {backend}")
     try:
-        return _program_of(backend, module, graph, strict or is_opaque, options)
+        return _program_of(installed[backend], module, graph, strict or is_opaque, options)
     except TenonnxError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise installed[backend].failure("cannot compile a graph", error) from error
 
 
@@ -117,14 +121,29 @@ def _fastest(graph: Graph, is_opaque: bool, strict: bool, options: dict[str, Any
     loaded = [found for found in _loaded(failures) if not is_opaque or _takes_opaque(found[1])]
     versions = {plugin.name: plugin.source for plugin, _ in loaded}
     seconds = recalled(graph, versions, **options) if len(loaded) > 1 else {}
-    loaded.sort(key=lambda found: (seconds.get(found[0].name, math.inf), -found[1].speed))
-    programs = _programs(graph, loaded, options, failures, one=bool(seconds) or weight_bytes(graph) > LARGEST_COMPARED)
+    is_large = weight_bytes(graph) > LARGEST_COMPARED
+    loaded.sort(
+        key=lambda found: (
+            seconds.get(found[0].name, math.inf),
+            is_large and not found[0].is_ours,
+            -found[1].speed,
+        )
+    )
+    programs = _programs(graph, loaded, options, failures, one=bool(seconds) or is_large)
     if programs:
         decided = functools.partial(remember, graph=graph, versions=versions, **options)
         outputs = [value.name for value in graph.outputs]
+        unproven = {
+            name: program
+            for name, program in programs.items()
+            if isinstance(program, CheckedProgram) and name not in seconds
+        }
         program, *others = programs.values()
-        if others:
-            program = Contest(programs, outputs, decided, _passed_over)
+        if others or unproven:
+            reference = functools.partial(numpy_backend.compile, graph, state=options.get("state"))
+            program = Contest(
+                programs, outputs, decided, _passed_over, unproven, reference if is_comparable(graph) else None
+            )
         return program if strict or is_opaque else RescuedProgram(program, graph, options.get("state"))
     if is_opaque:
         refuse_opaque(graph, "run")
@@ -160,10 +179,9 @@ def _programs(
     """
     programs: dict[str, Program] = {}
     for plugin, module in loaded:
-        is_ours = plugin.distribution == provider("tenonnx.backends", plugin.name)
         try:
-            own = graph if is_ours else copy_graph(graph)
-            programs[plugin.name] = _program_of(plugin.name, module, own, True, options)
+            own = graph if plugin.is_ours else copy_graph(graph)
+            programs[plugin.name] = _program_of(plugin, module, own, True, options)
         except (UnsupportedOp, NotRepresentable) as error:
             failures.append(error)
         except (Exception, SystemExit) as error:
@@ -180,17 +198,21 @@ def _takes_opaque(backend: Backend) -> bool:
     return bool(getattr(backend, "takes_opaque", False))
 
 
-def _program_of(name: str, backend: Backend, graph: Graph, strict: bool, options: Mapping[str, Any]) -> Program:
-    check_takes(f"the backend {name} must take these options", backend.compile, graph, strict=strict, **options)
-    program = backend.compile(graph, strict=strict, **options)
+def _program_of(plugin: Plugin, backend: Backend, graph: Graph, strict: bool, options: Mapping[str, Any]) -> Program:
+    what = f"the backend {plugin.name} must take these options"
+    check_takes(what, backend.compile, graph, strict=strict, **options)
+    with nullcontext() if plugin.is_ours else plugin.guarded("compiling by"):
+        program = backend.compile(graph, strict=strict, **options)
     if not callable(program):
         raise TypeError(f"compile returned {type(program).__name__}, which cannot be called")
     if not isinstance(program.state, MutableMapping) or not isinstance(program.backend, str):
         raise TypeError(f"compile returned a {type(program).__name__} whose state or backend is of another type")
-    return program
+    return program if plugin.is_ours else CheckedProgram(program, graph, plugin)
 
 
 def _passed_over(backend: str, error: BaseException) -> PluginError:
+    if isinstance(error, PluginError):  # which names it
+        return _told(error)
     return _told(backends()[backend].failure("cannot run a graph, and is passed over", error))
 
 

@@ -49,6 +49,11 @@ class DefaultsProgram:
         return self._programs.closed.backend
 
     @property
+    def is_plain(self) -> bool:
+        """Whether a plain session of the backend gives the same, as the program that takes no defaults says."""
+        return bool(getattr(self._programs.closed, "is_plain", False))
+
+    @property
     def state(self) -> MutableMapping[str, Any]:
         return self._programs.closed.state
 

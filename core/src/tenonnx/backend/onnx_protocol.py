@@ -16,9 +16,9 @@ from onnx.backend.base import BackendRep
 
 from tenonnx.backend.compiling import compile_graph
 from tenonnx.errors import InvalidCall
-from tenonnx.formats.loaders import load
 from tenonnx.formats.onnx.types import write_type
 from tenonnx.graph.program import Program
+from tenonnx.loading import load
 from tenonnx.op.evaluate import type_of
 
 if TYPE_CHECKING:

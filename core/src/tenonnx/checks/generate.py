@@ -142,4 +142,6 @@ def _tensor(name: str, dtype: DType, shape: tuple[int, ...], random: np.random.G
     if dtype.is_complex:
         return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype.numpy)
     array = np.ones(shape, np.int64) if "mask" in name.lower() else random.integers(0, 2, shape)
-    return array.astype(str).astype(object) if dtype is DType.string else array.astype(dtype.numpy)
+    if dtype is not DType.string:
+        return array.astype(dtype.numpy)
+    return np.asarray(np.array(["0", "1"], object)[array], object)  # each text is there once

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tenonnx.checks.generate import ADVICE, InputShapes, generate_feeds, usual_sizes
-from tenonnx.errors import InvalidCall, InvalidFeed, TenonnxError
+from tenonnx.errors import InvalidCall, InvalidFeed, OutOfTime, TenonnxError
 from tenonnx.graph.graph import Graph
 
 #: What networks divide their inputs by, the likely ones first.
@@ -63,6 +63,8 @@ def feasible_feeds(
         try:
             feeds = generate_feeds(graph, seed, input_shapes, sizes)
             return feeds, run(feeds), {name: size for name, size in sizes.items() if usual[name] != size}
+        except OutOfTime:
+            raise
         except TenonnxError as error:
             first = first or error
             for further, other in _others(sizes, str(error), is_first=cost == 0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tenonnx.graph.dtypes import DType
@@ -44,3 +45,17 @@ def tolerance_for(dtype: DType, accumulation: int = 1) -> Tolerance:
     distance, units = _ROUNDING.get(dtype, (0.0, 0.0))
     bound = distance * units * max(1, accumulation) ** 0.5
     return Tolerance(bound, bound) if bound else EXACT
+
+
+#: So many distances of one number to the next, by the root of the number of terms, are what rounding alone explains.
+_UNITS_OF_ROUNDING = 4
+
+
+def distance_of(dtype: DType) -> float:
+    """The distance of 1 to the next number of a format to compute in; 0 for what is exact."""
+    return _ROUNDING.get(dtype, (0.0, 0.0))[0]
+
+
+def rounding_for(dtype: DType, accumulation: int = 1) -> float:
+    """The share of the largest number of an output by which another order of rounding may change it."""
+    return distance_of(dtype) * _UNITS_OF_ROUNDING * math.sqrt(max(1, accumulation))

@@ -38,7 +38,7 @@ from tenonnx.graph.types import (
     Type,
     join_types,
 )
-from tenonnx.graph.values import ArrayConstant, Constant, Node, RowConstant, Value
+from tenonnx.graph.values import ArrayConstant, Constant, Contents, Node, RowConstant, Value
 from tenonnx.op.binding import known_op
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, interpreting, static, vector
@@ -46,10 +46,11 @@ from tenonnx.op.contents import Known
 from tenonnx.op.dtypes import load_dtypes
 from tenonnx.op.families import broadcast_types, elementwise, same_type
 from tenonnx.op.inline import inline
+from tenonnx.op.kinds import Kind, rule_kind
 from tenonnx.op.op import REQUIRED, Op, op, primitive
 from tenonnx.op.operand import Operand
 from tenonnx.op.requirements import Arguments, Requirement
-from tenonnx.op.rules import add_rule, always, find_rule, selects
+from tenonnx.op.rules import add_rule, find_rule, find_trait, moves_data
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
 from tenonnx.op.threads import in_parts
@@ -83,6 +84,7 @@ __all__ = [
     "Arguments",
     "ArrayConstant",
     "Constant",
+    "Contents",
     "DType",
     "Demand",
     "Dim",
@@ -93,6 +95,7 @@ __all__ = [
     "InvalidCall",
     "InvalidFeed",
     "InvalidModel",
+    "Kind",
     "Known",
     "LimitExceeded",
     "MapType",
@@ -118,7 +121,6 @@ __all__ = [
     "UnsupportedOp",
     "Value",
     "add_rule",
-    "always",
     "at_least",
     "axis",
     "between",
@@ -135,6 +137,7 @@ __all__ = [
     "elementwise",
     "every",
     "find_rule",
+    "find_trait",
     "flat_namespace",
     "floats",
     "holds",
@@ -147,14 +150,15 @@ __all__ = [
     "known_op",
     "limits",
     "load_dtypes",
+    "moves_data",
     "one_of",
     "op",
     "operators",
     "primitive",
     "pullback",
+    "rule_kind",
     "same_dtype",
     "same_type",
-    "selects",
     "shapes",
     "static",
     "subgraph",

@@ -3,29 +3,42 @@
 A reader builds a ``Graph``: with inputs, variables, and ops called on their values or within ``graph.building()``.
 """
 
-from tenonnx.formats.export import ExportConfig, PostExportHook, Report, export, prepare
+from tenonnx.conversion.conversion import Conversion
+from tenonnx.conversion.convert import convert, export
+from tenonnx.conversion.options import ConvertConfig, ExportConfig, PostExportHook
+from tenonnx.conversion.report import Report
 from tenonnx.formats.files import check_output
-from tenonnx.formats.loaders import Frontend
 from tenonnx.formats.onnx.functions import Function
+from tenonnx.formats.onnx.messages import message_of
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.formats.onnx.tensors import array_to_proto
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.formats.safetensors import Tensor, read_tensors, write_tensors
-from tenonnx.graph.training import TrainingState
+from tenonnx.graph.training import PARAMETERS, Role, TrainingState
+from tenonnx.loading import Frontend
+from tenonnx.registry.discovery import plugins
+from tenonnx.transforms.report import Change
 
 __all__ = [
     "LARGEST_MESSAGE",
+    "PARAMETERS",
+    "Change",
+    "Conversion",
+    "ConvertConfig",
     "ExportConfig",
     "Frontend",
     "Function",
     "PostExportHook",
     "Report",
+    "Role",
     "Tensor",
     "TrainingState",
     "array_to_proto",
     "check_output",
+    "convert",
     "export",
-    "prepare",
+    "message_of",
+    "plugins",
     "read_tensors",
     "to_model",
     "write_stream",

@@ -1,7 +1,7 @@
 """What a test kit is made of: calls by the way that is asked for, the forms they have in files, and what is installed.
 
 ``Evaluator(body_of=op)`` computes by the body where there is a numpy rule, ``infer_by_body`` infers where there is a
-type rule, ``form_at`` says how a version writes an op, and ``compare`` how far programs are apart.
+type rule, ``signature_at`` says how a version writes an op, and ``compare`` how far programs are apart.
 """
 
 from tenonnx.checks.compare import compare
@@ -13,7 +13,7 @@ from tenonnx.op.composition import apply
 from tenonnx.op.dtypes import type_code
 from tenonnx.op.evaluate import Evaluator, evaluate_graph, type_of
 from tenonnx.op.infer import infer_by_body
-from tenonnx.op.spelling import Form, form_at, spell_attributes
+from tenonnx.op.versioned_signature import VersionedSignature, signature_at, spell_attributes
 from tenonnx.registry.discovery import Plugin, plugins
 from tenonnx.registry.hints import provider
 from tenonnx.registry.registry import canonical_domain, default_registry
@@ -23,9 +23,9 @@ __all__ = [
     "INTERNAL_DOMAIN",
     "UNFORESEEN",
     "Evaluator",
-    "Form",
     "Plugin",
     "Tolerance",
+    "VersionedSignature",
     "apply",
     "as_inputs",
     "canonical_domain",
@@ -33,12 +33,12 @@ __all__ = [
     "constant_value",
     "default_registry",
     "evaluate_graph",
-    "form_at",
     "infer_by_body",
     "pad",
     "plugins",
     "provider",
     "read",
+    "signature_at",
     "spell_attributes",
     "type_code",
     "type_of",

@@ -2,57 +2,92 @@
 
 ``Rewriter(graph, decide).run()`` copies a graph and asks ``decide(rewriter, call)`` about every ``Call``: None keeps
 it, values take its place, and ``rewriter.expand(call)`` gives those of its op's body. ``bind(node)`` gives a node's
-inputs and attributes by today's names, ``decompose`` keeps what a consumer knows, ``respell`` puts the body of an op
-wherever a graph computes the same by other words. A transform that reads contents is marked ``@leaving_defaults``: it
-then sees no contents that a call may replace, those of initializers which are inputs, too.
+inputs and attributes by today's names, ``decompose`` keeps what a consumer knows. A transform that reads contents is
+marked ``@leaving_defaults``: it then sees no contents that a call may replace, those of initializers which are inputs,
+too. One that is meant to change the numbers of a model is marked ``@changing("numbers")``, one that changes its inputs
+or outputs ``@changing("interface")``: a conversion is else held to the numbers of the file as it was read.
 """
 
-from tenonnx.op.binding import bind, invoke, known_op
+from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.garbage import uncollected
+from tenonnx.graph.graph import near_names
+from tenonnx.graph.types import substitute_type, unify_types
+from tenonnx.op.binding import bind, foreseeing, invoke, known_op
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting
-from tenonnx.op.graph_inference import infer
+from tenonnx.op.graph_inference import ensure_inferred, infer, infer_outputs
 from tenonnx.op.infer import infer_call
-from tenonnx.op.spelling import same_attribute
-from tenonnx.transforms.common_subexpressions import merge_common_subexpressions
+from tenonnx.op.memo import attributes_key
+from tenonnx.op.versioned_signature import same_attribute
+from tenonnx.registry.registry import canonical_domain
+from tenonnx.transforms.changing import changing
 from tenonnx.transforms.decompose import decompose, refuse_opaque
+from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.extract import between, extract
-from tenonnx.transforms.fold import fold
+from tenonnx.transforms.fold import fold, folding, keep_names
 from tenonnx.transforms.grad import grad, pullback
+from tenonnx.transforms.learned import Learned, learned
+from tenonnx.transforms.legalize import Legalizer, allowed_at
 from tenonnx.transforms.overridable import leaving_defaults, opened
-from tenonnx.transforms.prune import needed_nodes, prune
+from tenonnx.transforms.placing import behind, step_behind
+from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes, prune
 from tenonnx.transforms.residuals import Demand, dependents
-from tenonnx.transforms.respell import respell
-from tenonnx.transforms.retarget import retarget
-from tenonnx.transforms.rewrite import Call, Rewriter, copy_graph
+from tenonnx.transforms.retarget import retarget, retarget_to
+from tenonnx.transforms.rewrite import ALLOWANCE, Call, Decision, Rewriter, copy_graph
+from tenonnx.transforms.target import INTERNAL_DOMAIN, target_for
 from tenonnx.transforms.user_rules import apply_rules
 
 __all__ = [
+    "ALLOWANCE",
+    "INTERNAL_DOMAIN",
     "Builder",
     "Call",
+    "Decision",
     "Demand",
+    "Learned",
+    "Legalizer",
     "Rewriter",
+    "allowed_at",
     "apply_rules",
+    "attributes_key",
+    "behind",
     "between",
     "bind",
+    "canonical_domain",
+    "changing",
     "copy_graph",
     "decompose",
     "dependents",
+    "drop_dead_nodes",
+    "ensure_inferred",
     "extract",
+    "fix_shapes",
     "fold",
+    "folding",
+    "foreseeing",
     "grad",
+    "in_registry_of_graph",
     "infer",
     "infer_call",
+    "infer_outputs",
     "interpreting",
     "invoke",
+    "keep_names",
     "known_op",
+    "learned",
     "leaving_defaults",
-    "merge_common_subexpressions",
+    "near_names",
     "needed_nodes",
     "opened",
     "prune",
     "pullback",
     "refuse_opaque",
-    "respell",
     "retarget",
+    "retarget_to",
     "same_attribute",
+    "step_behind",
+    "substitute_type",
+    "target_for",
+    "uncollected",
+    "unify_types",
 ]

@@ -9,16 +9,17 @@ from __future__ import annotations
 import base64
 import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto
 
-from tenonnx.errors import InvalidCall, InvalidModel
-from tenonnx.formats.export import ExportConfig, is_native, prepare
+from tenonnx.errors import InvalidModel
 from tenonnx.formats.onnx.reader import parse_model, read_parts
 from tenonnx.formats.onnx.streaming import packed_source, without_contents
 from tenonnx.formats.onnx.tensors import (
+    Initializers,
     MappedContents,
     TensorContents,
     from_raw,
@@ -26,7 +27,6 @@ from tenonnx.formats.onnx.tensors import (
     tensor_type,
     to_proto,
 )
-from tenonnx.formats.onnx.writer import Initializers
 from tenonnx.formats.safetensors import ELEMENT_BYTES, Entry, Tensor, read_tensors, write_tensors
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -55,18 +55,9 @@ _FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 _TENSOR, _FIELD = "tensor", "field"
 
 
-def save(graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write ``graph`` as a native file, at the opsets that it has, with its training state.
-
-    Raises ``InvalidCall`` for a path that is not called as native files are, ``NotRepresentable`` for a node that has
-    no form at these opsets; then nothing is written.
-    """
-    if not is_native(path):
-        raise InvalidCall(
-            "a native file is called *.safetensors", given=os.fspath(path), do="tenonnx.export(graph, path) writes ONNX"
-        )
-    model, initializers, _ = prepare(graph, ExportConfig(include_training_state=True))
-    write(model, initializers, path, overwrite=overwrite)
+def is_native(path: str | os.PathLike[str]) -> bool:
+    """Whether a file of this name is one of our own format."""
+    return Path(path).suffix.lower() == ".safetensors"  # as load tells: a file ".safetensors" has no suffix
 
 
 def write(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from tenonnx.graph.above import above
+from tenonnx.graph.late_bindings import late
 
 if TYPE_CHECKING:
     from tenonnx.graph.operators import Operators
@@ -46,7 +46,7 @@ _ambient: ContextVar[Definitions | None] = ContextVar("tenonnx_definitions", def
 def definitions() -> Definitions:
     """The registry in use here: that of the graph at work, else the one of everything that is installed."""
     ambient = _ambient.get()
-    return above("default_registry")() if ambient is None else ambient
+    return late("default_registry")() if ambient is None else ambient
 
 
 @contextmanager

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import escape
+from html import escape as _escape
 
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.printable import printable, printable_lines
 from tenonnx.graph.values import Node, Value
+
+
+def escape(text: str) -> str:
+    """Text as a part of a drawing or page."""
+    return _escape(printable_lines(text))
+
 
 #: Characters of a label that are drawn, and what one takes, in units of the drawing.
 LONGEST, CHARACTER = 40, 7
@@ -46,7 +53,7 @@ def _dot_lines(graph: Graph, numbers: dict[Value | Node, str], indent: str) -> I
 
 
 def _quoted(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    text = printable_lines(text).replace("\\", "\\\\").replace('"', '\\"')
     return '"' + text.replace("\n", "\\n") + '"'
 
 
@@ -68,20 +75,26 @@ class _Box:
 
 def _boxes(graph: Graph) -> list[_Box]:
     """Inputs, nodes in order, and outputs; contents that are static are part of the node that reads them."""
-    boxes = [_Box(v, _short(v.name), f"input {v.name}: {v.type or '?'}") for v in graph.all_inputs]
+    boxes = [_Box(v, _short(v.name), printable(f"input {v.name}: {v.type or '?'}")) for v in graph.all_inputs]
     for node in graph.nodes:
         reads = [value for value in node.uses if not value.is_constant]
-        types = "\n".join(f"{value.name}: {value.type or '?'}" for value in node.outputs if value is not None)
-        boxes.append(_Box(node, _short(node.op_type), f"{node.title}\n{types}", reads))
+        types = "\n".join(printable(f"{v.name}: {v.type or '?'}") for v in node.outputs if v is not None)
+        boxes.append(_Box(node, _short(node.op_type), f"{printable(node.title)}\n{types}", reads))
     for value in graph.outputs:
         if value.producer is not None:
             shown = Value(value.name, value.type)
-            boxes.append(_Box(shown, _short(value.name), f"output {value.name}: {value.type or '?'}", [value]))
+            title = printable(f"output {value.name}: {value.type or '?'}")
+            boxes.append(_Box(shown, _short(value.name), title, [value]))
     return boxes
 
 
 def _short(text: str) -> str:
+    text = printable(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _markup(text: str) -> str:
+    return escape(printable(text))
 
 
 # ----- our own layout -------------------------------------------------------------------------------------------------
@@ -92,7 +105,7 @@ def to_svg(graph: Graph) -> str:
     drawings = [(nested.name, _arranged(nested)) for nested in graph.nested()]
     top, parts, widest = 10.0, [], 100.0
     for name, boxes in drawings:
-        parts.append(f'<text x="10" y="{top + 14}" font-weight="bold">{escape(name)}</text>')
+        parts.append(f'<text x="10" y="{top + 14}" font-weight="bold">{_markup(name)}</text>')
         parts += _drawn(boxes, top + 30)
         top += 60 + (1 + max((box.row for box in boxes), default=0)) * (HEIGHT + ROW_GAP)
         widest = max([widest, *(box.x + box.width + 10 for box in boxes)])
@@ -130,7 +143,7 @@ def _drawn(boxes: list[_Box], top: float) -> Iterator[str]:
                 x1, y1 = source.x + source.width / 2, top + source.row * (HEIGHT + ROW_GAP) + HEIGHT
                 x2, bend = box.x + box.width / 2, (y - y1) / 2
                 path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y - bend:.0f} {x2:.0f} {y:.0f}"
-                yield f'<path d="{path}" fill="none" stroke="#999"><title>{escape(value.name)}</title></path>'
+                yield f'<path d="{path}" fill="none" stroke="#999"><title>{_markup(value.name)}</title></path>'
     for box in boxes:
         y = top + box.row * (HEIGHT + ROW_GAP)
         fill, round_by = ("#e8f0fe", 4) if isinstance(box.item, Node) else ("#e6f4ea", 16)
@@ -145,12 +158,14 @@ def _drawn(boxes: list[_Box], top: float) -> Iterator[str]:
 def to_html(graph: Graph) -> str:
     """A summary of ``graph`` and its drawing, as a part of a page; large graphs are not drawn."""
     rows = [
-        f"<tr><td>{kind}</td><td>{escape(value.name)}</td><td>{escape(str(value.type or '?'))}</td></tr>"
+        f"<tr><td>{kind}</td><td>{_markup(value.name)}</td><td>{_markup(str(value.type or '?'))}</td></tr>"
         for kind, values in (("input", graph.all_inputs), ("output", graph.outputs))
         for value in values
     ]
     count = sum(1 for _ in graph.walk())
     drawing = to_svg(graph) if count <= DRAWN else f"<p>{count:,} nodes, more than the {DRAWN:,} that are drawn</p>"
     opsets = ", ".join(f"{domain} {version}" for domain, version in graph.opsets.items())
-    head = f"<h3>{escape(graph.name)}</h3><p>{count:,} nodes, {len(graph.variables):,} variables, {escape(opsets)}</p>"
+    head = (
+        f"<h3>{_markup(graph.name)}</h3><p>{count:,} nodes, {len(graph.variables):,} variables, {_markup(opsets)}</p>"
+    )
     return f'<div>{head}<table>{"".join(rows)}</table><div style="overflow:auto">{drawing}</div></div>'

@@ -31,18 +31,28 @@ _INFINITY = 1 << 20_000  # of bounds; arithmetic keeps the infinite ones above _
 _FINITE = 1 << 10_000
 
 
+_MAX_TEXT = 200
+_MAX_DEPTH = 20
+_TOKEN = re.compile(
+    # A hyphen between two words is no minus: batch-size and axis-1 are names.
+    r"\s*([0-9]+(?!\w)|[^\W\d]\w*|'(?:[^'\\]|\\.)+'|\*\*|//|[+*%(),]|(?<!\w)-|-(?!\w))",
+    re.DOTALL,
+)
+_PRECEDENCE = ("+", "-"), ("*", "//", "%")
+
+
 class _Atom(NamedTuple):
     """A symbol, or with operands a call of ``//``, ``%``, ``max`` or ``min``. The text is unique, and orders atoms."""
 
     text: str
     name: str
-    operands: tuple[Known, ...] = ()
+    operands: tuple[Size, ...] = ()
 
 
-def _operators(name: str) -> tuple[Callable[[Expr, Known], Known], Callable[[Expr, int], Known]]:
+def _operators(name: str) -> tuple[Callable[[Expr, Size], Size], Callable[[Expr, int], Size]]:
     """The methods for ``self operator other`` and ``other operator self``; other may be any integer, as numpy's."""
 
-    def operate(a: Known, b: Known) -> Known:
+    def operate(a: Size, b: Size) -> Size:
         try:
             a, b = (x if isinstance(x, Expr) else operator.index(x) for x in (a, b))
         except TypeError:
@@ -85,14 +95,12 @@ class Expr:
 
     def __str__(self) -> str:
         """Python syntax, with quotes around the names that need them; :func:`parse` reads up to 200 characters back."""
-        from tenonnx.graph.symbolic import parse
-
         atom = _only_atom(self)
         return atom.name if atom and not atom.operands and parse(atom.name) == self else _text(self)
 
     __repr__ = __str__
 
-    def __neg__(self) -> Known:
+    def __neg__(self) -> Size:
         return product_of(self, -1)
 
     __add__, __radd__ = _operators("+")
@@ -103,7 +111,7 @@ class Expr:
 
 
 Dim: TypeAlias = int | Expr | None
-Known: TypeAlias = int | Expr
+Size: TypeAlias = int | Expr
 _Monomial: TypeAlias = tuple[_Atom, ...]  # sorted; a power is a repetition
 
 
@@ -118,11 +126,11 @@ def symbol(name: str) -> Expr:
 # Polynomials
 
 
-def _terms(value: Known) -> tuple[tuple[_Monomial, int], ...]:
+def _terms(value: Size) -> tuple[tuple[_Monomial, int], ...]:
     return value._terms if isinstance(value, Expr) else (((), value),) if value else ()
 
 
-def _constant(value: Known) -> int:
+def _constant(value: Size) -> int:
     return dict(_terms(value)).get((), 0)
 
 
@@ -131,7 +139,7 @@ def _expression(atom: _Atom) -> Expr:
     return Expr((((atom,), 1),), checked_size([(atom,)], integers))
 
 
-def _polynomial(terms: Iterable[tuple[_Monomial, int]]) -> Known:
+def _polynomial(terms: Iterable[tuple[_Monomial, int]]) -> Size:
     sums: dict[_Monomial, int] = {}
     for monomial, coefficient in terms:
         sums[monomial] = sums.get(monomial, 0) + coefficient
@@ -156,26 +164,26 @@ def _order(monomial: _Monomial) -> tuple[int, _Monomial]:
     return -len(monomial), monomial  # graded lexicographic, which multiplication keeps, as polynomial division needs
 
 
-def _sum(a: Known, b: Known) -> Known:
+def _sum(a: Size, b: Size) -> Size:
     return _polynomial(_terms(a) + _terms(b))
 
 
-def _difference(a: Known, b: Known) -> Known:
+def _difference(a: Size, b: Size) -> Size:
     return _polynomial(_terms(a) + tuple((monomial, -coefficient) for monomial, coefficient in _terms(b)))
 
 
-def product_of(a: Known, b: Known) -> Known:
+def product_of(a: Size, b: Size) -> Size:
     return _polynomial((tuple(sorted(m + n)), c * d) for m, c in _terms(a) for n, d in _terms(b))
 
 
-def _only_atom(value: Known) -> _Atom | None:
+def _only_atom(value: Size) -> _Atom | None:
     match _terms(value):
         case (((atom,), 1),):
             return atom
     return None
 
 
-def operands_of(name: str, value: Known) -> tuple[Known, ...]:
+def operands_of(name: str, value: Size) -> tuple[Size, ...]:
     """The operands of a value that is a call by that name; none of any other."""
     atom = _only_atom(value)
     return atom.operands if atom and atom.name == name else ()
@@ -184,7 +192,7 @@ def operands_of(name: str, value: Known) -> tuple[Known, ...]:
 # Divisions
 
 
-def _divide(a: Known, b: Known) -> tuple[Known, Known]:
+def _divide(a: Size, b: Size) -> tuple[Size, Size]:
     """``a//b`` and ``a % b``."""
     if isinstance(a, int) and isinstance(b, int):
         return divmod(a, b)
@@ -210,11 +218,11 @@ def _divide(a: Known, b: Known) -> tuple[Known, Known]:
     return whole + _call("//", rest, b), modulo
 
 
-def _reduce(a: Known, b: Known) -> tuple[Known, Known]:
+def _reduce(a: Size, b: Size) -> tuple[Size, Size]:
     """Some q and r with ``a == q*b + r``, where r is 0 if b divides a; b has a positive leading coefficient."""
     monomial, divisor = _terms(b)[0]
     leading = Counter(monomial)
-    whole: Known = 0
+    whole: Size = 0
     rest = a
     for _ in range(MAX_SIZE + 1):  # every step finds another term of the quotient
         steps = ((Counter(m) - leading, c // divisor) for m, c in _terms(rest) if leading <= Counter(m))
@@ -226,7 +234,7 @@ def _reduce(a: Known, b: Known) -> tuple[Known, Known]:
     return 0, a
 
 
-def _common_factor(a: Known, b: Known) -> tuple[int, Known]:
+def _common_factor(a: Size, b: Size) -> tuple[int, Size]:
     """What to subtract from a, without changing ``a//b``, and the greatest single term that then divides a and b."""
     scale = math.gcd(*(c for m, c in _terms(a) if m), *(c for _, c in _terms(b)))
     if not at_least(b, 0):
@@ -236,7 +244,7 @@ def _common_factor(a: Known, b: Known) -> tuple[int, Known]:
     return offset, _polynomial([(tuple(sorted(shared.elements())), scale)])
 
 
-def _constant_quotient(a: Known, b: Known) -> int | None:
+def _constant_quotient(a: Size, b: Size) -> int | None:
     low, high = _quotient_interval(a, b) if a != 0 else (0, 0)
     if low == high:
         return low
@@ -248,8 +256,8 @@ def _constant_quotient(a: Known, b: Known) -> int | None:
 # Maxima and minima
 
 
-def _extreme(name: str, a: Known, b: Known) -> Known:
-    def prevails(x: Known, y: Known) -> bool:
+def _extreme(name: str, a: Size, b: Size) -> Size:
+    def prevails(x: Size, y: Size) -> bool:
         return at_least(subtract(x, y) if name == "max" else subtract(y, x), 0)
 
     kept = list(operands_of(name, a) or (a,))
@@ -296,7 +304,7 @@ def at_least(dim: Dim, bound: int) -> bool:
     return low is not None and low >= bound
 
 
-def _interval(value: Known) -> tuple[int, int]:
+def _interval(value: Size) -> tuple[int, int]:
     low = high = 0
     for monomial, coefficient in _terms(value):
         least = greatest = coefficient
@@ -319,7 +327,7 @@ def _atom_interval(atom: _Atom) -> tuple[int, int]:
     return (max(lows), max(highs)) if atom.name == "max" else (min(lows), min(highs))
 
 
-def _quotient_interval(a: Known, b: Known) -> tuple[int, int]:
+def _quotient_interval(a: Size, b: Size) -> tuple[int, int]:
     (low, high), (least, greatest) = _interval(a), _interval(b)
     if least < 0:
         return -_INFINITY, _INFINITY
@@ -327,7 +335,7 @@ def _quotient_interval(a: Known, b: Known) -> tuple[int, int]:
     return low // (greatest if low >= 0 else least), high // (least if high >= 0 else greatest)
 
 
-def _call(name: str, *operands: Known) -> Expr:
+def _call(name: str, *operands: Size) -> Expr:
     if name in ("max", "min"):
         text = f"{name}({', '.join(map(_text, operands))})"
     else:
@@ -335,14 +343,14 @@ def _call(name: str, *operands: Known) -> Expr:
     return _expression(_Atom(text, name, operands))
 
 
-def _primary_text(value: Known) -> str:
+def _primary_text(value: Size) -> str:
     """The text of an operand of a product or division."""
     is_primary = value >= 0 if isinstance(value, int) else _only_atom(value) is not None
     compound = not is_primary or operands_of("//", value) or operands_of("%", value)
     return f"({_text(value)})" if compound else _text(value)
 
 
-def _text(value: Known) -> str:
+def _text(value: Size) -> str:
     text = ""
     for monomial, coefficient in _terms(value):
         sign = ("-" if coefficient < 0 else "") if not text else " - " if coefficient < 0 else " + "
@@ -357,7 +365,7 @@ def _text(value: Known) -> str:
     return text or "0"
 
 
-OPERATIONS: dict[str, Callable[[Known, Known], Known]] = {
+OPERATIONS: dict[str, Callable[[Size, Size], Size]] = {
     "+": _sum,
     "-": _difference,
     "*": product_of,
@@ -366,3 +374,68 @@ OPERATIONS: dict[str, Callable[[Known, Known], Known]] = {
     "max": functools.partial(_extreme, "max"),
     "min": functools.partial(_extreme, "min"),
 }
+
+
+# ----- text -----------------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> Dim:
+    """The dimension that a text, such as a ``dim_param``, stands for: the inverse of ``str``.
+
+    Text that is no expression is one symbol of that very name, as is text over 200 characters long, nested deeply, or
+    whose expression would be too large. Empty text is None.
+    """
+    try:
+        if len(text) <= _MAX_TEXT and not _TOKEN.sub("", text.strip()):
+            tokens = ["", *reversed(_TOKEN.findall(text))]
+            value = _parse_operation(tokens, 0)
+            if tokens == [""]:
+                return value
+    except (ValueError, OverflowError, ZeroDivisionError):
+        pass
+    return symbol(text) if text else None
+
+
+def _parse_operation(tokens: list[str], depth: int, precedence: int = 0) -> Size:
+    """The value of the longest expression that the tokens, which are in reverse and get consumed, begin with."""
+    if precedence == len(_PRECEDENCE):
+        return _parse_operand(tokens, depth)
+    value = _parse_operation(tokens, depth, precedence + 1)
+    while tokens[-1] in _PRECEDENCE[precedence]:
+        value = OPERATIONS[tokens.pop()](value, _parse_operation(tokens, depth, precedence + 1))
+    return value
+
+
+def _parse_operand(tokens: list[str], depth: int) -> Size:
+    value: Size
+    word = tokens.pop()
+    if not word or depth > _MAX_DEPTH:
+        raise ValueError("no operand, or one nested too deeply")
+    if word == "-":
+        return -_parse_operand(tokens, depth + 1)
+    extreme = OPERATIONS[word] if word in ("max", "min") and tokens[-1] == "(" else None
+    if extreme:
+        word = tokens.pop()
+    if word == "(":
+        value = _parse_operation(tokens, depth + 1)
+        while extreme and tokens[-1] == ",":
+            tokens.pop()
+            value = extreme(value, _parse_operation(tokens, depth + 1))
+        if tokens.pop() != ")":
+            raise ValueError("an unclosed parenthesis")
+    elif word.isdecimal():
+        value = int(word)
+    elif word[0] == "'":
+        value = symbol(re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL))
+    elif NAME.fullmatch(word):
+        value = symbol(word)
+    else:
+        raise ValueError("an operator instead of an operand")
+    if tokens[-1] == "**":
+        tokens.pop()
+        exponent = int(tokens.pop())
+        if not 0 < exponent <= MAX_SIZE:
+            raise ValueError("too large a power")
+        value = functools.reduce(product_of, [value] * exponent)
+        checked_size((), [value] if isinstance(value, int) else [])
+    return value

@@ -54,6 +54,7 @@ class Operators(NamedTuple):
     dimension: Callable[[Value, int], Value] = _lacking("dimension")
     vector: Callable[[Sequence[Any]], Value] = _lacking("vector")
     identity: Unary = _lacking("identity")
+    transpose: Callable[[Value, Sequence[int]], Value] = _lacking("transpose")
 
     # Transforms: another element type; tensors shaped like one; a gradient summed back to the shape of a value; the
     # sum of two gradients; a vector of dims that are those of some values, or None

@@ -38,6 +38,34 @@ def ordered(graph: Graph) -> list[Node]:
     return list(order)
 
 
+def check_whole(graph: Graph) -> None:
+    """Raise ``InvalidCall`` unless a graph can be used: lists changed by hand may lack what they read.
+
+    That is a node or output that nothing gives, nodes out of order, and facts that no file can hold.
+    """
+    for nested in graph.nested():
+        if not all(isinstance(node, Node) for node in nested.nodes):
+            raise InvalidCall(f'the nodes of graph "{nested.name}" must be nodes', given=repr(nested.nodes[-1])[:200])
+        if any(node is not held for node, held in zip(ordered(nested), nested.nodes, strict=True)):
+            raise InvalidCall(
+                f'each node of graph "{nested.name}" must stand behind those that it reads',
+                do="change the list inside graph.editing(), which puts nodes in order",
+            )
+        if len(set(nested.outputs)) < len(nested.outputs):
+            names = ", ".join(value.name for value in nested.outputs)
+            raise InvalidCall("each output of a graph must be one value", given=names, do="graph.output(name, value)")
+    facts = {"name": graph.name, "doc": graph.doc}
+    facts |= {f"metadata {key!r}": text for key, text in graph.metadata.items()}
+    for what, text in facts.items():
+        if not isinstance(text, str):
+            raise InvalidCall(f"the {what} of a graph must be text", given=repr(text)[:200])
+    for domain, version in graph.opsets.items():
+        if not isinstance(domain, str) or not isinstance(version, int) or version < 1:
+            raise InvalidCall(f"the opset of {domain} must be a version from 1 on", given=repr(version)[:200])
+    if not isinstance(graph.ir_version, int | None):
+        raise InvalidCall("the IR version of a graph must be a number, or None", given=repr(graph.ir_version)[:200])
+
+
 def _is_there(value: Value, given: set[Value], order: dict[Node, None]) -> bool:
     return value.producer in order if value.producer is not None else value.data is not None or value in given
 

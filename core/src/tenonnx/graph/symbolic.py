@@ -8,27 +8,21 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.graph.expressions import (
-    MAX_SIZE,
-    NAME,
-    OPERATIONS,
     Dim,
     Expr,
-    Known,
     _Atom,
     _expression,
     add,
     apply,
     at_least,
-    checked_size,
     is_known_positive,
     known_lower_bound,
     operands_of,
-    product_of,
+    parse,
     subtract,
     symbol,
 )
@@ -38,15 +32,6 @@ __all__ = [
     "join", "known_lower_bound", "maximum", "minimum", "modulo", "multiply", "parse", "product", "substitute",
     "subtract", "symbol", "symbols_of", "truncate_div", "unify",
 ]  # fmt: skip
-
-_MAX_TEXT = 200
-_MAX_DEPTH = 20
-_TOKEN = re.compile(
-    # A hyphen between two words is no minus: batch-size and axis-1 are names.
-    r"\s*([0-9]+(?!\w)|[^\W\d]\w*|'(?:[^'\\]|\\.)+'|\*\*|//|[+*%(),]|(?<!\w)-|-(?!\w))",
-    re.DOTALL,
-)
-_PRECEDENCE = ("+", "-"), ("*", "//", "%")
 
 
 def dims_given(dims: Iterable[Any]) -> tuple[Dim, ...]:
@@ -195,65 +180,3 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
     if isinstance(value, int):
         return value
     raise ValueError(f"dimension {dim} has no value for {dict(values)}")
-
-
-def parse(text: str) -> Dim:
-    """The dimension that a text, such as a ``dim_param``, stands for: the inverse of ``str``.
-
-    Text that is no expression is one symbol of that very name, as is text over 200 characters long, nested deeply, or
-    whose expression would be too large. Empty text is None.
-    """
-    try:
-        if len(text) <= _MAX_TEXT and not _TOKEN.sub("", text.strip()):
-            tokens = ["", *reversed(_TOKEN.findall(text))]
-            value = _parse_operation(tokens, 0)
-            if tokens == [""]:
-                return value
-    except (ValueError, OverflowError, ZeroDivisionError):
-        pass
-    return symbol(text) if text else None
-
-
-def _parse_operation(tokens: list[str], depth: int, precedence: int = 0) -> Known:
-    """The value of the longest expression that the tokens, which are in reverse and get consumed, begin with."""
-    if precedence == len(_PRECEDENCE):
-        return _parse_operand(tokens, depth)
-    value = _parse_operation(tokens, depth, precedence + 1)
-    while tokens[-1] in _PRECEDENCE[precedence]:
-        value = OPERATIONS[tokens.pop()](value, _parse_operation(tokens, depth, precedence + 1))
-    return value
-
-
-def _parse_operand(tokens: list[str], depth: int) -> Known:
-    value: Known
-    word = tokens.pop()
-    if not word or depth > _MAX_DEPTH:
-        raise ValueError("no operand, or one nested too deeply")
-    if word == "-":
-        return -_parse_operand(tokens, depth + 1)
-    extreme = OPERATIONS[word] if word in ("max", "min") and tokens[-1] == "(" else None
-    if extreme:
-        word = tokens.pop()
-    if word == "(":
-        value = _parse_operation(tokens, depth + 1)
-        while extreme and tokens[-1] == ",":
-            tokens.pop()
-            value = extreme(value, _parse_operation(tokens, depth + 1))
-        if tokens.pop() != ")":
-            raise ValueError("an unclosed parenthesis")
-    elif word.isdecimal():
-        value = int(word)
-    elif word[0] == "'":
-        value = symbol(re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL))
-    elif NAME.fullmatch(word):
-        value = symbol(word)
-    else:
-        raise ValueError("an operator instead of an operand")
-    if tokens[-1] == "**":
-        tokens.pop()
-        exponent = int(tokens.pop())
-        if not 0 < exponent <= MAX_SIZE:
-            raise ValueError("too large a power")
-        value = functools.reduce(product_of, [value] * exponent)
-        checked_size((), [value] if isinstance(value, int) else [])
-    return value

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tenonnx.errors import InvalidCall
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import Dim, join, substitute, unify
 
@@ -14,10 +15,18 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor of ``dtype``; ``shape`` is None when even the rank is unknown."""
+    """A tensor of ``dtype``, which may be given by its name; ``shape`` is None when even the rank is unknown."""
 
     dtype: DType
     shape: Shape | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dtype, str):
+            try:
+                object.__setattr__(self, "dtype", DType.of(self.dtype))
+            except (TypeError, ValueError) as error:
+                what = "a tensor must have an element type of ONNX"
+                raise InvalidCall(what, given=repr(self.dtype), available=", ".join(map(str, DType))) from error
 
     @property
     def rank(self) -> int | None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from tenonnx.errors import UnknownType
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.late_bindings import late
 from tenonnx.graph.operators import Operators, operators
+from tenonnx.graph.parts import Attributes, Places
 from tenonnx.graph.types import Shape, SparseTensorType, TensorType, Type
 
 if TYPE_CHECKING:
     import numpy as np
 
     from tenonnx.graph.graph import Graph
+    from tenonnx.graph.training import Role
 
 
 @runtime_checkable
@@ -48,7 +51,7 @@ class RowConstant(Constant, Protocol):
 _LARGE = 1 << 18
 
 
-def in_parts(data: Constant | None) -> Iterator[Any]:
+def chunks_of(data: Constant | None) -> Iterator[Any]:
     """Contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
     if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
         yield from () if data is None else (data.array(),)
@@ -60,7 +63,22 @@ def in_parts(data: Constant | None) -> Iterator[Any]:
         yield data.rows(start, min(start + count, length))
 
 
-class ArrayConstant:
+class Contents:
+    """What reads static contents as numpy does: ``numpy.asarray(contents)``."""
+
+    __slots__ = ()
+
+    def array(self) -> np.ndarray[Any, Any]:
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        array = np.asarray(self.array(), dtype)
+        return array.copy() if copy else array
+
+
+class ArrayConstant(Contents):
     """Static contents held as a read-only numpy array."""
 
     __slots__ = ("_array", "type")
@@ -73,7 +91,9 @@ class ArrayConstant:
 
     @property
     def nbytes(self) -> int:
-        return self._array.nbytes
+        if self._array.dtype != object:
+            return self._array.nbytes
+        return self._array.nbytes + sum(map(len, self._array.reshape(-1).tolist()))
 
     def array(self) -> np.ndarray[Any, Any]:
         return self._array
@@ -99,14 +119,23 @@ def _operators(name: str) -> tuple[Callable[[Value, Any], Value], Callable[[Valu
     return operate, lambda self, other: operate(other, self)
 
 
+#: What says that a part of a value stays as it is.
+KEPT: Final[Any] = object()
+
+
 class Value:
     """One value of a graph. Two values are equal only if they are the same object.
 
-    ``type`` is None while unknown. ``data`` holds the contents where they are static. ``elements`` holds the contents
-    of a small integer tensor as a numpy object array of ints, symbolic expressions and None, where these are known.
+    ``type`` is None while unknown. ``data`` holds the contents where they are static, which ``numpy.asarray(value)``
+    reads. ``elements`` holds the contents of a small integer tensor as a numpy object array of ints, symbolic
+    expressions and None, where these are known.
+
+    To set the ``name``, the ``type`` of an input or the ``data`` of a variable is an edit of the graph. ``producer``,
+    ``graph`` and ``elements`` are kept by the graph. ``role`` is what a variable is to training, None where nobody said
+    so.
     """
 
-    __slots__ = ("data", "elements", "graph", "name", "origin", "producer", "type")
+    __slots__ = ("_data", "_name", "_type", "graph", "origin", "producer", "role", "symbolic_contents")
 
     #: An array on the left leaves the operator to the value, instead of making an array of objects.
     __array_ufunc__ = None
@@ -120,13 +149,69 @@ class Value:
         producer: Node | None = None,
         graph: Graph | None = None,
     ) -> None:
-        self.name = name
-        self.type = type
-        self.data = data
+        self._name = name
+        self._type = type
+        self._data = data
         self.producer = producer
         self.graph = graph
-        self.elements: np.ndarray[Any, Any] | None = None
+        self.symbolic_contents: np.ndarray[Any, Any] | None = None
         self.origin: Any = None
+        self.role: Role | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        if self.graph is None:
+            self._name = name
+        else:
+            self.graph.rename(self, name)
+
+    @property
+    def type(self) -> Type | None:
+        return self._type
+
+    @type.setter  # noqa: A003 (the property of just above)
+    def type(self, kind: Type | None) -> None:
+        if self.graph is None:
+            self._type = kind
+        else:
+            late("set_type")(self, kind)
+
+    @property
+    def data(self) -> Constant | None:
+        return self._data
+
+    @data.setter
+    def data(self, contents: Any) -> None:
+        if self.graph is None:
+            self._data = contents
+        else:
+            late("set_data")(self, contents)
+
+    def become(self, *, name: Any = KEPT, type: Any = KEPT, data: Any = KEPT) -> None:
+        """Let the value be another, whatever the graph is then: for what builds graphs."""
+        if name is not KEPT:
+            self._name = name
+        if type is not KEPT:
+            self._type = type
+        if data is not KEPT:
+            self._data = data
+
+    def forget(self) -> None:
+        """Let nothing be known of the value."""
+        self._type = self._data = self.symbolic_contents = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._data is None:
+            raise UnknownType(
+                f'the contents of value "{self.name}" must be known to be read as an array',
+                given="an input" if self.producer is None else "what a node computes",
+                do="compute it: tenonnx.extract(graph, None, [name]).run(feeds)",
+            )
+        return Contents.__array__(self._data, dtype, copy)  # type: ignore[arg-type]
 
     @property
     def is_constant(self) -> bool:
@@ -221,12 +306,17 @@ class Node:
     """One use of an operator.
 
     ``version`` is the opset version in whose spelling ``inputs`` and ``attributes`` are written. ``attributes`` holds
-    those that were written, and is not to be changed in place: replace it, so that the writer sees the change.
-    ``captures`` are the outer values that the node's subgraphs use; an absent optional input or output is None.
-    ``origin`` is the reader's record of the node, from which an untouched node is written back verbatim.
+    those that were written. ``captures`` are the outer values that the node's subgraphs use; an absent optional input
+    or output is None. ``origin`` is the reader's record of the node, from which an untouched node is written back
+    verbatim.
+
+    To set ``inputs``, ``attributes`` or one of them, ``op`` or ``version`` of a node in a graph is an edit, which all
+    consumers see; one that the graph cannot have is refused, and leaves it as it was.
     """
 
-    __slots__ = ("_attributes", "_subgraphs", "captures", "inputs", "name", "op", "origin", "outputs", "version")
+    __slots__ = (
+        "_attributes", "_captures", "_inputs", "_op", "_outputs", "_subgraphs", "_version", "name", "origin",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -240,38 +330,104 @@ class Node:
         captures: Sequence[Value] = (),
         origin: Any = None,
     ) -> None:
-        self.op = op
-        self.version = version
-        self.inputs = tuple(inputs)
-        self._attributes = attributes
+        self._op = op
+        self._version = version
+        self._inputs = Places(inputs)
+        self._attributes = Attributes(attributes, self)
         self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
-        self.outputs = tuple(outputs)
+        self._outputs = Places(outputs)
         self.name = name
-        self.captures = tuple(captures)
+        self._captures = tuple(captures)
         self.origin = origin
 
     @property
-    def attributes(self) -> Mapping[str, Any]:
+    def op(self) -> Operator:
+        return self._op
+
+    @op.setter
+    def op(self, op: Operator) -> None:
+        self._edit(op=op)
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self._edit(version=version)
+
+    @property
+    def inputs(self) -> tuple[Value | None, ...]:
+        return self._inputs
+
+    @inputs.setter
+    def inputs(self, inputs: Sequence[Value | str | None]) -> None:
+        self._edit(inputs=inputs)
+
+    @property
+    def attributes(self) -> Attributes:
         return self._attributes
 
     @attributes.setter
     def attributes(self, attributes: Mapping[str, Any]) -> None:
-        self._attributes = attributes
-        self._subgraphs = None
-        self.origin = None
+        self._edit(attributes=attributes)
+
+    @property
+    def outputs(self) -> tuple[Value | None, ...]:
+        return self._outputs
+
+    @outputs.setter
+    def outputs(self, outputs: Sequence[Value | None]) -> None:
+        self._edit(outputs=outputs)
+
+    @property
+    def captures(self) -> tuple[Value, ...]:
+        return self._captures
+
+    @captures.setter
+    def captures(self, captures: Sequence[Value]) -> None:
+        self._edit(captures=captures)
+
+    def _edit(self, **parts: Any) -> None:
+        late("set_parts")(self, parts)
+
+    def become(
+        self,
+        *,
+        op: Operator | None = None,
+        version: int | None = None,
+        inputs: Sequence[Value | None] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        outputs: Sequence[Value | None] | None = None,
+        captures: Sequence[Value] | None = None,
+    ) -> None:
+        """Let the node be another, whatever the graph is then: for what builds graphs."""
+        if op is not None:
+            self._op = op
+        if version is not None:
+            self._version = version
+        if inputs is not None:
+            self._inputs = Places(inputs)
+        if attributes is not None:
+            self._attributes.hold(attributes)
+            self._subgraphs = self.origin = None
+        if outputs is not None:
+            self._outputs = Places(outputs)
+        if captures is not None:
+            self._captures = tuple(captures)
 
     @property
     def domain(self) -> str:
-        return self.op.domain
+        return self._op.domain
 
     @property
     def op_type(self) -> str:
-        return self.op.name
+        return self._op.name
 
     @property
     def uses(self) -> tuple[Value, ...]:
         """Every value that the node reads: present inputs, then captures."""
-        return tuple(v for v in self.inputs if v is not None) + self.captures
+        return tuple(v for v in self._inputs if v is not None) + self._captures
 
     @property
     def subgraphs(self) -> Sequence[Graph]:

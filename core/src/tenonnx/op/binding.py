@@ -12,7 +12,7 @@ from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, static
 from tenonnx.op.op import Op
-from tenonnx.op.spelling import Form, bind_attributes, form_at
+from tenonnx.op.versioned_signature import VersionedSignature, bind_attributes, signature_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,37 +33,38 @@ def bind(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
     op = known_op(node)
     signature = op.signature
     try:
-        if not op.respellings:
+        if not op.signature_changes:
             unknown = [name for name in node.attributes if name not in signature.attributes]
             if unknown:
                 raise _unknown_attribute(node, unknown, list(signature.attributes))
             inputs = list(node.inputs)
             signature.check_inputs(node, inputs)
             return pad(op, inputs), signature.complete(node, node.attributes)
-        return _bind_form(node, op, form_at(op, node.version))
+        return _bind_at(node, op, signature_at(op, node.version))
     except InvalidModel:
         raise
     except TenonnxError as error:
         raise error.as_a(InvalidModel) from error
 
 
-def _bind_form(node: Node, op: Op, form: Form) -> tuple[list[Value | None], dict[str, Any]]:
-    unknown = [name for name in node.attributes if name not in form.attributes and name not in form.ignored]
+def _bind_at(node: Node, op: Op, signature: VersionedSignature) -> tuple[list[Value | None], dict[str, Any]]:
+    unknown = [name for name in node.attributes if name not in signature.attributes and name not in signature.ignored]
     if unknown:
-        raise _unknown_attribute(node, unknown, [*form.attributes, *form.ignored])
-    bound = bind_attributes(form, node.attributes)
-    variadic = bool(form.inputs) and form.inputs[-1].variadic
-    if len(node.inputs) > len(form.inputs) and not variadic:
+        raise _unknown_attribute(node, unknown, [*signature.attributes, *signature.ignored])
+    bound = bind_attributes(signature, node.attributes)
+    variadic = bool(signature.inputs) and signature.inputs[-1].variadic
+    if len(node.inputs) > len(signature.inputs) and not variadic:
         raise InvalidModel(
-            f"{node.title} takes at most {len(form.inputs)} inputs at this version", given=f"{len(node.inputs)} inputs"
+            f"{node.title} takes at most {len(signature.inputs)} inputs at this version",
+            given=f"{len(node.inputs)} inputs",
         )
-    given = dict(zip((parameter.name for parameter in form.inputs), node.inputs, strict=False))
+    given = dict(zip((parameter.name for parameter in signature.inputs), node.inputs, strict=False))
     inputs: list[Value | None] = []
     for parameter in op.signature.inputs:
         if parameter.variadic:
-            inputs += node.inputs[len(form.inputs) - 1 :]
-        elif parameter.name in form.moved:
-            inputs.append(_as_constant(node, form, parameter.name, bound.pop(parameter.name)))
+            inputs += node.inputs[len(signature.inputs) - 1 :]
+        elif parameter.name in signature.moved:
+            inputs.append(_as_constant(node, signature, parameter.name, bound.pop(parameter.name)))
         else:
             inputs.append(given.get(parameter.name))
     op.signature.check_inputs(node, inputs)
@@ -75,7 +76,7 @@ def _unknown_attribute(node: Node, unknown: Sequence[str], known: Sequence[str])
     return InvalidModel(f"{node.title} has no attribute {names}", available=", ".join(known) or "no attributes")
 
 
-def _as_constant(node: Node, form: Form, name: str, value: Any) -> Value | None:
+def _as_constant(node: Node, signature: VersionedSignature, name: str, value: Any) -> Value | None:
     """An attribute that is an input today, as a constant: ints are int64, floats have the first input's dtype."""
     import numpy as np
 
@@ -83,7 +84,7 @@ def _as_constant(node: Node, form: Form, name: str, value: Any) -> Value | None:
         return None
     if hasattr(value, "array"):
         return Value("", value.type, data=value)
-    if name in form.vectors:
+    if name in signature.vectors:
         value = [value]
     sample = value[0] if isinstance(value, list) and value else value
     dtype = DType.int64

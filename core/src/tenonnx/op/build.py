@@ -19,7 +19,7 @@ from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import Abstract, infer_call
 from tenonnx.op.op import Op
-from tenonnx.op.spelling import same_attribute
+from tenonnx.op.versioned_signature import same_attribute
 
 if TYPE_CHECKING:
     import numpy as np
@@ -167,7 +167,7 @@ class Builder:
         found = self._captured.get(outer)
         if found is None:
             found = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
-            found.elements = outer.elements
+            found.symbolic_contents = outer.symbolic_contents
             self._stand_in(outer, found)
         return found
 
@@ -249,7 +249,7 @@ def building(graph: Graph, prefix: str = "") -> Iterator[None]:
             for part, count in parts:
                 del part[count:]
             for value, name in named:
-                value.name = name
+                value.become(name=name)
             names = graph.names()
             names.clear()
             names.update(taken)

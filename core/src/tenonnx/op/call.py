@@ -182,8 +182,8 @@ def dims(value: Value) -> list[Any]:
 
 def elements(value: Value) -> list[Any] | None:
     """The contents of a small integer tensor as a flat list of ints, symbolic expressions and None; None if unknown."""
-    if value.elements is not None:
-        return list(value.elements.reshape(-1))
+    if value.symbolic_contents is not None:
+        return list(value.symbolic_contents.reshape(-1))
     if value.data is not None and value.data.type.dtype.is_integer and value.data.nbytes <= 8192:
         return [int(v) for v in value.data.array().reshape(-1)]
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import PROPAGATED_BYTES, Graph
 from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import ArrayConstant, Constant, Value
@@ -17,16 +17,13 @@ from tenonnx.op.evaluate import Evaluator
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 
-#: Contents of at most this many bytes are propagated through ops while types are inferred.
-PROPAGATED_BYTES = 8192
-
 
 @dataclass(slots=True)
 class Known:
     """What inference knows of one output: its type, and the contents where they are static or of symbolic dims."""
 
     type: Type | None
-    elements: Any = None
+    symbolic_contents: Any = None
     data: Constant | None = None
 
     @property
@@ -35,7 +32,8 @@ class Known:
         return self.type
 
     def give(self, value: Value) -> None:
-        value.type, value.elements, value.data = self.type, self.elements, self.data
+        value.become(type=self.type, data=self.data)
+        value.symbolic_contents = self.symbolic_contents
 
     def value(self, name: str) -> Value:
         """A value of which that is known."""
@@ -44,7 +42,7 @@ class Known:
         return made
 
     def copy(self) -> Known:
-        return Known(self.type, self.elements, self.data)
+        return Known(self.type, self.symbolic_contents, self.data)
 
 
 def know_contents(
@@ -55,7 +53,7 @@ def know_contents(
     known: list[Known | None],
 ) -> None:
     """Add the contents that the outputs have for these inputs, where those are known and it costs little."""
-    if any(v is not None and v.data is None and v.elements is None for v in inputs):
+    if any(v is not None and v.data is None and v.symbolic_contents is None for v in inputs):
         return
     if not _may_be_computed(op, inputs, attributes, known):
         return
@@ -69,7 +67,7 @@ def know_contents(
             if all(isinstance(element, int) for element in array.reshape(-1)):
                 entry.data = ArrayConstant(array.astype(entry.tensor.dtype.numpy))
             else:
-                entry.elements = array
+                entry.symbolic_contents = array
             entry.type = entry.tensor.with_shape(array.shape)
 
 
@@ -144,8 +142,8 @@ def _is_small(kind: Type | None) -> bool:
 
 
 def _symbolic_array(value: Value) -> Any:
-    if value.elements is not None:
-        return value.elements
+    if value.symbolic_contents is not None:
+        return value.symbolic_contents
     assert value.data is not None
     array = value.data.array()
     return array.astype(object) if array.dtype.kind in "iu" else array

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, contents_given, tensor_type_given
 from tenonnx.graph.operators import operators
 from tenonnx.graph.order import ordered
-from tenonnx.graph.types import unify_types
+from tenonnx.graph.types import TensorType, Type, may_be_one, unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.build import building
 from tenonnx.op.call import constant, current
 from tenonnx.op.graph_inference import ensure_inferred, infer_after
 from tenonnx.op.inline import inline
+from tenonnx.op.op import Op
 
 #: The parts of a graph that an edit may change.
 _LISTS = ("all_inputs", "captures", "variables", "nodes", "outputs")
@@ -31,6 +32,9 @@ def editing(graph: Graph) -> Iterator[None]:
     if root.is_edited:  # the outermost edit judges
         yield
         return
+    if root.fixed:
+        do = "put its body in place of the calls: export with functions='inline', load that and edit it"
+        raise InvalidCall(f"{root.fixed} cannot be edited", given=root.name, do=do)
     ensure_inferred(root)
     before = _Before(root)
     root.is_edited = True
@@ -50,6 +54,7 @@ def _settle(root: Graph, before: _Before) -> None:
         graph.nodes = ordered(graph)
     try:
         infer_after(root, [node for node in root.nodes if before.differs(node)])
+        _check_names(root)
     except InvalidModel as error:
         raise InvalidCall(
             f"after an edit every node must take what it reads: {error.what}",
@@ -65,12 +70,13 @@ class _Before:
     def __init__(self, root: Graph) -> None:
         graphs = list(root.nested())
         self._graphs = [(graph, {name: list(getattr(graph, name)) for name in _LISTS}) for graph in graphs]
-        self._facts = [(graph, graph.value_types, graph.retyped) for graph in graphs]
+        self._facts = [(graph, graph.value_types, graph.training_state, graph.retyped) for graph in graphs]
         items: dict[Node | Value, None] = {}
         for graph in graphs:
             items |= dict.fromkeys(graph.nodes)
             items |= dict.fromkeys(graph.values())
         self._slots = {item: [getattr(item, slot) for slot in type(item).__slots__] for item in items}
+        self._attributes = {item: dict(item.attributes) for item in items if isinstance(item, Node)}
 
     def differs(self, node: Node) -> bool:
         """Whether a node is new, or reads or says something else than before, or one nested in it does."""
@@ -79,20 +85,185 @@ class _Before:
             return True
         was = dict(zip(Node.__slots__, held, strict=True))
         return (
-            any(getattr(node, name) is not was[name] for name in ("op", "version", "_attributes"))
-            or any(getattr(node, name) != was[name] for name in ("inputs", "captures", "outputs"))
+            any(getattr(node, name) is not was[name] for name in ("_op", "_version"))
+            or any(getattr(node, name) != was[name] for name in ("_inputs", "_captures", "_outputs"))
+            or not _are_same(node.attributes, self._attributes[node])
+            or any(self._has_changed(value) for value in node.uses if value.producer is None)
             or any(self.differs(inner) for subgraph in node.subgraphs for inner in subgraph.nodes)
         )
 
+    def _has_changed(self, value: Value) -> bool:
+        """Whether what no node computes is of another type, or has other contents."""
+        held = self._slots.get(value)
+        was = None if held is None else dict(zip(Value.__slots__, held, strict=True))
+        return was is not None and (value.type != was["_type"] or value.data is not was["_data"])
+
     def restore(self) -> None:
+        for node, attributes in self._attributes.items():
+            node.become(attributes=attributes)
         for graph, lists in self._graphs:
             for name, held in lists.items():
                 setattr(graph, name, held)
-        for graph, types, retyped in self._facts:
-            graph.value_types, graph.retyped = types, retyped
+        for graph, types, state, retyped in self._facts:
+            graph.value_types, graph.training_state, graph.retyped = types, state, retyped
         for item, slots in self._slots.items():
             for slot, content in zip(type(item).__slots__, slots, strict=True):
                 setattr(item, slot, content)
+
+
+def _are_same(attributes: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    return attributes.keys() == before.keys() and all(value is before[name] for name, value in attributes.items())
+
+
+def _check_names(root: Graph) -> None:
+    """Raise ``InvalidCall`` where two values of a graph have one name, as constants brought from elsewhere may."""
+    for graph in root.nested():
+        held: dict[str, Value] = {}
+        for value in graph.values():
+            if held.setdefault(value.name, value) is not value:
+                raise InvalidCall(f'the name "{value.name}" must be of one value', given="two", do="graph.rename(...)")
+
+
+# ----- parts of nodes and values --------------------------------------------------------------------------------------
+
+
+def set_parts(node: Node, parts: Mapping[str, Any]) -> None:
+    """Let a node have other parts, as one edit of the graph that it is in."""
+    graph = _graph_of(node)
+    if graph is None:
+        node.become(**parts)
+        return
+    for name, do in _KEPT.items():
+        if name in parts:
+            raise InvalidCall(f"the {name} of a node in a graph stay", given=node.title, do=do)
+    if "inputs" in parts:
+        parts = {"inputs": [_readable(graph, value, node) for value in _several(parts["inputs"], node)]}
+    if not isinstance(parts.get("attributes", {}), Mapping):
+        what = f"the attributes of {node.title} must be a mapping from names to values"
+        raise InvalidCall(what, given=type(parts["attributes"]).__name__)
+    if not isinstance(parts.get("version", 1), int) or not hasattr(parts.get("op", node.op), "domain"):
+        raise InvalidCall(f"{node.title} must have an op and a version", given=repr(parts)[:200])
+    with editing(graph):
+        node.become(**parts)
+        node.origin = None if "inputs" not in parts else node.origin
+
+
+#: What is called in place of setting these.
+_KEPT = {
+    "outputs": "graph.replace(old, new) lets others be read; graph.insert(node) puts in a node made by hand",
+    "captures": "edit the subgraph, or graph.replace(old, new)",
+}
+
+
+def _graph_of(node: Node) -> Graph | None:
+    """The graph that a node is in."""
+    made = next((value for value in node.outputs if value is not None and value.producer is node), None)
+    graph = None if made is None else made.graph
+    return graph if graph is not None and any(held is node for held in graph.nodes) else None
+
+
+def _several(inputs: Any, node: Node) -> Sequence[Any]:
+    if isinstance(inputs, str | Value) or not isinstance(inputs, Iterable):
+        raise InvalidCall(f"the inputs of {node.title} must be values, in a list", given=repr(inputs)[:200])
+    return list(inputs)
+
+
+def _readable(graph: Graph, value: Any, node: Node) -> Value | None:
+    """A value as a node of ``graph`` may read it: by name, too, and a constant of elsewhere under a name of its own."""
+    if value is None or isinstance(value, str):
+        return None if value in (None, "") else graph.find(value)
+    if not isinstance(value, Value):
+        raise InvalidCall(f"{node.title} must read values", given=repr(value)[:200], do="constant(array) is a value")
+    if value.graph is not graph and value.is_constant:
+        return Value(graph.unique_name(value.name), value.type, data=value.data, graph=graph)
+    return graph.find(value)
+
+
+def set_type(value: Value, kind: Any) -> None:
+    """Let a graph input, or what an unknown op computes, have another type; what reads it is inferred anew."""
+    graph = value.graph
+    assert graph is not None
+    computed = value.producer is not None
+    if kind == value.type:
+        return
+    if (computed and isinstance(value.producer.op, Op)) or value.data is not None:  # type: ignore[union-attr]
+        raise InvalidCall(
+            f'the type of "{value.name}" follows from what it {"is computed from" if computed else "holds"}',
+            given=str(kind),
+            available=str(value.type),
+            do="set the types of inputs, or put a Cast or Reshape behind it: graph.insert_after(value, function)"
+            if computed else "set value.data to an array of that type",
+        )  # fmt: skip
+    if graph.parent is not None and not computed:
+        raise InvalidCall(f'the type of "{value.name}" is what the node of its subgraph gives', given=str(kind))
+    if not isinstance(kind, Type):
+        raise InvalidCall(f'"{value.name}" must have a type', given=repr(kind)[:200], do="value.type.with_shape(dims)")
+    if isinstance(kind, TensorType):
+        kind = tensor_type_given(value.name, kind)
+    with editing(graph):
+        value.become(type=kind)
+        graph.root.retyped = True
+        if computed:
+            graph.value_types = {**graph.value_types, value.name: kind}
+
+
+def set_data(value: Value, contents: Any) -> None:
+    """Let a variable hold other contents, which may be of another type, or an input have a default of its own type.
+
+    What reads it is inferred anew.
+    """
+    graph = value.graph
+    assert graph is not None
+    if value.producer is not None or (value.data is None and value not in graph.root.all_inputs):
+        raise InvalidCall(
+            f'"{value.name}" must be a variable or an input to be given contents',
+            given="what a node computes",
+            do='graph.replace(value, graph.variable("a new name", array))',
+        )
+    constant = contents_given(value.name, contents)
+    if value.data is None and not may_be_one(value.type, constant.type):
+        raise TypeMismatch(f'the default of input "{value.name}" must be {value.type}', given=str(constant.type))
+    with editing(graph):
+        if value.data is None:
+            value.become(data=constant)
+            graph.variables.append(value)
+        else:
+            value.become(data=constant, type=constant.type)
+        value.symbolic_contents = None
+        graph.root.retyped = graph.root.retyped or value in graph.all_inputs
+
+
+def set_inputs(graph: Graph, values: Sequence[Value | str]) -> None:
+    """Let the inputs that must be fed be these, in this order; those that are missing are removed.
+
+    Raises ``InvalidCall`` for what is no input, and naming what reads an input that would be gone.
+    """
+    wanted = [graph.find(value) for value in values]
+    held = graph.inputs
+    if any(value not in held for value in wanted) or len(set(wanted)) < len(wanted):
+        raise InvalidCall(
+            f'the inputs of graph "{graph.name}" can be removed, and put in another order',
+            given=", ".join(value.name for value in wanted),
+            available=", ".join(value.name for value in held),
+            do="graph.input(name, dtype, shape) adds one",
+        )
+    _check_unread(graph, [value for value in held if value not in wanted])
+    with editing(graph):
+        rest = iter(wanted)
+        kept = [value if value.data is not None else next(rest, None) for value in graph.all_inputs]
+        graph.all_inputs = [value for value in kept if value is not None]
+
+
+def _check_unread(graph: Graph, gone: Sequence[Value]) -> None:
+    uses = graph.uses()
+    for value in gone:
+        readers = [node.title for node in uses.get(value, ())] + ["the outputs of the graph"] * (value in graph.outputs)
+        if readers:
+            raise InvalidCall(
+                f'"{value.name}" cannot be removed',
+                given=f"{readers[0]} reads it",
+                do="graph.replace(value, other) first",
+            )
 
 
 # ----- single edits ---------------------------------------------------------------------------------------------------
@@ -107,9 +278,11 @@ def replace(graph: Graph, old: Value | str, new: Value | str) -> None:
         sources = _sources(new)
         for node in graph.nodes:
             if node not in sources and any(value is old for value in node.uses):
-                node.inputs = tuple(new if value is old else value for value in node.inputs)
-                node.captures = tuple(new if value is old else value for value in node.captures)
-        _replace_outputs(graph, old, new)
+                node.become(
+                    inputs=tuple(new if value is old else value for value in node.inputs),
+                    captures=tuple(new if value is old else value for value in node.captures),
+                )
+        replace_outputs(graph, old, new)
 
 
 def _sources(value: Value) -> set[Node]:
@@ -124,7 +297,7 @@ def _sources(value: Value) -> set[Node]:
     return found
 
 
-def _replace_outputs(graph: Graph, old: Value, new: Value) -> None:
+def replace_outputs(graph: Graph, old: Value, new: Value) -> None:
     """Let graph outputs that are ``old`` be ``new``, under the name that they have."""
     for position, value in enumerate(graph.outputs):
         if value is old:
@@ -132,7 +305,9 @@ def _replace_outputs(graph: Graph, old: Value, new: Value) -> None:
                 with building(graph, old.name):
                     new = operators().identity(new)
             graph.outputs[position] = new
-            old.name, new.name = graph.unique_name(f"{old.name}/replaced"), old.name
+            name = old.name
+            old.become(name=graph.unique_name(f"{name}/replaced"))
+            new.become(name=name)
 
 
 def insert_after(graph: Graph, value: Value | str, function: Callable[[Value], Any]) -> Value:
@@ -173,12 +348,27 @@ def insert(graph: Graph, node: Node, *, before: Node | None = None) -> None:
             graph.nodes.insert(graph.nodes.index(before), graph.nodes.pop())
 
 
-def remove(graph: Graph, nodes: Node | Sequence[Node]) -> None:
-    """Take out nodes that nothing else reads; their names are free then."""
-    gone = list(nodes) if isinstance(nodes, Sequence) else [nodes]
-    if not all(isinstance(node, Node) for node in gone) or isinstance(nodes, str):
+def remove(graph: Graph, nodes: Node | Value | str | Sequence[Node | Value | str]) -> None:
+    """Take out nodes, inputs and variables that nothing else reads; their names are free then."""
+    given = [nodes] if isinstance(nodes, str) or not isinstance(nodes, Sequence) else list(nodes)
+    values = [graph.find(each) for each in given if isinstance(each, Value | str)]
+    gone = [each for each in given if not isinstance(each, Value | str)]
+    computed = next((value for value in values if value.producer is not None), None)
+    if computed is not None:
+        what = f'a node of graph "{graph.name}" can be removed, and what it computes goes with it'
+        raise InvalidCall(what, given=repr(computed), do="graph.remove(value.producer)")
+    with editing(graph):
+        if gone:
+            _remove_nodes(graph, gone)
+        _check_unread(graph, values)
+        graph.all_inputs = [value for value in graph.all_inputs if value not in values]
+        graph.variables = [value for value in graph.variables if value not in values]
+
+
+def _remove_nodes(graph: Graph, gone: list[Any]) -> None:
+    if not all(isinstance(node, Node) for node in gone):
         what = f'a node of graph "{graph.name}" can be removed, or several'
-        raise InvalidCall(what, given=repr(nodes), do='graph["a value"].producer is the node that computes it')
+        raise InvalidCall(what, given=repr(gone), do='graph["a value"].producer is the node that computes it')
     outputs = {value for node in gone for value in node.outputs if value is not None}
     for node in gone:
         if node not in graph.nodes:
@@ -190,14 +380,13 @@ def remove(graph: Graph, nodes: Node | Sequence[Node]) -> None:
         raise InvalidCall(
             f"{gone[0].title} cannot be removed", given=f"{reader} read its output", do="replace that value first"
         )
-    with editing(graph):
-        graph.nodes = [node for node in graph.nodes if node not in gone]
+    graph.nodes = [node for node in graph.nodes if node not in gone]
 
 
 # ----- a graph as a function ------------------------------------------------------------------------------------------
 
 
-def compose(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """``graph`` called: its nodes in the graph of the values given, or its outputs for arrays."""
     wanted = [value.name for value in graph.inputs]
     known = {value.name for value in graph.all_inputs}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx import limits
 from tenonnx.errors import TypeMismatch, UnsupportedOp
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -50,6 +51,7 @@ class Evaluator:
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
+        limits.check_time()
         rule = None if op is self.body_of else find_rule(op, "numpy")
         padded = pad(op, list(inputs))
         if rule is None and op.primitive:
@@ -96,6 +98,7 @@ def evaluate_graph(
     graph: Graph, feeds: Sequence[Any], captured: Sequence[Any] = (), evaluator: Evaluator | None = None
 ) -> tuple[Any, ...]:
     """The outputs of ``graph`` for contents of its all_inputs and captures, node by node and without a plan."""
+    limits.check_time()
     run = Evaluator() if evaluator is None else evaluator
     known: dict[Value, Value] = {}
     for value, array in zip((*graph.all_inputs, *graph.captures), (*feeds, *captured), strict=True):

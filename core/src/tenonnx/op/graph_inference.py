@@ -53,15 +53,19 @@ def infer_after(graph: Graph, changed: Collection[Node]) -> None:
     for node in graph.nodes if waiting else ():
         if node not in waiting and stale.isdisjoint(node.uses):
             continue
-        before = [None if v is None else Known(v.type, v.elements, v.data) for v in node.outputs]
+        before = [None if v is None else Known(v.type, v.symbolic_contents, v.data) for v in node.outputs]
         for value in node.outputs:
             if value is not None and isinstance(node.op, Op):
-                value.type = value.data = value.elements = None
+                value.forget()
         _infer_node(graph, node)
         for value, was in zip(node.outputs, before, strict=True):
             if value is None or was is None:
                 continue
-            if was.type != value.type or was.data is not value.data or was.elements is not value.elements:
+            if (
+                was.type != value.type
+                or was.data is not value.data
+                or was.symbolic_contents is not value.symbolic_contents
+            ):
                 stale.add(value)
                 graph.retyped = graph.retyped or not may_be_one(was.type, value.type)
 
@@ -94,7 +98,8 @@ def give(node: Node, known: Sequence[Known | None]) -> None:
 def share_captured(captures: Sequence[Value], subgraph: Graph) -> None:
     """Let a subgraph know what is known of the values that it captures."""
     for outer, inner in zip(captures, subgraph.captures, strict=True):
-        inner.type, inner.elements, inner.data = outer.type, outer.elements, outer.data
+        inner.become(type=outer.type, data=outer.data)
+        inner.symbolic_contents = outer.symbolic_contents
 
 
 def declared_types(graph: Graph, node: Node) -> list[Known]:
@@ -171,6 +176,6 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
             symbols = symbols_of(old)
             if len(symbols) == 1 and str(old) in symbols and new is not None:
                 values[str(old)] = new
-        value.type = kind.with_shape(tuple(old if new is None else new for old, new in pairs))
+        value.become(type=kind.with_shape(tuple(old if new is None else new for old, new in pairs)))
     for value in graph.all_inputs:
-        value.type = substitute_type(value.type, values)
+        value.become(type=substitute_type(value.type, values))

@@ -132,7 +132,7 @@ def _run_body(
 ) -> list[Known | None]:
     with work(), interpreting(interpreter):
         results = invoke(op, op.function, inputs, attributes, outputs)
-    return [None if r is None else Known(r.type, r.elements, r.data) for r in results]
+    return [None if r is None else Known(r.type, r.symbolic_contents, r.data) for r in results]
 
 
 def _known_of_any_rank(

@@ -96,8 +96,8 @@ def call_key(
 
 
 def _contents(value: Value) -> Hashable:
-    if value.elements is not None:
-        return tuple(value.elements.reshape(-1).tolist())
+    if value.symbolic_contents is not None:
+        return tuple(value.symbolic_contents.reshape(-1).tolist())
     if value.data is None:
         return None
     array = value.data.array()

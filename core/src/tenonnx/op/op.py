@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tenonnx.errors import InvalidCall, PluginError
+from tenonnx.op.kinds import RESERVED, TRAITS, check_kind, check_traits
 from tenonnx.op.requirements import Requirement, Requirements
 from tenonnx.op.signature import REQUIRED, Signature
-from tenonnx.op.spelling import Respelling
+from tenonnx.op.versioned_signature import SignatureChange
 
 if TYPE_CHECKING:
     import typing_extensions
@@ -31,12 +32,12 @@ class Op(Generic[Parameters]):
 
     Calling it applies it: on values it adds a node to their graph, on arrays it computes. ``function`` is the body (a
     primitive has none), ``requirements`` what must hold of a call, ``rules`` what consumers know about the op, keyed by
-    consumer (``numpy``, ``prepare``, ``vjp``, ``type``).
+    kind (``numpy``, ``vjp``, ``type``), ``facts`` its traits.
 
     ``pure`` is False for ops that draw random numbers: they are never folded. ``broadcasts`` marks ops whose gradients
-    are summed back to the shape of each input by whoever applies the VJP. ``specified`` is False for ops that files use
-    in a domain whose specification does not have them: an export to a target leaves none of them. Further keywords are
-    rules.
+    are summed back to the shape of each input by whoever applies the VJP. ``specified`` is the version from which the
+    specification of the domain has the op, False where it never has: files have it nevertheless, but an export to a
+    target leaves it only where that target does. Further keywords are traits and rules.
 
     What an op is, the modules of its package say while they are imported; after that a change raises ``PluginError``,
     as others know the op by then. One that is made by a program, or in a function, stays open until it is registered.
@@ -53,10 +54,11 @@ class Op(Generic[Parameters]):
     primitive: bool
     pure: bool
     broadcasts: bool
-    specified: bool
+    specified: int
     rules: Mapping[str, Callable[..., Any]]
+    facts: Mapping[str, Any]
     requirements: Requirements
-    respellings: tuple[Respelling, ...] = ()
+    signature_changes: tuple[SignatureChange, ...] = ()
     lowerings: tuple[tuple[Op | None, Callable[..., Any]], ...] = ()
     older: Op | None = None
     __name__: str
@@ -73,25 +75,28 @@ class Op(Generic[Parameters]):
         primitive: bool = False,
         pure: bool = True,
         broadcasts: bool = False,
-        specified: bool = True,
+        specified: int = True,
         signature: Signature | None = None,
-        **rules: Callable[..., Any],
+        **declared: Any,
     ) -> None:
-        declared = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
-        if not (inspect.isfunction(declared) or inspect.ismethod(declared)):
+        written = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
+        if not (inspect.isfunction(written) or inspect.ismethod(written)):
             what = f"{domain}::{name}: an op is made of a function written in Python"
             raise InvalidCall(what, given=repr(function)[:200], do="let a function of these inputs call it")
-        if signature is None and declared.__code__.co_flags & inspect.CO_VARKEYWORDS:
+        if signature is None and written.__code__.co_flags & inspect.CO_VARKEYWORDS:
             raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
-        if any(default is not None and default is not REQUIRED for default in declared.__defaults__ or ()):
+        if any(default is not None and default is not REQUIRED for default in written.__defaults__ or ()):
             raise InvalidCall(
                 f"{domain}::{name}: the positional parameters of an op are its inputs, whose only default is None",
                 given=f"{function.__name__}{inspect.signature(function)}",
                 do="let attributes be keyword-only: put * before them",
             )
         _must_hold_somewhere(f"{domain}::{name}", since, before)
-        for consumer in rules:
-            check_consumer(f"{domain}::{name}", consumer)
+        facts = {trait: declared.pop(trait) for trait in TRAITS.keys() & declared.keys()} if declared else {}
+        check_traits(f"{domain}::{name}", facts)
+        rules: dict[str, Callable[..., Any]] = declared
+        for kind in rules:
+            check_kind(f"{domain}::{name}", kind)
         unknown = [name for name, rule in rules.items() if not callable(rule)]
         if unknown:
             raise InvalidCall(f"{domain}::{name}: a rule is a function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
@@ -108,6 +113,7 @@ class Op(Generic[Parameters]):
             broadcasts=broadcasts,
             specified=specified,
             rules=MappingProxyType(rules),
+            facts=MappingProxyType(facts),
             requirements=Requirements(self),
             __name__=function.__name__,
             __doc__=function.__doc__,
@@ -143,7 +149,8 @@ class Op(Generic[Parameters]):
     @property
     def version(self) -> int:
         """The version from which today's spelling holds."""
-        return max([self.since, *(step.before for step in self.respellings)]) if self.respellings else self.since
+        changed = [step.before for step in self.signature_changes]
+        return max(self.since, *changed) if changed else self.since
 
     @property
     def title(self) -> str:
@@ -159,6 +166,10 @@ class Op(Generic[Parameters]):
 
     def holds_at(self, version: int) -> bool:
         return self.since <= version and (self.before is None or version < self.before)
+
+    def is_specified_at(self, version: int) -> bool:
+        """Whether the specification of its domain has the op at a version."""
+        return bool(self.specified) and self.specified <= version
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
         return Op.apply(self, args, kwargs)
@@ -184,6 +195,7 @@ class Op(Generic[Parameters]):
         ignored: Iterable[str] = (),
         vectors: Iterable[str] = (),
         positive: Iterable[str] = (),
+        unless: Callable[..., str] | None = None,
     ) -> Op[Parameters]: ...
 
     def until(self, version: int, **spelling: Any) -> Any:
@@ -192,21 +204,22 @@ class Op(Generic[Parameters]):
         With keywords only the spelling changed: ``attributes`` names inputs that were attributes, ``lacks`` what did
         not exist, ``renamed`` maps today's names to old ones, ``defaults`` gives other defaults (``REQUIRED`` for
         none), ``ignored`` attributes had no effect, ``vectors`` were a number where today's input has one element, and
-        ``positive`` are axes of the first input that could not be negative.
+        ``positive`` are axes of the first input that could not be negative. ``unless``, a function of inputs and
+        attributes, gives the reason why a call cannot be said there, or an empty string.
         Without keywords it decorates the function of the old meaning, and gives its ``Op``. Raises ``InvalidCall`` for
         a range of versions that is empty or that another has already, and for names and words that are not there.
         """
         self._check_step(version, spelling)
         if spelling:
-            self.respellings += (_respelling(self, version, spelling),)
+            self.signature_changes += (_signature_change(self, version, spelling),)
             return self
 
         def meaning(function: Callable[P, Any]) -> Op[P]:
             old = Op(
                 function, self.name, domain=self.domain, since=self.since, before=version, pure=self.pure,
-                broadcasts=self.broadcasts,
+                broadcasts=self.broadcasts, specified=self.specified,
             )  # fmt: skip
-            old.rules = MappingProxyType({name: self.rules[name] for name in ("selects",) if name in self.rules})
+            old.facts = MappingProxyType({name: self.facts[name] for name in ("data_movement",) if name in self.facts})
             self.since = version
             self.older = old
             return old
@@ -225,7 +238,7 @@ class Op(Generic[Parameters]):
         if not spelling and self.older is not None:
             what = f"{call} must be the only older meaning of {self.__name__}, or {self.older.__name__} would be lost"
             raise InvalidCall(what, do="say what held from the newest version to the oldest, each by the one after it")
-        lost = sorted({s.before for s in self.respellings if s.before <= version} if not spelling else ())
+        lost = sorted({s.before for s in self.signature_changes if s.before <= version} if not spelling else ())
         if lost:
             what = f"{call} must come before what is said of older spellings, or that until version {lost[0]} is lost"
             raise InvalidCall(what, do="say it of the older meaning")
@@ -253,30 +266,42 @@ class Op(Generic[Parameters]):
         self.requirements = self.requirements.and_also(requirements)
         return self
 
-    # ----- rules --------------------------------------------------------------------------------------------------
+    # ----- rules and traits ---------------------------------------------------------------------------------------
 
-    def rule(self, consumer: str, function: Any = None) -> Any:
+    def traits(self, **facts: Any) -> Op[Parameters]:
+        """Declare facts about the op, which ``tenonnx.op.kinds.TRAITS`` lists: ``data_movement=True``.
+
+        Raises ``InvalidCall`` for one that there is not, and for one that has been declared.
+        """
+        check_traits(self.title, facts)
+        for name in facts:
+            if name in self.facts:
+                raise InvalidCall(f"{self.title} has the trait {name} already", given=f"{name}={facts[name]!r}")
+        self.facts = MappingProxyType({**self.facts, **facts})
+        return self
+
+    def rule(self, kind: str, function: Any = None) -> Any:
         """Tell a consumer what it may know of this op beyond the body; without a function it is a decorator."""
         if function is None:
-            return partial(self.rule, consumer)
-        if consumer not in CONSUMERS:
-            check_consumer(self.title, consumer)
-        if consumer in self.rules:
-            raise InvalidCall(f"{self.title} has a {consumer} rule already")
-        self.rules = MappingProxyType({**self.rules, consumer: function})
+            return partial(self.rule, kind)
+        if kind not in RESERVED:
+            check_kind(self.title, kind)
+        if kind in self.rules:
+            raise InvalidCall(f"{self.title} has a {kind} rule already")
+        self.rules = MappingProxyType({**self.rules, kind: function})
         return function
 
     def numpy(self, function: Function) -> Function:
         """The op on numpy arrays: input arrays (None where absent), then attributes; must agree with the body."""
         return self.rule("numpy", function)  # type: ignore[no-any-return]
 
-    def prepare(self, function: Function) -> Function:
+    def specialize(self, function: Function) -> Function:
         """A kernel for calls that are alike: ``(*inputs, **attributes)``, the inputs as ``Operand``, to a function.
 
         That takes arrays of exactly these shapes and element types, and no attributes, and gives what the numpy rule
         gives; several threads may call it at once. None where the numpy rule serves as well.
         """
-        return self.rule("prepare", function)  # type: ignore[no-any-return]
+        return self.rule("specialize", function)  # type: ignore[no-any-return]
 
     def symbolic(self, function: Function) -> Function:
         """The op on object arrays of ints, symbolic dims and None for what is not known, as ``numpy`` has it on arrays.
@@ -285,13 +310,14 @@ class Op(Generic[Parameters]):
         """
         return self.rule("symbolic", function)  # type: ignore[no-any-return]
 
-    def vjp(self, function: Function) -> Function:
+    def vjp(self, function: Any = None, *, surrogate: bool = False) -> Any:
         """The vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to one gradient or None for each input.
 
         ``g`` and ``y`` are the output's cotangent and value, tuples when the op has several outputs. With a
         ``residuals`` rule, ``y`` is what that keeps. Gradients of what subgraphs capture follow those of the inputs.
+        A ``surrogate``, of inputs and attributes, is the call by ops that have gradients, differentiated in its place.
         """
-        return self.rule("vjp", function)  # type: ignore[no-any-return]
+        return self.rule("vjp.surrogate" if surrogate else "vjp", function)
 
     def residuals(self, function: Function) -> Function:
         """What the forward pass keeps for the ``vjp``: ``(demand, *inputs, **attributes)`` to outputs and kept.
@@ -301,22 +327,28 @@ class Op(Generic[Parameters]):
         """
         return self.rule("residuals", function)  # type: ignore[no-any-return]
 
-    def spot(self, function: Function) -> Function:
+    def rewrite(
+        self, function: Any = None, *, alone: bool = False, if_fewer: bool = False, together: bool = False
+    ) -> Any:
+        """The call in simpler ops, for ``simplify``: ``(*inputs, **attributes)`` to results, or None.
+
+        ``alone``: asked where no other call reads what is computed for this one, so that it may take in the call before
+        it. ``if_fewer``: kept where the graph has fewer nodes for it in all. ``together``: a function of the inputs of
+        several calls that have the first in common, and constants beside it, to one result for each.
+        """
+        variants = {"alone": alone, "if_fewer": if_fewer, "together": together}
+        return self.rule(".".join(["rewrite", *(name for name, chosen in variants.items() if chosen)]), function)
+
+    def pattern(self, function: Any = None, *, absent: bool = False) -> Any:
         """Where a call may stand in a graph: a value in normal form to guesses, each inputs and attributes.
 
         A guess may go on with a function that makes the value of the first result (None: it is that), and with the
         number of outputs that the call always has, read or not. Fusion proves each guess by the body, so that it
-        may be wrong; an op with this rule is looked for by it alone. An op with the rule ``rare`` is looked for only
-        where it is asked for by name.
+        may be wrong; an op with this rule is looked for by it alone.
+        With ``absent``, a function of inputs, None where there is none, and attributes: the inputs with those that
+        change nothing in the places of what must be there, so that fusion finds what is written without them.
         """
-        return self.rule("spot", function)  # type: ignore[no-any-return]
-
-    def version_rule(self, function: Function) -> Function:
-        """Why a file at a version cannot say a call, though the op is there: ``(version, *inputs, **attributes)``.
-
-        The reason, or an empty string. Respellings say what they can more simply.
-        """
-        return self.rule("version", function)  # type: ignore[no-any-return]
+        return self.rule("pattern.absent" if absent else "pattern", function)
 
     def type(self, function: Function) -> Function:
         """The types of the outputs from the input values and attributes."""
@@ -334,49 +366,6 @@ def _modules_of(package: str) -> Iterator[str]:
     return (name for name in reversed(list(sys.modules)) if name == package or name.startswith(f"{package}."))
 
 
-#: The consumers of rules in this package; others may have more.
-CONSUMERS = (
-    "cost",
-    "filled",
-    "half",
-    "join",
-    "normal",
-    "numpy",
-    "of_codes",
-    "pack",
-    "prepare",
-    "rare",
-    "residuals",
-    "selects",
-    "simplify",
-    "smooth",
-    "spot",
-    "symbolic",
-    "type",
-    "version",
-    "vjp",
-    "word",
-)
-
-
-def check_consumer(title: str, consumer: str) -> None:
-    """Raise ``InvalidCall`` for the name of a rule that is nearly one of ours, and so never read by anyone."""
-    near = None if consumer in CONSUMERS else _near(consumer)
-    if near:
-        raise InvalidCall(
-            f"{title}: a rule must be of a consumer that there is",
-            given=f'"{consumer}"; is it "{near}"?',
-            available=f"{', '.join(CONSUMERS)}, or the name of a backend of another package, less like these",
-        )
-
-
-@cache
-def _near(consumer: str) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(consumer, CONSUMERS, 1)), None)
-
-
 def _must_hold_somewhere(name: str, since: int, before: int | None) -> None:
     if type(since) is not int or since < 1 or (before is not None and (type(before) is not int or before <= since)):
         given = f"since={since!r}" + ("" if before is None else f", before={before!r}")
@@ -385,8 +374,8 @@ def _must_hold_somewhere(name: str, since: int, before: int | None) -> None:
         )
 
 
-def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
-    words = [word for word in Respelling._fields if word != "before"]
+def _signature_change(op: Op, version: int, spelling: dict[str, Any]) -> SignatureChange:
+    words = [word for word in SignatureChange._fields if word != "before"]
     wrong = sorted(set(spelling) - set(words))
     if wrong:
         what = f"{op.title}.until({version}) must be told of a spelling in words that there are"
@@ -397,9 +386,9 @@ def _respelling(op: Op, version: int, spelling: dict[str, Any]) -> Respelling:
         unknown = sorted(set(spelling.get(key) or ()) - known)
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
-    kinds: dict[str, type] = {"renamed": dict, "defaults": dict}
-    made = Respelling(version, **{word: kinds.get(word, tuple)(said) for word, said in spelling.items() if said})
-    if made in op.respellings:
+    kinds: dict[str, Callable[[Any], Any]] = {"renamed": dict, "defaults": dict, "unless": lambda function: function}
+    made = SignatureChange(version, **{word: kinds.get(word, tuple)(said) for word, said in spelling.items() if said})
+    if made in op.signature_changes:
         raise InvalidCall(f"{op.title}.until({version}) says twice what differs below that version")
     return made
 
@@ -427,7 +416,7 @@ def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **keywords: Any) -
 
     Positional parameters are the ONNX inputs (default None: optional; ``*name``: variadic), keyword-only parameters the
     ONNX attributes with their defaults. ``since`` is the first version, ``before`` the one that removed the op. Further
-    keywords are those of ``Op``, and rules: ``selects=always``.
+    keywords are those of ``Op``, traits and rules: ``data_movement=True``.
     """
 
     def define(function: Callable[P, Any]) -> Op[P]:

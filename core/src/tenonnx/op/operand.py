@@ -1,4 +1,4 @@
-"""What a rule that prepares a call is told of its inputs."""
+"""What a rule that specializes a call is told of its inputs."""
 
 from __future__ import annotations
 

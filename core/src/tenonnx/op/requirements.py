@@ -11,15 +11,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.symbolic import Dim
 from tenonnx.graph.types import Shape, TensorType
 from tenonnx.graph.values import Value
-
-if TYPE_CHECKING:
-    from tenonnx.op.op import Op
+from tenonnx.op.signature import Signature
 
 
 class Arguments:
@@ -105,10 +103,23 @@ class Requirement:
         return f"{self.word}({', '.join(self.names)})"
 
 
+class Declared(Protocol):
+    """What is read of an op."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def signature(self) -> Signature: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+
 class Requirements:
     """All that must hold of the calls of one op, in the order in which it was declared."""
 
-    def __init__(self, op: Op, declared: Sequence[Requirement] = ()) -> None:
+    def __init__(self, op: Declared, declared: Sequence[Requirement] = ()) -> None:
         self.op = op
         self.declared = tuple(declared)
 
@@ -158,7 +169,7 @@ class Requirements:
         if shape == value.type.shape:
             return value
         narrowed = Value(value.name, value.type.with_shape(shape), graph=value.graph)
-        narrowed.elements = value.elements
+        narrowed.symbolic_contents = value.symbolic_contents
         return narrowed
 
     @functools.cached_property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
 from tenonnx.errors import PluginError
 from tenonnx.graph.definitions import definitions
-from tenonnx.graph.values import Value
-from tenonnx.op.op import Op, check_consumer
+from tenonnx.op.kinds import TRAITS, check_kind
+from tenonnx.op.op import Op
 
 #: By consumer the modules of rules that nobody has asked for yet.
 _awaited: dict[str, list[str]] = {}
@@ -19,8 +19,9 @@ _changing = threading.Lock()
 
 def find_rule(op: Op, consumer: str) -> Callable[..., Any] | None:
     """The rule of ``op`` for ``consumer``: its own, else the one that a package gave it in this registry; or None."""
-    if consumer in _awaited:
-        _import_awaited(consumer)
+    kind = consumer.partition(".")[0] if "." in consumer else consumer
+    if kind in _awaited:
+        _import_awaited(kind)
     rule = op.rules.get(consumer)
     return rule if rule is not None else definitions().rule(op, consumer)
 
@@ -29,7 +30,8 @@ def await_rules(module: str, consumers: Iterable[str]) -> None:
     """Import a module, which holds nothing but rules, when one of these consumers first asks for a rule of any op."""
     with _changing:
         for consumer in consumers:
-            check_consumer(module, consumer)
+            if consumer not in TRAITS:
+                check_kind(module, consumer)
             if module not in _awaited.setdefault(consumer, []):
                 _awaited[consumer].append(module)
 
@@ -67,18 +69,23 @@ def broken_rules() -> Iterator[PluginError]:
             yield error
 
 
-def always(*inputs: Any, **attributes: Any) -> bool:
-    """The rule of what holds of every call."""
-    return True
+def find_trait(op: Op, name: str) -> Any:
+    """What an op is declared with, None where that says nothing; the traits are in ``tenonnx.op.kinds.TRAITS``."""
+    if name in _awaited:
+        _import_awaited(name)
+    return op.facts.get(name)
 
 
-def selects(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> bool:
-    """Whether a call moves, chooses or compares elements and computes nothing with them, by its rule ``selects``.
+def moves_data(op: Op, attributes: Mapping[str, Any]) -> bool:
+    """Whether a call moves, chooses or compares elements and computes nothing, by the trait ``data_movement``.
 
     Any wider element type serves such a call.
     """
-    rule = find_rule(op, "selects")
-    return rule is not None and bool(rule(*inputs, **attributes))
+    fact = find_trait(op, "data_movement")
+    if not isinstance(fact, Mapping):
+        return fact is True
+    there = op.signature.attributes
+    return all(attributes.get(name, there[name]) in values for name, values in fact.items() if name in there)
 
 
 def add_rule(op: Op, consumer: str, rule: Callable[..., Any]) -> None:
@@ -86,5 +93,5 @@ def add_rule(op: Op, consumer: str, rule: Callable[..., Any]) -> None:
 
     The op's own rule wins. Raises ``PluginError`` where it has one from another package.
     """
-    check_consumer(op.title, consumer)
+    check_kind(op.title, consumer)
     definitions().add_rule(op, consumer, rule)

@@ -31,7 +31,7 @@ def _as_stored(value: Any) -> Any:
     """An attribute value as a file holds it: floats are float32."""
     if isinstance(value, float):
         return ctypes.c_float(value).value
-    if isinstance(value, list | tuple) and _kind(value) == "floats":
+    if isinstance(value, list | tuple) and kind_of(value) == "floats":
         stored = array("f", value).tolist()
         return value if stored == value else stored  # what a file holds stays the same object
     return value
@@ -193,7 +193,7 @@ PHRASES = {
 
 def _declared_kind(parameter: inspect.Parameter) -> str:
     """The kind of an attribute by its default, else by its annotation; empty where neither tells."""
-    kind = "" if parameter.default is REQUIRED else _kind(parameter.default)
+    kind = "" if parameter.default is REQUIRED else kind_of(parameter.default)
     annotation = parameter.annotation
     named = (annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)).split(" | ")
     kinds = {"int": "int", "float": "float", "str": "str"}
@@ -202,7 +202,7 @@ def _declared_kind(parameter: inspect.Parameter) -> str:
     return kind or next((kinds[name] for name in named if name in kinds), "")
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     """The kind of a Python value; empty where it may be any, or one that no signature tells of."""
     if isinstance(value, list | tuple):
         kinds = {_kind_of_type(kind) for kind in set(map(type, value))}  # millions of items have few types
@@ -227,10 +227,10 @@ def _kind_of_type(given: type) -> str:
 
 def is_kind(value: Any, kind: str) -> bool:
     """Whether an attribute as a file holds it is of a kind; an empty list is of any kind of list."""
-    return _kind(value) == kind or (value == [] and kind.endswith("s"))
+    return kind_of(value) == kind or (value == [] and kind.endswith("s"))
 
 
 def _check_kind(of: Titled, name: str, wanted: str, value: Any) -> None:
-    given = _kind(value)
+    given = kind_of(value)
     if wanted and given and given not in (wanted, wanted.replace("float", "int")):
         raise InvalidCall(f'{of.title}: attribute "{name}" must be {PHRASES[wanted]}', given=f"{name}={value!r}")

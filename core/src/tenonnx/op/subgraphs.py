@@ -21,6 +21,6 @@ def subgraph_types(title: str, graph: Graph, inputs: Sequence[Type | None]) -> l
             given=f"{len(graph.inputs)} inputs",
         )
     for value, kind in zip(graph.inputs, inputs, strict=True):
-        value.type = kind if kind is not None else value.type
+        value.become(type=kind if kind is not None else value.type)
     infer(graph, strict=False)
     return [value.type for value in graph.outputs]

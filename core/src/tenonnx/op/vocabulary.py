@@ -11,7 +11,7 @@ from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.symbolic import Dim, differ
 from tenonnx.graph.types import Shape, TensorType
-from tenonnx.graph.values import Value, in_parts
+from tenonnx.graph.values import Value, chunks_of
 from tenonnx.op.requirements import Arguments, Requirement, listed
 
 # ----- shapes ---------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def every(what: str, test: Callable[[Any], Any], *inputs: str) -> Requirement:
 
     def check(call: Arguments) -> None:
         for name, value in call.values(*inputs):
-            found: Sequence[Any] = next(filter(None, map(numbers, in_parts(value.data))), ())
+            found: Sequence[Any] = next(filter(None, map(numbers, chunks_of(value.data))), ())
             if found:
                 call.fail(f'"{name}" must be {what}', name, given=str(found))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from tenonnx.registry.discovery import cure
@@ -25,11 +26,46 @@ def absence(registry: Registry | None, domain: str, name: str, version: int) -> 
         when = _when([(op.since, op.before) for op in others], version)
         reason = f"an op of {domain} {when}, while the file is of version {version}"
         return Absence(reason, None, f"give the file the version of {domain} that it was written for")
-    if package is None:
-        return Absence("no package that we know provides it", None, f"install or write a package that serves {domain}")
-    if registry is not None and any(plugin.distribution == package for plugin in registry.failures):
-        return Absence(f"{package} failed to load, see tenonnx plugins", None, "mend what tenonnx plugins shows")
-    return Absence(f"{package} provides it", package, cure([package]))
+    meant = None if registry is None else registry.meant(domain, name)
+    if registry is not None and meant is not None:
+        return _other_name(registry, meant, package)
+    if registry is not None and package is not None:
+        if any(plugin.distribution == package for plugin in registry.failures):
+            return Absence(f"{package} failed to load, see tenonnx plugins", None, "mend what tenonnx plugins shows")
+        if not registry.serves(package, domain):
+            return Absence(f"{package} provides it", package, cure([package]))
+    near = [] if registry is None else _near(registry, domain, name)
+    is_it = f"; is it {' or '.join(near)}?" if near else ""
+    if package is not None:
+        return Absence(f"{package} is installed, and has no such op{is_it}", None, _DEFINE)
+    if registry is not None and domain in registry.domains() and any(True for _ in registry.ops(domain)):
+        return Absence(f"no package that serves {domain} has such an op{is_it}", None, _DEFINE)
+    reason = f"no package that we know provides it{is_it}"
+    return Absence(reason, None, f"install or write a package that serves {domain}")
+
+
+#: What to do about an op that nobody has.
+_DEFINE = "correct the name, or define the op in a package of your own (tenonnx plugins new, docs/writing-a-plugin.md)"
+
+
+def _other_name(registry: Registry, meant: str, package: str | None) -> Absence:
+    """What to say of a name that stands for another op, which may be missing itself."""
+    domain, _, name = meant.partition("::")
+    reason = f"what is called {meant}"
+    if registry.meanings(domain, name):
+        return Absence(reason, None, f"say it by {meant}, as tenonnx ops {name} shows it")
+    needed = registry.provider(domain, name) or package
+    do = f"install or write a package that serves {domain}" if needed is None else cure([needed])
+    return Absence(f"{reason}, which {needed or 'no package that we know'} provides", needed, do)
+
+
+def _near(registry: Registry, domain: str, name: str) -> list[str]:
+    """Ops that may be meant: of that name in another domain, and of names like it in this one."""
+    elsewhere = [
+        f"{other}::{name}" for other in registry.domains() if other != domain and registry.meanings(other, name)
+    ]
+    spelled = {op.name.lower(): op.name for op in registry.ops(domain)}
+    return [*elsewhere, *(spelled[near] for near in get_close_matches(name.lower(), spelled, 3, 0.7))][:4]
 
 
 def remedy(absences: Iterable[Absence]) -> str:

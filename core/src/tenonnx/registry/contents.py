@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from tenonnx.errors import PluginError
 from tenonnx.graph.operators import Operators
-from tenonnx.op.op import CONSUMERS, Op
+from tenonnx.op.kinds import RESERVED
+from tenonnx.op.op import Op
+from tenonnx.registry.aliases import Aliases
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.hints import provider
 
@@ -47,7 +49,7 @@ def in_words(conflicts: Iterable[Conflict]) -> list[str]:
 
 
 @dataclass
-class Contents:
+class RegistryContents:
     """All that has been added. Changes are made to a copy, which takes its place when all went well."""
 
     ops: dict[tuple[str, str], tuple[Op, ...]] = field(default_factory=dict)
@@ -56,11 +58,13 @@ class Contents:
     dtypes: tuple[tuple[Plugin | None, str, Loader], ...] = ()
     operators: tuple[Plugin | None, Callable[[], Operators]] | None = None
     conflicts: tuple[Conflict, ...] = ()
+    aliases: Aliases = field(default_factory=dict)
+    hints: Aliases = field(default_factory=dict)
 
-    def copy(self) -> Contents:
+    def copy(self) -> RegistryContents:
         return replace(self, ops=dict(self.ops), sources=dict(self.sources), rules=dict(self.rules))
 
-    def without(self, plugin: Plugin) -> Contents:
+    def without(self, plugin: Plugin) -> RegistryContents:
         """These without the tables of a plugin, whose ops could not be registered."""
         return replace(
             self,
@@ -97,7 +101,7 @@ class Contents:
 
     def add_rule(self, op: Op, consumer: str, rule: Rule, plugin: Plugin | None) -> None:
         """Add a rule on the op of another package. What tenonnx itself reads is that package's alone to say."""
-        if plugin is not None and consumer in CONSUMERS and not self._is_of(op, plugin):
+        if plugin is not None and consumer in RESERVED and not self._is_of(op, plugin):
             raise PluginError(
                 f"{op.title} must have no {consumer} rule but from its own package",
                 given=f"one from {plugin.source}",
@@ -114,14 +118,14 @@ class Contents:
 
 
 #: What a plugin adds: a change of the contents, in the plugin's name.
-Change = Callable[[Contents, Plugin | None], None]
+RegistryChange = Callable[[RegistryContents, Plugin | None], None]
 
 
 def claim(domain: str, name: str, plugin: Plugin | None) -> tuple[bool, bool, str]:
     """Of two packages with one op, the one whose claim is lower has it; what a program adds comes first."""
     if plugin is None:
         return False, False, ""
-    return plugin.distribution != provider(domain, name), *plugin.rank
+    return not (plugin.is_ours and plugin.distribution == provider(domain, name)), *plugin.rank
 
 
 def source_of(plugin: Plugin | None) -> str:

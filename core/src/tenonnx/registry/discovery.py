@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -11,6 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tenonnx.errors import InvalidCall, PluginError, PluginWarning
-from tenonnx.registry.hints import is_ours
+from tenonnx.registry.guest import guarded
+from tenonnx.registry.hints import is_ours, names_of, provider
+from tenonnx.registry.import_rules import rules_of
 
 #: The version of what packages are made of (``tenonnx.extend``). A package says ``api = 1``, and is refused where it
 #: needs a newer one than this.
@@ -28,6 +32,13 @@ API = 1
 
 def _is_backend(value: Any) -> bool:
     return isinstance(getattr(value, "speed", None), int | float) and callable(getattr(value, "compile", None))
+
+
+def _are_rules(value: Any) -> bool:
+    try:
+        return bool(rules_of(value))
+    except InvalidCall:
+        return False
 
 
 class Group(NamedTuple):
@@ -41,41 +52,6 @@ class Group(NamedTuple):
     unique: bool = False
     reserved: frozenset[str] = frozenset()
 
-
-#: The options of the commands that apply transforms, each by a flag of its name.
-OPTIONS = frozenset(
-    [
-        "atol",
-        "bfloat16",
-        "budget",
-        "domains",
-        "example",
-        "external-data-threshold",
-        "fix-shapes",
-        "float16",
-        "free-dims",
-        "functions",
-        "fuse",
-        "fuse-also",
-        "half-interface",
-        "help",
-        "input",
-        "input-shapes",
-        "inputs",
-        "ir-version",
-        "json",
-        "no-fuse",
-        "no-verify",
-        "opset",
-        "output",
-        "overwrite",
-        "rtol",
-        "seed",
-        "target",
-        "tidy",
-        "verify",
-    ]
-)
 
 #: The entry-point groups: ops are named by the domain they serve, the others by what they provide.
 GROUPS: Mapping[str, Group] = {
@@ -94,26 +70,18 @@ GROUPS: Mapping[str, Group] = {
         "a click command, or a function that adds one to a group",
         callable,
         True,
-        frozenset(
-            {
-                "inspect",
-                "bench",
-                "check",
-                "run",
-                "convert",
-                "plan",
-                "compare",
-                "extract",
-                "rename",
-                "compose",
-                "targets",
-                "ops",
-                "plugins",
-            }
-        ),
     ),
     "tenonnx.targets": Group("a package that holds *.toml files", lambda value: hasattr(value, "__path__")),
-    "tenonnx.transforms": Group("a function from a graph to a graph", callable, True, OPTIONS),
+    "tenonnx.transforms": Group("a function from a graph to a graph", callable, True, names_of("tenonnx.options")),
+    "tenonnx.rules": Group("import rules, or a module that holds some", _are_rules),
+    "tenonnx.torch_ops": Group(
+        "a mapping from operators of PyTorch to functions", lambda value: isinstance(value, Mapping)
+    ),
+    "tenonnx.hooks": Group(
+        "a function of a ModelProto, or an object with post_process",
+        lambda value: callable(value) or callable(getattr(value, "post_process", None)),
+        True,
+    ),
 }
 
 
@@ -146,7 +114,16 @@ class Plugin(NamedTuple):
     @property
     def rank(self) -> tuple[bool, str]:
         """Where two packages give one thing, the lower rank holds: our own distributions, then the first by name."""
-        return not is_ours(self.distribution), normalized(self.distribution)
+        return not self.is_ours, normalized(self.distribution)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the project itself publishes it: another distribution may bear the name, but not with our module."""
+        return is_ours(self.distribution) and self.package == self.distribution.replace("-", "_")
+
+    def holds(self, name: str) -> bool:
+        """Whether it comes from the distribution that owns a name of its group."""
+        return self.is_ours and self.distribution == provider(self.group, name)
 
     def load(self) -> Any:
         """Import what the entry point names.
@@ -158,7 +135,8 @@ class Plugin(NamedTuple):
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         token = _being_imported.set(self)
         try:
-            value = entry.load()
+            with self.guarded("loading"):
+                value = entry.load()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # exits and what test runners skip by are no Exception
@@ -174,6 +152,10 @@ class Plugin(NamedTuple):
                 do=f"correct {getattr(value, '__file__', self.value)}",
             )
         return value
+
+    def guarded(self, doing: str) -> AbstractContextManager[None]:
+        """A context for code of the package. Raises ``Trespass`` for what it must not do to the process."""
+        return guarded(f"{doing} {self.source}")
 
     def _check_api(self) -> None:
         wanted = self._api()
@@ -200,23 +182,31 @@ class Plugin(NamedTuple):
 
     def failure(self, what: str, error: BaseException) -> PluginError:
         """What is wrong with this plugin, with the line of its own that its author is to look at."""
-        return PluginError(
+        found = PluginError(
             f'plugin "{self.name}" of {self.source} {what}',
             given=f"{self.value}: {type(error).__name__}: {error}",
             do=f"correct {self._line(error) or self.value}, or reinstall {self.distribution}, "
             f"or leave it out with TENONNX_PLUGINS=-{self.distribution}",
         )
+        found.__cause__ = error
+        return found
 
     def _line(self, error: BaseException) -> str:
         if isinstance(error, SyntaxError) and error.filename:
             return f"{error.filename}:{error.lineno}"
         core = str(Path(__file__).parents[1])
-        skipped = (core, str(Path(importlib.__file__).parent), "<")
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(skipped)]
-        frames = [f for f in frames if f"{os.sep}pluggy{os.sep}" not in f.filename]
-        home = self._home()
-        own = [f for f in frames if home and f.filename.startswith(home)] or frames
-        return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+        skipped = (core, str(Path(importlib.__file__).parent), contextlib.__file__, "<")
+        home, last = self._home(), ""
+        cause: BaseException | None = error
+        while cause is not None:
+            frames = [f for f in traceback.extract_tb(cause.__traceback__) if not f.filename.startswith(skipped)]
+            frames = [f for f in frames if f"{os.sep}pluggy{os.sep}" not in f.filename]
+            own = [f"{f.filename}:{f.lineno}" for f in frames if home and f.filename.startswith(home)]
+            if own:
+                return own[-1]
+            last = last or "".join(f"{f.filename}:{f.lineno}" for f in frames[-1:])
+            cause = cause.__cause__
+        return last
 
     def _home(self) -> str:
         """The folder or file of the package that the entry point names."""
@@ -249,13 +239,13 @@ def _installed(group: str) -> tuple[Plugin, ...]:
 @cache
 def _everything() -> tuple[Plugin, ...]:
     """The plugins of all groups, found on one way through all that is installed."""
-    found: dict[tuple[str, str, str], Plugin] = {}
+    found: dict[tuple[str, ...], Plugin] = {}
     for distribution in importlib.metadata.distributions():
         if "[tenonnx." not in (distribution.read_text("entry_points.txt") or ""):
             continue  # to parse what hundreds of packages say of themselves takes long
         described = distribution.metadata
         for entry in distribution.entry_points:
-            key = described["Name"], entry.group, entry.name
+            key = described["Name"], entry.group, entry.name, entry.value
             found.setdefault(key, Plugin(entry.name, entry.value, entry.group, described["Name"], described["Version"]))
     return tuple(found.values())
 
@@ -304,11 +294,13 @@ def plugins(group: str) -> list[Plugin]:
 
     They come by name, and those of one name by rank.
     """
-    chosen, refused_here = selection(), refused(group)
+    chosen, refused_here = selection(), refused_plugins(group)
     if chosen.unknown:
-        _warn(f"TENONNX_PLUGINS names {', '.join(chosen.unknown)}, but no plugin of such a distribution is installed")
+        warn_once(
+            f"TENONNX_PLUGINS names {', '.join(chosen.unknown)}, but no plugin of such a distribution is installed"
+        )
     for error in refused_here.values():
-        _warn(str(error))
+        warn_once(str(error))
     return [p for p in _installed(group) if p in chosen and p not in refused_here]
 
 
@@ -318,17 +310,19 @@ def left_out(group: str) -> list[Plugin]:
     return [p for p in _installed(group) if p not in chosen]
 
 
-def refused(group: str) -> dict[Plugin, PluginError]:
-    """The installed plugins whose name is built in, or is the name of another that comes first."""
+def refused_plugins(group: str) -> dict[Plugin, PluginError]:
+    """The installed plugins whose name is built in, or that of one of ours, or of another that comes first."""
     kind, chosen = GROUPS[group], selection()
     found: dict[Plugin, PluginError] = {}
     first: dict[str, Plugin] = {}
     for plugin in _installed(group) if kind.unique else ():
         if plugin not in chosen:
             continue
-        holder = first.setdefault(plugin.name, plugin)
-        if plugin.name in kind.reserved or holder is not plugin:
-            owner = "tenonnx itself" if plugin.name in kind.reserved else holder.source
+        owner = provider(group, plugin.name) or ("tenonnx itself" if plugin.name in kind.reserved else None)
+        if owner is None or plugin.holds(plugin.name):
+            holder = first.setdefault(plugin.name, plugin)
+            owner = None if holder is plugin else holder.source
+        if owner is not None:
             found[plugin] = PluginError(
                 f'the name "{plugin.name}" in {group} must be new',
                 given=f"{plugin.source}, which is left out, as the name is that of {owner}",
@@ -349,6 +343,6 @@ def cure(packages: Iterable[str]) -> str:
 
 
 @cache
-def _warn(text: str) -> None:
+def warn_once(text: str) -> None:
     """Warn, once."""
     warnings.warn(PluginWarning(text), stacklevel=3)

@@ -18,6 +18,11 @@ def provider(domain: str, name: str) -> str | None:
     return of_domain.get(name, of_domain.get("*"))
 
 
+def names_of(domain: str) -> frozenset[str]:
+    """All names that a domain, or a group of entry points, has here."""
+    return frozenset(_hints().get(domain, {}))
+
+
 @cache
 def _ours() -> frozenset[str]:
     return frozenset(name for owners in _hints().values() for name in owners.values())

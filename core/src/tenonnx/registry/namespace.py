@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 #: A line of a stub: where a name is defined, and what ONNX calls the op where that is another name.
@@ -19,7 +20,7 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
     """``__getattr__`` and ``__dir__`` for a package whose ``__init__.pyi`` says where its names are defined.
 
     The stub is what editors and type checkers read, too. A name that is not there raises ``AttributeError`` with those
-    that may have been meant.
+    that may have been meant. ``__all__`` is the names of the distributions that are installed.
     """
 
     @cache
@@ -28,6 +29,10 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
         return {line["name"]: line for line in _LINE.finditer(stub.decode("utf-8"))}
 
     def get(name: str) -> Any:
+        if name == "__all__":
+            roots = {line["module"].partition(".")[0] for line in lines().values()}
+            installed = {root for root in roots if find_spec(root)}
+            return [name for name, line in lines().items() if line["module"].partition(".")[0] in installed]
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in lines():
@@ -36,7 +41,15 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
                 f"{package} has no {name!r}; "
                 + (f"did you mean {meant}?" if meant else f"dir({package}) lists its names")
             )
-        value = getattr(import_module(lines()[name]["module"]), name)
+        module = lines()[name]["module"]
+        distribution = module.partition(".")[0].replace("_", "-")
+        try:
+            value = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            if error.name != module.partition(".")[0]:
+                raise
+            text = f"{package}.{name} is in {distribution}, which is not installed: pip install {distribution}"
+            raise AttributeError(text) from error
         setattr(sys.modules[package], name, value)
         return value
 

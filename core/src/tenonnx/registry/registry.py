@@ -19,8 +19,19 @@ from tenonnx.op.dtypes import newest_types
 from tenonnx.op.infer import forget_types
 from tenonnx.op.op import Op, Opaque
 from tenonnx.op.rules import await_rules
-from tenonnx.registry.contents import Change, Conflict, Contents, Loader, Rule, claim, in_words, source_of
+from tenonnx.registry.aliases import checked, made_of
+from tenonnx.registry.contents import (
+    Conflict,
+    Loader,
+    RegistryChange,
+    RegistryContents,
+    Rule,
+    claim,
+    in_words,
+    source_of,
+)
 from tenonnx.registry.discovery import Plugin, being_imported, plugins
+from tenonnx.registry.guest import WATCHES, Trespass
 from tenonnx.registry.hints import provider
 
 if TYPE_CHECKING:
@@ -43,16 +54,20 @@ class Registry:
     """
 
     def __init__(self, available: Iterable[Plugin] | Callable[[], Iterable[Plugin]] = ()) -> None:
+        if "_contents" in vars(self):
+            raise PluginError("a registry is made once", do="make another: Registry()")
         self._available = available
-        self._contents = Contents()
+        self._contents = self._agreed = RegistryContents()
         self._lock = threading.RLock()
-        self._registering: list[list[Change]] = []  # what the hooks that are running have added so far
+        self._registering: list[list[RegistryChange]] = []  # what the hooks that are running have added so far
         self._names: dict[Plugin, str] = {}
         self._called: set[str] = set()
         self._complete: frozenset[str] = frozenset()
         self._untold: list[Conflict] = []
         self._forget()
         self.failures: dict[Plugin, PluginError] = {}
+        self._aliases: dict[tuple[str, str], Op] = {}
+        self._meant: dict[Op, Op] = {}
 
     def _forget(self) -> None:
         """Forget what was made of the contents."""
@@ -96,7 +111,7 @@ class Registry:
         ops added by hand that a package has.
         """
 
-        def change(contents: Contents, plugin: Plugin | None) -> None:
+        def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             for op in ops:
                 for meaning in op.meanings:
                     self._untold += contents.add(meaning, plugin)
@@ -113,8 +128,8 @@ class Registry:
     def add_package(self, name: str, **rules: str) -> None:
         """Add every op that the modules of a package define, but for its ``plugin`` and ``cases``.
 
-        Modules that hold nothing but rules may be named with the consumers of these, ``spots="spot rare"``: such a
-        module is imported when one of them first asks for a rule. Raises ``PluginError`` for one that is not there.
+        Modules that hold nothing but rules and traits may be named with the kinds of these, ``x="pattern"``: such a
+        module is imported when one of them is first asked for. Raises ``PluginError`` for one that is not there.
         """
         package = importlib.import_module(name)
         found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
@@ -143,8 +158,23 @@ class Registry:
         What two packages say of one op is settled as whose op it is.
         """
 
-        def change(contents: Contents, plugin: Plugin | None) -> None:
+        def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             contents.dtypes += ((plugin, domain, load),)
+
+        self._change(change)
+
+    def add_aliases(self, domain: str, names: Mapping[str, str], hints: Mapping[str, str] | None = None) -> None:
+        """Say which ops other names of a domain mean, each as ``domain::Name``.
+
+        A node of such a ``name`` that no package defines is read as that op, if it is installed. Those among ``hints``
+        are only named where the op is missing: what they mean is not clear enough to compute it. Raises
+        ``PluginError`` for a meaning without a domain.
+        """
+        made, told = checked(domain, names), checked(domain, hints or {})
+
+        def change(contents: RegistryContents, plugin: Plugin | None) -> None:
+            contents.aliases = {**made, **contents.aliases}
+            contents.hints = {**told, **contents.hints}
 
         self._change(change)
 
@@ -155,7 +185,7 @@ class Registry:
         than ``ai.onnx``.
         """
 
-        def change(contents: Contents, plugin: Plugin | None) -> None:
+        def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             if plugin is not None and plugin.domain != "ai.onnx":
                 what = "what Python's operators mean must be said by a package that serves ai.onnx"
                 raise PluginError(what, given=f"{plugin.source}, which serves {plugin.domain}")
@@ -165,7 +195,7 @@ class Registry:
 
         self._change(change)
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: RegistryChange) -> None:
         """Make a change, at once or with all others of the plugin that is registering."""
         with self._lock:
             if self._registering:
@@ -173,7 +203,7 @@ class Registry:
             else:
                 self._commit([change], being_imported())
 
-    def _commit(self, changes: Iterable[Change], plugin: Plugin | None) -> None:
+    def _commit(self, changes: Iterable[RegistryChange], plugin: Plugin | None) -> None:
         """Make all changes or none."""
         contents, untold = self._contents.copy(), len(self._untold)
         try:
@@ -182,8 +212,19 @@ class Registry:
         except BaseException:
             del self._untold[untold:]
             raise
-        self._contents = contents
+        self._agree_on(contents)
+
+    def _agree_on(self, contents: RegistryContents) -> None:
+        """Let these be the contents, from now on."""
+        self._contents, self._agreed = contents, contents.copy()
         self._forget()
+
+    def restore(self) -> bool:
+        """Put back what was added in the ways of this class, where it was changed in others; whether it was."""
+        if self._contents == self._agreed:
+            return False
+        self._agree_on(self._agreed)
+        return True
 
     # ----- loading ------------------------------------------------------------------------------------------------
 
@@ -244,10 +285,10 @@ class Registry:
         """Call a hook of one plugin alone, which leaves nothing behind where it raises."""
         name = self._names[plugin]
         others = [module for known, module in self._manager.list_name_plugin() if known != name]
-        changes: list[Change] = []
+        changes: list[RegistryChange] = []
         self._registering.append(changes)
         try:
-            with defined_by(self):
+            with defined_by(self), plugin.guarded("loading"):
                 self._manager.subset_hook_caller(hook, others)(registry=self)
             self._commit(changes, plugin)
         except KeyboardInterrupt:
@@ -259,12 +300,13 @@ class Registry:
             self._registering.pop()
 
     def _leave_out(self, plugin: Plugin, error: PluginError) -> None:
+        if isinstance(error.__cause__, Trespass):  # which others would have felt
+            warnings.warn(PluginWarning(str(error)), stacklevel=4)
         name = self._names.get(plugin, plugin.title)
         for entry in [plugin, *(other for other, known in self._names.items() if known == name)]:
             self.failures[entry] = error
-            self._contents = self._contents.without(entry)
+            self._agree_on(self._contents.without(entry))
             self._names.pop(entry, None)
-        self._forget()
         if self._manager.has_plugin(name):
             self._manager.unregister(name=name)
 
@@ -276,7 +318,33 @@ class Registry:
 
     def lookup(self, domain: str, name: str, version: int) -> Op | None:
         """The meaning of an op at a version of its domain, or None."""
-        return next((op for op in self.meanings(domain, name) if op.holds_at(version)), None)
+        found = next((op for op in self.meanings(domain, name) if op.holds_at(version)), None)
+        return self._alias(domain, name) if found is None else found
+
+    def _alias(self, domain: str, name: str) -> Op | None:
+        """The op that another name for one of another name is read as."""
+        meant = self._contents.aliases.get((domain, name))
+        if meant is None or self.meanings(domain, name):
+            return None
+        real = next(iter(self.meanings(*meant.split("::"))), None)
+        if real is None:
+            return None
+        with self._lock:
+            alias = self._aliases.get((domain, name))
+            if alias is None:
+                alias = self._aliases[domain, name] = made_of(real, domain, name)
+                self._meant[alias] = real
+            return alias
+
+    def meant(self, domain: str, name: str) -> str | None:
+        """The op that a name is used for which no op of its domain has, as ``domain::Name``; None if nobody says."""
+        self.load(domain)
+        return self._contents.aliases.get((domain, name)) or self._contents.hints.get((domain, name))
+
+    def serves(self, distribution: str, domain: str) -> bool:
+        """Whether a distribution serves a domain, and could be loaded."""
+        self.load(domain)
+        return any(p.distribution == distribution and p.domain == domain for p in self._names)
 
     def resolve(self, domain: str, name: str, version: int) -> Op | Opaque:
         """The meaning of an op, or an opaque stand-in."""
@@ -311,7 +379,7 @@ class Registry:
 
     def source(self, op: Op) -> str:
         """The distribution and version that an op comes from."""
-        contents = self._contents
+        contents, op = self._contents, self._meant.get(op, op)
         return source_of(contents.sources[op]) if op in contents.sources else "the model"
 
     def provider(self, domain: str, name: str) -> str | None:
@@ -367,3 +435,18 @@ _default = Registry.installed()
 def default_registry() -> Registry:
     """The registry of everything that is installed."""
     return _default
+
+
+def _watched() -> Callable[[], str]:
+    """Watches the registry of everything while code of a package runs."""
+    before = _default
+
+    def put_right() -> str:
+        global _default
+        replaced, _default = _default is not before, before
+        return "it changed what other packages have registered" if before.restore() or replaced else ""
+
+    return put_right
+
+
+WATCHES.append(_watched)

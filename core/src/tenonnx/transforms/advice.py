@@ -11,7 +11,7 @@ from tenonnx.graph.values import Node
 from tenonnx.op.op import Op
 from tenonnx.registry.absence import absence, remedy
 from tenonnx.registry.registry import Registry
-from tenonnx.transforms.forms import body_nodes
+from tenonnx.transforms.legalize import body_nodes
 from tenonnx.transforms.target import Target
 
 

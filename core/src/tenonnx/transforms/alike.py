@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.graph.values import Constant, Node, Value
+from tenonnx.graph.values import Constant, Contents, Node, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,13 +20,13 @@ def kind_of(node: Node) -> Hashable | None:
     for value in node.inputs:
         if value is None:
             inputs.append(None)
-        elif value.elements is None:
+        elif value.symbolic_contents is None:
             inputs += (value.type, value.data is None)
         else:
             return None
     attributes: list[Any] = []
     for name, attribute in node.attributes.items():
-        items = attribute if type(attribute) is list else (attribute,)
+        items = attribute if isinstance(attribute, list) else (attribute,)
         kinds = set(map(type, items))
         if not kinds <= _PLAIN:
             return None
@@ -38,7 +38,7 @@ def kind_of(node: Node) -> Hashable | None:
 _PLAIN = {int, float, str}
 
 
-class Watched:
+class Watched(Contents):
     """Contents that remember whether someone looked at them."""
 
     def __init__(self, contents: Constant) -> None:

@@ -67,7 +67,7 @@ def _share_functions(part: Graph, whole: Graph) -> None:
         )
     shared = {part.functions[key]: whole.functions[key] for key in both}
     for node in part.walk() if shared else ():
-        node.op = shared.get(node.op, node.op)
+        node.become(op=shared.get(node.op, node.op))
     whole.functions = {**part.functions, **whole.functions}
 
 
@@ -100,13 +100,15 @@ def _move(part: Graph, whole: Graph, fed: Mapping[Value, Value]) -> None:
     for nested in part.nested():
         for value in list(nested.values()):
             if value not in fed:
-                value.name = whole.unique_name(value.name)
+                value.become(name=whole.unique_name(value.name))
             if nested is part:
                 value.graph = whole
     for node in part.nodes:
         if node.name:
             node.name = whole.unique_name(node.name)
-        node.inputs = tuple(None if v is None else fed.get(v, v) for v in node.inputs)
-        node.captures = tuple(fed.get(v, v) for v in node.captures)
+        node.become(
+            inputs=tuple(None if v is None else fed.get(v, v) for v in node.inputs),
+            captures=tuple(fed.get(v, v) for v in node.captures),
+        )
         for subgraph in node.subgraphs:
             subgraph.parent = whole

@@ -22,23 +22,23 @@ def decompose(graph: Graph, keep: Keep) -> Graph:
     Raises ``UnsupportedOp`` naming every op that is neither kept nor has a body, with its nodes, ``InvalidModel`` for a
     node that its op does not take.
     """
-    return decompose_closed(graph, keep)
-
-
-def decompose_closed(graph: Graph, keep: Keep) -> Graph:
-    """``decompose`` for one who feeds no input that has a default, so that bodies may count on it."""
     refuse_opaque(graph, "decomposed")
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if keep(call):
             return None
-        if call.op.primitive:
-            raise UnsupportedOp(
-                f"{call.op.title} is a primitive: it has no body", do="keep it, or give the consumer a rule"
-            )
+        refuse_primitive(call)
         return rewriter.expand(call)
 
     return Rewriter(graph, decide, strict=True).run()
+
+
+def refuse_primitive(call: Call) -> None:
+    """Raise ``UnsupportedOp`` for a call that has no body to expand to."""
+    if call.op.primitive:
+        raise UnsupportedOp(
+            f"{call.op.title} is a primitive: it has no body", do="keep it, or give the consumer a rule"
+        )
 
 
 @leaving_defaults

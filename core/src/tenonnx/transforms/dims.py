@@ -46,7 +46,7 @@ def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
             if not symbol.isidentifier():
                 raise InvalidCall("a dim is freed as a name, such as batch", given=repr(symbol))
             shape[axis] = parse(symbol)
-        value.type = TensorType(value.dtype, tuple(shape))
+        value.become(type=TensorType(value.dtype, tuple(shape)))
     try:
         infer(freed)
     except InvalidModel as error:
@@ -66,7 +66,7 @@ def _untyped(graph: Graph) -> Graph:
     for node in copy.walk():
         for value in node.outputs if isinstance(node.op, Op) else ():
             if value is not None:
-                value.type = value.data = value.elements = None
+                value.forget()
     for nested in copy.nested():
         nested.value_types = {}
     copy.retyped = True

@@ -65,11 +65,11 @@ def grad(
     with interpreting(Builder(ready)):
         for name, gradient in zip(names, found, strict=True):
             output = operators().identity(gradient)
-            output.name = ready.unique_name(f"{name}/grad")
+            output.become(name=ready.unique_name(f"{name}/grad"))
             ready.outputs.append(output)
     for name in names:
         if held[name].is_constant:
-            values[name].data = held[name].data
+            values[name].become(data=held[name].data)
     drop_dead_nodes(ready)
     return ready
 
@@ -136,7 +136,7 @@ class _Sweep:
         self.steps = steps
         self.builder = Builder(graph, prefix="gradient", fold=True)
         self.cotangents: dict[Value, Value] = {}
-        self.broken: list[str] = []
+        self.broken: list[Application] = []
         self.breaks: list[tuple[Node, Value]] = []
 
     def seed(self, value: Value, cotangent: Value | None) -> None:
@@ -152,26 +152,28 @@ class _Sweep:
                 application = step if isinstance(step, Application) else Application.of(step, self.builder)
                 self._carry(application, wanted)
         if self.broken:
-            raise NotDifferentiable("the path must have a gradient all along", given="\n".join(self.broken))
+            given = [_no_gradient(each.node, [v for v in each.uses if v in wanted]) for each in self.broken]
+            error = NotDifferentiable("the path must have a gradient all along", given="\n".join(given))
+            behind = _sources(self.graph.nodes, {v for each in self.broken for v in each.uses})
+            error.names = tuple(value.name for value in wrt if value in behind)
+            raise error
 
     def refuse_breaks(self, values: Sequence[Value]) -> None:
         """Raise ``NotDifferentiable`` for values that have influence, but no path along which it is differentiable."""
-        by_contents = [n for n in self.graph.nodes if any(v is not None and v.elements is None for v in n.outputs)]
-        lost: list[str] = []
-        breaks: dict[str, None] = {}
-        for value in values:
-            if value not in self.cotangents:
-                reached = dependents(by_contents, [value])
-                found = {_no_gradient(node, [lost_at]): None for node, lost_at in self.breaks if lost_at in reached}
-                lost += [value.name] if found else []
-                breaks |= found
+        by_contents = [
+            n for n in self.graph.nodes if any(v is not None and v.symbolic_contents is None for v in n.outputs)
+        ]
+        behind = _sources(by_contents, {value for _, value in self.breaks})
+        lost = [value for value in values if value not in self.cotangents and value in behind]
         if lost:
+            reached = dependents(by_contents, lost)
+            breaks = dict.fromkeys(_no_gradient(node, [at]) for node, at in self.breaks if at in reached)
             error = NotDifferentiable(
-                f"there must be a differentiable path to {', '.join(lost)}",
+                f"there must be a differentiable path to {', '.join(value.name for value in lost)}",
                 given="\n".join(breaks),
                 do="leave out what has none, or take zero for its gradient (strict=False)",
             )
-            error.names = tuple(lost)
+            error.names = tuple(value.name for value in lost)
             raise error
 
     def gradient(self, value: Value) -> Value:
@@ -185,7 +187,7 @@ class _Sweep:
         op, node = application.op, application.node
         rule = find_rule(op, "vjp")
         if rule is None:
-            self.broken.append(_no_gradient(node, [v for v in application.uses if v in wanted]))
+            self.broken.append(application)
             return
         self.builder.prefix = f"{node.name or node.op_type}/vjp"
         given = [None if v is None else self.cotangents.get(v) for v in application.outputs]
@@ -224,6 +226,15 @@ class _Sweep:
     def _accumulate(self, value: Value, gradient: Value) -> None:
         held = self.cotangents.get(value)
         self.cotangents[value] = gradient if held is None else operators().gradient_sum(held, gradient)
+
+
+def _sources(nodes: Sequence[Node], values: set[Value]) -> set[Value]:
+    """The values on which ``values`` depend by way of ``nodes``, themselves included."""
+    found = set(values)
+    for node in reversed(nodes):
+        if any(v in found for v in node.outputs):
+            found.update(node.uses)
+    return found
 
 
 def _may_be_gradient(found: TensorType, wanted: TensorType, broadcasts: bool) -> bool:

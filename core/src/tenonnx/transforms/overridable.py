@@ -27,12 +27,12 @@ def opened(graph: Graph, names: Collection[str]) -> Graph:
     copy = copy_graph(graph)
     for value in copy.all_inputs:
         if value.name in names:
-            value.data = None
+            value.become(data=None)
     copy.variables = [value for value in copy.variables if value.data is not None]
     for node in copy.walk():
         for output in node.outputs:
             if output is not None:
-                output.type, output.data, output.elements = None, None, None
+                output.forget()
     return copy
 
 
@@ -92,7 +92,7 @@ def _give_back(made: Graph, source: Graph, contents: Mapping[str, Constant]) -> 
     """Let inputs of what was made of an opened ``source`` have their defaults again; variables stand in its order."""
     inputs = {value.name: value for value in made.all_inputs}
     for name, data in contents.items():
-        inputs[name].data = data
+        inputs[name].become(data=data)
     made.variables += (inputs[name] for name in contents)
     places = {value.name: place for place, value in enumerate(source.variables)}
     made.variables.sort(key=lambda value: places.get(value.name, len(places)))

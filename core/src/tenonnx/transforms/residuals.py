@@ -73,22 +73,22 @@ Prepared = tuple[Graph, list[Node | Application]]
 def prepared(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Prepared:
     """A copy of ``graph`` as its gradient needs it: ops on the path from ``wrt`` to ``of`` keep what is read again.
 
-    Those without a VJP are expanded first, by their rule ``smooth`` where they have one. In the copy, the contents of
+    Those without a VJP are expanded first, by their surrogate where they have one. In the copy, the contents of
     what depends on ``wrt`` are unknown, so that nothing on the path is folded.
     """
     path = _Path(graph, of, wrt)
 
     def expand(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         off_path = call.node is not None and call.node not in path.nodes
-        if off_path or call.op.primitive or find_rule(call.op, "vjp") is not None:
+        if off_path or find_rule(call.op, "vjp") is not None:
             return None
-        smooth = rewriter.ask("smooth", call)
-        return rewriter.expand(call) if smooth is None else smooth
+        surrogate = rewriter.ask("vjp.surrogate", call)
+        return rewriter.expand(call) if surrogate is None and not call.op.primitive else surrogate
 
     rewriter = Rewriter(graph, expand)
     for value in path.reached:
         if _is_float(value):
-            rewriter.copy(value).data = None
+            rewriter.copy(value).become(data=None)
     expanded = rewriter.run()
     return _recorded(expanded, _Path(expanded, [rewriter.copy(v) for v in of], [rewriter.copy(v) for v in wrt]))
 

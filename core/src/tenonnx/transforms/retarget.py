@@ -24,12 +24,13 @@ from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
 from tenonnx.transforms.advice import advice, newer_targets
 from tenonnx.transforms.alike import Watched, kind_of, watched, were_seen
-from tenonnx.transforms.forms import Form, Forms, body_nodes
+from tenonnx.transforms.legalize import LegalCall, Legalizer, body_nodes
 from tenonnx.transforms.overridable import sparing_defaults
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
-from tenonnx.transforms.report import Change, Retargeted, interface_refusals, refusal
+from tenonnx.transforms.report import Change, Retargeted, all_kept, interface_refusals, refusal
 from tenonnx.transforms.rewrite import Call, Rewriter
-from tenonnx.transforms.target import Target, target_for
+from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
+from tenonnx.transforms.widened import CODES, Widened
 
 #: Lowerings of one op within each other beyond this number go in circles.
 MAXIMUM_NESTING = 3
@@ -72,15 +73,25 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defa
 
 
 def _retargeted(graph: Graph, target: Target) -> Retargeted:
-    context = _Context(Forms(target, graph))
+    context = _Context(Legalizer(target, graph))
     moved = _Retargeting(graph, context).run()
     if any(c.action == "expanded" for c in context.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
         drop_dead_nodes(moved)  # a body may undo what the one before it did
+    if context.widened:
+        _drop_what_was_widened(moved, graph, context.widened.values())
     moved.opsets = dict(_used_opsets(moved, target, graph))
     moved.functions = {key: f for key, f in graph.functions.items() if key in context.functions}
     if moved.opsets != graph.opsets:
         moved.ir_version = None
     return Retargeted(moved, context.changes + interface_refusals(graph, target))
+
+
+def _drop_what_was_widened(moved: Graph, source: Graph, made: Collection[Value]) -> None:
+    """Leave out the variables that nothing reads any more: the target may not know their type."""
+    read = {value.name for each in source.nested() for value in each.uses()}.union(value.name for value in made)
+    for each in moved.nested():
+        used = {*each.uses(), *each.outputs, *each.all_inputs}
+        each.variables = [v for v in each.variables if v in used or v.name not in read]
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
@@ -94,14 +105,15 @@ class _Context:
     """What the rewriters of a graph and of its subgraphs have in common.
 
     ``lowering`` and ``casting`` are what is being lowered and cast at the moment, ``functions`` the local ones that
-    were kept.
+    were kept, ``widened`` the constants that were made of others.
     """
 
-    forms: Forms
+    legalizer: Legalizer
     changes: list[Change] = field(default_factory=list)
     functions: set[tuple[str, str, str]] = field(default_factory=set)
     lowering: list[tuple[Op, Sequence[Value | None], str]] = field(default_factory=list)
     casting: list[Op] = field(default_factory=list)
+    widened: dict[tuple[Value, DType], Value] = field(default_factory=dict)
     settled: dict[Hashable, Sequence[Known | None] | None] = field(default_factory=dict)
 
 
@@ -121,7 +133,7 @@ class _Retargeting(Rewriter):
         self.context = context
         self.path = path
         self.change = Change("", "", "")
-        self.form: Form | None = None
+        self.form: LegalCall | None = None
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         label = "" if self.node is None else f"{self.node.label}/"
@@ -157,7 +169,7 @@ class _Retargeting(Rewriter):
         try:
             inputs, attributes = bind(stand_in)
             known = infer_call(node.op, inputs, attributes, len(node.outputs))
-            form = self.context.forms.of(Call(node.op, inputs, attributes, len(node.outputs), stand_in, known))
+            form = self.context.legalizer.of(Call(node.op, inputs, attributes, len(node.outputs), stand_in, known))
         except TenonnxError:
             return None
         whole = len(known) >= len(node.outputs) and all(map(_is_whole, known[: len(node.outputs)]))
@@ -165,8 +177,8 @@ class _Retargeting(Rewriter):
 
     def replacement(self, node: Node, call: Call | None) -> _Results:
         if call is None:
-            if problem := self.context.forms.opaque_problem(node):
-                self._refuse(node, [problem], lambda: not self.context.forms.opaque_problem(node))
+            if problem := self.context.legalizer.opaque_problem(node):
+                self._refuse(node, [problem], lambda: not self.context.legalizer.opaque_problem(node))
             return None
         try:
             return super().replacement(node, call)
@@ -175,13 +187,13 @@ class _Retargeting(Rewriter):
             return None
 
     def keep(self, node: Node) -> None:
-        forms, form = self.context.forms, self.form
-        version = forms.target.version(node.domain)
+        legalizer, form = self.context.legalizer, self.form
+        version = legalizer.target.version(node.domain)
         if form is not None:
-            node.inputs, node.attributes = tuple(self.adopt(v) for v in form.inputs), form.attributes
+            node.become(inputs=tuple(self.adopt(v) for v in form.inputs), attributes=form.attributes)
         if version is not None and isinstance(node.op, Op):
-            node.version = version
-        if forms.is_local(node.op):
+            node.become(version=version)
+        if legalizer.is_local(node.op):
             self.context.functions.add((node.domain, node.op_type, ""))
         super().keep(node)
 
@@ -197,20 +209,20 @@ class _Retargeting(Rewriter):
     def as_output(self, value: Value) -> Value:
         output = super().as_output(value)
         made = None if output is value else output.producer
-        if made is not None and (version := self.context.forms.target.version(made.domain)) is not None:
-            made.version = version
+        if made is not None and (version := self.context.legalizer.target.version(made.domain)) is not None:
+            made.become(version=version)
         return output
 
     def _refuse(self, node: Node, reasons: Sequence[str], has_form: Callable[[], bool]) -> None:
         """Report a node that has no form. ``has_form`` tells whether it would have one in the target of the moment."""
-        forms, first = self.context.forms, None
-        for newer in newer_targets(forms.graph, forms.target):
-            self.context.forms = Forms(newer, forms.graph)
+        legalizer, first = self.context.legalizer, None
+        for newer in newer_targets(legalizer.graph, legalizer.target):
+            self.context.legalizer = Legalizer(newer, legalizer.graph)
             if has_form():
                 first = newer.version("ai.onnx")
                 break
-        self.context.forms = forms
-        self.change.refuse(reasons, advice(node, forms.target, forms.registry, first))
+        self.context.legalizer = legalizer
+        self.change.refuse(reasons, advice(node, legalizer.target, legalizer.registry, first))
 
     # ----- calls --------------------------------------------------------------------------------------------------
 
@@ -219,7 +231,7 @@ class _Retargeting(Rewriter):
         action, reason, found = self._found(call)
         if node is not None:
             self.change.action, self.change.reason = action, reason
-        if not isinstance(found, Form):
+        if not isinstance(found, LegalCall):
             return found
         if node is None:
             inputs = [self.adopt(v) for v in found.inputs]
@@ -236,11 +248,11 @@ class _Retargeting(Rewriter):
             raise _Refused(())  # to leave nothing of the attempt
         return found
 
-    def _found(self, call: Call) -> tuple[str, str, Form | Sequence[Value | None]]:
+    def _found(self, call: Call) -> tuple[str, str, LegalCall | Sequence[Value | None]]:
         """What the call becomes: how it is called, why, and its form or results. Raises ``_Refused``."""
         reasons: list[str] = []
         try:
-            form = self.context.forms.of(call)
+            form = self.context.legalizer.of(call)
         except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
             reasons.append(error.what)
         else:
@@ -281,7 +293,7 @@ class _Retargeting(Rewriter):
         if not op.primitive:
             yield "inlined" if body_nodes(op) else "expanded", functools.partial(self._expanded, call)
         if op not in self.context.casting:
-            for narrow, wide in self.context.forms.wider(call):
+            for narrow, wide in self.context.legalizer.wider(call):
                 yield "cast", functools.partial(self._cast, call, narrow, wide)
 
     def _lowerings(self, call: Call) -> Iterator[Callable[..., Any]]:
@@ -291,7 +303,7 @@ class _Retargeting(Rewriter):
         if _key(call) in lowering or sum(op is call.op for op, _, _ in lowering) >= MAXIMUM_NESTING:
             return  # an older op's body has led back here: it has no form in the target either
         for older, function in call.op.lowerings:
-            version = None if older is None else self.context.forms.target.version(older.domain)
+            version = None if older is None else self.context.legalizer.target.version(older.domain)
             if older is None or (version is not None and _leads_down(older, version)):
                 yield function
 
@@ -321,16 +333,30 @@ class _Retargeting(Rewriter):
         """The op between casts to a wider element type that the target takes."""
         cast = operators().cast
         with _held(self.context.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
+            widen = self._widened if narrow in CODES else cast
             inputs = [
-                cast(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
+                widen(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
                 for v in call.inputs
             ]
-            results = self.call(call.op, inputs, call.attributes, call.outputs)
+            attributes = {name: self.reopened(a, call) for name, a in call.attributes.items()}
+            results = self.call(call.op, inputs, attributes, call.outputs)
             kinds = [None if k is None else k.type for k in call.known]
             return [
                 cast(v, k.dtype) if v is not None and isinstance(k, TensorType) and v.dtype is not k.dtype else v
                 for v, k in zip(results, kinds, strict=False)
             ]
+
+    def _widened(self, value: Value, wide: DType) -> Value:
+        """A constant in a wider type, made once."""
+        made = self.context.widened.get((value, wide))
+        if made is None:
+            assert value.data is not None
+            contents = Widened(value.data, wide)
+            made = Value(self.name(f"{value.name}/{wide}"), contents.type, data=contents, graph=value.graph)
+            self.context.widened[value, wide] = made
+            if value.graph is not None and value in value.graph.variables:
+                value.graph.variables.append(made)
+        return made
 
 
 def _is_whole(known: Known | None) -> bool:
@@ -370,3 +396,27 @@ def _held(items: list[Item], item: Item) -> Iterator[None]:
         yield
     finally:
         items.pop()
+
+
+def retarget_where_needed(
+    graph: Graph, target: Target, domains: Collection[str] | None = None, *, refuse: bool = True
+) -> Retargeted:
+    """The graph itself where every node is written for the target already, else as ``retarget_to``."""
+    if target.runtime is None and _is_as_written(graph, target.opsets, domains):
+        return Retargeted(graph, list(all_kept(graph)))
+    return retarget_to(graph, target, refuse=refuse)
+
+
+def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[str] | None) -> bool:
+    """Whether every node is written for these versions already."""
+    if domains is not None and any(n.domain not in opsets for n in graph.walk()):
+        return False
+    if any(opsets.get(domain) != version for domain, version in graph.opsets.items() if domain in opsets):
+        return False
+    for node in graph.walk():
+        if node.origin is None and isinstance(node.op, Op) and node.domain != INTERNAL_DOMAIN:
+            if node.domain not in graph.opsets or opsets.get(node.domain) != node.version:
+                return False
+        elif node.domain == INTERNAL_DOMAIN or (node.domain in opsets and node.version != opsets[node.domain]):
+            return False
+    return True

@@ -151,7 +151,7 @@ class Rewriter(Builder):
         inputs = [v if v is None or v.graph is not None else self.intern_constant(v) for v in bound]
         known: Sequence[Known | None]
         if self.inferred:
-            known = [None if v is None else Known(v.type, v.elements, v.data) for v in copied.outputs]
+            known = [None if v is None else Known(v.type, v.symbolic_contents, v.data) for v in copied.outputs]
             return Call(op, inputs, attributes, len(node.outputs), node, known)
         declared = declared_types(self.source, node)
         try:
@@ -193,8 +193,7 @@ class Rewriter(Builder):
                 continue
             if result in fresh:
                 fresh.discard(result)
-                result.name = output.name
-                result.type = narrowed(result.type, self.copy(output).type)
+                result.become(name=output.name, type=narrowed(result.type, self.copy(output).type))
                 if result.producer is not None and len(self.nodes) == start + 1:
                     result.producer.name = node.name
             self.mapping[output] = result
@@ -208,7 +207,7 @@ class Rewriter(Builder):
         if taken or renamed:
             self.prefix = found.name
             copy: Value = operators().identity(found)
-            copy.name = value.name
+            copy.become(name=value.name)
             return copy
         return found
 
@@ -323,7 +322,7 @@ def _blank(graph: Graph, parent: Graph | None) -> Graph:
 
 def _copied(value: Value, graph: Graph) -> Value:
     copy = Value(value.name, value.type, data=value.data, graph=graph)
-    copy.elements, copy.origin = value.elements, value.origin
+    copy.symbolic_contents, copy.origin, copy.role = value.symbolic_contents, value.origin, value.role
     return copy
 
 
@@ -331,7 +330,7 @@ def _copied_node(node: Node, of: Callable[[Value], Value], graph: Graph | None) 
     """``node`` on the values ``of`` its own, its subgraphs copied into ``graph``; without one they are shared."""
     outputs = [None if v is None else of(v) for v in node.outputs]
     inputs = [None if v is None else of(v) for v in node.inputs]
-    attributes = node.attributes
+    attributes: Mapping[str, Any] = node.attributes
     if graph is not None and node.subgraphs:
         attributes = {name: _copied_attribute(a, graph) for name, a in attributes.items()}
     captures = tuple(map(of, node.captures))

@@ -20,7 +20,7 @@ ANY = "any"
 #: What a target may say, here or for all targets of its file, and of which type.
 _KEYS: Mapping[str, type] = {
     "title": str, "source": str, "note": str, "opsets": dict, "minimum": dict, "ir_version": int, "dtypes": list,
-    "ops": list,
+    "ops": list, "unspecified": list,
 }  # fmt: skip
 _REQUIRED = ("title", "source", "opsets")
 
@@ -32,7 +32,8 @@ class Runtime:
     ``opsets`` are the domains that it knows, each with its newest version, None where no limit is documented;
     ``minimum`` the oldest ones. ``dtypes`` are the element types of graph inputs and outputs. ``ops``, where the
     vendor has such a list, are all ops that it takes, each with the element types of its first input (of its first
-    output, if it has no inputs). None stands for anything that is not documented.
+    output, if it has no inputs). None stands for anything that is not documented. ``unspecified`` are ops, by name,
+    that it takes at any version although the specification of their domain has them later or never.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Runtime:
     source: str
     note: str
     package: str
+    unspecified: frozenset[str] = frozenset()
 
     def nearest(self, domain: str, version: int) -> int:
         """The version of a domain that is nearest to ``version``."""
@@ -72,7 +74,7 @@ class Runtime:
     def to_json(self) -> dict[str, Any]:
         dtypes = None if self.dtypes is None else sorted(map(str, self.dtypes))
         ops = None if self.ops is None else sorted(f"{domain}::{name}" for domain, name in self.ops)
-        return asdict(self) | {"dtypes": dtypes, "ops": ops}
+        return asdict(self) | {"dtypes": dtypes, "ops": ops, "unspecified": sorted(self.unspecified)}
 
 
 def runtimes() -> tuple[dict[str, Runtime], list[PluginError]]:
@@ -107,7 +109,7 @@ def find_runtime(name: str) -> Runtime:
         return found[name]
     near = difflib.get_close_matches(name, found, 5, 0.5) or [n for n in found if n.startswith(name[:4])] or found
     raise InvalidCall(
-        "the target must be one that there is a file of",
+        "unknown target",
         given=name,
         available=", ".join(near),
         do="tenonnx targets lists all of them; --opset and --domains say a target without a file",
@@ -177,6 +179,7 @@ def _runtime(name: str, table: Mapping[str, Any], package: str) -> Runtime:
         table["source"].strip(),
         table.get("note", "").strip(),
         package,
+        frozenset(_strings(table.get("unspecified", []), f'"unspecified" of target {name}')),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import Type
+from tenonnx.graph.types import TensorType, Type
 from tenonnx.graph.values import Operator
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import canonical_domain, default_registry
@@ -39,8 +39,12 @@ class Target:
         return self.opsets.get(domain)
 
     def specifies(self, op: Op) -> bool:
-        """Whether the op is in the specification, or one that the target takes although it is in none."""
-        return op.specified or self.chooses or not self.also.isdisjoint((op.name, f"{op.domain}::{op.name}"))
+        """Whether the op is in the specification, or one that the target takes although it is not."""
+        version = self.version(op.domain)
+        if self.chooses or (version is not None and op.is_specified_at(version)):
+            return True
+        beyond = self.also if self.runtime is None else self.also | self.runtime.unspecified
+        return not beyond.isdisjoint((op.name, f"{op.domain}::{op.name}"))
 
     @property
     def chooses(self) -> bool:
@@ -77,6 +81,8 @@ def target_for(
     for node in graph.walk():
         if isinstance(node.op, Op) and node.domain not in graph.opsets and node.op not in local:
             opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
+    if "ai.onnx" in opsets and "ai.onnx" not in graph.opsets:
+        opsets["ai.onnx"] = _version_by_default(graph, opsets["ai.onnx"])
     opsets.setdefault("ai.onnx", max(_published("ai.onnx")))
     wanted = dict(opset_version or {}) if isinstance(opset_version, Mapping | None) else {"ai.onnx": opset_version}
     if isinstance(domains, Mapping):
@@ -92,6 +98,19 @@ def target_for(
         allowed = {canonical_domain(domain) for domain in domains}
         opsets = {domain: version for domain, version in opsets.items() if domain in allowed}
     return Target(opsets, runtime=runtime)
+
+
+#: The version that a graph built by hand goes to, and the newest IR version that its runtimes need to read.
+OPSET_BY_DEFAULT, _IR_BY_DEFAULT = 17, 8
+
+
+def _version_by_default(graph: Graph, newest: int) -> int:
+    """The version for a graph that names none: ``OPSET_BY_DEFAULT``, or what its ops and element types need."""
+    kinds = [value.type for nested in graph.nested() for value in nested.values()]
+    needs = [kind.dtype.first_ir_version for kind in kinds if isinstance(kind, TensorType)]
+    since = [node.op.since for node in graph.walk() if isinstance(node.op, Op) and node.domain == "ai.onnx"]
+    fits = max(since, default=1) <= OPSET_BY_DEFAULT and max(needs, default=1) <= _IR_BY_DEFAULT
+    return OPSET_BY_DEFAULT if fits else max(OPSET_BY_DEFAULT, newest)
 
 
 def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]) -> None:

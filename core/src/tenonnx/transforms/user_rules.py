@@ -1,58 +1,120 @@
-"""Rules of a user for one graph: they beat the packages."""
+"""Import rules at work: nodes replaced while a model is read, by rules of the user and then of packages."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.errors import InvalidCall, PluginError, TenonnxError, TypeMismatch
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.graph_inference import infer
+from tenonnx.registry.discovery import Plugin, plugins, warn_once
+from tenonnx.registry.import_rules import ImportRule, rules_of
 from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 
+#: Plugins of this entry-point group are import rules: a module that holds them, one, or several in a list.
+GROUP = "tenonnx.rules"
 
-def apply_rules(graph: Graph, rules: Mapping[str, Any], *, strict: bool = False) -> Graph:
+
+class Offered(NamedTuple):
+    """A rule, and the package that offers it, if one does."""
+
+    rule: ImportRule
+    plugin: Plugin | None
+    key: str
+
+    def title(self, node: Node) -> str:
+        source = f" of {self.plugin.source}" if self.plugin is not None else ""
+        return f'the rule "{self.key}"{source} for {node.title}'
+
+
+def apply_rules(graph: Graph, rules: Any, *, strict: bool = False, frontend: str = "onnx") -> Graph:
     """``graph`` with nodes replaced by what the rule for their name or op type returns; None leaves a node.
 
-    Keys are node names, ``"Op"`` or ``"domain::Op"``. A rule is called as ``rule(node, *inputs)`` while the graph is
-    built, and returns one value for each output of the node. Raises ``InvalidCall`` for another number of them, and for
-    what is no function of a node and its inputs; what a rule raises is noted to come from it. With ``strict``, which
-    gives the values of ``graph`` their types, it raises ``InvalidCall`` for a key that no node has, too, and
-    ``TypeMismatch`` for a value of another type than the output.
+    ``rules`` are import rules, or a mapping whose keys are node names, ``"Op"`` or ``"domain::Op"``. A rule is called
+    as ``rule(node, *inputs)`` while the graph is built, and returns one value for each output of the node. Raises
+    ``InvalidCall`` for another number of them, and for what is no function of a node and its inputs; what a rule raises
+    is noted to come from it. With ``strict``, which gives the values of ``graph`` their types, it raises
+    ``InvalidCall`` for a key that no node has, too, and ``TypeMismatch`` for a value of another type than the output.
     """
-    if not isinstance(rules, Mapping) or not all(map(callable, rules.values())):
-        given = repr(rules)[:200]
-        raise InvalidCall("rules must be a mapping from names of nodes and ops to functions", given=given)
+    found = rules_of(rules)
+    if strict and isinstance(rules, Mapping):
+        _check_keys(graph, rules)
+    keys = [key for key in rules for _ in range(2)] if isinstance(rules, Mapping) else [rule.title for rule in found]
+    offered = [Offered(rule, None, key) for rule, key in zip(found, keys, strict=True)]
+    return _apply(graph, offered, strict, frontend)
+
+
+def apply_installed_rules(graph: Graph, frontend: str) -> Graph:
+    """``graph`` with nodes replaced by what the rules of installed packages return."""
+    return _apply(graph, installed_rules(), True, frontend)
+
+
+def installed_rules() -> list[Offered]:
+    """The rules that installed packages offer, in the order in which they are asked."""
+    offered: list[Offered] = []
+    for plugin in plugins(GROUP):
+        try:
+            offered += [Offered(rule, plugin, rule.title) for rule in rules_of(plugin.load())]
+        except TenonnxError as error:
+            warn_once(str(error))
+    return sorted(offered, key=lambda each: (each.rule.order, each.plugin is not None and each.plugin.rank))
+
+
+def conflicts() -> list[str]:
+    """Rules of different packages for the same nodes with one priority, in words."""
+    first: dict[Any, Offered] = {}
+    told = []
+    for each in installed_rules():
+        rule, plugin = each.rule, each.plugin
+        assert plugin is not None
+        held = first.setdefault((rule.op, rule.domain, rule.name, rule.frontend, rule.priority), each)
+        if held.plugin is not None and held.plugin.distribution != plugin.distribution:
+            told.append(
+                f"{held.plugin.source} and {plugin.source} have rules for {rule.title} with priority {rule.priority}; "
+                f"that of {held.plugin.source} is asked first"
+            )
+    return told
+
+
+def _check_keys(graph: Graph, rules: Mapping[str, Any]) -> None:
     known = dict.fromkeys(key for node in graph.walk() for key in _keys(node))
-    for key in rules if strict else ():
+    for key in rules:
         if key not in known:
             raise InvalidCall(
                 "the key of a rule must be the name of a node, or an op, of this graph",
                 given=repr(key),
                 available=", ".join(difflib.get_close_matches(str(key), known, 5, 0.4) or list(known)[:10]),
             )
-    if strict:
-        infer(graph, strict=False)
-    return _ruled(graph, rules, strict)
-
-
-@leaving_defaults
-def _ruled(graph: Graph, rules: Mapping[str, Any], strict: bool) -> Graph:
-    return _RuleRewriter(graph, rules, strict).run()
 
 
 def _keys(node: Node) -> list[str]:
-    """What a rule for a node may be called, the first that has a rule being asked first."""
+    """What a rule for a node may be called."""
     return [key for key in (node.name, f"{node.domain}::{node.op_type}", node.op_type) if key]
 
 
+def _apply(graph: Graph, offered: Sequence[Offered], strict: bool, frontend: str) -> Graph:
+    fitting = [each for each in offered if each.rule.frontend in (None, frontend)]
+    fitting.sort(key=lambda each: each.rule.order)  # stable: packages stay in their order
+    if not any(each.rule.is_for(node) for node in graph.walk() for each in fitting):
+        return graph
+    if strict:
+        infer(graph, strict=False)
+    return _ruled(graph, fitting, strict)
+
+
+@leaving_defaults
+def _ruled(graph: Graph, rules: Sequence[Offered], strict: bool) -> Graph:
+    return _RuleRewriter(graph, rules, strict).run()
+
+
 class _RuleRewriter(Rewriter):
-    def __init__(self, source: Graph, rules: Mapping[str, Any], strict: bool, *, outer: Rewriter | None = None) -> None:
+    def __init__(self, source: Graph, rules: Sequence[Offered], strict: bool, *, outer: Rewriter | None = None) -> None:
         super().__init__(source, lambda rewriter, call: None, strict=strict, outer=outer)
         self.rules = rules
 
@@ -60,26 +122,36 @@ class _RuleRewriter(Rewriter):
         return _RuleRewriter(subgraph, self.rules, self.strict, outer=self)
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
-        for key in _keys(node):
-            found = None if key not in self.rules else self._ask(key, node)
+        for offered in self.rules:
+            found = _ask(offered, node) if offered.rule.is_for(node) else None
             if found is not None:
                 results = found if isinstance(found, tuple) else (found,)
-                _check(key, node, results, self.strict)
+                _check(offered.title(node), node, results, self.strict)
                 return results
         return None
 
-    def _ask(self, key: str, node: Node) -> Any:
-        rule, title = self.rules[key], _title(key, node)
-        _check_parameters(rule, title, node)
+
+def _ask(offered: Offered, node: Node) -> Any:
+    title, plugin = offered.title(node), offered.plugin
+    _check_parameters(offered.rule.function, title, node)
+    if plugin is None:
         try:
-            return rule(node, *node.inputs)
+            return offered.rule(node, *node.inputs)
         except Exception as error:
             error.add_note(f"raised by {title}")
             raise
-
-
-def _title(key: str, node: Node) -> str:
-    return f'the rule "{key}" for {node.title}'
+    try:
+        with plugin.guarded("a rule of"):
+            return offered.rule(node, *node.inputs)
+    except (TenonnxError, KeyboardInterrupt) as error:
+        error.add_note(f"raised by {title}")
+        raise
+    except BaseException as error:  # exits, too
+        raise PluginError(
+            f"{title} must run",
+            given=f"{type(error).__name__}: {error}",
+            do=f"correct {plugin.value}, or leave it out with TENONNX_PLUGINS=-{plugin.distribution}",
+        ) from error
 
 
 def _check_parameters(rule: Any, title: str, node: Node) -> None:
@@ -94,9 +166,8 @@ def _check_parameters(rule: Any, title: str, node: Node) -> None:
         raise InvalidCall(what, given=f"a function of {signature}", do="(node, *inputs) takes any number") from error
 
 
-def _check(key: str, node: Node, results: tuple[Any, ...], strict: bool) -> None:
+def _check(title: str, node: Node, results: tuple[Any, ...], strict: bool) -> None:
     """Raise unless the results of a rule can stand for the outputs of a node."""
-    title = _title(key, node)
     if not all(isinstance(result, Value) for result in results):
         given = ", ".join(type(result).__name__ for result in results)
         raise InvalidCall(f"{title} must return values, or None to go on", given=given, do="constant(array) is a value")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnxruntime import GraphOptimizationLevel
 
-from tenonnx.extend import DType, InvalidCall, NotRepresentable, Op, TensorType, UnsupportedOp
+from tenonnx.extend import DType, InvalidCall, NotRepresentable, Op, TensorType, UnsupportedOp, find_trait
 from tenonnx.extend.backends import (
     OPTIONAL_INPUTS_IR,
     DefaultsProgram,
@@ -21,9 +21,10 @@ from tenonnx.extend.backends import (
     retarget_to,
     target_for,
 )
-from tenonnx.extend.formats import LARGEST_MESSAGE, ExportConfig, prepare, write_stream
+from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
 from tenonnx_onnxruntime.blocked import in_blocks
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
+from tenonnx_onnxruntime.plain import plain, remedies
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortened, stateful_program
 from tenonnx_onnxruntime.values import to_runtime
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     import onnx
 
     from tenonnx.extend import Graph
+
+__all__ = ["compile", "plain", "remedies", "speed", "takes_opaque"]
 
 speed = 100
 
@@ -61,8 +64,15 @@ Provider = str | tuple[str, Mapping[str, Any]]
 _EXACT_BLOCKS = ("session.qdq_matmulnbits_accuracy_level", "1")
 
 #: Left to itself, onnxruntime makes QLinear ops of what stands between codes of float8, which its QLinear ops refuse,
-#: and above level basic leaves out Relu before them, as if they had no negative numbers.
+#: and above level basic leaves out Relu before them, as if they had no negative numbers. Among gradients it moves
+#: QuantizeLinear to where its types do not fit.
 _NO_QLINEAR = ("session.disable_quant_qdq", "1")
+#: So many nodes outside of loops may each double a text.
+_GROWING = 8
+
+#: Ops on which sessions of ours differ from plain ones: theirs is what our config entries are about.
+_OPTIONED = frozenset({"DequantizeLinear", "QuantizeLinear", "MatMulNBits"})
+
 _FLOAT8 = (DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz)
 
 
@@ -88,12 +98,15 @@ def compile(
         raise InvalidCall("optimization must be a level", given=repr(optimization), available=", ".join(_LEVELS))
     _fields(session_options)
     try:
-        make = functools.partial(_session, providers=wanted, session_options=session_options, optimization=optimization)
+        _refuse_growing_text(graph)
+        make = functools.partial(
+            _session, providers=wanted, session_options=session_options, optimization=optimization, trains=bool(state)
+        )
         program: Program
         if state:
-            program = stateful_program(graph, state, make)
+            program = stateful_program(graph, state, lambda each: make(each)[0])
         else:
-            program = DefaultsProgram(graph, lambda each: RuntimeProgram(each, make(each)))
+            program = DefaultsProgram(graph, lambda each: RuntimeProgram(each, *make(each)))
     except UnsupportedOp as error:
         if strict:
             raise
@@ -101,16 +114,29 @@ def compile(
     return program if strict else RescuedProgram(program, graph, state)
 
 
+def _refuse_growing_text(graph: Graph) -> None:
+    """Raise ``UnsupportedOp`` where text may double from node to node, or in a loop: it has no limit there."""
+    growing = [node for node in graph.walk() if isinstance(node.op, Op) and find_trait(node.op, "grows_text")]
+    if len(growing) > _GROWING or any(node not in graph.nodes for node in growing):
+        raise UnsupportedOp(
+            "onnxruntime is given no graph in which text grows without a limit",
+            given=f"{len(growing)} nodes such as {growing[0].title}",
+            do='run it with backend="numpy", which keeps to the limit "memory"',
+        )
+
+
 def _session(
-    graph: Graph, providers: list[Any], session_options: Any, optimization: str | None
-) -> onnxruntime.InferenceSession:
-    """A session of the first form of the graph that the runtime takes."""
+    graph: Graph, providers: list[Any], session_options: Any, optimization: str | None, trains: bool = False
+) -> tuple[onnxruntime.InferenceSession, bool]:
+    """A session of the first form of the graph that the runtime takes, and whether a plain one gives the same."""
     problems: list[str] = []
     inline = isinstance(session_options, onnxruntime.SessionOptions)
     for candidate in _candidates(graph, providers, problems):
-        settings = _settings(session_options, optimization, candidate)
+        settings = _settings(session_options, optimization, candidate, trains)
         try:
-            return _open(candidate, settings, providers, inline)
+            session, is_plain = _open(candidate, settings, providers, inline)
+            by_default = session_options is None and optimization is None
+            return session, is_plain and by_default and candidate is graph
         except RUNTIME_ERRORS as error:
             problems.append(shortened(error))
         except NotRepresentable as error:  # a graph may have ops newer than what it says
@@ -158,15 +184,25 @@ def _accepts(has: Callable[..., bool], op: Any, *arguments: Any) -> bool:
 
 def _open(
     graph: Graph, settings: onnxruntime.SessionOptions, providers: list[Any], inline: bool
-) -> onnxruntime.InferenceSession:
-    """A session of a graph whose large initializers the runtime reads from where they lie.
+) -> tuple[onnxruntime.InferenceSession, bool]:
+    """A session of a graph whose large initializers the runtime reads from where they lie, and whether it is as plain.
 
     ``inline`` puts them into the message where that can hold them. Inputs with a default are none for the runtime, so
     that it can optimize what depends on them.
     """
+    given = graph
     if providers == [CPU]:
         graph = in_blocks(graph)
-    model, initializers, _ = prepare(graph, ExportConfig())
+    model, initializers = message_of(graph)
+    is_plain = (
+        providers == [CPU]
+        and graph is given
+        and model.ir_version <= newest_ir()
+        and len(graph.inputs) == len(graph.all_inputs)
+        and not graph.functions
+        and sum(contents.nbytes for _, contents in initializers) < LARGEST_MESSAGE
+        and not any(node.op_type in _OPTIONED for node in graph.walk())
+    )
     model.ir_version = min(model.ir_version, newest_ir())
     if model.ir_version >= OPTIONAL_INPUTS_IR and len(graph.inputs) < len(graph.all_inputs):
         inputs = [info for value, info in zip(graph.all_inputs, model.graph.input, strict=True) if value.data is None]
@@ -195,7 +231,8 @@ def _open(
         message.getvalue(), settings, providers=providers, disabled_optimizers=disabled
     )
     session.disable_fallback()
-    return session
+    level = settings.graph_optimization_level == onnxruntime.SessionOptions().graph_optimization_level
+    return session, is_plain and level and not disabled
 
 
 def _depth(nodes: Iterable[onnx.NodeProto]) -> int:
@@ -245,13 +282,15 @@ def _is_field(name: str) -> bool:
     return isinstance(getattr(onnxruntime.SessionOptions, name), property)
 
 
-def _settings(session_options: Any, optimization: str | None, graph: Graph) -> onnxruntime.SessionOptions:
+def _settings(session_options: Any, optimization: str | None, graph: Graph, trains: bool) -> onnxruntime.SessionOptions:
     if isinstance(session_options, onnxruntime.SessionOptions):
         settings = session_options
     else:
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 4  # what fails is raised
         settings.add_session_config_entry(*_EXACT_BLOCKS)
+        if trains:
+            settings.add_session_config_entry(*_NO_QLINEAR)
         types = [v.type for node in graph.walk() for v in node.inputs if v is not None]
         if any(isinstance(kind, TensorType) and kind.dtype in _FLOAT8 for kind in types):
             settings.add_session_config_entry(*_NO_QLINEAR)

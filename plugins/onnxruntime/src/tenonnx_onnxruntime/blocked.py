@@ -18,9 +18,9 @@ from onnx import helper
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, TensorType, Value, op
-from tenonnx.extend.transforms import respell
 from tenonnx_onnxruntime.kernels import CPU
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS
+from tenonnx_optimize.respell import respell
 
 DOMAIN = "com.microsoft.nchwc"
 
@@ -109,7 +109,7 @@ def layout(size: int) -> Layout:
         kernels = ops.reshape(ops.transpose(innermost, perm=[0, 1, 3, 4, 2, 5]), W.shape)  # as long in the runtime
         return reorder_output(conv(reorder_input(X), kernels, B, **attributes), channels=results)
 
-    @convolution.spot
+    @convolution.pattern
     def _(y: Value) -> Iterator[tuple[Sequence[Value | None], dict[str, Any]]]:
         node = y.producer
         if node is not None and node.op is ops.conv:

@@ -62,7 +62,9 @@ class RuntimeProgram:
 
     backend = "onnxruntime"
 
-    def __init__(self, graph: Graph, session: InferenceSession) -> None:
+    def __init__(self, graph: Graph, session: InferenceSession, is_plain: bool = False) -> None:
+        #: Whether a session with the options that are the default gives the same.
+        self.is_plain = is_plain
         self.state: MutableMapping[str, Any] = {}
         self._check = FeedCheck(graph.inputs)
         self._names = [v.name for v in graph.inputs]

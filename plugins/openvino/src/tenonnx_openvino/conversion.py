@@ -12,7 +12,7 @@ import openvino
 
 from tenonnx.extend import DType, InvalidCall, NotRepresentable, TensorType, Type, UnsupportedOp
 from tenonnx.extend.backends import Target, retarget_to, target_for
-from tenonnx.extend.formats import LARGEST_MESSAGE, ExportConfig, prepare, write_stream
+from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
 from tenonnx_openvino.unlike import without_unlike
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _check_interface(graph: Graph) -> None:
 
 def _read(graph: Graph) -> openvino.Model:
     """Inputs with a default are none for OpenVINO, which makes constants of them."""
-    model, initializers, _ = prepare(graph, ExportConfig())
+    model, initializers = message_of(graph)
     if sum(contents.nbytes for _, contents in initializers) > LARGEST_MESSAGE:
         raise _unsupported("its tensors have more than the 2 GiB of one message")
     defaults = {value.name for value in graph.all_inputs if value.data is not None}

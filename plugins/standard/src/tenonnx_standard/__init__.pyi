@@ -16,6 +16,7 @@ from tenonnx_standard.activation import softplus as softplus
 from tenonnx_standard.activation import softsign as softsign
 from tenonnx_standard.activation import swish as swish
 from tenonnx_standard.activation import thresholded_relu as thresholded_relu
+from tenonnx_standard.average_pooling import average_pool as average_pool
 from tenonnx_standard.axis_activation import hardmax as hardmax
 from tenonnx_standard.axis_activation import hardmax_2d as hardmax_2d
 from tenonnx_standard.axis_activation import log_softmax as log_softmax
@@ -82,6 +83,7 @@ from tenonnx_standard.linear_algebra import gemm as gemm
 from tenonnx_standard.linear_algebra import gemm_one_way as gemm_one_way
 from tenonnx_standard.linear_algebra import gemm_with_c as gemm_with_c
 from tenonnx_standard.linear_algebra import matmul as matmul
+from tenonnx_standard.local_normalization import lrn as lrn
 from tenonnx_standard.logic import and_ as and_
 from tenonnx_standard.logic import and_one_way as and_one_way
 from tenonnx_standard.logic import bitshift as bitshift
@@ -105,6 +107,8 @@ from tenonnx_standard.logic import xor as xor
 from tenonnx_standard.logic import xor_one_way as xor_one_way
 from tenonnx_standard.loss import negative_log_likelihood_loss as negative_log_likelihood_loss
 from tenonnx_standard.loss import softmax_cross_entropy_loss as softmax_cross_entropy_loss
+from tenonnx_standard.lp_pooling import lp_pool as lp_pool
+from tenonnx_standard.lp_pooling import lp_pool_float as lp_pool_float
 from tenonnx_standard.math import absolute as absolute  # Abs
 from tenonnx_standard.math import add as add
 from tenonnx_standard.math import add_one_way as add_one_way
@@ -139,6 +143,7 @@ from tenonnx_standard.math import sub as sub
 from tenonnx_standard.math import sub_one_way as sub_one_way
 from tenonnx_standard.math import sum_ as sum_
 from tenonnx_standard.math import sum_of_one_shape as sum_of_one_shape
+from tenonnx_standard.max_pooling import max_pool as max_pool
 from tenonnx_standard.nonstandard import adaptive_average_pool as adaptive_average_pool  # AdaptiveAvgPool
 from tenonnx_standard.nonstandard import adaptive_max_pool as adaptive_max_pool
 from tenonnx_standard.nonstandard import affine as affine
@@ -149,26 +154,25 @@ from tenonnx_standard.nonstandard import deformable_conv as deformable_conv
 from tenonnx_standard.nonstandard import dynamic_slice as dynamic_slice
 from tenonnx_standard.nonstandard import im2col as im2col
 from tenonnx_standard.nonstandard import image_scaler as image_scaler
+from tenonnx_standard.nonstandard import memcpy_from_host as memcpy_from_host
+from tenonnx_standard.nonstandard import memcpy_to_host as memcpy_to_host
 from tenonnx_standard.nonstandard import parametric_softplus as parametric_softplus
 from tenonnx_standard.nonstandard import scale as scale
 from tenonnx_standard.nonstandard import scaled_tanh as scaled_tanh
+from tenonnx_standard.normalization import channel_normalization_before_onnx as channel_normalization_before_onnx
 from tenonnx_standard.normalization import group_normalization as group_normalization
 from tenonnx_standard.normalization import group_normalization_by_group as group_normalization_by_group
 from tenonnx_standard.normalization import instance_normalization as instance_normalization
 from tenonnx_standard.normalization import layer_normalization as layer_normalization
+from tenonnx_standard.normalization import layer_normalization_before_onnx as layer_normalization_before_onnx
 from tenonnx_standard.normalization import lp_normalization as lp_normalization
-from tenonnx_standard.normalization import lrn as lrn
 from tenonnx_standard.normalization import mean_variance_normalization as mean_variance_normalization
 from tenonnx_standard.normalization import rms_normalization as rms_normalization
 from tenonnx_standard.normalization import simplified_layer_normalization as simplified_layer_normalization
 from tenonnx_standard.padding import center_crop_pad as center_crop_pad
 from tenonnx_standard.padding import pad as pad
 from tenonnx_standard.padding import pad_unwrapped as pad_unwrapped
-from tenonnx_standard.pooling import average_pool as average_pool
-from tenonnx_standard.pooling import lp_pool as lp_pool
-from tenonnx_standard.pooling import lp_pool_float as lp_pool_float
-from tenonnx_standard.pooling import max_pool as max_pool
-from tenonnx_standard.pooling import max_pool_gradient as max_pool_gradient
+from tenonnx_standard.pooling_gradient import max_pool_gradient as max_pool_gradient
 from tenonnx_standard.preview import flex_attention as flex_attention
 from tenonnx_standard.random import bernoulli as bernoulli
 from tenonnx_standard.random import multinomial as multinomial
@@ -202,12 +206,11 @@ from tenonnx_standard.resizing import resize as resize
 from tenonnx_standard.resizing import resize_asymmetric as resize_asymmetric
 from tenonnx_standard.resizing import resize_before_symmetric as resize_before_symmetric
 from tenonnx_standard.resizing import resize_with_roi as resize_with_roi
-from tenonnx_standard.resizing import upsample as upsample
-from tenonnx_standard.resizing import upsample_2d as upsample_2d
 from tenonnx_standard.rotary import rotary_embedding as rotary_embedding
 from tenonnx_standard.scattering import scatter as scatter
 from tenonnx_standard.scattering import scatter_elements as scatter_elements
 from tenonnx_standard.scattering import scatter_elements_arithmetic as scatter_elements_arithmetic
+from tenonnx_standard.scattering import scatter_elements_plain as scatter_elements_plain
 from tenonnx_standard.scattering import scatter_nd as scatter_nd
 from tenonnx_standard.scattering import scatter_nd_arithmetic as scatter_nd_arithmetic
 from tenonnx_standard.scattering import tensor_scatter as tensor_scatter
@@ -274,3 +277,5 @@ from tenonnx_standard.trigonometry import sinh as sinh
 from tenonnx_standard.trigonometry import tan as tan
 from tenonnx_standard.trigonometry import tanh as tanh
 from tenonnx_standard.unpooling import max_unpool as max_unpool
+from tenonnx_standard.upsampling import upsample as upsample
+from tenonnx_standard.upsampling import upsample_2d as upsample_2d

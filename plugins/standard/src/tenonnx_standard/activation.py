@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Operand, Value, always, broadcasts_to, one_of, op
+from tenonnx.extend import DType, Op, Operand, Value, one_of, op
 from tenonnx_standard.casting import cast
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import greater, where
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
+def _line(y: Array, factor: float, shift: float) -> Array:
+    """``y * factor + shift``, in the place of ``y``."""
+    y *= scalar(factor, y.dtype)
+    y += scalar(shift, y.dtype)
+    return y
+
+
 def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give an op of one input a numpy rule: half floats are computed in float32, and no array has rank 0."""
 
@@ -36,7 +43,7 @@ def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         made.numpy(rule)
 
-        @made.prepare
+        @made.specialize
         def _(x: Operand, **attributes: Any) -> Any:
             if x.ndim == 0 or x.dtype.itemsize < 4 or x.dtype.kind != "f":
                 return None
@@ -73,7 +80,7 @@ def _below(x: Array) -> Array:
 # ----- rectifiers -----------------------------------------------------------------------------------------------------
 
 
-@op("Relu", selects=always)
+@op("Relu", data_movement=True)
 def relu(X):
     """``X`` with its negative elements replaced by 0."""
     return maximum(X, 0)
@@ -81,7 +88,7 @@ def relu(X):
 
 relu.until(6, ignored=["consumed_inputs"])
 relu.numpy(lambda x: _above(x) if x.dtype.kind == "f" else np.asarray(np.maximum(x, x.dtype.type(0))))
-relu.prepare(lambda x: _above if x.dtype.kind == "f" else None)
+relu.specialize(lambda x: _above if x.dtype.kind == "f" else None)
 relu.vjp(lambda g, y, X: where(y > 0, g, 0.0))
 
 
@@ -102,7 +109,7 @@ def _(x, *, alpha):
     return np.maximum(x, x * alpha) if alpha <= 1 else np.minimum(x, x * alpha)
 
 
-@op("ThresholdedRelu", since=10)
+@op("ThresholdedRelu", specified=10)  # below 10 onnxruntime alone has it
 def thresholded_relu(X, *, alpha=1.0):
     """``X`` where it is greater than ``alpha``, else 0."""
     return where(greater(X, alpha), X, 0.0)
@@ -113,11 +120,11 @@ _numpy(thresholded_relu)(lambda x, *, alpha: _masked(x, x > alpha))
 
 @op("PRelu", broadcasts=True)
 def prelu(X, slope):
-    """``X`` with its negative elements scaled by ``slope``, which broadcasts to the shape of ``X``."""
+    """``X`` with its negative elements scaled by ``slope``, which broadcasts to the shape of ``X``.
+
+    As in onnxruntime ``X`` may be broadcast, too.
+    """
     return where(X < 0, X * slope, X)
-
-
-prelu.requires(broadcasts_to("X", "slope"))
 
 
 @prelu.numpy
@@ -322,7 +329,7 @@ _CUBIC, _STEEP = 0.044715, math.sqrt(2 / math.pi)
 def gelu(X, *, approximate="none"):
     """``X`` times the normal distribution function of ``X``, or an approximation of that by ``tanh``."""
     if approximate == "tanh":
-        return X * 0.5 * (tanh((X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)) + 1.0)
+        return X * 0.5 * (tanh((X + X * X * X * _CUBIC) * _STEEP) + 1.0)
     return X * 0.5 * (erf(X / math.sqrt(2)) + 1.0)
 
 
@@ -332,11 +339,9 @@ gelu.requires(one_of(approximate=("none", "tanh")))
 @gelu.residuals
 def _(demand, X, *, approximate):
     """The share of ``X`` that is let through, by few operations."""
-    squared = inner = None
-    if approximate == "tanh":
-        squared = X * X
-        inner = tanh((squared * (_CUBIC * _STEEP) + _STEEP) * X)
-    share = hard_sigmoid(erf(X * math.sqrt(0.5)) if inner is None else inner, alpha=0.5, beta=0.5)
+    squared = X * X if approximate == "tanh" else None
+    inner = erf(X * math.sqrt(0.5)) if squared is None else tanh((squared * (_CUBIC * _STEEP) + _STEEP) * X)
+    share = hard_sigmoid(inner, alpha=0.5, beta=0.5)
     y = X * share
     return (y,), (y, share, squared)
 
@@ -352,14 +357,9 @@ def _(g, kept, X, *, approximate):
 @_numpy(gelu)
 def _(x, *, approximate):
     if approximate == "tanh":
-        y = x * x
-        y *= scalar(_CUBIC * _STEEP, x.dtype)
-        y += scalar(_STEEP, x.dtype)
+        y = _line(x * x, _CUBIC * _STEEP, _STEEP)
         y *= x
         np.tanh(y, out=y)
     else:
         y = error_function(x * scalar(1 / math.sqrt(2), x.dtype))
-    y += scalar(1, x.dtype)
-    y *= x
-    y *= scalar(0.5, x.dtype)
-    return y
+    return np.multiply(_line(y, 0.5, 0.5), x, out=y)

@@ -84,7 +84,7 @@ def _softmax(x, axis):
 _numpy_along(softmax)(_softmax)
 
 
-@softmax.prepare
+@softmax.specialize
 def _(x, *, axis):
     axis %= x.ndim
     size = x.shape[axis]

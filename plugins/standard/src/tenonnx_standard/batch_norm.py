@@ -78,7 +78,7 @@ def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _
     )
 
 
-@batch_normalization.prepare
+@batch_normalization.specialize
 def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
     """With parameters that never change, a factor and a shift for each channel."""
     parameters = [p.contents for p in (scale, B, input_mean, input_var)]

@@ -16,7 +16,8 @@ from tenonnx.extend import (
     TypeMismatch,
     Value,
     constant,
-    find_rule,
+    find_trait,
+    limits,
     op,
     primitive,
 )
@@ -56,8 +57,8 @@ def _cast_type(input: Value, *, to: int, saturate: int = 1, round_mode: str = "u
     if input.dtype.is_complex:
         raise TypeMismatch(f"{cast.title} does not take complex numbers", given=repr(input))
     kind = input.tensor.with_dtype(target)
-    known = None if input.data is not None else input.elements
-    return Known(kind, elements=known) if target.is_integer and known is not None else kind
+    known = None if input.data is not None else input.symbolic_contents
+    return Known(kind, symbolic_contents=known) if target.is_integer and known is not None else kind
 
 
 cast.type(_cast_type)
@@ -107,11 +108,11 @@ def _(g: Value, y: Value, input: Value, *, to: int, saturate: int, round_mode: s
 def of_codes(x: Value) -> bool:
     """Whether integers are sums that stand for numbers, so that a cotangent of these may come to them.
 
-    The rule ``of_codes`` of an op says so of what it gives for its inputs.
+    The trait ``sums_of_codes`` of the op that made them says so.
     """
     node = x.producer
-    rule = find_rule(node.op, "of_codes") if node is not None and isinstance(node.op, Op) else None
-    return rule is not None and bool(rule(*node.inputs))
+    fact = find_trait(node.op, "sums_of_codes") if node is not None and isinstance(node.op, Op) else None
+    return fact is True or (fact == "inputs" and any(v is not None and of_codes(v) for v in node.inputs))
 
 
 def _plain(x: Array) -> Array:
@@ -142,6 +143,7 @@ def _to_powers_of_two(input: Array, saturate: bool, round_mode: str) -> Array:
 
 def _to_text(input: Array) -> Array:
     """Numbers as C's ``%.8g`` writes them, bools as 1 and 0: what onnxruntime writes, and no more exact."""
+    limits.check_memory(4 * input.size * limits.TEXT, f"the text of {cast.title}")
     result = np.empty(input.size, dtype=object)
     if input.dtype.kind in "iu" or input.dtype.name in ("int4", "uint4", "int2", "uint2"):
         result[:] = [str(int(v)) for v in input.reshape(-1)]

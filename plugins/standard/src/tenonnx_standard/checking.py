@@ -73,7 +73,7 @@ def of_dims(function: Callable[..., Any], count: int = 2) -> Callable[..., Array
 def same_elements(op: Op) -> None:
     """Let ``op``, which only gives the elements of its first input another shape, prepare: that shape is found once."""
 
-    @op.prepare
+    @op.specialize
     def _(x: Operand, *others: Operand | None, **attributes: Any) -> Callable[..., Array] | None:
         if any(other is not None and other.contents is None for other in others):
             return None
@@ -158,4 +158,4 @@ def known_contents(items: list[Dim], shape: tuple[int, ...]) -> Known:
         return Known(kind)
     contents = np.empty(len(items), dtype=object)
     contents[:] = items
-    return Known(kind, elements=contents.reshape(shape))
+    return Known(kind, symbolic_contents=contents.reshape(shape))

@@ -18,7 +18,6 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     dtypes,
     elements,
     limits,
@@ -219,7 +218,7 @@ def _(x, *, dtype, k):
 eye_like.vjp(lambda g, y, x, **_: None)
 
 
-@op("Trilu", since=14, selects=always)
+@op("Trilu", since=14, data_movement=True)
 def trilu(input, k: Index = None, *, upper=1):
     """The upper or lower triangle of matrices, 0 elsewhere; it begins or ends at the ``k``-th diagonal."""
     rows, columns = _places(input)

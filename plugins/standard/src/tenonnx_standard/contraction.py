@@ -146,7 +146,8 @@ def _contracted(x: Value, a: Labels, y: Value, b: Labels, kept: set[Any]) -> tup
 def _outer(x: Value, y: Value, left: int, right: int) -> Value:
     """The products of all that ``x`` has along its last ``left`` axes by all of ``y`` along its last ``right``."""
     x = unsqueeze(x, list(range(x.ndim, x.ndim + right))) if right else x
-    return x * (unsqueeze(y, list(range(y.ndim - right, y.ndim - right + left))) if left and right else y)
+    shared = y.ndim - right
+    return x * (unsqueeze(y, list(range(shared, shared + left))) if left and shared else y)
 
 
 def _as_matrices(x: Value, shared: int, rows: int) -> Value:

@@ -48,7 +48,7 @@ def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Ty
     if known is not None and known.size == 1:
         taken = then_branch if known.reshape(()) else else_branch
         if all(value.type is not None for value in taken.outputs):
-            return tuple(Known(value.type, value.elements, value.data) for value in taken.outputs)
+            return tuple(Known(value.type, value.symbolic_contents, value.data) for value in taken.outputs)
     return tuple(_either(a, b) for a, b in zip(*branches, strict=True))
 
 
@@ -160,11 +160,17 @@ def _(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | None) -> tu
         found = body(np.asarray(iteration, np.int64), np.asarray(going_on), *carried)
         going_on = bool(np.reshape(found[0], -1)[0])
         carried = list(found[1 : 1 + len(carried)])
+        limits.made(sum([_counted(each) for each in found[1:]]))
         for held, each in zip(scanned, found[1 + len(carried) :], strict=True):
             held.append(each)
         iteration += 1
     kinds = [value.type for value in body.graph.outputs[1 + len(carried) :]]
     return (*carried, *(_stack(held, kind) for held, kind in zip(scanned, kinds, strict=True)))
+
+
+def _counted(contents: Any) -> int:
+    """The bytes that an iteration makes, as far as that is told at once; a list is counted where it grows."""
+    return int(getattr(contents, "nbytes", 0)) + limits.TEXT
 
 
 def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
@@ -174,6 +180,8 @@ def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
         given = " and ".join(str(list(shape)) for shape in shapes)
         raise TypeMismatch("what a loop stacks must have the same shape in each iteration", given=given)
     if arrays:
+        limits.check_elements((len(arrays), arrays[0].size), "what a loop stacks")
+        limits.check_memory(len(arrays) * arrays[0].nbytes, "what a loop stacks")
         return np.stack(arrays, axis=axis)
     if not isinstance(kind, TensorType):
         return np.zeros((0,), np.float32)
@@ -244,8 +252,9 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
     slices = [x[::-1] if reverse else x for x, reverse in zip(slices, backward, strict=True)]
     carried, scanned = list(inputs[:states]), [[] for _ in range(len(body.graph.outputs) - states)]
     for step in range(len(slices[0])):
-        found = body(*carried, *(x[step] for x in slices))
+        found = body(*carried, *(x[step, ...] for x in slices))  # an array, of text as well
         carried = list(found[:states])
+        limits.made(sum([_counted(each) for each in found]))
         for held, each in zip(scanned, found[states:], strict=True):
             held.append(each)
     kinds = [value.type for value in body.graph.outputs[states:]]
@@ -260,14 +269,18 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
 
 @scan.lower()
 def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> tuple[Value, ...] | None:
-    """Step after step, where their number is known."""
+    """Step after step, where their number is known; else as a Loop."""
     states = _states(inputs, num_scan_inputs)
     where = _axes(attributes["scan_input_axes"], num_scan_inputs)
     slices = list(zip(inputs[states:], where, _axes(attributes["scan_input_directions"], num_scan_inputs), strict=True))
     lengths = [x.shape[axis] for x, axis, _ in slices if x.rank is not None]
     length = next((each for each in lengths if isinstance(each, int)), 0)
     if not length:
-        return None
+        stacked = body.outputs[states:]
+        axes = _axes(attributes["scan_output_axes"], len(stacked))
+        if any(axis and y.rank is None for axis, y in zip(axes, stacked, strict=True)):
+            return None
+        return _looped(inputs[:states], slices, body, attributes)
     limits.check("nodes", length * (len(body.nodes) + len(slices)), "Scan written out step by step")
     carried, scanned = list(inputs[:states]), []
     for step in range(length):
@@ -297,6 +310,36 @@ def _batch_type(
         if isinstance(batch, int) and isinstance(value.shape[0], int) and value.shape[0] != batch:
             raise TypeMismatch(f"Scan: all inputs must have the batch of the last, {batch}", given=repr(value))
     return (*(inserted(k, 0, batch) for k in carried), *(inserted(inserted(k, 0, length), 0, batch) for k in rest))
+
+
+def _looped(
+    initial: Sequence[Value], slices: Sequence[tuple[Value, int, int]], body: Graph, attributes: dict[str, Any]
+) -> tuple[Value, ...]:
+    """A Scan of any length as a Loop that takes its slices by their number, and stacks along the first axis."""
+    length = dims(slices[0][0])[slices[0][1]]
+
+    def step(number: Value, goes_on: Value, *carried: Value) -> list[Value]:
+        given = [ops.gather(x, length - 1 - number if reverse else number, axis=axis) for x, axis, reverse in slices]
+        return [goes_on, *(v for v in inline(body, [*carried, *given]) if v is not None)]
+
+    kinds = [(v.name, v.type) for v in body.all_inputs[: len(initial)]]
+    numbers = [("number", TensorType(DType.int64, ())), ("goes_on", TensorType(DType.bool, ()))]
+    results = loop(length, constant(True), *initial, body=subgraph(step, [*numbers, *kinds]))
+    carried, stacked = results[: len(initial)], results[len(initial) :]
+    axes = _axes(attributes["scan_output_axes"], len(stacked))
+    reverses = _axes(attributes["scan_output_directions"], len(stacked))
+    return (*carried, *(_laid(y, *how) for y, *how in zip(stacked, axes, reverses, strict=True)))
+
+
+def _laid(stacked: Value, axis: int, reverse: int) -> Value:
+    """What a Loop has stacked along the first axis, along another one, and backwards if asked for."""
+    if reverse:
+        stacked = ops.slice_(stacked, [-1], [-(2**62)], [0], [-1])
+    if not axis:
+        return stacked
+    others = list(range(1, stacked.ndim))
+    others.insert(axis % stacked.ndim, 0)
+    return ops.transpose(stacked, perm=others)  # type: ignore[no-any-return]
 
 
 @scan.until(9)
@@ -341,7 +384,7 @@ def _(
     plain = dict.fromkeys(("scan_input_axes", "scan_output_axes", "scan_output_directions"))
     rows = []
     for entry, steps in enumerate(lengths):
-        given = [x[entry] for x in inputs[:states]] + [x[entry][:steps] for x in inputs[states:]]
+        given = [x[entry, ...] for x in inputs[:states]] + [x[entry, :steps] for x in inputs[states:]]
         found = _scan(*given, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions, **plain)
         padded = [np.concatenate([y, np.zeros((length - steps, *y.shape[1:]), y.dtype)]) for y in found[states:]]
         rows.append((*found[:states], *padded))

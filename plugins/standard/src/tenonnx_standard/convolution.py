@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.extend import (
-    DType,
     Operand,
     TensorType,
     TypeMismatch,
@@ -22,6 +21,7 @@ from tenonnx.extend import (
     shapes,
     symbolic,
 )
+from tenonnx_standard import convolution_tuning as tuning
 from tenonnx_standard.convolving import Convolution, columns, convolution, transposed
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
@@ -46,27 +46,6 @@ from tenonnx_standard.windows import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-#: Up to so many channels in a group, all columns of a weight gradient are multiplied at once, else tap by tap.
-FEW_CHANNELS = 8
-
-#: From so many weights for a result on, their gradient is a convolution, with which runtimes are faster.
-MANY_COLUMNS = 64
-
-#: Up to so many positions of an image, the gradient of images is one product over all of them.
-FEW_POSITIONS = 16
-
-#: With fewer weights it is not worth its nodes.
-MANY_WEIGHTS = 1 << 12
-
-#: The table of what reads what may have so many elements there.
-LARGEST_TABLE = 1 << 16
-
-#: Beyond so many places of the kernel a weight gradient is a convolution in any case, and not written place by place.
-MANY_PLACES = 64
-
-#: Up to so many positions of an image, the weight gradient of a kernel of a single place is a convolution, too.
-FEW_POSITIONS = 128
 
 
 def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
@@ -169,7 +148,7 @@ def _(X, W, B=None, *, group, kernel_shape, **attributes):
     return _convolving(X, W, None, window, group)(X, W, B)
 
 
-@conv.prepare
+@conv.specialize
 def _(X, W, B, *, group, kernel_shape, **attributes):
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
     return _convolving(X, W, W.contents, window, group)
@@ -217,18 +196,9 @@ def _(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
     window = window.explicit(X.shape[2:]) or window
     weights = conv_weight_gradient(X, g, group=group, **window.attributes)
     bias = None if B is None else reduce_sum(g, [0, *range(2, X.ndim)], keepdims=0)
-    if group == 1 and _is_of_few_positions(X, g, W, window):
+    if group == 1 and tuning.takes_images_at_once(X, g, W, window):
         return _images_at_once(X, g, W, window), weights, bias
     return transposed_to(X, g, W, window, group), weights, bias
-
-
-def _is_of_few_positions(X: Value, g: Value, W: Value, window: Windows) -> bool:
-    """Whether runtimes, which transpose a convolution image by image, would mostly read its weights again and again."""
-    sizes, outputs = X.shape[2:], g.shape[2:]
-    if not all(isinstance(n, int) and n > 0 for n in (*W.shape, *sizes, *outputs)):
-        return False
-    few = math.prod(outputs) <= FEW_POSITIONS and math.prod((*sizes, *outputs, *window.kernel)) <= LARGEST_TABLE
-    return few and math.prod(W.shape) >= MANY_WEIGHTS
 
 
 def _images_at_once(X: Value, g: Value, W: Value, window: Windows) -> Value:
@@ -290,30 +260,19 @@ def conv_weight_gradient(
     places = math.prod(window.kernel)
     if 0 in (channels, results):
         return expand(constant(np.zeros(()), X.dtype), [results, channels // group, *window.kernel])
-    if _is_to_be_convolved(X, dY, window, group):
+    if tuning.convolves_weights(X, dY, window, group):
         return _weights_convolved(X, dY, window, group)
     x = padded_with(X, *window.padding(sizes))
     g = transpose(reshape(dY, [batch, group, results // group, -1]), perm=[0, 1, 3, 2])
     taps = [
         reshape(tap(x, window, offset, outputs), [batch, group, channels // group, -1]) for offset in window.offsets
     ]
-    if isinstance(channels, int) and channels // group <= FEW_CHANNELS and len(taps) > 1:
+    if tuning.multiplies_columns_at_once(channels, group, len(taps)):
         taps = [concat(*taps, axis=2)]
     products = [matmul(t, g) for t in taps]
     flat = sum_of_first_axes(products[0] if len(products) == 1 else concat(*products, axis=2), 1)
     weights = transpose(reshape(flat, [group, places, channels // group, results // group]), perm=[0, 3, 2, 1])
     return reshape(weights, [results, channels // group, *window.kernel])
-
-
-def _is_to_be_convolved(X: Value, dY: Value, window: Windows, group: int) -> bool:
-    """Whether a weight gradient is one convolution: faster than products, or of more places than are written out."""
-    places, outputs = math.prod(window.kernel), dims(dY)[2:]
-    depth = symbolic.floor_div(X.shape[1], group)
-    if not isinstance(depth, int) or not all(isinstance(n, int) and n > 0 for n in outputs):
-        return False
-    many = places * depth >= MANY_COLUMNS and (places > 1 or math.prod(outputs) <= FEW_POSITIONS)
-    in_vain = window.dilations[-1] > 2 or X.dtype is DType.float64  # for which runtimes have no convolutions
-    return places > MANY_PLACES or (many and not in_vain)
 
 
 def _weights_convolved(X: Value, dY: Value, window: Windows, group: int) -> Value:
@@ -483,7 +442,7 @@ def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attr
     return _transposing(X, W, None, window, group, output_padding, output_shape)(X, W, B)
 
 
-@conv_transpose.prepare
+@conv_transpose.specialize
 def _(X, W, B, *, group, kernel_shape, output_padding, output_shape, **attributes):
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
     return _transposing(X, W, W.contents, window, group, output_padding, output_shape)

@@ -86,7 +86,7 @@ def _(
 
 
 def _stands(op: Op) -> None:
-    @op.spot
+    @op.pattern
     def _(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
         """A convolution of the normal form is one."""
         if y.producer is not None and y.producer.op is op:

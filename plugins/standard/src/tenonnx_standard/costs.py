@@ -18,6 +18,10 @@ def _matrices(a: Value, b: Value, **_: Any) -> Any:
     return batch * rows * a.shape[-1] * columns
 
 
+def _gemm(a: Value, b: Value, *_: Any, transA: int = 0, transB: int = 0, **__: Any) -> Any:
+    return math.prod(a.shape) * b.shape[0 if transB else 1]
+
+
 def _aligned(one: Sequence[Any], other: Sequence[Any]) -> list[tuple[Any, Any]]:
     length = max(len(one), len(other))
     return list(zip((1,) * (length - len(one)) + tuple(one), (1,) * (length - len(other)) + tuple(other), strict=True))
@@ -51,6 +55,7 @@ def _in_a_graph(*values: Value) -> list[Value]:
 #: The newest meaning of each op; older ones that take the same count alike.
 COSTS: dict[Op, Any] = {
     ops.matmul: _matrices,
+    ops.gemm: _gemm,
     ops.conv: _convolution,
     ops.conv_transpose: _transposed_convolution,
     ops.lstm: _recurrent(4),

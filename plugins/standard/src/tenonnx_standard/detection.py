@@ -13,7 +13,6 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     at_least,
     constant,
     dims,
@@ -323,7 +322,7 @@ def _(X, rois, batch_indices, *, coordinate_transformation_mode, **attributes):
 # ----- MaxRoiPool -----------------------------------------------------------------------------------------------------
 
 
-@op("MaxRoiPool", selects=always)
+@op("MaxRoiPool", data_movement=True)
 def max_roi_pool(X, rois, *, pooled_shape: list[int], spatial_scale=1.0):
     """The greatest element in each bin of regions, which are rounded to pixels; 0 for empty bins (Girshick, 2015)."""
     for bins in pooled_shape:

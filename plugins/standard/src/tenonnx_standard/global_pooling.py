@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tenonnx.extend import Value, always, op, shapes
+from tenonnx.extend import Value, op, shapes
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, pow_, sign, sqrt
 from tenonnx_standard.reduction import PLAIN_ROW, reduce_max, reduce_mean, reduce_sum
@@ -49,7 +49,7 @@ def _(X):
     return _as_images(images.sum(-1) / x.dtype.type(images.shape[-1]), X)
 
 
-@global_average_pool.prepare
+@global_average_pool.specialize
 def _(X):
     """Sums of few positions as a product with ones."""
     count = math.prod(X.shape[2:])
@@ -66,7 +66,7 @@ def _(X):
     return mean
 
 
-@op("GlobalMaxPool", since=1, selects=always)
+@op("GlobalMaxPool", since=1, data_movement=True)
 def global_max_pool(X):
     """The greatest element of each image of each channel."""
     return reduce_max(X, _image_axes(X), keepdims=1)

@@ -36,4 +36,4 @@ NEEDS_FLOAT32: dict[Op, str] = {
 
 for _op, _reason in NEEDS_FLOAT32.items():
     for _meaning in _op.meanings:
-        _meaning.rule("half", lambda reason=_reason: reason)
+        _meaning.traits(needs_float32=_reason)

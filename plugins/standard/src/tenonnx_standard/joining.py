@@ -15,7 +15,6 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     elements,
     limits,
     op,
@@ -42,7 +41,7 @@ from tenonnx_standard.checking import (
 LARGEST_LIST = 1024
 
 
-@primitive("Concat", selects=always)
+@primitive("Concat", data_movement=True)
 def concat(*inputs, axis: int):
     """The inputs, one after the other along ``axis``."""
 
@@ -100,7 +99,7 @@ def _(*arrays, axis):
     return np.concatenate(arrays, axis)
 
 
-concat.prepare(lambda *arrays, axis: lambda *arrays: np.concatenate(arrays, axis))
+concat.specialize(lambda *arrays, axis: lambda *arrays: np.concatenate(arrays, axis))
 
 
 @concat.vjp
@@ -127,7 +126,7 @@ def concat_by_default(*inputs, axis: int | None = None):
 # ----- splitting ------------------------------------------------------------------------------------------------------
 
 
-@op("Split", selects=always)
+@op("Split", data_movement=True)
 def split(input, split: Index = None, *, axis=0, num_outputs: int | None = None, _outputs=None):
     """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones but for a shorter last."""
     pieces, start = [], 0
@@ -205,7 +204,7 @@ def _(x, lengths, *, axis, num_outputs, _outputs):
     return tuple(x[key] for key in _keys(x, lengths, axis, num_outputs, _outputs))
 
 
-@split.prepare
+@split.specialize
 def _(x, lengths, *, axis, num_outputs, _outputs):
     if lengths is not None and lengths.contents is None:
         return None

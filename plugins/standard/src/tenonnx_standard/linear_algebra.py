@@ -65,7 +65,7 @@ def _(A: Array, B: Array) -> Array:
     return product(A, B).astype(A.dtype, copy=False)
 
 
-@matmul.prepare
+@matmul.specialize
 def _(A: Operand, B: Operand) -> Any:
     if A.dtype != B.dtype or A.dtype not in (np.float32, np.float64) or 1 in (A.size, B.size):
         return None  # of one number, np.dot loses 0 times NaN
@@ -206,7 +206,7 @@ def _(A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, 
     return y.astype(A.dtype, copy=False)
 
 
-@gemm.prepare
+@gemm.specialize
 def _(A: Operand, B: Operand, C: Operand | None, *, alpha: float, beta: float, transA: int, transB: int) -> Any:
     usual = A.dtype in (np.float32, np.float64) and alpha == 1 and (C is None or beta == 1)
     if not usual or 1 in (A.size, B.size):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Dim, DType, TypeMismatch, Value, always, broadcast_types, constant, elementwise, one_of, op
+from tenonnx.extend import Dim, DType, TypeMismatch, Value, broadcast_types, constant, elementwise, one_of, op
 from tenonnx.extend.symbolic import known_lower_bound, subtract
 from tenonnx_standard.broadcasting import one_way
 from tenonnx_standard.casting import cast
@@ -44,28 +44,28 @@ def _opposite(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
 
 
-@elementwise("Equal", result=DType.bool, selects=always)
+@elementwise("Equal", result=DType.bool, data_movement=True)
 def equal(A, B):
     """Whether elements are equal; NaN equals nothing."""
 
 
-@elementwise("Less", result=DType.bool, selects=always)
+@elementwise("Less", result=DType.bool, data_movement=True)
 def less(A, B):
     """Whether A < B."""
 
 
-@elementwise("Greater", result=DType.bool, selects=always)
+@elementwise("Greater", result=DType.bool, data_movement=True)
 def greater(A, B):
     """Whether A > B."""
 
 
-@op("LessOrEqual", since=12, broadcasts=True, selects=always)
+@op("LessOrEqual", since=12, broadcasts=True, data_movement=True)
 def less_or_equal(A, B):
     """Whether A <= B."""
     return or_(less(A, B), equal(A, B)) if A.dtype.is_float else not_(greater(A, B))
 
 
-@op("GreaterOrEqual", since=12, broadcasts=True, selects=always)
+@op("GreaterOrEqual", since=12, broadcasts=True, data_movement=True)
 def greater_or_equal(A, B):
     """Whether A >= B."""
     return or_(greater(A, B), equal(A, B)) if A.dtype.is_float else not_(less(A, B))
@@ -146,7 +146,7 @@ or_one_way = one_way(or_, swapped=lambda: or_)
 xor_one_way = one_way(xor, swapped=lambda: xor)
 
 
-@elementwise("Where", since=9, mixed=("condition",), selects=always)
+@elementwise("Where", since=9, mixed=("condition",), data_movement=True)
 def where(condition, X, Y):
     """X where ``condition`` holds, Y elsewhere."""
 

@@ -15,7 +15,6 @@ from tenonnx.extend import (
     Operand,
     TypeMismatch,
     Value,
-    always,
     constant,
     elementwise,
     op,
@@ -24,10 +23,11 @@ from tenonnx.extend import (
     symbolic,
 )
 from tenonnx_standard.broadcasting import one_shape, one_way
-from tenonnx_standard.casting import cast, of_codes
+from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import of_dims
 from tenonnx_standard.error_function import error_function
 from tenonnx_standard.logic import and_, equal, greater, less, not_, or_, where
+from tenonnx_standard.powers import power, root_of
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +42,7 @@ def add(A, B):
 
 add.symbolic(add.numpy(np.add))
 add.vjp(lambda g, y, A, B: (g, g))
-add.rule("of_codes", lambda A, B: of_codes(A) or of_codes(B))
+add.traits(sums_of_codes="inputs")
 
 
 @elementwise("Sub")
@@ -85,7 +85,7 @@ def _(A: Array, B: Array) -> Array:
         return quotient + ((quotient * B != A) & ((A < 0) != (B < 0)))
 
 
-div.prepare(lambda A, B: None if A.dtype.kind in "iuO" else np.divide)
+div.specialize(lambda A, B: None if A.dtype.kind in "iuO" else np.divide)
 
 
 def _fits_float64(x: Array) -> bool:
@@ -211,27 +211,27 @@ def _(X: Array, Y: Array) -> Array:
             exponent = float(Y.reshape(()))
             if exponent == 2:
                 return np.square(X)
-            if exponent == 0.5 and X.dtype.kind == "f" and not np.isneginf(X).any():
-                return np.sqrt(X) + X.dtype.type(0)  # the power of -0.0 is 0.0
+            if exponent == 0.5 and X.dtype.kind == "f":
+                return root_of(X)
             if exponent == 3:
                 return X * X * X
         if X.dtype.kind in "iu" and Y.dtype.kind in "iu":
-            return _integer_power(X, Y)
+            return _integerpower(X, Y)
         if X.dtype == Y.dtype:
-            return np.power(X, Y)
+            return power(X, Y)
         if X.dtype.kind not in "iu" and Y.dtype.kind in "iu":
             wide = np.promote_types(X.dtype, np.float32)
         else:
             wide = np.dtype(np.float64)
-        return np.power(X.astype(wide), Y.astype(wide)).astype(X.dtype)
+        return power(X.astype(wide), Y.astype(wide)).astype(X.dtype)
 
 
-@pow_.prepare
+@pow_.specialize
 def _(X: Operand, Y: Operand) -> Any:
     same = X.dtype == Y.dtype and X.dtype.kind == "f"
     if same and Y.ndim == 0 and Y.contents is not None and Y.contents == 2:
         return lambda X, Y: np.square(X)
-    return np.power if same and Y.size != 1 else None
+    return power if same and Y.size != 1 else None
 
 
 @pow_.lower()
@@ -242,7 +242,7 @@ def _(X: Value, Y: Value) -> Value | None:
     return cast(pow_(cast(X, to=DType.float64), cast(Y, to=DType.float64)), to=X.dtype)  # type: ignore[no-any-return]
 
 
-def _integer_power(X: Array, Y: Array) -> Array:
+def _integerpower(X: Array, Y: Array) -> Array:
     near = Y if Y.dtype == X.dtype else np.where(Y > 64, 64 + Y % 2, Y)  # beyond the bits of X only odd or even counts
     if Y.dtype.kind == "u" or not (Y < 0).any():
         return np.power(X, near.astype(X.dtype))
@@ -327,7 +327,7 @@ def _fold(function: Any, arrays: Sequence[Array]) -> Array:
     return result  # type: ignore[no-any-return]
 
 
-@elementwise("Max", selects=always)
+@elementwise("Max", data_movement=True)
 def maximum(*data_0):
     """The greatest of the inputs, element by element; NaN where one is NaN."""
 
@@ -340,7 +340,7 @@ def _(*data_0: Array) -> Array:
     return _fold(np.maximum, data_0)
 
 
-@elementwise("Min", selects=always)
+@elementwise("Min", data_movement=True)
 def minimum(*data_0):
     """The least of the inputs, element by element; NaN where one is NaN."""
 
@@ -409,7 +409,7 @@ sum_of_one_shape = one_shape(sum_)
 mean_of_one_shape = one_shape(mean)
 
 
-@op("Clip", selects=always, broadcasts=True)
+@op("Clip", data_movement=True, broadcasts=True)
 def clip(input, min=None, max=None):
     """``input`` held between ``min`` and ``max``; ``max`` wins where they cross."""
     bounded = input if min is None else maximum(input, _as_scalar(min))
@@ -438,7 +438,7 @@ def _(input: Array, min: Array | None = None, max: Array | None = None) -> Array
     return input if max is None else np.minimum(input, max.reshape(()))
 
 
-@clip.prepare
+@clip.specialize
 def _(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Any:
     """Of few elements, np.clip takes longer to begin than to work."""
     few = input.size <= 1 << 12 and input.dtype.isbuiltin == 1

@@ -16,7 +16,6 @@ from tenonnx.extend import (
     Op,
     TypeMismatch,
     Value,
-    always,
     at_least,
     constant,
     differ,
@@ -39,7 +38,7 @@ from tenonnx_standard.math import minimum
 from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shapes import expand, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.shapes import expand, identity, reshape, squeeze, transpose, unsqueeze
 from tenonnx_standard.slicing import gather, gather_nd, non_zero, slice_
 from tenonnx_standard.trigonometry import tanh
 from tenonnx_standard.windows import windows
@@ -83,7 +82,7 @@ image_scaler.requires(
 )
 
 
-@op("Crop", specified=False, selects=always)
+@op("Crop", specified=False, data_movement=True)
 def crop(input, *, border, scale=None):
     """Images without a ``border`` (left, top, right, bottom).
 
@@ -106,10 +105,22 @@ crop.requires(
 )
 
 
-@op("DynamicSlice", specified=False, selects=always)
+@op("DynamicSlice", specified=False, data_movement=True)
 def dynamic_slice(data, starts: Index, ends: Index, axes: Index = None):
     """Slice before it could take steps."""
     return slice_(data, starts, ends, axes)
+
+
+@op("MemcpyFromHost", specified=False, data_movement=True)
+def memcpy_from_host(X):
+    """``X``, on the device of those who read it, as onnxruntime says in files that it optimised for one."""
+    return identity(X)
+
+
+@op("MemcpyToHost", specified=False, data_movement=True)
+def memcpy_to_host(X):
+    """``X``, in the memory of the host: see MemcpyFromHost."""
+    return identity(X)
 
 
 # ----- other names ----------------------------------------------------------------------------------------------------
@@ -176,7 +187,7 @@ for _pool in (adaptive_average_pool, adaptive_max_pool):
     _pool.requires(shapes(X="batch channels _ ..."), floats("X"), at_least(output_size=1), holds(_sizes_fit))
 
 
-@op("Im2Col", specified=False, selects=always)
+@op("Im2Col", specified=False, data_movement=True)
 def im2col(X, *, dilations=None, kernel_shape, pads=None, strides=None):
     """The windows of ``X`` as columns: (batch, channels times places of the kernel, windows); Col2Im sums them up."""
     window = windows(im2col.title, kernel_shape, strides=strides, dilations=dilations, pads=pads)

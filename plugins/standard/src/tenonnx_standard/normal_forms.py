@@ -10,13 +10,7 @@ import numpy as np
 
 from tenonnx.extend import Op, TensorType, Value, dims, static, symbolic
 from tenonnx_standard.activation import relu
-from tenonnx_standard.axis_activation import softmax
-from tenonnx_standard.casting import cast
-from tenonnx_standard.constants import constant_of_shape
-from tenonnx_standard.contraction import einsum
-from tenonnx_standard.convolution_forms import folded
-from tenonnx_standard.counting import is_spread
-from tenonnx_standard.factors import (
+from tenonnx_standard.algebra import (
     by_common_factor,
     is_float,
     number_of,
@@ -24,15 +18,21 @@ from tenonnx_standard.factors import (
     rectified,
     with_numbers_placed,
 )
+from tenonnx_standard.axis_activation import softmax
+from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import constant_of_shape
+from tenonnx_standard.contraction import einsum
+from tenonnx_standard.convolution_forms import folded
+from tenonnx_standard.counting import is_spread
+from tenonnx_standard.interleaving import each, lifted
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
+from tenonnx_standard.max_pooling import max_pool
 from tenonnx_standard.operators import lengths
-from tenonnx_standard.pooling import max_pool
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tenonnx_standard.shapes import expand, identity, reshape, shape, transpose, unsqueeze
 from tenonnx_standard.simplification import reshaped_once, transposed_once
-from tenonnx_standard.weaving import each, lifted
 
 #: Constants of more bytes are not looked at.
 MOST_BYTES = 1 << 16

@@ -1,4 +1,4 @@
-"""Normalisation by statistics of the batch, of channels, of trailing axes, or of a neighbourhood."""
+"""Normalisation by statistics of the batch, of channels, or of trailing axes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import numpy as np
 from tenonnx.extend import (
     DType,
     Op,
-    TensorType,
     Value,
-    at_least,
     axis,
     broadcasts_to,
     constant,
@@ -29,8 +27,7 @@ from tenonnx.extend import (
 )
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.logic import equal, where
-from tenonnx_standard.math import pow_, reciprocal, sqrt
-from tenonnx_standard.padding import pad
+from tenonnx_standard.math import reciprocal, sqrt
 from tenonnx_standard.reduction import (
     PLAIN_ROW,
     is_half,
@@ -47,7 +44,9 @@ from tenonnx_standard.scalars import scalar
 from tenonnx_standard.shapes import expand, reshape, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from tenonnx.extend import Operand
 
 Array = np.ndarray[Any, Any]
 
@@ -218,7 +217,7 @@ def _trailing(axis: int, rank: int) -> range:
     return range(axis % rank, rank)
 
 
-@op("LayerNormalization", since=17, broadcasts=True)
+@op("LayerNormalization", specified=17, broadcasts=True)
 def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     """Standardise over the axes from ``axis`` on in ``stash_type``, then scale and shift."""
     x = to_dtype(X, DType(stash_type))
@@ -227,13 +226,9 @@ def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1
     return (y if B is None else y + B), mean, inverse
 
 
-layer_normalization.requires(
-    axis("axis", of="X"),
-    broadcasts_to("X", "Scale", "B"),
-    floats("X", "Scale", "B"),
-    same_dtype("X", "Scale", "B"),
-    one_of(stash_type=FLOATS),
-)
+_LAYER = axis("axis", of="X"), broadcasts_to("X", "Scale", "B"), floats("X", "Scale", "B"), one_of(stash_type=FLOATS)
+
+layer_normalization.requires(*_LAYER, same_dtype("X", "Scale", "B"))
 
 
 @layer_normalization.numpy
@@ -244,34 +239,7 @@ def _(X, Scale, B, *, axis, epsilon, stash_type):
     return _affine(y.astype(X.dtype, copy=False), Scale, B), mean, inverse
 
 
-@layer_normalization.prepare
-def _(X, Scale, B, *, axis, epsilon, stash_type):
-    given = [p for p in (X, Scale, B) if p is not None]
-    if any(p.dtype != np.float32 for p in given) or stash_type != int(DType.float32):
-        return None
-    statistics = (*X.shape[: axis % X.ndim], *(1,) * (X.ndim - axis % X.ndim))
-    ones = np.ones(math.prod(X.shape[axis % X.ndim :]), np.float32)
-    if ones.size > PLAIN_ROW or any(p.size != ones.size or p.ndim > X.ndim - axis % X.ndim for p in given[1:]):
-        return None
-    count, shift = scalar(ones.size, X.dtype), scalar(epsilon, X.dtype)
-
-    def normalise(X, Scale, B=None):
-        x = X.reshape(-1, ones.size)
-        mean = np.dot(x, ones)
-        mean /= count
-        y = x - mean[:, None]
-        inverse = np.einsum("ij,ij->i", y, y)
-        inverse /= count
-        inverse += shift
-        np.sqrt(inverse, out=inverse)
-        np.reciprocal(inverse, out=inverse)
-        y *= inverse[:, None]
-        y *= Scale.reshape(-1)
-        if B is not None:
-            y += B.reshape(-1)
-        return y.reshape(X.shape), mean.reshape(statistics), inverse.reshape(statistics)
-
-    return normalise
+layer_normalization.specialize(lambda X, Scale, B, **attributes: _row_kernel(X, Scale, B, **attributes, centred=True))
 
 
 @layer_normalization.residuals
@@ -283,21 +251,27 @@ def _(demand, X, Scale, B, **attributes):
 
 @layer_normalization.vjp
 def _(g, kept, X, Scale, B, *, axis, epsilon, stash_type):
-    axes = _trailing(axis, X.ndim)
-    x = to_dtype(X, DType(stash_type))
     mean, inverse = kept
-    standard = (x - mean) * inverse
-    gx = gscale = None
-    if g[0] is not None:
-        gx = standardised_gradient(to_dtype(g[0] * Scale, x.dtype), standard, inverse, axes)
-        gscale = g[0] * to_dtype(standard, X.dtype)
-    if g[1] is not None or g[2] is not None:
-        count = count_along(x, axes)
-        for part in (g[1], None if g[2] is None else -(g[2] * inverse * inverse) * standard):
-            if part is not None:
-                part = expand(part / count, shape(X))
-                gx = part if gx is None else gx + part
-    return to_dtype(gx, X.dtype), gscale, g[0]
+    standard = (to_dtype(X, DType(stash_type)) - mean) * inverse
+    return *_row_gradients(g, standard, inverse, X, Scale, _trailing(axis, X.ndim)), g[0]
+
+
+@layer_normalization.until(17)
+def layer_normalization_before_onnx(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """LayerNormalization as onnxruntime has it below 17, whose optimiser puts it into files of any version.
+
+    The result is of the type of ``Scale``, which may be another than that of ``X``.
+    """
+    stage = X.dtype if X.dtype is Scale.dtype else DType(stash_type)
+    given = [None if v is None else to_dtype(v, stage) for v in (X, Scale, B)]
+    y, mean, inverse = layer_normalization(*given, axis=axis, epsilon=epsilon, stash_type=stash_type)
+    return to_dtype(y, Scale.dtype), mean, inverse
+
+
+layer_normalization_before_onnx.requires(*_LAYER, same_dtype("Scale", "B"))
+layer_normalization.lower(to=layer_normalization_before_onnx)(
+    lambda X, Scale, B, **attributes: layer_normalization_before_onnx(X, Scale, B, **attributes)
+)
 
 
 @op("RMSNormalization", since=23, broadcasts=True)
@@ -320,67 +294,98 @@ def _by_mean_square(made, X, scale, axis, epsilon, stash_type):
 
 def _mean_square_rules(made: Op, several: bool) -> None:
     """Give RMSNormalization its rules; with ``several`` outputs the inverse root mean square is the second."""
-
     made.requires(axis("axis", of="X"), broadcasts_to("X", "scale"), floats("X", "scale"), one_of(stash_type=FLOATS))
 
     @made.numpy
     @np.errstate(all="ignore")
     def _(X, scale, *, axis, epsilon, stash_type):
-        axes = tuple(_trailing(axis, X.ndim))
         x = X.astype(DType(stash_type).numpy, copy=False)
-        inverse = np.reciprocal(np.sqrt(_mean_square(x, axes) + x.dtype.type(epsilon)))
+        inverse = np.reciprocal(np.sqrt(_mean_square(x, tuple(_trailing(axis, X.ndim))) + x.dtype.type(epsilon)))
         y = _affine((x * inverse).astype(scale.dtype, copy=False), scale, None)
         return (y, inverse) if several else y
 
-    @made.prepare
-    def _(X, scale, *, axis, epsilon, stash_type):
-        size = math.prod(X.shape[axis % X.ndim :])
-        single = X.dtype == scale.dtype == np.float32 and stash_type == int(DType.float32)
-        if not single or size > PLAIN_ROW or scale.size != size or scale.ndim > X.ndim - axis % X.ndim:
-            return None
-        statistics = (*X.shape[: axis % X.ndim], *(1,) * (X.ndim - axis % X.ndim))
-        count, shift = np.float32(size), np.float32(epsilon)
-
-        def normalise(X, scale):
-            x = X.reshape(-1, size)
-            inverse = np.einsum("ij,ij->i", x, x)
-            inverse /= count
-            inverse += shift
-            np.sqrt(inverse, out=inverse)
-            np.reciprocal(inverse, out=inverse)
-            y = x * inverse[:, None]
-            y *= scale.reshape(-1)
-            y = y.reshape(X.shape)
-            return (y, inverse.reshape(statistics)) if several else y
-
-        return normalise
+    @made.specialize
+    def _(X, scale, **attributes):
+        kernel = _row_kernel(X, scale, None, **attributes, centred=False)
+        return kernel if several or kernel is None else lambda X, scale: kernel(X, scale)[0]
 
     @made.vjp
     def _(g, y, X, scale, *, axis, epsilon, stash_type):
         axes = _trailing(axis, X.ndim)
         x = to_dtype(X, DType(stash_type))
         inverse = reciprocal(sqrt(reduce_mean(x * x, axes) + epsilon))
-        standard = x * inverse
-        gy, ginverse = g if several else (g, None)
-        gx = gscale = None
-        if gy is not None:
-            along = to_dtype(gy * scale, x.dtype)
-            gx = (along - standard * reduce_mean(along * standard, axes)) * inverse
-            gscale = gy * to_dtype(standard, scale.dtype)
-        if ginverse is not None:
-            part = -(ginverse * inverse * inverse) / count_along(x, axes) * standard
-            gx = part if gx is None else gx + part
-        return to_dtype(gx, X.dtype), gscale
+        return _row_gradients(
+            (g[0], None, g[1]) if several else (g,), x * inverse, inverse, X, scale, axes, centred=False
+        )
 
 
 _mean_square_rules(rms_normalization, several=False)
 _mean_square_rules(simplified_layer_normalization, several=True)
 
 
+# ----- rows: what stands behind an axis, as one -----------------------------------------------------------------------
+
+
+def _row_kernel(
+    X: Operand, scale: Operand, bias: Operand | None, *, axis: int, epsilon: float, stash_type: int, centred: bool
+) -> Callable[..., tuple[Array, ...]] | None:
+    """What normalises rows of float32 that are no longer than sums need to be exact, ``centred`` by their mean.
+
+    It gives the rows, the mean if they are centred, and the inverse of the root of the mean square.
+    """
+    size, rank = math.prod(X.shape[axis % X.ndim :]), X.ndim - axis % X.ndim
+    parameters = [scale] if bias is None else [scale, bias]
+    single = stash_type == int(DType.float32) and all(p.dtype == np.float32 for p in (X, *parameters))
+    if not single or size > PLAIN_ROW or any(p.size != size or p.ndim > rank for p in parameters):
+        return None
+    statistics = (*X.shape[: axis % X.ndim], *(1,) * rank)
+    ones, count, shift = np.ones(size, np.float32), scalar(size, X.dtype), scalar(epsilon, X.dtype)
+
+    def normalise(X: Array, scale: Array, bias: Array | None = None) -> tuple[Array, ...]:
+        x, mean = X.reshape(-1, size), ()
+        if centred:
+            means = np.dot(x, ones)
+            means /= count
+            x = x - means[:, None]
+            mean = (means.reshape(statistics),)
+        inverse = np.einsum("ij,ij->i", x, x)
+        inverse /= count
+        inverse += shift
+        np.sqrt(inverse, out=inverse)
+        np.reciprocal(inverse, out=inverse)
+        y = np.multiply(x, inverse[:, None], out=x if centred else None)
+        y *= scale.reshape(-1)
+        if bias is not None:
+            y += bias.reshape(-1)
+        return y.reshape(X.shape), *mean, inverse.reshape(statistics)
+
+    return normalise
+
+
+def _row_gradients(
+    g: Sequence[Value | None], standard: Value, inverse: Value, X: Value, scale: Value, axes: Sequence[int],
+    *, centred: bool = True,
+) -> tuple[Value, Value | None]:  # fmt: skip
+    """The gradients of ``X`` and of the scale, by those of the result and perhaps of the mean and of the inverse."""
+    gy, gmean, ginverse = (*g, None, None)[:3]
+    parts: list[Value] = []
+    gscale = None
+    if gy is not None:
+        along = to_dtype(gy * scale, standard.dtype)
+        uncentred = along - reduce_mean(along, axes) if centred else along
+        parts.append((uncentred - standard * reduce_mean(along * standard, axes)) * inverse)
+        gscale = gy * to_dtype(standard, gy.dtype)
+    if gmean is not None:
+        parts.append(expand(gmean / count_along(standard, axes), shape(X)))
+    if ginverse is not None:
+        parts.append(-(ginverse * inverse * inverse) / count_along(standard, axes) * standard)
+    return to_dtype(functools.reduce(operator.add, parts), X.dtype), gscale
+
+
 # ----- without parameters ---------------------------------------------------------------------------------------------
 
 
-@op("MeanVarianceNormalization", since=9)
+@op("MeanVarianceNormalization", specified=9)
 def mean_variance_normalization(X, *, axes=(0, 2, 3)):
     """``X`` less its mean, divided by its standard deviation over ``axes``; 1e-9 keeps that from being zero."""
     x = to_dtype(X, statistics_dtype(X))
@@ -390,6 +395,19 @@ def mean_variance_normalization(X, *, axes=(0, 2, 3)):
 
 
 mean_variance_normalization.requires(floats("X"), axis("axes", of="X"))
+
+
+@mean_variance_normalization.until(9)
+def channel_normalization_before_onnx(input, *, across_channels=0, normalize_variance=1):
+    """MeanVarianceNormalization as onnxruntime has it below 9: over axes 0, 2 and 3, and 1 with ``across_channels``."""
+    axes = [axis for axis in (0, 1, 2, 3) if axis < input.ndim and (axis != 1 or across_channels)]
+    if normalize_variance:
+        return mean_variance_normalization(input, axes=axes)
+    x = to_dtype(input, statistics_dtype(input))
+    return to_dtype(x - reduce_mean(x, axes), input.dtype)
+
+
+channel_normalization_before_onnx.requires(floats("input"), shapes(input="batch channels ..."))
 
 
 @mean_variance_normalization.numpy
@@ -418,69 +436,3 @@ def _(input, *, axis, p):
     x = widened(input)
     norm = total(np.abs(x), (axis,)) if p == 1 else np.sqrt(sum_of_squares(x, (axis,)))
     return np.divide(x, np.where(norm == 0, x.dtype.type(1), norm)).astype(input.dtype, copy=False)
-
-
-# ----- over neighbours ------------------------------------------------------------------------------------------------
-
-
-@op("LRN")
-def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size: int):
-    """``X`` divided by a power of the mean square of its ``size`` neighbours among the channels.
-
-    Local response normalization, section 3.3 of the AlexNet paper.
-    """
-    return X / pow_(_local(X, alpha, bias, size), beta)
-
-
-def _local(X: Value, alpha: float, bias: float, size: int) -> Value:
-    """What the power is taken of. Of an even number of neighbours, one more comes after the channel than before."""
-    return _window_sum(X * X, (size - 1) // 2, size // 2) * (alpha / size) + bias
-
-
-#: Nodes that a neighbour costs, with those that slicing expands to.
-_FOR_A_NEIGHBOUR = 16
-
-
-def _window_sum(x: Value, before: int, after: int) -> Value:
-    """The sum of each channel with so many before and after it."""
-    channels = x.shape[1] if isinstance(x.type, TensorType) and x.type.shape else None
-    if isinstance(channels, int):  # there are no more neighbours
-        before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
-    limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOUR, "the sum over neighbours of LRN")
-    around = [0] * x.ndim
-    starts, ends = around.copy(), around.copy()
-    starts[1], ends[1] = before, after
-    padded, last = pad(x, [*starts, *ends]), before + after
-    return functools.reduce(operator.add, [padded[:, k : k - last or None] for k in range(last + 1)])
-
-
-lrn.requires(shapes(X="batch channels ..."), floats("X"), at_least(size=1))
-
-
-@lrn.numpy
-@np.errstate(all="ignore")
-def _(X, *, alpha, beta, bias, size):
-    x = widened(X)
-    squares = x * x
-    sums = squares.copy()
-    for distance in range(1, min(size, x.shape[1] + 1)):
-        if distance <= (size - 1) // 2:
-            sums[:, distance:] += squares[:, :-distance]
-        if distance <= size // 2:
-            sums[:, :-distance] += squares[:, distance:]
-    sums *= x.dtype.type(alpha / size)
-    sums += x.dtype.type(bias)
-    if beta == 0.75:
-        root = np.sqrt(sums)
-        power = np.sqrt(root)
-        power *= root
-    else:
-        power = np.power(sums, x.dtype.type(beta))
-    return np.divide(x, power, out=power).astype(X.dtype, copy=False)
-
-
-@lrn.vjp
-def _(g, y, X, *, alpha, beta, bias, size):
-    local = _local(X, alpha, bias, size)
-    shared = _window_sum(g * y / local, size // 2, (size - 1) // 2)
-    return g / pow_(local, beta) - X * shared * (2 * alpha * beta / size)

@@ -26,7 +26,7 @@ from tenonnx_standard.logic import (
     or_,
 )
 from tenonnx_standard.math import add, div, floor, mod, mul, neg, pow_, sub
-from tenonnx_standard.shapes import identity, reshape, shape, squeeze, unsqueeze
+from tenonnx_standard.shapes import identity, reshape, shape, squeeze, transpose, unsqueeze
 from tenonnx_standard.slicing import gather, slice_
 
 _LAST = np.iinfo(np.int64).max
@@ -187,6 +187,7 @@ OPERATORS = Operators(
     greater_or_equal=greater_or_equal,
     lengths=lengths,
     identity=identity,
+    transpose=lambda value, order: transpose(value, perm=list(order)),
     getitem=getitem,
     dimension=dimension,
     vector=vector,

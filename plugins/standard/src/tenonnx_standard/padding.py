@@ -16,7 +16,6 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     constant,
     dims,
     elements,
@@ -37,7 +36,7 @@ def check_mode(op: Op, mode: str, modes: Sequence[str] = MODES) -> None:
         raise TypeMismatch(f"{op.title}: unknown mode", given=repr(mode), available=", ".join(modes))
 
 
-@op("Pad", selects=always)
+@op("Pad", data_movement=True)
 def pad(data, pads: Index, constant_value=None, axes: Index = None, *, mode="constant"):
     """``data`` with elements added at both ends of its axes, or removed where a number is negative.
 
@@ -267,7 +266,7 @@ def _places(places: Array, size: int, mode: str) -> Array:
 # ----- to a given size ------------------------------------------------------------------------------------------------
 
 
-@op("CenterCropPad", since=18, selects=always)
+@op("CenterCropPad", since=18, data_movement=True)
 def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
     """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
     rank, known = input_data.ndim, elements(shape)

@@ -11,9 +11,29 @@ if TYPE_CHECKING:
     from tenonnx.extend import Registry
 
 
+#: Ops of a vendor that files have without its domain.
+_OF_MICROSOFT = (
+    "BiasGelu", "EmbedLayerNormalization", "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "GroupQueryAttention",
+    "MatMulNBits", "MoE", "MultiHeadAttention", "NhwcConv", "NhwcMaxPool", "QuickGelu", "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+)  # fmt: skip
+
+#: Names that are used for ops, and have one meaning.
+ALIASES = {
+    "GlobalAveragePooling": "ai.onnx::GlobalAveragePool",
+    "GlobalMaxPooling": "ai.onnx::GlobalMaxPool",
+    "MixtureOfExperts": "com.microsoft::MoE",
+    **{name: f"com.microsoft::{name}" for name in _OF_MICROSOFT},
+}
+
+#: Names whose nearest op does not tell all that they may mean.
+HINTS = {"WindowedAttention": "com.microsoft::GroupQueryAttention", "LayerNorm": "ai.onnx::LayerNormalization"}
+
+
 @hookimpl
 def register_tables(registry: Registry) -> None:
     registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_standard"))
+    registry.add_aliases("ai.onnx", ALIASES, HINTS)
     registry.add_operators(lambda: import_module("tenonnx_standard.operators").OPERATORS)
 
 
@@ -21,14 +41,17 @@ def register_tables(registry: Registry) -> None:
 def register_ops(registry: Registry) -> None:
     registry.add_package(
         "tenonnx_standard",
+        absorption="rewrite",
         control_flow_gradients="residuals vjp",
-        convolution_forms="normal spot",
+        convolution_forms="normal pattern",
         costs="cost",
         counting="normal",
-        factors="normal",
-        half_precision="half",
+        algebra="normal",
+        half_precision="needs_float32",
+        known_sequences="rewrite vjp",
         normal_forms="normal",
-        simplification="simplify pack join",
-        spots="filled normal rare spot",
-        weaving="normal",
+        simplification="rewrite",
+        patterns="normal on_request pattern",
+        interleaving="normal",
+        weights="adjusts weights",
     )

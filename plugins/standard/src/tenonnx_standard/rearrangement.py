@@ -11,7 +11,6 @@ from tenonnx.extend import (
     Dim,
     Index,
     Value,
-    always,
     at_least,
     differ,
     dims,
@@ -58,14 +57,14 @@ def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
     return x.reshape(split).transpose(order).reshape(joined)
 
 
-@op("DepthToSpace", selects=always)
+@op("DepthToSpace", data_movement=True)
 def depth_to_space(input, *, blocksize: int, mode="DCR"):
     """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order within the depth."""
     split, order, joined = _to_space(dims(input), blocksize, mode)
     return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
 
-@op("SpaceToDepth", selects=always)
+@op("SpaceToDepth", data_movement=True)
 def space_to_depth(input, *, blocksize: int, mode="DCR"):
     """Blocks of images laid out in depth: the inverse of DepthToSpace."""
     split, order, joined = _to_depth(dims(input), blocksize, mode)
@@ -104,7 +103,7 @@ def _(g, y, input, *, blocksize, mode):
 # ----- along an axis --------------------------------------------------------------------------------------------------
 
 
-@op("ReverseSequence", since=10, selects=always)
+@op("ReverseSequence", since=10, data_movement=True)
 def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
     """The first ``sequence_lens[i]`` elements of sample ``i`` in reverse order, the others where they were."""
     batch, time, *rest = dims(transpose(input, perm=_batch_first(input.ndim, batch_axis)))

@@ -487,7 +487,7 @@ def _rules(layer: Layer) -> None:
     def _(*inputs: Any, **given: Any) -> tuple[Array, ...]:
         return _computed(layer, *_arranged(layer, inputs), **given)
 
-    @made.prepare
+    @made.specialize
     def _(*inputs: Any, **given: Any) -> Any:
         backwards = _backwards(made, given["direction"])
         usual = layer.activations * len(backwards)

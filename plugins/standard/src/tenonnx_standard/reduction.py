@@ -15,7 +15,6 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     elements,
     op,
     primitive,
@@ -230,7 +229,7 @@ def _symbolic(op: Op, ufunc: np.ufunc) -> None:
 
 
 def _prepare(op: Op, kept: Callable[[Array, tuple[int, ...]], Array]) -> None:
-    @op.prepare
+    @op.specialize
     def _(
         data: Operand, axes: Operand | None, *, keepdims: int, noop_with_empty_axes: int
     ) -> Callable[..., Array] | None:
@@ -327,12 +326,12 @@ def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     return _restored(g, axes, keepdims) * where(zero, at_zero, elsewhere), None
 
 
-@_reduction("ReduceMax", booleans=True, selects=always)
+@_reduction("ReduceMax", booleans=True, data_movement=True)
 def reduce_max(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The maximum over ``axes``; of an empty set the least value of the dtype, minus infinity for floats."""
 
 
-@_reduction("ReduceMin", booleans=True, selects=always)
+@_reduction("ReduceMin", booleans=True, data_movement=True)
 def reduce_min(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
     """The minimum over ``axes``; of an empty set the greatest value of the dtype, infinity for floats."""
 

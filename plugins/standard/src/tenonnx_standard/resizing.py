@@ -1,4 +1,4 @@
-"""Resize and its predecessor Upsample."""
+"""Resize."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import (
-    REQUIRED,
     DType,
     Index,
     TensorType,
@@ -454,39 +453,3 @@ def _(X, roi, scales, sizes, *, coordinate_transformation_mode, mode, nearest_mo
     ):
         return resize_asymmetric(X, scales, mode=mode)
     return None
-
-
-# ----- Upsample -------------------------------------------------------------------------------------------------------
-
-
-@op("Upsample", before=10)
-def upsample(X, scales, *, mode="nearest"):
-    """``X`` enlarged along its axes, with element 0 in place."""
-    return resize(X, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-
-
-upsample.until(9, attributes=["scales"], defaults={"scales": REQUIRED})
-
-
-@resize_asymmetric.lower(to=upsample)
-def _(X, scales, *, mode):
-    known = static(scales)
-    return upsample(X, scales, mode=mode) if known is not None and (known >= 1).all() else None
-
-
-@upsample.until(7)
-def upsample_2d(X, *, height_scale: float, mode="nearest", width_scale: float):
-    """Images enlarged along their two axes; the mean of neighbours is called bilinear."""
-    if X.ndim != 4:
-        raise TypeMismatch(f"{upsample_2d.title}: X must be (batch, channels, height, width)", given=repr(X))
-    mode = "linear" if mode == "bilinear" else mode
-    return upsample(X, constant(np.asarray([1, 1, height_scale, width_scale], np.float32)), mode=mode)
-
-
-@upsample.lower(to=upsample_2d)
-def _(X, scales, *, mode):
-    known = static(scales)
-    if known is None or known.size != 4 or known[0] != 1 or known[1] != 1:
-        return None
-    height, width = (float(n) for n in known[2:])
-    return upsample_2d(X, height_scale=height, width_scale=width, mode="bilinear" if mode == "linear" else mode)

@@ -23,25 +23,17 @@ def rotary_embedding(
     ``X`` is (batch, heads, sequence, size) or (batch, sequence, heads * size); the caches are rows by position where
     there are ``position_ids``, else (batch, sequence, size / 2).
     """
-    if X.ndim == 3:
-        width = dim_of(X, 2)
-        heads = reshape(X, [0, 0, num_heads, width // num_heads])
-    else:
-        heads = X
+    hidden = dim_of(X, 2) if X.ndim == 3 else None
+    heads = X if hidden is None else reshape(X, [0, 0, num_heads, hidden // num_heads])
+    tables = (t if position_ids is None else gather(t, position_ids) for t in (cos_cache, sin_cache))
+    cos, sin = (unsqueeze(table, [1 if hidden is None else 2]) for table in tables)
     size = dim_of(heads, 3)
-    turned_size = rotary_embedding_dim or size
-    turned, rest = heads, None
-    if rotary_embedding_dim and rotary_embedding_dim != size:
-        turned, rest = heads[:, :, :, :rotary_embedding_dim], heads[:, :, :, rotary_embedding_dim:]
-    cos, sin = cos_cache, sin_cache
-    if position_ids is not None:
-        cos, sin = gather(cos, position_ids), gather(sin, position_ids)
-    every_head = [2] if X.ndim == 3 else [1]
-    cos, sin = unsqueeze(cos, every_head), unsqueeze(sin, every_head)
-    result = _turn(turned, cos, sin, turned_size, bool(interleaved))
-    if rest is not None:
-        result = concat(result, rest, axis=-1)
-    return reshape(result, [0, 0, width]) if X.ndim == 3 else result
+    width = rotary_embedding_dim or size
+    whole = not rotary_embedding_dim or rotary_embedding_dim == size
+    result = _turn(heads if whole else heads[:, :, :, :width], cos, sin, width, interleaved)
+    if not whole:
+        result = concat(result, heads[:, :, :, width:], axis=-1)
+    return result if hidden is None else reshape(result, [0, 0, hidden])
 
 
 def _hold_heads(X: Value, hidden: Any, size: Any, half: Any, num_heads: int, rotary_embedding_dim: int) -> str | None:
@@ -88,13 +80,13 @@ def _(X, cos_cache, sin_cache, position_ids, *, interleaved, num_heads, rotary_e
     tables = (cos_cache, sin_cache) if position_ids is None else (cos_cache[position_ids], sin_cache[position_ids])
     cos, sin = (np.expand_dims(table, 2 if X.ndim == 3 else 1) for table in tables)
     width = rotary_embedding_dim or heads.shape[3]
-    parts = (
-        (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(0, width // 2), slice(width // 2, width))
+    first, second = (
+        (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(width // 2), slice(width // 2, width))
     )
-    a, b = (heads[..., part] for part in parts)
+    a, b = heads[..., first], heads[..., second]
     turned = np.empty_like(heads)
-    np.subtract(a * cos, b * sin, out=turned[..., parts[0]])
-    np.add(a * sin, b * cos, out=turned[..., parts[1]])
+    np.subtract(a * cos, b * sin, out=turned[..., first])
+    np.add(a * sin, b * cos, out=turned[..., second])
     turned[..., width:] = heads[..., width:]
     return turned.reshape(X.shape)
 

@@ -14,7 +14,6 @@ from tenonnx.extend import (
     Op,
     TypeMismatch,
     Value,
-    always,
     axis,
     constant,
     differ,
@@ -78,12 +77,11 @@ def _combined(y: Array, flat: Array, updates: Array, reduction: str) -> Array:
 # ----- by element -----------------------------------------------------------------------------------------------------
 
 
-def _has_no_sum(*_: Value | None, reduction: str = "none", **__: Any) -> bool:
-    """Sums and products are not those of a wider element type, where they overflow."""
-    return reduction not in ("add", "mul")
+#: Sums and products are not those of a wider element type, where they overflow.
+_NO_SUMS = {"reduction": ["none", "max", "min"]}
 
 
-@primitive("ScatterElements", since=11, selects=_has_no_sum)
+@primitive("ScatterElements", since=11, data_movement=_NO_SUMS)
 def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none"):
     """``data`` with each of ``updates`` written, or combined by ``reduction``, at its own place.
 
@@ -153,7 +151,10 @@ def scatter_elements_arithmetic(data, indices: Index, updates, *, axis=0, reduct
     return scatter_elements(data, indices, updates, axis=axis, reduction=reduction)
 
 
-scatter_elements_arithmetic.until(16, lacks=["reduction"])
+@scatter_elements_arithmetic.until(16)
+def scatter_elements_plain(data, indices: Index, updates, *, axis=0):
+    """ScatterElements without sums and products."""
+    return scatter_elements(data, indices, updates, axis=axis)
 
 
 @scatter_elements.lower(to=scatter_elements_arithmetic)
@@ -183,16 +184,19 @@ def _(data, indices, updates, *, axis, reduction):
     return ops.scatter_nd(data, ops.concat(*coordinates, axis=-1), updates, reduction=reduction)
 
 
-@op("Scatter", since=9, before=11, selects=always)
+@op("Scatter", since=9, before=11, data_movement=True)
 def scatter(data, indices: Index, updates, *, axis=0):
     """``data`` with each of ``updates`` written at its own place, but for ``axis``: there at its index."""
     return scatter_elements(data, indices, updates, axis=axis)
 
 
-@scatter_elements_arithmetic.lower(to=scatter)
+@scatter_elements_arithmetic.lower(to=scatter_elements_plain)
 def _(data, indices, updates, *, axis, reduction):
-    if reduction != "none":
-        return None
+    return scatter_elements_plain(data, indices, updates, axis=axis) if reduction == "none" else None
+
+
+@scatter_elements_plain.lower(to=scatter)
+def _(data, indices, updates, *, axis):
     return scatter(data, indices, updates, axis=axis_within(scatter, axis, data.ndim))
 
 
@@ -238,7 +242,7 @@ def _neutral(reduction: str, dtype: DType) -> Any:
 # ----- by tuple -------------------------------------------------------------------------------------------------------
 
 
-@op("ScatterND", since=11, selects=_has_no_sum)
+@op("ScatterND", since=11, data_movement=_NO_SUMS)
 def scatter_nd(data, indices: Index, updates, *, reduction="none"):
     """``data`` with each of ``updates`` written, or combined by ``reduction``, at the index tuple that belongs to it.
 
@@ -288,7 +292,7 @@ def _(x, indices, updates, *, reduction):
     for k in reversed(range(depth)):
         flat, count = flat + wrapped(places[..., k], x.shape[k]) * count, count * x.shape[k]
     if reduction == "none":
-        y.reshape(count, *rest)[flat] = updates
+        y.reshape(count, *rest)[flat.reshape(-1)] = updates.reshape(flat.size, *rest)
         return y
     inner = math.prod(rest)
     elements = flat.reshape(-1, 1) * inner + np.arange(inner)
@@ -337,7 +341,7 @@ def _(data, indices, updates, *, reduction):
 # ----- caches ---------------------------------------------------------------------------------------------------------
 
 
-@op("TensorScatter", since=24, selects=always)
+@op("TensorScatter", since=24, data_movement=True)
 def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="linear"):
     """``past_cache`` with ``update`` written along ``axis`` from a position for each sample of the batch on.
 

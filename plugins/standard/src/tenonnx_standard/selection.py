@@ -15,7 +15,6 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     axis,
     constant,
     elements,
@@ -31,12 +30,12 @@ from tenonnx_standard.slicing import from_front, put_back
 # ----- extreme positions ----------------------------------------------------------------------------------------------
 
 
-@primitive("ArgMax", selects=always)
+@primitive("ArgMax", data_movement=True)
 def argmax(data, *, axis=0, keepdims=1, select_last_index=0):
     """The position of the greatest element along ``axis``, the first or the last of equal ones."""
 
 
-@primitive("ArgMin", selects=always)
+@primitive("ArgMin", data_movement=True)
 def argmin(data, *, axis=0, keepdims=1, select_last_index=0):
     """The position of the least element along ``axis``, the first or the last of equal ones."""
 
@@ -79,7 +78,7 @@ _position(argmin, "argmin")
 # ----- the greatest ---------------------------------------------------------------------------------------------------
 
 
-@primitive("TopK", selects=always)
+@primitive("TopK", data_movement=True)
 def top_k(X, K: Index, *, axis=-1, largest=1, sorted=1):
     """The ``K`` greatest or least elements along ``axis`` in order, and their positions.
 
@@ -183,7 +182,7 @@ def _(X, K, *, axis, largest, sorted):
 # ----- different elements ---------------------------------------------------------------------------------------------
 
 
-@primitive("Unique", since=11, selects=always)
+@primitive("Unique", since=11, data_movement=True)
 def unique(X, *, axis: int | None = None, sorted=1):
     """The different elements of ``X``, or its different slices along ``axis``, in ascending order or as they come.
 

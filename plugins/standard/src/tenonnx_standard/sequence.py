@@ -12,6 +12,7 @@ from tenonnx.extend import (
     Graph,
     Index,
     InvalidCall,
+    Op,
     OptionalType,
     SequenceType,
     TensorType,
@@ -21,6 +22,7 @@ from tenonnx.extend import (
     constant,
     inline,
     join_types,
+    limits,
     primitive,
     static,
     subgraph,
@@ -46,11 +48,11 @@ def _common(kinds: list[Type | None]) -> Type | None:
     return found
 
 
-def _position(title: str, position: Any, length: int, *, last: int = -1) -> int:
-    """A position in a sequence; negative ones count from the end."""
+def place_in(op: Op, position: Any, length: int, *, last: int = -1) -> int:
+    """A position in a sequence from its beginning; negative ones count from the end."""
     index = int(np.reshape(position, -1)[0])
     if not -length <= index <= length + last:
-        raise InvalidCall(f"{title}: the position must lie in the sequence", given=f"{index} of {length} elements")
+        raise InvalidCall(f"{op.name}: the position must lie in the sequence", given=f"{index} of {length} elements")
     return index + length if index < 0 else index
 
 
@@ -96,7 +98,8 @@ def sequence_insert(input_sequence, tensor, position: Index = None):
 @sequence_insert.numpy
 def _(input_sequence: list[Any], tensor: Any, position: Any) -> list[Any]:
     length = len(input_sequence)
-    place = length if position is None else _position("SequenceInsert", position, length, last=0)
+    limits.check_memory(limits.ELEMENT * (length + 1) + getattr(tensor, "nbytes", 0), "the sequence of SequenceInsert")
+    place = length if position is None else place_in(sequence_insert, position, length, last=0)
     return [*input_sequence[:place], tensor, *input_sequence[place:]]
 
 
@@ -107,7 +110,7 @@ def sequence_erase(input_sequence, position: Index = None):
 
 @sequence_erase.numpy
 def _(input_sequence: list[Any], position: Any) -> list[Any]:
-    place = _position("SequenceErase", -1 if position is None else position, len(input_sequence))
+    place = place_in(sequence_erase, -1 if position is None else position, len(input_sequence))
     return [*input_sequence[:place], *input_sequence[place + 1 :]]
 
 
@@ -116,7 +119,7 @@ def sequence_at(input_sequence, position: Index):
     """The element at ``position``."""
 
 
-sequence_at.numpy(lambda sequence, position: sequence[_position("SequenceAt", position, len(sequence))])
+sequence_at.numpy(lambda sequence, position: sequence[place_in(sequence_at, position, len(sequence))])
 
 
 @primitive("SequenceLength", since=11, type=lambda input_sequence: LENGTH)
@@ -149,16 +152,22 @@ def split_to_sequence(input, split: Index = None, *, axis=0, keepdims=1):
 def _(input: Any, split: Any, *, axis: int, keepdims: int) -> list[Any]:
     length = input.shape[axis]
     if split is None:
-        pieces = [np.take(input, k, axis=axis) for k in range(length)]
+        _check_pieces(length)
+        pieces = list(np.moveaxis(input, axis, 0)) if input.ndim > 1 else [input[k, ...] for k in range(length)]
         return [np.expand_dims(p, axis) for p in pieces] if keepdims else pieces
     if not split.ndim and split < 1:
         raise InvalidCall("SplitToSequence: the size of the pieces must be positive", given=f"split {split}")
+    _check_pieces(split.size if split.ndim else length // int(split) + 1)
     sizes = split.tolist() if split.ndim else [int(split)] * (length // int(split))
     rest = length - sum(sizes)
     if rest < 0 or (rest and split.ndim):
         raise InvalidCall("SplitToSequence: the sizes must add up to the axis", given=f"{sizes} for {length}")
     bounds = np.cumsum(sizes if rest else sizes[:-1])
     return list(np.split(input, bounds, axis=axis))
+
+
+def _check_pieces(count: int) -> None:
+    limits.check_memory(count * limits.ELEMENT, "the pieces of SplitToSequence")
 
 
 def _concat_type(input_sequence: Value, *, axis: int, new_axis: int) -> Type | None:
@@ -184,6 +193,8 @@ def concat_from_sequence(input_sequence, *, axis: int, new_axis=0):
 def _(input_sequence: list[Any], *, axis: int, new_axis: int) -> Any:
     if not input_sequence:
         raise InvalidCall("ConcatFromSequence needs at least one element", given="an empty sequence")
+    limits.check_elements([sum(each.size for each in input_sequence)], concat_from_sequence.title)
+    limits.check_memory(sum(each.nbytes for each in input_sequence), f"the result of {concat_from_sequence.title}")
     return np.stack(input_sequence, axis) if new_axis else np.concatenate(input_sequence, axis)
 
 

@@ -19,7 +19,6 @@ from tenonnx.extend import (
     TensorType,
     TypeMismatch,
     Value,
-    always,
     constant,
     dims,
     elements,
@@ -45,12 +44,12 @@ from tenonnx_standard.padding import pad as pad
 # ----- the whole tensor -----------------------------------------------------------------------------------------------
 
 
-@primitive("Identity", selects=always)
+@primitive("Identity", data_movement=True)
 def identity(input):
     """``input`` itself: a tensor, a sequence or an optional."""
 
 
-identity.type(lambda x: Known(x.type, x.elements, x.data))
+identity.type(lambda x: Known(x.type, x.symbolic_contents, x.data))
 identity.numpy(lambda x: x)
 identity.vjp(lambda g, y, x: g)
 
@@ -102,7 +101,7 @@ size.vjp(lambda g, y, data: None)
 # ----- reshaping ------------------------------------------------------------------------------------------------------
 
 
-@primitive("Reshape", selects=always)
+@primitive("Reshape", data_movement=True)
 def reshape(data, shape: Index, *, allowzero=0):
     """The elements of ``data`` in another shape, where -1 stands for what is left.
 
@@ -191,7 +190,7 @@ def _(data, shape, *, allowzero):
     return reshape(data, shape)
 
 
-@op("Flatten", selects=always)
+@op("Flatten", data_movement=True)
 def flatten(input, *, axis=1):
     """``input`` as a matrix: the axes before ``axis`` by the rest."""
     before, after = (_product(part) for part in _parted(dims(input), axis))
@@ -228,7 +227,7 @@ same_elements(flatten)
 flatten.vjp(lambda g, y, x, *, axis: ops.reshape_like(g, x))
 
 
-@primitive("Squeeze", selects=always)
+@primitive("Squeeze", data_movement=True)
 def squeeze(data, axes: Index = None):
     """``data`` without the axes listed, which have length 1; without all such axes if none are listed."""
 
@@ -289,7 +288,7 @@ def _counted(made: Op, axes: Value, rank: int | None) -> list[int] | None:
     return sorted(axes_within(made, known, rank))
 
 
-@primitive("Unsqueeze", selects=always)
+@primitive("Unsqueeze", data_movement=True)
 def unsqueeze(data, axes: Index):
     """``data`` with axes of length 1 inserted so that they stand at the places listed in the result."""
 
@@ -338,7 +337,7 @@ def _(data, axes):
 # ----- order of axes --------------------------------------------------------------------------------------------------
 
 
-@primitive("Transpose", selects=always)
+@primitive("Transpose", data_movement=True)
 def transpose(data, *, perm: list[int] | None = None):
     """``data`` with its axes in the order ``perm``, reversed by default."""
 
@@ -363,7 +362,7 @@ def _(x, *, perm):
     return x.transpose(perm)
 
 
-transpose.prepare(lambda x, *, perm: lambda x: x.transpose(perm))
+transpose.specialize(lambda x, *, perm: lambda x: x.transpose(perm))
 
 
 @transpose.vjp
@@ -374,7 +373,7 @@ def _(g, y, data, *, perm):
 # ----- repeating ------------------------------------------------------------------------------------------------------
 
 
-@primitive("Expand", since=8, selects=always, broadcasts=True)
+@primitive("Expand", since=8, data_movement=True, broadcasts=True)
 def expand(input, shape: Index):
     """``input`` broadcast together with a tensor of that shape."""
 
@@ -399,7 +398,7 @@ def _(x, shape):
     return np.broadcast_to(x, wanted)
 
 
-@expand.prepare
+@expand.specialize
 def _(x, shape):
     if shape.contents is None:
         return None
@@ -440,7 +439,7 @@ def _(input, shape):
     return tile(unsqueeze(input, list(range(missing))) if missing else input, repeats)
 
 
-@op("Tile", selects=always)
+@op("Tile", data_movement=True)
 def tile(input, repeats: Index):
     """``input`` repeated along every axis as often as ``repeats`` says."""
     sizes, known = dims(input), elements(repeats)

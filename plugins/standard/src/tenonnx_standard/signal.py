@@ -68,10 +68,14 @@ def _integer(made: Op, name: str, value: Value | None) -> Dim:
 # ----- windows --------------------------------------------------------------------------------------------------------
 
 
+#: What the specification wants as scalars; onnxruntime takes one element of any rank.
+ONE = "|1|1 1"
+
+
 def _window(made: Op, *coefficients: float) -> None:
     """Give a window its rules: it is the sum of ``coefficients[k] * cos(2 pi k n / size)``."""
 
-    made.requires(shapes(size=""))
+    made.requires(shapes(size=ONE))
 
     @numpy_rule(made)
     @np.errstate(all="ignore")
@@ -154,7 +158,7 @@ def mel_weight_matrix(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, u
 
 
 mel_weight_matrix.requires(
-    shapes(num_mel_bins="", dft_length="", sample_rate="", lower_edge_hertz="", upper_edge_hertz="")
+    shapes(num_mel_bins=ONE, dft_length=ONE, sample_rate=ONE, lower_edge_hertz=ONE, upper_edge_hertz=ONE)
 )
 
 

@@ -1,4 +1,4 @@
-"""Calls that change nothing, and two that can be one: the rules ``simplify``."""
+"""Calls that change nothing, and two that can be one: the rules ``rewrite``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, static
-from tenonnx_standard.casting import cast
+from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.control_flow import if_
 from tenonnx_standard.counting import is_spread
 from tenonnx_standard.joining import concat, split, split_exactly
@@ -33,7 +33,7 @@ def _is_all(x: Value, number: float) -> bool:
     return held is not None and held.dtype.kind in "iuf" and held.size <= 1024 and bool((held == number).all())
 
 
-@identity.rule("simplify")
+@identity.rewrite
 def _(input: Value) -> Value:
     return input
 
@@ -44,7 +44,7 @@ def _(input: Value) -> Value:
 def _drops(op: Op, unit: float, *, either: bool) -> None:
     """The second operand (or ``either``) changes nothing where all its elements are ``unit``."""
 
-    @op.rule("simplify")
+    @op.rewrite
     def _(A: Value, B: Value) -> Value | None:
         if _is_all(B, unit) and is_spread(A, B):
             return A
@@ -94,10 +94,18 @@ _EXACT = {DType.float16: 1 << 11, DType.bfloat16: 1 << 8, DType.float32: 1 << 24
 
 _CASTS = list(cast.meanings)
 for _cast in _CASTS:
-    _cast.rule("simplify", _cast_less)
+    _cast.rewrite(_cast_less)
 
 
-@reshape.rule("simplify")
+def _cast_to_known(input: Value, target_type: Value, **options: Any) -> Value:
+    return input if input.dtype is target_type.dtype else cast(input, to=target_type.dtype, **options)
+
+
+for _cast_like in cast_like.meanings:
+    _cast_like.rewrite(_cast_to_known)
+
+
+@reshape.rewrite
 def reshaped_once(data: Value, shape: Value, *, allowzero: int, compared: bool = False) -> Value | None:
     """Two after each other as one, none where nothing changes, and the shape in numbers where these tell it.
 
@@ -169,19 +177,19 @@ def _leaves(wanted: Sequence[int], known: Sequence[Any]) -> bool:
     )
 
 
-@expand.rule("simplify")
+@expand.rewrite
 def _(input: Value, shape: Value) -> Value | None:
     held, known = static(shape), _known_shape(input)
     if known is None:
         return None
-    wanted = shape.elements if held is None else held
+    wanted = shape.symbolic_contents if held is None else held
     if wanted is None or wanted.ndim != 1 or len(wanted) > len(known):
         return None
     tail = known[len(known) - len(wanted) :]
     return input if all(w == 1 or w == k for w, k in zip(wanted.tolist(), tail, strict=True)) else None
 
 
-@transpose.rule("simplify")
+@transpose.rewrite
 def transposed_once(data: Value, *, perm: Sequence[int] | None) -> Value | None:
     """Two after each other as one, and none where nothing moves."""
     order = list(range(data.ndim))[::-1] if perm is None else list(perm)
@@ -210,7 +218,7 @@ def _places(axes: Value | None, rank: int) -> set[int] | None:
     return None if held is None else {int(axis) % rank for axis in held.reshape(-1)}
 
 
-@flatten.rule("simplify")
+@flatten.rewrite
 def _(input: Value, *, axis: int) -> Value | None:
     shape = _known_shape(input)
     if shape is None or len(shape) != 2 or axis % 2 != 1:
@@ -218,7 +226,7 @@ def _(input: Value, *, axis: int) -> Value | None:
     return input
 
 
-@squeeze.rule("simplify")
+@squeeze.rewrite
 def _(data: Value, axes: Value | None) -> Value | None:
     """Two after each other as one, and none where they give what there was."""
     places, node = _places(axes, data.rank or 1), data.producer
@@ -240,7 +248,7 @@ def _(data: Value, axes: Value | None) -> Value | None:
     return squeeze(first, sorted(inner | {left[axis] for axis in places}))
 
 
-@unsqueeze.rule("simplify")
+@unsqueeze.rewrite
 def _(data: Value, axes: Value) -> Value | None:
     """Two after each other as one, and none where they give what there was."""
     node, held = data.producer, static(axes)
@@ -262,7 +270,7 @@ def _(data: Value, axes: Value) -> Value | None:
 # ----- parts ----------------------------------------------------------------------------------------------------------
 
 
-@concat.rule("simplify")
+@concat.rewrite
 def _(*inputs: Value, axis: int) -> Value | None:
     kept = [x for x in inputs if x.tensor.shape is None or x.shape[axis % x.ndim] != 0]
     if len(kept) == 1:
@@ -270,7 +278,7 @@ def _(*inputs: Value, axis: int) -> Value | None:
     return concat(*kept, axis=axis) if kept and len(kept) < len(inputs) else None
 
 
-@gather.rule("simplify")
+@gather.rewrite
 def _(data: Value, indices: Value, *, axis: int) -> Value | None:
     """All positions in order."""
     held, shape = static(indices), _known_shape(data)
@@ -288,7 +296,7 @@ def _(data: Value, indices: Value, *, axis: int) -> Value | None:
     return reshape(data, wanted) if all(isinstance(dim, int) for dim in wanted) else None
 
 
-@slice_.rule("simplify")
+@slice_.rewrite
 def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
     """One that begins at the first and ends behind the last element."""
     begin, end = elements(starts), elements(ends)
@@ -312,7 +320,7 @@ def _padded_by_nothing(data: Value, pads: Value, *others: Value | None, **attrib
 
 
 for _pad in pad.meanings:
-    _pad.rule("simplify", _padded_by_nothing)
+    _pad.rewrite(_padded_by_nothing)
 
 
 def _one_piece(input: Value, lengths: Value | None, *, num_outputs: int | None = None, **_: Any) -> Value | None:
@@ -322,22 +330,22 @@ def _one_piece(input: Value, lengths: Value | None, *, num_outputs: int | None =
 
 
 for _split in (split, split_exactly):
-    _split.rule("simplify", _one_piece)
+    _split.rewrite(_one_piece)
 
 
-@tile.rule("simplify")
+@tile.rewrite
 def _(input: Value, repeats: Value) -> Value | None:
     return input if _is_all(repeats, 1) else None
 
 
 for _fold in (maximum, minimum, sum_, mean):
 
-    @_fold.rule("simplify")
+    @_fold.rewrite
     def _(*inputs: Value) -> Value | None:
         return inputs[0] if len(inputs) == 1 else None
 
 
-@where.rule("simplify")
+@where.rewrite
 def _(condition: Value, X: Value, Y: Value) -> Value | None:
     held = static(condition)
     for chosen, other, always_chosen in (
@@ -350,13 +358,13 @@ def _(condition: Value, X: Value, Y: Value) -> Value | None:
     return None
 
 
-@if_.rule("simplify")
+@if_.rewrite
 def _(cond: Value, *, then_branch: Graph, else_branch: Graph) -> Graph | None:
     held = static(cond)
     return None if held is None or held.size != 1 else then_branch if held.all() else else_branch
 
 
-@dropout.rule("simplify")
+@dropout.rewrite
 def _(data: Value, ratio: Value | None, training_mode: Value | None, **attributes: Any) -> Any:
     """Without training nothing is left out."""
     training = None if training_mode is None else static(training_mode)
@@ -371,7 +379,7 @@ def _(data: Value, ratio: Value | None, training_mode: Value | None, **attribute
 MOST_BYTES = 1 << 26
 
 
-@add.rule("pack")
+@add.rewrite(if_fewer=True)
 def _(A: Value, B: Value) -> Value | None:
     """A product of matrices of floats with a bias by Gemm."""
     for product, bias in ((A, B), (B, A)):
@@ -383,7 +391,7 @@ def _(A: Value, B: Value) -> Value | None:
     return None
 
 
-@reshape.rule("pack")
+@reshape.rewrite(if_fewer=True)
 def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
     """A product of more axes with a bias, then reshaped, by Gemm, for which one Reshape of the operand serves many."""
     total, wanted = data.producer, elements(shape)
@@ -419,10 +427,10 @@ def _split_before(input: Value, lengths: Value | None, *, axis: int, **_: Any) -
 
 
 for _split in (split, split_exactly):
-    _split.rule("pack", _split_before)
+    _split.rewrite(_split_before, if_fewer=True)
 
 
-@matmul.rule("join")
+@matmul.rewrite(together=True)
 def _(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
     """Products of one operand with weights as one, with the columns of them all, from three on."""
     weights = [static(weight) for _, weight in calls]

@@ -19,7 +19,6 @@ from tenonnx.extend import (
     TypeMismatch,
     UnknownType,
     Value,
-    always,
     axis,
     constant,
     dims,
@@ -53,7 +52,7 @@ _FAR = np.iinfo(np.int32).max
 # ----- slices ---------------------------------------------------------------------------------------------------------
 
 
-@primitive("Slice", selects=always)
+@primitive("Slice", data_movement=True)
 def slice_(data, starts: Index, ends: Index, axes: Index = None, steps: Index = None):
     """The elements of ``data`` from ``starts`` to before ``ends`` along ``axes`` (all by default), every ``steps``-th.
 
@@ -151,7 +150,7 @@ def _(x, starts, ends, axes, steps):
     return x[_key(x, starts, ends, axes, steps)]
 
 
-@slice_.prepare
+@slice_.specialize
 def _(x, *bounds):
     if any(bound is not None and bound.contents is None for bound in bounds):
         return None
@@ -229,7 +228,7 @@ def _(data, starts, ends, axes, steps):
 # ----- indices --------------------------------------------------------------------------------------------------------
 
 
-@primitive("Gather", selects=always)
+@primitive("Gather", data_movement=True)
 def gather(data, indices: Index, *, axis=0):
     """The slices of ``data`` along ``axis`` at ``indices``, whose shape takes the place of the axis."""
 
@@ -268,7 +267,7 @@ def _(x, indices, *, axis):
     return x.take(positions(indices), axis)
 
 
-@gather.prepare
+@gather.specialize
 def _(x, indices, *, axis):
     """One place gives a view; the others are checked by ``take``, but for those that are known."""
     if indices.contents is None or indices.ndim:
@@ -300,7 +299,7 @@ def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
     return ops.transpose(summed, perm=[*range(1, axis + 1), 0, *range(axis + 1, rank)])
 
 
-@op("GatherElements", since=11, selects=always)
+@op("GatherElements", since=11, data_movement=True)
 def gather_elements(data, indices: Index, *, axis=0):
     """For every entry of ``indices`` the element of ``data`` at its own place, but along ``axis`` at the entry."""
     return gather(ops.reshape(data, [-1]), flat_positions(data, indices, axis_within(gather_elements, axis, data.ndim)))
@@ -366,7 +365,7 @@ def _(g, y, data, indices, *, axis):
     return ops.scatter_elements(ops.zeros_like(data), indices, g, axis=axis, reduction="add"), None
 
 
-@op("GatherND", since=11, selects=always)
+@op("GatherND", since=11, data_movement=True)
 def gather_nd(data, indices: Index, *, batch_dims=0):
     """The slices of ``data`` at the index tuples in the last axis of ``indices``, behind ``batch_dims`` shared axes."""
     depth = tuple_length(gather_nd, data, indices, batch_dims)
@@ -465,7 +464,7 @@ non_zero.numpy(_non_zero)
 non_zero.vjp(lambda g, y, X: None)
 
 
-@op("Compress", since=9, selects=always)
+@op("Compress", since=9, data_movement=True)
 def compress(input, condition, *, axis: int | None = None):
     """The slices of ``input`` along ``axis`` where ``condition`` holds; its elements in a row if there is no axis."""
     data = ops.reshape(input, [-1]) if axis is None else input

@@ -35,13 +35,22 @@ def string_concat(X, Y):
     """Each string of ``X`` followed by that of ``Y``; the shapes broadcast."""
 
 
+string_concat.traits(grows_text=True)
+
+
 @string_concat.type
 def _(X: Value, Y: Value) -> TensorType:
     _check_strings(string_concat, X, Y)
     return TensorType(DType.string, broadcast_types(string_concat, [X, Y]))
 
 
-numpy_rule(string_concat)(lambda x, y: np.asarray(x.astype(object) + y.astype(object), dtype=object))
+@numpy_rule(string_concat)
+def _(x: Array, y: Array) -> Array:
+    shape = limits.sized(np.broadcast_shapes(x.shape, y.shape), string_concat.title)
+    elements = int(np.prod(shape))
+    sizes = [limits.text_bytes(each.reshape(-1).tolist()) * elements // max(each.size, 1) for each in (x, y)]
+    limits.check_memory(2 * sum(sizes), f"the text of {string_concat.title}, with what it is made of,")
+    return np.asarray(x.astype(object) + y.astype(object), dtype=object)
 
 
 @primitive("RegexFullMatch", since=20)
@@ -83,9 +92,13 @@ def _(X: Value, *, delimiter: str | None, maxsplit: int | None) -> tuple[TensorT
 def _(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, Array]:
     limit = -1 if maxsplit is None else maxsplit
     texts = x.reshape(-1).tolist()
+    most = [(text.count(delimiter) if delimiter else len(text) // 2) + 1 for text in texts]
+    most = [min(each, limit + 1) for each in most] if limit >= 0 else most
+    limits.check_memory(sum(most) * limits.TEXT + limits.text_bytes(texts), f"the pieces of {string_split.title}")
     pieces = [text.split(delimiter, limit) if delimiter else text.strip().split(None, limit) for text in texts]
     counts = np.asarray([len(each) for each in pieces], dtype=np.int64).reshape(x.shape)
     longest = int(counts.max(initial=0))
+    limits.check_elements((*x.shape, longest), string_split.title)
     padded = [piece for each in pieces for piece in (*each, *[""] * (longest - len(each)))]
     return _strings(padded, (*x.shape, longest)), counts
 
@@ -124,6 +137,7 @@ def _(x: Array, *, case_change_action: str, is_case_sensitive: int, locale: Any,
     same: Callable[[str], str] = str if is_case_sensitive else str.lower
     dropped = {same(word) for word in stopwords or ()}
     change = _CASES[case_change_action]
+    limits.check_memory(3 * limits.text_bytes(x.reshape(-1).tolist()), f"the text of {string_normalizer.title}")
     left = [change(text) for text in x.reshape(-1).tolist() if same(text) not in dropped] or [""]
     return _strings(left, (len(left),) if x.ndim == 1 else (1, len(left)))
 

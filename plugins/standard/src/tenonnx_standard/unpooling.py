@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx.extend import Index, TensorType, TypeMismatch, always, constant, dims, elements, limits, op
+from tenonnx.extend import Index, TensorType, TypeMismatch, constant, dims, elements, limits, op
 from tenonnx_standard.checking import check_shape
 from tenonnx_standard.joining import concat
 from tenonnx_standard.padding import pad
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@op("MaxUnpool", since=9, selects=always)
+@op("MaxUnpool", since=9, data_movement=True)
 def max_unpool(
     X,
     I,  # noqa: E741

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TypeMismatch, Value, constant, limits, symbolic
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, limits, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
@@ -192,9 +192,8 @@ def end_in_padding(op: Op) -> None:
     Runtimes leave them out all the same, but inference by the specification counts them.
     """
 
-    @op.version_rule
-    def _(version: int, X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> str:
-        if version >= 22 or not attributes.get("ceil_mode") or X.rank is None:
+    def reason(X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> str:
+        if not attributes.get("ceil_mode") or X.rank is None:
             return ""
         known = {k: attributes[k] for k in ("strides", "dilations", "pads", "auto_pad", "ceil_mode") if k in attributes}
         window, sizes = windows(op.title, kernel_shape, **known), X.shape[2:]
@@ -204,8 +203,10 @@ def end_in_padding(op: Op) -> None:
         for axis, (count, size) in enumerate(zip(window.outputs(sizes), sizes, strict=True)):
             room = size + explicit.pads[axis] + explicit.pads[axis + window.rank] - window.extents[axis]
             if count != -(-room // window.strides[axis]) + 1:
-                return f"{op.title}: at version {version} windows that start in the padding at the end count"
+                return f"{op.title}: below version 22 windows that start in the padding at the end count"
         return ""
+
+    op.until(22, unless=reason)
 
 
 def floored(window: Windows, pads: Sequence[int]) -> Windows:
@@ -379,3 +380,18 @@ def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any)
         return x
 
     return pooled
+
+
+def pooled_type(title: str, X: Value, kernel_shape: Sequence[int], attributes: dict[str, Any]) -> TensorType:
+    """The type of what is pooled over windows."""
+    window = windows(title, kernel_shape, **attributes)
+    if not X.dtype.is_float and not X.dtype.is_integer:
+        raise TypeMismatch(f"{title}: X must be numeric", given=repr(X))
+    sizes = spatial(title, X)
+    if sizes is None:
+        return TensorType(X.dtype, (None,) * (2 + window.rank))
+    if len(sizes) != window.rank:
+        raise TypeMismatch(
+            f"{title}: kernel_shape must have one size for each spatial axis", given=f"{list(kernel_shape)} for {X!r}"
+        )
+    return TensorType(X.dtype, (*X.shape[:2], *window.outputs(sizes)))

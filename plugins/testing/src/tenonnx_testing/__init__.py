@@ -16,9 +16,10 @@ from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, incomparabl
 if TYPE_CHECKING:
     from tenonnx_testing.backends import backend_conformance, onnx_conformance
     from tenonnx_testing.frontends import Example, frontend_conformance
-    from tenonnx_testing.kit import check_case, conformance, known_gaps
+    from tenonnx_testing.kit import check_case, known_gaps
     from tenonnx_testing.signatures import signature_problems
     from tenonnx_testing.strategies import axis_of, broadcastable, shapes, tensors
+    from tenonnx_testing.suite import conformance
 
 __all__ = [
     "Call", "Case", "Example", "Gap", "Law", "Tolerance", "axis_of", "backend_conformance", "broadcastable", "call",
@@ -30,7 +31,8 @@ __all__ = [
 _MODULES = {
     "backends": ("backend_conformance", "onnx_conformance"),
     "frontends": ("Example", "frontend_conformance"),
-    "kit": ("check_case", "conformance", "known_gaps"),
+    "kit": ("check_case", "known_gaps"),
+    "suite": ("conformance",),
     "signatures": ("signature_problems",),
     "strategies": ("axis_of", "broadcastable", "shapes", "tensors"),
 }

@@ -18,11 +18,10 @@ import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, InvalidFeed, Op, UnsupportedOp
 from tenonnx.extend.checks import Tolerance, compare
 from tenonnx.extend.testing import plugins
-from tenonnx_testing.cases import Case, collected
+from tenonnx_testing.cases import EXAMPLES, Case, collected
 from tenonnx_testing.cases import load as load_cases
 from tenonnx_testing.kit import calls
 from tenonnx_testing.models import single_node
-from tenonnx_testing.pytest_plugin import EXAMPLES
 from tenonnx_testing.run import Failure, evaluate, expect, is_random
 
 #: The opset of ``ai.onnx`` beside an op of another domain.

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Calls drawn for each check of each case.
+EXAMPLES = 6
+
 #: The checks that a gap can name.
 CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
-    "versions", "own versions", "layout", "special values", "empty axes", "prepared", "requirements",
-    "outputs", "negative axes", "selects", "symbolic", "simplify",
+    "versions", "own versions", "layout", "special values", "empty axes", "specialized", "requirements",
+    "outputs", "negative axes", "data movement", "symbolic", "rewrite",
 )  # fmt: skip
 
 

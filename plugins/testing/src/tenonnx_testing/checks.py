@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tenonnx.extend import Op, Value, find_rule
+from tenonnx.extend import Op, Value, find_rule, find_trait
 from tenonnx.extend.transforms import Builder, invoke
-from tenonnx_testing import claims, edges, exports, gradients, inference, laws, mutations, oracles, preparation, schemas
+from tenonnx_testing import (
+    claims,
+    edges,
+    exports,
+    gradients,
+    inference,
+    laws,
+    mutations,
+    oracles,
+    schemas,
+    specialization,
+)
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
@@ -113,9 +124,17 @@ def _is_known(case: Case) -> bool:
     return case.op.domain in schemas.domains() or bool(schemas.history(case.op.domain, case.op.name))
 
 
+def _specified_versions(case: Case) -> list[int]:
+    return [version for version in schemas.versions(case.op) if case.op.is_specified_at(version)]
+
+
 def _has(*consumers: str) -> Callable[[Case], bool]:
     """Whether the op of a case has a rule for one of these consumers."""
     return lambda case: any(find_rule(case.op, consumer) is not None for consumer in consumers)
+
+
+def _moves(case: Case) -> bool:
+    return find_trait(case.op, "data_movement") is not None
 
 
 # ----- the table ----------------------------------------------------------------------------------------------------
@@ -129,8 +148,8 @@ _ONNXRUNTIME = Check(
 _REFERENCE = Check(
     "reference",
     partial(equals_oracle, "onnx.reference", oracles.run_reference, oracles.newest_of_onnx),
-    applies=lambda case: case.op.domain in schemas.domains() and bool(schemas.history(case.op.domain, case.op.name)),
-    versions=lambda case: list(schemas.versions(case.op)),
+    applies=lambda case: case.op.domain in schemas.domains() and bool(_specified_versions(case)),
+    versions=_specified_versions,
 )
 
 CHECKS: dict[str, Check] = {
@@ -153,7 +172,10 @@ CHECKS: dict[str, Check] = {
             examples=16,
         ),
         Check(
-            "prepared", preparation.kernels_agree, applies=preparation.prepares, missing="the numpy rule serves as well"
+            "specialized",
+            specialization.kernels_agree,
+            applies=specialization.specializes,
+            missing="the numpy rule serves as well",
         ),
         Check("layout", edges.any_layout_serves, examples=4),
         Check("special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=4),
@@ -167,8 +189,10 @@ CHECKS: dict[str, Check] = {
             examples=16,
             missing="no axis is given",
         ),
-        Check("selects", claims.selects_alone, applies=_has("selects"), missing="nothing could be wider"),
+        Check("data movement", claims.moves_alone, applies=_moves, missing="nothing could be wider"),
         Check("symbolic", claims.symbolic_alike, applies=_has("symbolic"), missing="nothing was of integers"),
-        Check("simplify", claims.fewer_words_alike, applies=_has("simplify", "pack"), missing="each call stays"),
+        Check(
+            "rewrite", claims.rewritten_alike, applies=_has("rewrite", "rewrite.if_fewer"), missing="each call stays"
+        ),
     )
 }

@@ -1,4 +1,4 @@
-"""What an op claims beside its numbers: that it only selects, what it gives for dims, and where fewer words serve."""
+"""What an op claims beside its numbers: that it only moves data, what it gives for dims, what may stand for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, TenonnxError, TypeMismatch, Value, find_rule, selects
+from tenonnx.extend import DType, Graph, TenonnxError, TypeMismatch, Value, find_rule, moves_data
 from tenonnx.extend.transforms import Builder, invoke
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
@@ -17,9 +17,9 @@ from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, pre
 _UNTOLD = (ArithmeticError, AttributeError, TypeError, TypeMismatch)
 
 
-def selects_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
+def moves_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
     """A call that is said to only move, choose or compare elements does the same to wider ones."""
-    if not _is_said_to_select(case, drawn):
+    if not moves_data(case.op, drawn.attributes):
         return False
     wide = replace(drawn, inputs=tuple(_widened(v) for v in drawn.inputs))
     if all(a is b for a, b in zip(wide.inputs, drawn.inputs, strict=True)):
@@ -33,22 +33,10 @@ def selects_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
             wanted = _widened(narrow) if output.dtype == np.float64 else narrow
             if not np.array_equal(output, wanted, equal_nan=output.dtype == np.float64):
                 raise Failure(
-                    f"{case.op.title} has a rule selects, and computes: output {position} is another where the same "
-                    "numbers are float64"
+                    f"{case.op.title} has the trait data_movement, and computes: output {position} is another where "
+                    "the same numbers are float64"
                 )
     return True
-
-
-def _is_said_to_select(case: Case, drawn: Call) -> bool:
-    said: list[bool] = []
-
-    def ask(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
-        said.append(selects(case.op, values, drawn.attributes))
-        return []
-
-    with blaming(f"the selects rule of {case.op.title}"):
-        trace(case.op, drawn, ask, symbolic=False)
-    return said == [True]
 
 
 def _widened(contents: Any) -> Any:
@@ -88,12 +76,12 @@ def symbolic_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
     return compared
 
 
-def fewer_words_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """What the rules simplify and pack say in place of a call gives the same.
+def rewritten_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """What the rules rewrite and rewrite.if_fewer say in place of a call gives the same.
 
     They are asked with known and symbolic dims, and where all inputs but the first are constant.
     """
-    compared = [_said_alike(case, drawn, expected, consumer) for consumer in ("simplify", "pack")]
+    compared = [_said_alike(case, drawn, expected, consumer) for consumer in ("rewrite", "rewrite.if_fewer")]
     return any(compared)
 
 

@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidModel, NotDifferentiable, Op, TenonnxError, Value, find_rule, op, operators
+from tenonnx.extend import (
+    DType,
+    InvalidModel,
+    NotDifferentiable,
+    Op,
+    TenonnxError,
+    Value,
+    find_rule,
+    find_trait,
+    op,
+    operators,
+)
 from tenonnx.extend.transforms import Builder
 from tenonnx_testing.cases import Call, Case, collected
 from tenonnx_testing.gradients import vector_jacobian
@@ -119,7 +130,7 @@ def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
     coded = {p: DType.of(v.dtype) for p, v in enumerate(drawn.inputs) if _is_code(v) and not is_index(case.op, p)}
     wide = tuple(v.astype(np.float32) if p in coded else v for p, v in enumerate(drawn.inputs))
     positions = [p for p, v in enumerate(wide) if _kind(v) == "floats"]
-    sums = find_rule(case.op, "of_codes") is not None
+    sums = find_trait(case.op, "sums_of_codes") is not None
     if not sums and not any(_kind(v) == "floats" for v in drawn.inputs):
         return False  # integers that no scale makes numbers of
     given = [place for place, output in enumerate(outputs) if sums or _is_code(output)]

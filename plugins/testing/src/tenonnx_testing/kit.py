@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,12 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 import tenonnx
-from tenonnx.extend import Op, Registry
-from tenonnx.extend.testing import default_registry
+from tenonnx.extend import Op
 from tenonnx.extend.transforms import same_attribute
-from tenonnx_testing.cases import Call, Case, Gap, collected, load
+from tenonnx_testing.cases import EXAMPLES, Call, Case, Gap, collected, load
 from tenonnx_testing.checks import CHECKS, Check
-from tenonnx_testing.pytest_plugin import EXAMPLES
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
 
@@ -37,59 +34,6 @@ SHARES = 3
 
 #: From one call to the next, the versions that a check is at move by so many.
 SPREAD = 3
-
-
-def conformance(domain_or_distribution: str, *, registry: Registry | None = None) -> Callable[..., None]:
-    """A pytest function with all checks of all cases of a domain, or of all that one distribution has.
-
-    A whole test file is ``test = conformance("my.domain")``. Cases are found through the entry-point group
-    ``tenonnx.conformance``. Raises ``InvalidCall`` where no installed package has that name or serves that domain.
-    """
-    from tenonnx_testing.collecting import Item, find_items
-
-    items = list(find_items(domain_or_distribution, default_registry() if registry is None else registry))
-
-    @pytest.mark.parametrize("item", items, ids=[item.label for item in items])
-    @pytest.mark.tenonnx_always(*(item.label for item in items if item.always))
-    def test(item: Item, request: pytest.FixtureRequest) -> None:
-        run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES), item.label)
-
-    return test
-
-
-#: What became of each test of this process.
-_outcomes: dict[str, str] = {}
-
-
-def outcomes() -> dict[str, str]:
-    """What became of the tests of this process: passed, failed, skipped or xfailed, and why."""
-    return dict(_outcomes)
-
-
-def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None:
-    """Run one test; a failure is told by its message and place, not by a traceback through the kit."""
-    try:
-        run(examples)
-    except Failure as failure:
-        _outcomes[label] = f"failed: {failure}"
-        told = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
-        raise pytest.fail.Exception(told, pytrace=False) from None
-    except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
-        _outcomes[label] = f"{'xfailed' if isinstance(outcome, pytest.xfail.Exception) else 'skipped'}: {outcome}"
-        raise
-    except BaseException as error:
-        _outcomes[label] = f"failed: {type(error).__name__}: {error}"
-        raise
-    _outcomes[label] = "passed"
-
-
-def _places(failure: Failure) -> list[str]:
-    """Where the exception behind a failure was raised, in place of a traceback through the kit."""
-    cause: BaseException = failure
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    frames = traceback.extract_tb(cause.__traceback__) if cause is not failure else []
-    return [f"raised by {frame.filename}:{frame.lineno}: {frame.line}" for frame in frames[-1:]]
 
 
 def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:

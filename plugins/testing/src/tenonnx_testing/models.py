@@ -11,7 +11,7 @@ import onnx
 
 from tenonnx.extend import Graph, Known, NotRepresentable, Op, Type, Value
 from tenonnx.extend.formats import to_model
-from tenonnx.extend.testing import form_at, spell_attributes, type_of
+from tenonnx.extend.testing import signature_at, spell_attributes, type_of
 from tenonnx.extend.transforms import Builder, interpreting, retarget
 from tenonnx_testing.cases import Call
 from tenonnx_testing.run import is_index
@@ -33,7 +33,7 @@ def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], ne
     None where that version has no form for the call or does not take its element types. Index inputs are initializers,
     as are those of element types that runtimes cannot be fed with.
     """
-    form = form_at(op, version)
+    form = signature_at(op, version)
     static: dict[str, Any] = {}
     given: list[tuple[Any, bool]] = []
     for position, contents in enumerate(drawn.inputs):

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-#: Calls drawn for each check of each case.
-EXAMPLES = 6
+from tenonnx_testing.cases import EXAMPLES
 
 #: What the processes of a distributed run saw.
 _PARTS = pytest.StashKey[list[dict[str, Any]]]()

@@ -12,7 +12,8 @@ from typing import Any
 from tenonnx.extend.testing import default_registry
 from tenonnx_testing import schemas
 from tenonnx_testing.cases import CHECKS, Case, collected
-from tenonnx_testing.kit import drawable, outcomes
+from tenonnx_testing.kit import drawable
+from tenonnx_testing.suite import outcomes
 
 #: What one process has seen, or several together: made of what JSON has.
 Seen = dict[str, Any]

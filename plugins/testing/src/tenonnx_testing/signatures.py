@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenonnx.extend import REQUIRED, DType, Op, OptionalType, Registry, SequenceType, TensorType, Type
-from tenonnx.extend.testing import Form, form_at, provider, type_code
+from tenonnx.extend.testing import VersionedSignature, provider, signature_at, type_code
 from tenonnx.extend.transforms import same_attribute
 from tenonnx_testing import schemas
 from tenonnx_testing.schemas import Schema, type_text
@@ -21,21 +21,22 @@ def signature_problems(op: Op) -> list[str]:
         return []
     problems = []
     for what, version in (("since", op.since), ("before", op.before)):
-        if version is not None and version not in history:
+        known = version is None or version in history or not op.is_specified_at(version)
+        if not known:
             problems.append(f"{what}={version} is no version of {op.name}; these are {list(history)}")
-    for step in op.respellings:
+    for step in op.signature_changes:
         if step.before not in history or not op.since < step.before <= (op.before or step.before):
             problems.append(f"until({step.before}) is no version of {op.name} here; these are {list(history)}")
     found = {version: schema for version in schemas.versions(op) if (schema := schemas.schema_at(op, version))}
     for version, schema in found.items():
-        form, newest = form_at(op, version), version == max(found)
-        problems += [f"at version {version}, {problem}" for problem in _inputs(form, schema, newest)]
-        problems += [f"at version {version}, {problem}" for problem in _attributes(form, schema)]
+        signature, newest = signature_at(op, version), version == max(found)
+        problems += [f"at version {version}, {problem}" for problem in _inputs(signature, schema, newest)]
+        problems += [f"at version {version}, {problem}" for problem in _attributes(signature, schema)]
     return problems
 
 
-def _inputs(form: Form, schema: Schema, newest: bool) -> Iterator[str]:
-    ours, theirs = form.inputs, schema.inputs
+def _inputs(signature: VersionedSignature, schema: Schema, newest: bool) -> Iterator[str]:
+    ours, theirs = signature.inputs, schema.inputs
     names = [formal.name for formal in theirs]
     if len(ours) != len(theirs):
         yield f"the inputs are {[p.name for p in ours]}, and the schema has {names}"
@@ -59,16 +60,16 @@ def _same_name(ours: str, theirs: str) -> bool:
     return ours == theirs or keyword.iskeyword(theirs) or not theirs.isidentifier()
 
 
-def _attributes(form: Form, schema: Schema) -> Iterator[str]:
-    ours = {*form.attributes, *form.ignored}
+def _attributes(signature: VersionedSignature, schema: Schema) -> Iterator[str]:
+    ours = {*signature.attributes, *signature.ignored}
     for name in sorted(set(schema.attributes) - ours):
         yield f'attribute "{name}" of the schema is missing'
     for name in sorted(ours - set(schema.attributes)):
         yield f'attribute "{name}" is not in the schema'
-    for name, today in form.attributes.items():
+    for name, today in signature.attributes.items():
         if name not in schema.attributes:
             continue
-        default, wanted = form.defaults[today], schema.attributes[name].default
+        default, wanted = signature.defaults[today], schema.attributes[name].default
         if (default is REQUIRED) != (wanted is REQUIRED):
             yield f'attribute "{name}" is {"" if default is REQUIRED else "not "}required, unlike in the schema'
         elif default is not REQUIRED and not _same_default(default, wanted, schema):

@@ -2,19 +2,64 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch._decomp.decompositions import lstm_impl
+from torch._decomp import decompositions as known
+
+from tenonnx_torch.drawing import DRAWING
+from tenonnx_torch.primitives import PRIMITIVES
+from tenonnx_torch.special import SPECIAL
 
 aten = torch.ops.aten
 
 
+#: For which the exporter decomposes with a table of its own, which is asked for where a form is missing.
+Table = dict[Any, Callable[..., Any]]
+
+
 def decomposed(program: Any) -> Any:
     """A program without the operations of this file; the program itself where it has none of them."""
-    targets = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    table = {operation: function for operation, function in _DECOMPOSITIONS.items() if operation in targets}
-    return program.run_decompositions(table) if table else program
+    called = {node.target for node in _nodes(program)}
+    targets = {_functional(target) for target in called}
+    table: Table = {target: function for target in targets if (function := _decomposition(target)) is not None}
+    return program.run_decompositions(table) if table or called & _WRITING else program
+
+
+#: What the exporter decomposes to writing, which it then refuses; any decomposition of a program undoes that.
+_WRITING = {aten.fill_.Scalar, aten.fill_.Tensor}
+
+
+def wholly_decomposed(program: Any) -> Any:
+    """A program in which what the exporter knows no form of is decomposed as far as PyTorch can, by this file, too."""
+    from torch.onnx._internal.exporter import _decomp
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    written = set(_decomp.get_onnx_implemented_overloads(ONNXRegistry.from_torchlib()))
+    table = {**_decomp.create_onnx_friendly_decomposition_table(written), **_DECOMPOSITIONS, **PRIMITIVES}
+    return program.run_decompositions(table)
+
+
+def _nodes(program: Any) -> Iterator[Any]:
+    """All calls of functions, those in branches and bodies of loops included."""
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from (node for node in module.graph.nodes if node.op == "call_function")
+
+
+def _functional(target: Any) -> Any:
+    """The operation that gives what this one writes to its first argument; it itself where it writes nothing."""
+    name, overload = getattr(target, "_opname", ""), getattr(target, "_overloadname", "default")
+    functional = getattr(getattr(aten, name[:-1], None), overload, None) if name.endswith("_") else None
+    return aten.normal_functional.default if target is aten.normal_.default else functional or target
+
+
+def _decomposition(target: Any) -> Callable[..., Any] | None:
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    return _DECOMPOSITIONS.get(target) or PRIMITIVES.get(target) or _FOREIGN.get(target._schema.name)
 
 
 def _embedding_bag(
@@ -126,7 +171,7 @@ def _places(
 ) -> torch.Tensor:
     """How many edges are below each value, all of them below NaN."""
     edges = edges if sorter is None else edges.gather(-1, sorter)
-    edges, values = edges.unsqueeze(-2), values.unsqueeze(-1)
+    edges, values = edges if edges.ndim == 1 else edges.unsqueeze(-2), values.unsqueeze(-1)
     above = edges > values if right or side == "right" else edges >= values
     return above.logical_not().sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
@@ -143,9 +188,124 @@ def _hypotenuse(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return larger * (1 + ratio * ratio).sqrt()
 
 
+def _beginnings(x: torch.Tensor, dim: int, filled: Any) -> torch.Tensor:
+    """Along a new last axis, for each place along ``dim``, which comes last but one, what stands up to there."""
+    last = x.movedim(dim, -1)
+    places = torch.arange(last.shape[-1])
+    return torch.where(places.unsqueeze(1) >= places, last.unsqueeze(-2), filled)
+
+
+def _cumulative_extreme(x: torch.Tensor, dim: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    if not x.ndim:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    held = x.to(torch.int64) if x.dtype is torch.bool else x
+    last = held.movedim(dim, -1)
+    places = torch.arange(last.shape[-1])
+    before = places.unsqueeze(1) >= places
+    ends = _beginnings(held, dim, held.narrow(dim, 0, 1).movedim(dim, -1).unsqueeze(-1))  # the first is in each of them
+    values = ends.amax(-1) if largest else ends.amin(-1)
+    if x.is_floating_point():
+        values = torch.where(ends.isnan().any(-1), torch.nan, values)
+    same = (last.unsqueeze(-2) == values.unsqueeze(-1)) | (last.unsqueeze(-2) != last.unsqueeze(-2))
+    found = torch.where(same & before, places, -1).amax(-1)
+    return values.to(x.dtype).movedim(-1, dim), found.movedim(-1, dim)
+
+
+def _cumulative_maximum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return _cumulative_extreme(x, dim, True)
+
+
+def _cumulative_minimum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return _cumulative_extreme(x, dim, False)
+
+
+def _log_cumulative_sum(x: torch.Tensor, dim: int) -> torch.Tensor:
+    return _beginnings(x, dim, -torch.inf).logsumexp(-1).movedim(-1, dim) if x.ndim else x.clone()
+
+
+def _stably_sorted(
+    x: torch.Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """TopK takes of equal elements the first, too."""
+    values, places = x.sort(dim, descending)
+    return values, places
+
+
+def _place(edges: torch.Tensor, value: float, **options: Any) -> torch.Tensor:
+    return _places(edges, torch.full((), value, dtype=edges.dtype), **options)
+
+
+def _bucket(values: torch.Tensor, edges: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
+    return _places(edges, values, out_int32=out_int32, right=right)
+
+
+def _bucket_of_number(value: float, edges: torch.Tensor, **options: Any) -> torch.Tensor:
+    return _bucket(torch.full((), value), edges, **options)
+
+
+def _averages(rank: int) -> Callable[..., Any]:
+    """Average pooling with a divisor, which the exporter forgets: the average of windows without edges, times that."""
+    plain = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)[rank - 1]
+
+    def pooled(
+        x: torch.Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Any:  # fmt: skip
+        if divisor_override is None:
+            return NotImplemented
+        sizes, steps, edges = (_each(given, rank) for given in (kernel, stride or kernel, padding))
+        around: list[Any] = []
+        for size, step, edge, length in zip(sizes, steps, edges, x.shape[-rank:], strict=True):
+            count = (length + 2 * edge - size + (step - 1 if ceil_mode else 0)) // step + 1
+            if ceil_mode and (count - 1) * step >= length + edge:
+                count -= 1
+            around = [edge, max((count - 1) * step + size - length - edge, 0), *around]
+        whole = plain(torch.nn.functional.pad(x, around), sizes, steps)
+        return whole * (math.prod(sizes) / divisor_override)
+
+    return pooled
+
+
+def _each(given: Any, rank: int) -> list[int]:
+    numbers = [given] if isinstance(given, int) else list(given)
+    return numbers * rank if len(numbers) == 1 else numbers
+
+
+def _with_corners(x: torch.Tensor, size: Any, corners: bool, *scales: Any) -> Any:
+    """Linear resizing that keeps corners, one axis after the other: the exporter writes the scales of one size."""
+    if not corners:
+        return NotImplemented
+    factors = scales[0] if scales and isinstance(scales[0], list | tuple) else None
+    for axis, length in enumerate(known.upsample_compute_output_size(x.shape, size, factors), 2):
+        parts, ends = torch.sym_max(length - 1, 1), x.shape[axis] - 1
+        place = torch.arange(length) * ends
+        low = place // parts
+        weight = ((place - low * parts) / parts).to(x.dtype).reshape([-1] + [1] * (x.ndim - axis - 1))
+        first, second = x.index_select(axis, low), x.index_select(axis, (low + 1).clamp(max=ends))
+        x = first * (1 - weight) + second * weight
+    return x
+
+
+def _products_by_group(x: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """Rows of ``x``, in groups that end at ``offs``, each times the matrix of its group: all products, and a choice."""
+    if x.ndim != 2 or weight.ndim != 3:
+        return NotImplemented
+    group = (torch.arange(x.shape[0]).unsqueeze(0) >= offs.unsqueeze(1)).sum(0)
+    chosen = group.unsqueeze(0) == torch.arange(weight.shape[0]).unsqueeze(1)
+    return torch.where(chosen.unsqueeze(-1), x.unsqueeze(0) @ weight, 0).sum(0)
+
+
+#: Operators of other packages, by name, as these may not be installed.
+_FOREIGN: Mapping[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _products_by_group}
+
+_LINEAR_RESIZES = (
+    aten.upsample_linear1d.vec, aten.upsample_linear1d.default, aten.upsample_bilinear2d.vec,
+    aten.upsample_bilinear2d.default, aten.upsample_trilinear3d.vec, aten.upsample_trilinear3d.default,
+)  # fmt: skip
+
 #: An LSTM that is not kept whole has projections, which the exporter forgets: it is unrolled.
-_DECOMPOSITIONS = {
-    aten.lstm.input: lstm_impl,
+_DECOMPOSITIONS: Table = {
+    aten.lstm.input: known.lstm_impl,
     aten.embedding_bag.default: _embedding_bag,
     aten.embedding_bag.padding_idx: _embedding_bag,
     aten.scaled_dot_product_attention.default: _attention,
@@ -157,4 +317,16 @@ _DECOMPOSITIONS = {
     aten.cross_entropy_loss.default: _smoothed,
     aten.cdist.default: _distances,
     aten.hypot.default: _hypotenuse,
+    aten.cummax.default: _cumulative_maximum,
+    aten.cummin.default: _cumulative_minimum,
+    aten.logcumsumexp.default: _log_cumulative_sum,
+    aten.searchsorted.Scalar: _place,
+    aten.sort.stable: _stably_sorted,
+    aten.bucketize.Tensor: _bucket,
+    aten.bucketize.Scalar: _bucket_of_number,
+    aten.avg_pool2d.default: _averages(2),
+    aten.avg_pool3d.default: _averages(3),
+    **dict.fromkeys(_LINEAR_RESIZES, _with_corners),
+    **SPECIAL,
+    **DRAWING,
 }

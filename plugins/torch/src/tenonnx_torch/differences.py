@@ -9,31 +9,34 @@ import torch
 
 import tenonnx as tx
 from tenonnx.extend import Graph
-from tenonnx.extend.checks import Verification, accumulation, compare
+from tenonnx.extend.checks import Allowed, Verification, accumulation, compare
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_torch import lines
 from tenonnx_torch.examples import Examples, to_numpy
+from tenonnx_torch.forms import Forms
 from tenonnx_torch.tracing import converted, traced
 from tenonnx_torch.verification import coarsest, sizes_to_compare, verify_against
 
 
-def verified(module: torch.nn.Module, examples: Examples, written: Graph, graph: Graph) -> Verification:
+def verified(
+    module: torch.nn.Module, examples: Examples, written: Graph, graph: Graph, allowed: Allowed, forms: Forms
+) -> Verification:
     """``verify_against`` for ``written``. Raises ``VerificationFailed`` with a line of the module where it can be told.
 
     ``graph`` is the same with the names that the exporter gave.
     """
-    found = verify_against(module, examples, written)
+    found = verify_against(module, examples, written, allowed)
     try:
         return found.raise_if_failed()
     except tx.VerificationFailed as error:
         with contextlib.suppress(Exception):  # it is told that they differ, wherever that is
-            error.also = first_difference(module, examples, graph)
+            error.also = first_difference(module, examples, graph, allowed, forms)
         raise
 
 
-def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph) -> str:
+def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph, allowed: Allowed, forms: Forms) -> str:
     """The line of the module whose values are the first that differ, or nothing."""
-    _, program = converted(traced(module, examples))
+    _, program = converted(traced(module, examples), forms)
     names = {value.name: value.name for node in graph.nodes for value in node.outputs if value is not None}
     given = [spec.arg.name for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
     names |= {name: value.name for name, value in zip(given, graph.outputs, strict=True)}
@@ -50,7 +53,8 @@ def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph) 
         terms, coarse = accumulation(graph), coarsest(graph)
         for node in nodes:
             expected = to_numpy(watched.found[node])
-            if not compare(actual[names[node.name]], expected, accumulation=terms, tolerance=coarse).equal:
+            near = allowed.around(expected, terms, coarse)
+            if not compare(actual[names[node.name]], expected, accumulation=terms, tolerance=near).equal:
                 return f"the first numbers that differ are those of\n{lines.of_node(node)}"
     return ""
 

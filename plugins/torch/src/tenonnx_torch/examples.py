@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tenonnx.extend import InvalidCall
+from tenonnx_torch import caches
 
 #: Dims that vary, by input (its name, or its position among the tensors) and axis: a name, or a ``torch.export.Dim``.
 Dims = Mapping[str | int, Mapping[int, Any] | Sequence[Any]]
@@ -24,13 +25,14 @@ class Examples:
     """The arguments of one call, and the tensors among them in order.
 
     ``tensors`` has them by name: that of the parameter of ``forward``, and behind it the keys and positions that lead
-    to a tensor inside. ``dims`` has for each the names of the axes that vary.
+    to a tensor inside. ``dims`` has for each the names of the axes that vary, ``of_outputs`` those under other names.
     """
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
     tensors: Mapping[str, torch.Tensor]
     dims: Mapping[str, Mapping[int, Any]]
+    of_outputs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -39,8 +41,13 @@ class Examples:
         arguments: Sequence[Any],
         keywords: Mapping[str, Any] | None = None,
         dims: Dims | None = None,
+        names: Sequence[str] | None = None,
     ) -> Examples:
-        """The examples of a call. Raises ``InvalidCall`` where ``forward`` does not take them, and for dims of none."""
+        """The examples of a call. Raises ``InvalidCall`` where ``forward`` does not take them, and for dims of none.
+
+        ``names`` are those that the tensors will have, by which dims may be given, too.
+        """
+        caches.recognise()
         given, named = pytree.tree_map(_as_tensor, (tuple(arguments), dict(keywords or {})))
         try:
             bound = inspect.signature(module.forward).bind(*given, **named)
@@ -51,10 +58,12 @@ class Examples:
                 available=f"forward{inspect.signature(module.forward)}",
                 do="give one example for each argument: tx.load(module, *examples)",
             ) from error
+        order = list(bound.signature.parameters)  # that of the arguments, whichever way they are written
+        named = dict(sorted(named.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
         tensors = {name: leaf for name, leaf in _leaves(bound.arguments) if isinstance(leaf, torch.Tensor)}
         if not tensors:
             raise InvalidCall("the examples must hold a tensor", given=", ".join(map(repr, arguments)) or "no examples")
-        return cls(given, named, tensors, _checked(dims or {}, tensors))
+        return cls(given, named, tensors, *_checked(dims or {}, tensors, names or ()))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -78,7 +87,7 @@ class Examples:
             for name, tensor in self.tensors.items()
         }
         arguments, keywords = self._replaced(list(changed.values()))
-        return Examples(arguments, keywords, changed, self.dims)
+        return Examples(arguments, keywords, changed, self.dims, self.of_outputs)
 
     def copied(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments for a call that may write to them."""
@@ -99,14 +108,19 @@ class Examples:
         varying = {id(self.tensors[name]): axes for name, axes in self.dims.items()}
 
         def of_leaf(leaf: Any) -> Any:
+            if caches.is_cache(leaf):
+                return [of_tree(child) for child in caches.children(leaf)]
             axes = varying.get(id(leaf), {})
             named = {a: torch.export.Dim.DYNAMIC if isinstance(d, str) else d for a, d in axes.items()}
             return named if isinstance(leaf, torch.Tensor) else None
 
+        def of_tree(tree: Any) -> Any:
+            return pytree.tree_map(of_leaf, tree, is_leaf=caches.is_cache)
+
         kinds = inspect.signature(module.forward).parameters
         found: dict[str, Any] = {}
         for name, argument in bound.arguments.items():
-            mapped = pytree.tree_map(of_leaf, argument)
+            mapped = of_tree(argument)
             found |= mapped if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: mapped}
         return found
 
@@ -130,13 +144,21 @@ def joined(start: str, path: Sequence[Any]) -> str:
     return "_".join([start, *parts] if start else parts)
 
 
-def _checked(dims: Dims, tensors: Mapping[str, torch.Tensor]) -> dict[str, Mapping[int, Any]]:
+def _checked(
+    dims: Dims, tensors: Mapping[str, torch.Tensor], final: Sequence[str]
+) -> tuple[dict[str, Mapping[int, Any]], dict[str, Any]]:
+    """Dims of the tensors, and what is left over, which may be of outputs."""
     found: dict[str, Mapping[int, Any]] = {}
+    others: dict[str, Any] = {}
     names = list(tensors)
+    renamed = dict(zip(final, names, strict=False))
     for key, given in dims.items():
-        name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
-        if not isinstance(name, str) or name not in tensors:
-            raise InvalidCall("dims must name inputs that are tensors", given=repr(key), available=", ".join(names))
+        name = names[key] if isinstance(key, int) and 0 <= key < len(names) else renamed.get(str(key), key)
+        if not isinstance(name, str):
+            raise unknown_dims(key, names)
+        if name not in tensors:
+            others[name] = given
+            continue
         axes = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
         rank = tensors[name].ndim
         wrong = [axis for axis in axes if not isinstance(axis, int) or not -rank <= axis < rank]
@@ -147,7 +169,13 @@ def _checked(dims: Dims, tensors: Mapping[str, torch.Tensor]) -> dict[str, Mappi
                 available=f"0 to {rank - 1}, as its shape is {list(tensors[name].shape)}",
             )
         found[name] = {axis % rank: dim for axis, dim in axes.items() if dim is not None}
-    return found
+    return found, others
+
+
+def unknown_dims(key: Any, names: Sequence[str]) -> InvalidCall:
+    return InvalidCall(
+        "dims must name inputs that are tensors, or outputs", given=repr(key), available=", ".join(names)
+    )
 
 
 def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:

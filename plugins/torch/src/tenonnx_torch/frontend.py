@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.utils import _pytree as pytree
 
 import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry
+from tenonnx.extend.checks import Allowed, Verification
+from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
-from tenonnx_torch.examples import Dims, Examples, joined
-from tenonnx_torch.tracing import check_call, converted, dims_of_inputs, restore_training_forms, traced
+from tenonnx_torch.examples import Dims, Examples, joined, unknown_dims
+from tenonnx_torch.forms import Form, Forms
+from tenonnx_torch.programs import as_module, shapes_of
+from tenonnx_torch.roles import tell_roles
+from tenonnx_torch.tidying import tidied
+from tenonnx_torch.tracing import check_call, converted, restore_training_forms, traced
+from tenonnx_torch.verification import verify_against
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
 #: The names that models of a kind give their outputs, in order.
 TASKS: Mapping[str, Sequence[str]] = {
-    "classification": ("logits",),
-    "segmentation": ("masks",),
+    **dict.fromkeys(("classification", "regression", "anomaly", "segmentation"), ("output",)),
     "detection": ("boxes", "labels", "scores"),
 }
 
@@ -31,28 +39,52 @@ def read(
     *examples: Any,
     registry: Registry | None = None,
     keywords: Mapping[str, Any] | None = None,
-    dims: Dims | None = None,
+    dims: Dims | str | os.PathLike[str] | None = None,
+    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
+    dynamic_batch: bool = False,
+    input_shape: Shapes | None = None,
+    height: int | None = None,
+    width: int | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     task: str | None = None,
-    verify: bool = True,
+    forms: Mapping[str, Form] | None = None,
+    verify: bool | float = True,
+    atol: float | None = None,
+    rtol: float | None = None,
 ) -> Graph:
     """What ``module`` computes for ``examples`` and ``keywords``, the arguments of one call, in its present mode.
 
+    A ``torch.export.ExportedProgram`` is taken as it is, with its own examples where none are given.
+
     Variables have the qualified names of parameters and buffers. Inputs are called like the parameters of ``forward``,
     outputs like the keys of what it returns, unless ``input_names`` and ``output_names`` or ``task`` say otherwise.
-    ``dims`` names the axes that vary: ``{"x": {0: "batch"}}``. The graph has the opset of the exporter; ``tx.export``
-    moves it to any other. Raises ``NotRepresentable`` naming lines of the module where it cannot be traced or has no
-    form in ONNX, ``InvalidCall`` for examples, dims and names that do not fit, and ``VerificationFailed`` where the
-    graph does not compute what the module does, unless ``verify`` is False.
+    ``dims`` (or ``dynamic_axes``) names the axes that vary, ``{"x": {0: "batch"}}``, and may be JSON or a file of it.
+    In the place of examples ``input_shape``, or ``height`` and ``width`` of an image, make up tensors. ``forms`` say by
+    the name of an operator (``"acme::scale"``) what it is over ops; they are called like it, with a value for each
+    tensor. ``atol`` and ``rtol`` replace the table's tolerances; ``verify`` may be the first of them. The graph has the
+    opset of the exporter; ``tx.export`` moves it to any other. Raises ``NotRepresentable`` naming lines of the module
+    where it cannot be traced or has no form in ONNX, ``InvalidCall`` for examples, dims and names that do not fit, and
+    ``VerificationFailed`` where the graph does not compute what the module does, unless ``verify`` is False.
     """
-    if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
-        raise InvalidCall("a model of PyTorch must be a torch.nn.Module, not scripted", given=type(module).__qualname__)
-    given = Examples.of(module, examples, keywords, dims)
-    graph = graph_of(module, given, registry, input_names, output_names, task)
-    if verify:
-        verified(module, given, graph, graph)
+    module = as_module(module)
+    given = examples_of(
+        module, examples, keywords=keywords, dims=dims, dynamic_axes=dynamic_axes, dynamic_batch=dynamic_batch,
+        input_shape=input_shape, height=height, width=width, input_names=input_names,
+    )  # fmt: skip
+    allowed = Allowed.of(verify, atol, rtol)
+    known = Forms(forms)
+    graph = graph_of(module, given, registry, input_names, output_names, task, known)
+    if allowed is not None:
+        verified(module, given, graph, graph, allowed, known)
     return graph
+
+
+def verifier(module: torch.nn.Module, *examples: Any, **options: Any) -> Callable[..., Verification]:
+    """What compares a graph with ``module``, called with the options of ``read``; it takes ``atol`` and ``rtol``."""
+    module, known = as_module(module), inspect.signature(examples_of).parameters
+    given = examples_of(module, examples, **{name: value for name, value in options.items() if name in known})
+    return lambda graph, atol=None, rtol=None: verify_against(module, given, graph, Allowed(atol, rtol))
 
 
 def graph_of(
@@ -62,16 +94,18 @@ def graph_of(
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
     task: str | None,
+    forms: Forms,
 ) -> Graph:
     """The graph of a module, not verified yet."""
     check_call(module, examples)
     program = traced(module, examples)
-    model, _ = converted(program)
+    model, _ = converted(program, forms)
     restore_training_forms(model)
     _forget_the_exporter(model)
-    _name_dims(model, _names_of_dims(examples, dims_of_inputs(program)))
-    graph = tx.load(model, registry=registry)
+    _name_dims(model, _names_of_dims(examples, shapes_of(program)))
+    graph = tidied(tx.load(model, registry=registry, rules=forms.rules), module.state_dict().keys())
     _name_tied(graph, module)
+    tell_roles(graph, module, program)
     given = _chosen("inputs", input_names, list(examples.tensors))
     if len(graph.all_inputs) != len(given):
         found = ", ".join(v.name for v in graph.all_inputs)
@@ -79,8 +113,12 @@ def graph_of(
             "every example that is a tensor must be an input", given=f"{found} of {', '.join(given)}"
         )
     _name_inputs(graph, given)
-    outputs = _chosen("outputs", output_names, _names_of_outputs(program, graph), TASKS, task)
+    keys = [f"output_{name}" if name in given else name for name in _names_of_outputs(program, graph)]
+    outputs = _chosen("outputs", output_names, keys, TASKS, task)
     _name_outputs(graph, outputs)
+    for name in examples.of_outputs:  # of these the dims follow
+        if name not in outputs:
+            raise unknown_dims(name, [*given, *outputs])
     graph.name = type(module).__name__
     return graph
 
@@ -149,7 +187,7 @@ def _chosen(
     if task is not None:
         if task not in (tasks or {}):
             raise InvalidCall("a task must be known", given=repr(task), available=", ".join(tasks or ()))
-        names = (tasks or {})[task]
+        names = _by_key((tasks or {})[task], default)
     chosen = list(default if names is None else names)
     if len(chosen) != len(default) or len(set(chosen)) != len(chosen):
         what = f'the {kind} of the task "{task}"' if task else f"the names of {kind}"
@@ -157,6 +195,13 @@ def _chosen(
             f"{what} must be different, and one for each of the {len(default)} {kind}", given=", ".join(chosen)
         )
     return chosen
+
+
+def _by_key(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:
+    """The names of a task in the order of the module, where its own end in them: ``output_0_scores``."""
+    ends = [next((name for name in names if each.rpartition("_")[2] == name), None) for each in found]
+    held = [name for name in ends if name is not None]
+    return held if sorted(held) == sorted(names) and len(held) == len(ends) else names
 
 
 def _name_tied(graph: Graph, module: torch.nn.Module) -> None:
@@ -199,5 +244,5 @@ def _make_room(graph: Graph, name: str) -> None:
             node.name = graph.unique_name(name)
     for inner in [graph, *(subgraph for node in graph.walk() for subgraph in node.subgraphs)]:
         for value in [value for value in inner.values() if value.name == name]:
-            value.name = graph.unique_name(name)
+            value.become(name=graph.unique_name(name))
     graph.names().pop(name, None)

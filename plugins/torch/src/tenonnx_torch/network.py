@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import fnmatch
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, find_rule
 from tenonnx.extend.backends import check_feeds
-from tenonnx.extend.transforms import Call, copy_graph, decompose, opened
+from tenonnx.extend.transforms import Call, copy_graph, decompose, infer, learned, opened
 from tenonnx_torch.examples import to_numpy
 from tenonnx_torch.plan import Plan, gives_codes, place
 from tenonnx_torch.slopes import exact
 from tenonnx_torch.values import NATIVE, is_native, to_arrays, to_contents
 
-#: By op the first input that gradients do not change: running statistics, and what decides sizes.
-_FIXED_FROM = {"BatchNormalization": 3, "Resize": 1, "Upsample": 1}
 
-
-def module(graph: Graph) -> Network:
+def module(graph: Graph, *, trainable: str | Sequence[str] = ()) -> Network:
     """``graph`` as a module of PyTorch, see ``Network``. Later changes of the graph do not reach it."""
-    return Network(graph)
+    return Network(graph, trainable)
 
 
 class Network(torch.nn.Module):
@@ -29,13 +28,15 @@ class Network(torch.nn.Module):
 
     It is called with one tensor for each graph input, in order or by name, and gives a tensor, or a tuple with one for
     each output. Variables are parameters and buffers of the same names, so that ``state_dict`` speaks of initializers:
-    floating-point ones with axes are parameters, but for statistics of BatchNormalization and the scales of Resize, and
-    the others buffers. Ops with a rule ``torch`` run as PyTorch, others by their body; what PyTorch has no kernel for
-    (text, a few integer and eight-bit types, ops such as NonMaxSuppression) is computed by numpy, where no gradient may
-    pass. Raises ``UnsupportedOp`` for ops that no package provides.
+    they lie as in the module that the graph was made of, also where ``simplify`` has transposed them. Of them those
+    that are learned, by what the graph was made of or by the ops that use them, are parameters, frozen ones such
+    without gradients, and the others buffers; ``trainable`` are patterns of names that are parameters, too. To rows of
+    an embedding that stay comes no gradient. Ops with a rule ``torch`` run as PyTorch, others by their body; what
+    PyTorch has no kernel for (text, a few integer and eight-bit types, ops such as NonMaxSuppression) is computed by
+    numpy, where no gradient may pass. Raises ``UnsupportedOp`` for ops that no package provides.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, trainable: str | Sequence[str] = ()) -> None:
         super().__init__()
         from tenonnx_torch import rules  # noqa: F401  (they are registered by importing them)
         from tenonnx_torch.rules import arrangement, control, elementwise, layers  # noqa: F401
@@ -43,20 +44,27 @@ class Network(torch.nn.Module):
         self.source = graph
         self.input_names = [value.name for value in graph.inputs]
         self.output_names = [value.name for value in graph.outputs]
-        parameters = _parameters(graph)
+        known = copy_graph(graph)
+        infer(known, strict=False)
+        told = learned(known)
+        chosen = _matching(graph, [trainable] if isinstance(trainable, str) else trainable)
+        states = {value.name for value in graph.variables if _is_state(value)}
+        parameters = states.intersection([*told.parameters, *told.frozen, *chosen])
         plain = _lowered(graph, parameters)
         self._inputs = plain.inputs
         self._states = [value.name for value in plain.variables if _is_state(value)]
         for value in plain.variables:
             if _is_state(value):
                 assert value.data is not None
-                tensor = to_contents(value.data.array())
+                tensor = to_contents(_as_made(value, value.data.array()))
                 owner, name = place(self, value.name)
                 if value.name in parameters:
-                    owner._parameters[name] = torch.nn.Parameter(tensor)
+                    owner._parameters[name] = torch.nn.Parameter(
+                        tensor, value.name in chosen or value.name not in told.frozen
+                    )
                 else:
                     owner._buffers[name] = tensor
-        self._plan = Plan(plain, self, set(self._states))
+        self._plan = Plan(plain, self, set(self._states), told.fixed_rows)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """The outputs for tensors or arrays. Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
@@ -74,9 +82,30 @@ class Network(torch.nn.Module):
     def write_back(self, graph: Graph | None = None) -> Graph:
         """Give the variables of the graph, or of another with the same ones, what is in the parameters and buffers."""
         target = self.source if graph is None else graph
-        held = self.state_dict()
-        target.assign({name: to_numpy(held[name]) for name in self._states})
+        held, values = self.state_dict(), {value.name: value for value in target.variables}
+        target.assign({name: _as_held(values.get(name), to_numpy(held[name])) for name in self._states})
         return target
+
+
+def _as_made(value: Value, array: Any) -> Any:
+    """The contents of a variable as they lie in the module that its graph was made of."""
+    axes = None if value.role is None else value.role.permutation
+    return array if axes is None else np.ascontiguousarray(np.transpose(array, np.argsort(axes)))
+
+
+def _as_held(value: Value | None, array: Any) -> Any:
+    """Contents as they lie in such a module, as a variable holds them."""
+    axes = None if value is None or value.role is None else value.role.permutation
+    return array if axes is None else np.ascontiguousarray(np.transpose(array, axes))
+
+
+def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
+    """The names of floating-point variables that patterns match. Raises ``InvalidCall`` for one that matches none."""
+    floats = [v.name for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
+    found = {pattern: fnmatch.filter(floats, pattern) for pattern in patterns}
+    if missing := [pattern for pattern, names in found.items() if not names]:
+        raise InvalidCall(f'trainable "{missing[0]}" must match a variable', available=", ".join(floats[:50]))
+    return [name for names in found.values() for name in names]
 
 
 def _is_state(value: Value) -> bool:
@@ -99,16 +128,6 @@ def _checked(value: Value, given: dict[str, Any]) -> Any:
     return to_contents(checked)
 
 
-def _parameters(graph: Graph) -> set[str]:
-    """The variables that gradients may change."""
-    fixed = set()
-    for node in graph.walk():
-        if node.op_type in _FIXED_FROM:
-            fixed |= {value.name for value in node.inputs[_FIXED_FROM[node.op_type] :] if value is not None}
-    floats = (v for v in graph.variables if _is_state(v) and v.tensor.dtype.is_float and v.tensor.shape)
-    return {value.name for value in floats} - fixed
-
-
 def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
     """The graph in ops that the plan runs: of PyTorch where there is a rule, else the body, else those of numpy.
 
@@ -126,7 +145,7 @@ def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
     plain.all_inputs = [value for value in plain.all_inputs if value.name in listed]
     plain.variables = [values[value.name] for value in graph.variables]
     for value, source in zip(plain.variables, graph.variables, strict=True):
-        value.data = source.data
+        value.become(data=source.data)
     return plain
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from tenonnx.extend import Graph, InvalidCall, Node, Op, TenonnxError, Value, find_rule
 from tenonnx.extend.transforms import bind, known_op
+from tenonnx_standard.casting import of_codes
 from tenonnx_torch.slopes import Slope, exact
 from tenonnx_torch.values import is_native, tensors_in, to_arrays, to_contents
 
@@ -58,7 +59,7 @@ class Step:
             or find_rule(op, "vjp") is not None
             or any(v is not None and _is_float(v) for v in node.outputs)
         )
-        moves = getattr(self.torch, "moves", False) or any(v is not None and _of_codes(v) for v in inputs)
+        moves = getattr(self.torch, "moves", False) or any(v is not None and of_codes(v) for v in inputs)
         self.codes = [] if moves else [k for k, v in enumerate(inputs) if v is not None and not _is_float(v)]
         self.slope = Slope(node, inputs, attributes, plan.graph.opsets)
 
@@ -101,11 +102,22 @@ class Step:
 
 
 class Plan:
-    """Runs a graph. The last slot is the absent input; ``states`` are looked up in ``root`` on every run."""
+    """Runs a graph. The last slot is the absent input; ``states`` are looked up in ``root`` on every run.
 
-    def __init__(self, graph: Graph, root: torch.nn.Module, states: Collection[str]) -> None:
+    Of those with ``fixed_rows`` no gradient comes to these.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        root: torch.nn.Module,
+        states: Collection[str],
+        fixed_rows: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
         self.graph, self._states = graph, states
         self._root = [root]  # in a list, as a module would take it for a part of itself
+        self._rows = {place(root, name): list(rows) for name, rows in (fixed_rows or {}).items()}
+        self._permutations: dict[int, tuple[int, ...]] = {}
         self._slots: dict[Value, int] = {}
         self._contents: list[Any] = []
         self._constants: list[tuple[int, Any]] = []
@@ -126,6 +138,10 @@ class Plan:
         slots = self._contents.copy()
         for slot, owner, name in self._variables:
             slots[slot] = owner._parameters.get(name, owner._buffers.get(name))
+            if (owner, name) in self._rows:
+                slots[slot] = _without_gradient(slots[slot], self._rows[owner, name])
+            if slot in self._permutations:
+                slots[slot] = slots[slot].permute(self._permutations[slot])
         for slot, contents in zip(self._inputs, inputs, strict=True):
             slots[slot] = contents
         for step, dead in zip(self._steps, self._dead, strict=True):
@@ -149,6 +165,8 @@ class Plan:
         (root,) = self._root
         if value.producer is None and value.name in self._states:
             self._variables.append((slot, *place(root, value.name)))
+            if value.role is not None and value.role.permutation is not None:
+                self._permutations[slot] = value.role.permutation
         elif value.data is not None:
             contents = to_contents(value.data.array())
             if isinstance(contents, torch.Tensor):
@@ -172,17 +190,19 @@ class Plan:
         ]
 
 
+def _without_gradient(tensor: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
+    """``tensor``, to whose rows no gradient comes."""
+    if not (torch.is_grad_enabled() and tensor.requires_grad):
+        return tensor
+    mask = torch.zeros([len(tensor), *[1] * (tensor.ndim - 1)], dtype=torch.bool, device=tensor.device)
+    mask[rows] = True
+    return torch.where(mask, tensor.detach(), tensor)
+
+
 def gives_codes(op: Op) -> bool:
     """Whether an op has a gradient that PyTorch knows nothing of, such as that of QuantizeLinear in its codes."""
-    known = any(find_rule(op, kind) is not None for kind in ("vjp", "smooth"))
+    known = any(find_rule(op, kind) is not None for kind in ("vjp", "vjp.surrogate"))
     return known and find_rule(op, "torch") is None
-
-
-def _of_codes(value: Value) -> bool:
-    """Whether integers are sums of products of codes, through which gradients pass: a rule of their op says so."""
-    node = value.producer
-    rule = None if node is None else find_rule(known_op(node), "of_codes")
-    return rule is not None and node is not None and bool(rule(*node.inputs))
 
 
 def _is_float(value: Value) -> bool:

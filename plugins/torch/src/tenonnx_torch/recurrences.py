@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import onnx_ir as ir
 import torch
 from onnxscript import opset18 as onnx
-from onnxscript.function_libs.torch_lib.ops.core import aten_gru, aten_lstm
 from torch.overrides import TorchFunctionMode
 
 
@@ -55,27 +56,54 @@ def _outputs(input: torch.Tensor, state: torch.Tensor, both: bool) -> torch.Tens
     return input.new_empty(*input.shape[:2], state.shape[2] * (1 + both))
 
 
-def _rnn(
-    input: Any, hx: Any, params: Sequence[Any], has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool, nonlinearity: str,
-) -> Any:  # fmt: skip
-    """One layer in ONNX, for which the exporter has nothing."""
-    sides, width, each = 1 + bidirectional, hx.shape[2], 4 if has_biases else 2
-    held = [params[k * each : (k + 1) * each] for k in range(sides)]
-    weights = [onnx.Concat(*(onnx.Unsqueeze(side[k], [0]) for side in held), axis=0) for k in (0, 1)]
-    biases = [onnx.Unsqueeze(onnx.Concat(*side[2:], axis=0), [0]) for side in held] if has_biases else []
-    steps, last = onnx.RNN(
-        onnx.Transpose(input, perm=[1, 0, 2]) if batch_first else input,
-        *weights,
-        onnx.Concat(*biases, axis=0) if has_biases else None,
-        None,
-        hx,
-        activations=[nonlinearity] * sides,
-        direction="bidirectional" if bidirectional else "forward",
-        hidden_size=width,
-    )
-    order = [2, 0, 1, 3] if batch_first else [0, 2, 1, 3]
-    return onnx.Reshape(onnx.Transpose(steps, perm=order), [0, 0, sides * width]), last
+def _written(node: Any, gates: Sequence[int]) -> Any:
+    """How a layer is written by a node of ONNX, which has the gates of PyTorch in this order."""
+
+    def layer(
+        input: Any, hx: Any, params: Sequence[Any], has_biases: bool, num_layers: int,
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool, nonlinearity: str = "",
+    ) -> Any:  # fmt: skip
+        states = hx if isinstance(hx, list | tuple) else [hx]
+        sides, width, each = 1 + bidirectional, states[0].shape[2], 4 if has_biases else 2
+        held = [params[k * each : (k + 1) * each] for k in range(sides)]
+        biases = [part for side in held for part in side[2:]]
+        steps, *last = node(
+            onnx.Transpose(input, perm=[1, 0, 2]) if batch_first else input,
+            *(_arranged([side[k] for side in held], 1, gates, width) for k in (0, 1)),
+            _arranged(biases, 2, gates, width) if biases else None,
+            None,
+            *states,
+            direction="bidirectional" if bidirectional else "forward",
+            hidden_size=width,
+            **({"activations": [nonlinearity] * sides} if nonlinearity else {}),
+        )
+        if not bidirectional:
+            steps = onnx.Squeeze(steps, [1])
+            return onnx.Transpose(steps, perm=[1, 0, 2]) if batch_first else steps, *last
+        steps = onnx.Transpose(steps, perm=[2, 0, 1, 3] if batch_first else [0, 2, 1, 3])
+        return onnx.Reshape(steps, [0, 0, sides * width]), *last
+
+    return layer
+
+
+def _arranged(parts: Sequence[Any], each: int, gates: Sequence[int], width: int) -> Any:
+    """Parameters of which ``each`` belong to one side, by as few nodes as leave them what they are."""
+    joined = onnx.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+    first = np.arange(len(parts))[:, None] * len(gates) + np.array(gates)
+    places = (first[..., None] * width + np.arange(width)).reshape(len(parts) // each, -1)
+    return onnx.Gather(joined, onnx.Constant(value=ir.tensor(places)), axis=0)
+
+
+def _lstm(*inputs: Any, **attributes: Any) -> Any:
+    return onnx.LSTM(*inputs, **attributes)
+
+
+def _gru(*inputs: Any, **attributes: Any) -> Any:
+    return onnx.GRU(*inputs, linear_before_reset=1, **attributes)
+
+
+def _rnn(*inputs: Any, **attributes: Any) -> Any:
+    return onnx.RNN(*inputs, **attributes)
 
 
 #: By name of PyTorch's function, what a layer becomes in a program.
@@ -85,9 +113,9 @@ _KEPT: dict[str, tuple[Any, ...]] = {
 
 #: What the exporter writes for each.
 TRANSLATIONS = {
-    torch.ops.tenonnx.lstm.default: aten_lstm,
-    torch.ops.tenonnx.gru.default: aten_gru,
-    torch.ops.tenonnx.rnn.default: _rnn,
+    torch.ops.tenonnx.lstm.default: _written(_lstm, [0, 3, 1, 2]),
+    torch.ops.tenonnx.gru.default: _written(_gru, [1, 0, 2]),
+    torch.ops.tenonnx.rnn.default: _written(_rnn, [0]),
 }
 
 

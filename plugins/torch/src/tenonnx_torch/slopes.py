@@ -93,7 +93,7 @@ class Slope:
         outputs = Builder(graph).call(known_op(self._node), inputs, attributes, len(self._node.outputs))
         for k, output in enumerate(outputs):
             if output is not None:
-                output.name = f"y{k}"
+                output.become(name=f"y{k}")
                 graph.outputs.append(output)
         return graph
 

@@ -16,9 +16,13 @@ import torch
 from onnx_ir import traversal
 
 from tenonnx.extend import InvalidCall, NotRepresentable
-from tenonnx_torch import lines
-from tenonnx_torch.decompositions import decomposed
+from tenonnx_torch import lines, special
+from tenonnx_torch.decompositions import decomposed, wholly_decomposed
 from tenonnx_torch.examples import Examples, joined
+from tenonnx_torch.forms import GROUP, Forms
+from tenonnx_torch.functional import written_out
+from tenonnx_torch.losses import WithoutOperation
+from tenonnx_torch.programs import program_of, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.verification import leaves, plain_attention
 
@@ -26,6 +30,9 @@ from tenonnx_torch.verification import leaves, plain_attention
 Program = Any
 
 aten = torch.ops.aten
+
+#: What the exporter writes for operations of this package.
+_TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS}
 
 #: What arithmetic on booleans means, which ONNX has under the name of logic alone.
 _OF_BOOLEANS: dict[Any, Callable[..., Any]] = {
@@ -66,6 +73,11 @@ def check_call(module: torch.nn.Module, examples: Examples) -> None:
 
 def traced(module: torch.nn.Module, examples: Examples) -> Program:
     """The program of one call. Raises ``NotRepresentable`` where it cannot be traced, naming lines of the module."""
+    program = program_of(module)
+    if program is not None:
+        with _quietly():
+            copy = program.run_decompositions({})  # with the same parameters
+        return _prepared(copy)
     sizes = examples.sizes
     examples = examples.resized({dim: max(size, 2) for dim, size in sizes.items()})  # 0 and 1 are not traced as dims
     try:
@@ -73,6 +85,11 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     except Exception as error:
         raise _untraceable(module, examples, error) from error
     _check_dims(program, examples)
+    return _prepared(program)
+
+
+def _prepared(program: Program) -> Program:
+    """Without what the exporter would get wrong."""
     _mend(program)
     try:
         with _quietly():
@@ -82,11 +99,19 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
+    with _quietly(), plain_attention(), torch.no_grad(), Recurrences(), WithoutOperation():
+        try:
+            return _program(module, examples)
+        except Exception as error:
+            if "functorch" not in str(error):
+                raise
+            with written_out(module, examples):
+                return _program(module, examples)
+
+
+def _program(module: torch.nn.Module, examples: Examples) -> Program:
     shapes = examples.shapes(module)
-    with _quietly(), plain_attention(), torch.no_grad(), Recurrences():
-        return torch.export.export(
-            module, examples.arguments, dict(examples.keywords), dynamic_shapes=shapes, strict=False
-        )
+    return torch.export.export(module, examples.arguments, dict(examples.keywords), dynamic_shapes=shapes, strict=False)
 
 
 def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[str]:
@@ -95,21 +120,34 @@ def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[s
     return list(watched.found)[-3:]
 
 
-def converted(program: Program) -> tuple[onnx.ModelProto, Program]:
+def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]:
     """The model that the exporter makes of a program, at an opset of its own choice, and the program as it writes it.
 
-    Without its optimizer every parameter keeps its name and BatchNormalization its form. Raises ``NotRepresentable``
-    naming the line of the module where an operation has no form.
+    Without its optimizer every parameter keeps its name and BatchNormalization its form. Where a form is missing, it is
+    tried again with all that decomposes it. Raises ``NotRepresentable`` naming the line of the module where an
+    operation has no form.
     """
-    try:
-        with _quietly():
-            exported = torch.onnx.export(
-                program, dynamo=True, optimize=False, verbose=False, custom_translation_table=TRANSLATIONS
-            )
-            _tell_apart(exported.model.graph)
-            return exported.model_proto, exported.exported_program
-    except Exception as error:
-        raise _without_form(error) from error
+    with _quietly():
+        try:
+            return _converted(program, forms)
+        except Exception as error:
+            try:
+                return _converted(wholly_decomposed(program), forms)
+            except Exception:  # the lines of the first are those of the module
+                raise _without_form(error) from error
+
+
+def _converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]:
+    table = {**_TRANSLATIONS, **forms.translations(program)}
+    exported = torch.onnx.export(
+        program,
+        dynamo=True,
+        optimize=False,
+        verbose=False,
+        custom_translation_table=table,
+    )
+    _tell_apart(exported.model.graph)
+    return exported.model_proto, exported.exported_program
 
 
 def _tell_apart(graph: Any) -> None:
@@ -126,11 +164,17 @@ def _tell_apart(graph: Any) -> None:
 
 def _without_form(error: Exception) -> NotRepresentable:
     reason = _reason(error)
+    named = re.search(r"No ONNX function found for <OpOverload\(op='(\w+)\.(\w+)'", reason)
+    form = (
+        ""
+        if named is None
+        else (f', or give this one a form: forms={{"{named[1]}::{named[2]}": function}}, or {GROUP} of a package')
+    )
     return NotRepresentable(
         "the module must be made of operations that have a form in ONNX",
         given="\n".join(lines.of_error(error)[-3:]) or reason,
         also=reason,
-        do="write these lines with other operations",
+        do="write these lines with other operations" + form,
     )
 
 
@@ -149,16 +193,9 @@ def restore_training_forms(model: onnx.ModelProto) -> None:
             node.output.extend([f"{node.output[0]}_mean", f"{node.output[0]}_var"][len(node.output) - 1 :])
 
 
-def dims_of_inputs(program: Program) -> list[tuple[Any, ...]]:
-    """The dims of every tensor input in order: ints, and symbols of the tracer."""
-    held = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    values = [held[name].meta.get("val") for name in program.graph_signature.user_inputs if name in held]
-    return [tuple(value.shape) for value in values if isinstance(value, torch.Tensor)]
-
-
 def _check_dims(program: Program, examples: Examples) -> None:
     """Raise where a dim that was to vary is a number now."""
-    for name, shape in zip(examples.tensors, dims_of_inputs(program), strict=True):
+    for name, shape in zip(examples.tensors, shapes_of(program), strict=True):
         for axis, dim in examples.dims.get(name, {}).items():
             if isinstance(shape[axis], int):
                 raise _fixed(f'dim "{dim}", axis {axis} of input "{name}",', f"fixes it to {shape[axis]}", [])

@@ -9,21 +9,26 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from tenonnx.extend import DType, Graph, TenonnxError, TensorType
+from tenonnx.extend import DType, Graph, TenonnxError
 from tenonnx.extend.checks import (
+    BY_TABLE,
+    Allowed,
     OutputDifference,
     Tolerance,
     Verification,
     accumulation,
+    coarse_inside,
     compare,
+    element_types_inside,
     structure_problems,
     tolerance_for,
 )
-from tenonnx.extend.transforms import infer
 from tenonnx_torch.examples import Examples, to_numpy
 
 
-def verify_against(module: torch.nn.Module, examples: Examples, graph: Graph) -> Verification:
+def verify_against(
+    module: torch.nn.Module, examples: Examples, graph: Graph, allowed: Allowed = BY_TABLE
+) -> Verification:
     """Compare ``graph`` on the fastest backend with ``module``.
 
     It has to pass ``onnx.checker``, and to give the numbers of the module for the examples, with every dim that varies
@@ -59,26 +64,25 @@ def verify_against(module: torch.nn.Module, examples: Examples, graph: Graph) ->
         if len(expected) != len(names):
             found.problems.append(f"{len(names)} outputs, where the module gives {len(expected)} tensors")
             return found
-        found.outputs += [
-            OutputDifference(name, where, compare(actual[name], to_numpy(tensor), accumulation=terms, tolerance=coarse))
-            for name, tensor, random in zip(names, expected, drawn, strict=True)
-            if not random
-        ]
+        for name, tensor, random in zip(names, expected, drawn, strict=True):
+            if not random:
+                array = to_numpy(tensor)
+                near = allowed.around(array, terms, coarse)
+                difference = compare(actual[name], array, accumulation=terms, tolerance=near)
+                found.outputs.append(OutputDifference(name, where, difference))
     return found
 
 
 def coarsest(graph: Graph) -> Tolerance | None:
-    """The tolerance where inner values are shorter than outputs may be: backends keep more digits of them, or fewer.
+    """The tolerance where inner values are shorter than outputs may be.
 
     Attributes are float32 in ONNX, so that with an epsilon no more than that can be expected of float64.
     """
-    infer(graph, strict=False)
-    kinds = {v.type.dtype for n in graph.walk() for v in n.outputs if v is not None and isinstance(v.type, TensorType)}
-    for dtype in (DType.bfloat16, DType.float16):
-        if dtype in kinds:
-            held = tolerance_for(dtype, accumulation(graph))
-            return Tolerance(held.absolute, held.relative, f"inner values are {dtype}")
-    if DType.float64 in kinds and any(isinstance(a, float) for n in graph.walk() for a in n.attributes.values()):
+    coarse = coarse_inside(graph)
+    if coarse is not None:
+        return coarse
+    has_floats = any(isinstance(a, float) for n in graph.walk() for a in n.attributes.values())
+    if has_floats and DType.float64 in element_types_inside(graph):
         held = tolerance_for(DType.float32, accumulation(graph))
         return Tolerance(held.absolute, held.relative, "attributes are float32")
     return None

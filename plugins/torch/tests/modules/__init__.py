@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -74,4 +75,10 @@ def remember_operations() -> None:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     read = functools.cache(ONNXRegistry.from_torchlib)
-    ONNXRegistry.from_torchlib = staticmethod(lambda opset_version=18: read(opset_version))
+
+    def remembered(opset_version: int = 18) -> ONNXRegistry:
+        found = copy.copy(read(opset_version))  # an export adds its own
+        found.functions = {operation: list(forms) for operation, forms in found.functions.items()}
+        return found
+
+    ONNXRegistry.from_torchlib = staticmethod(remembered)

@@ -14,7 +14,7 @@ from tenonnx_training.losses import (
     NegativeLogLikelihood,
     SoftmaxCrossEntropy,
 )
-from tenonnx_training.metrics import F1, Perplexity, RocAuc, TopK
+from tenonnx_training.metrics import F1, Accuracy, Perplexity, RocAuc, TopK
 from tenonnx_training.modes import evaluation_form
 from tenonnx_training.optimizers import LAMB, SGD, Adagrad, Adam, AdamW, Lion, Momentum, RMSprop
 from tenonnx_training.recipe import Group
@@ -24,8 +24,8 @@ from tenonnx_training.stopping import Patience
 from tenonnx_training.training_step import TrainingStep
 
 __all__ = [
-    "F1", "LAMB", "SGD", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss", "Group",
-    "History", "ImageFolder", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum",
+    "F1", "LAMB", "SGD", "Accuracy", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss",
+    "Group", "History", "ImageFolder", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum",
     "NegativeLogLikelihood", "Patience", "Perplexity", "RMSprop", "RocAuc", "Samples", "SoftmaxCrossEntropy",
     "StepDecay", "TopK", "TrainingFailed", "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit",
     "load_adapters", "lora", "merged", "save_adapters", "training_info",

@@ -78,11 +78,14 @@ class Batches:
             return
         passed, empty = 0, True
         for batch in map(self._named, self._source):
+            samples = samples_of(batch)
+            if not samples:
+                continue
             empty = False
             if passed >= skip:
                 yield batch
                 continue
-            passed += samples_of(batch)
+            passed += samples
             if passed > skip:
                 raise InvalidFeed(
                     f"epoch {number + 1} was left after {skip} samples: no batch may begin before these and end later",

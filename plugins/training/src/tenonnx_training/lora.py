@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +132,10 @@ def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float) -
     graph.nodes[start:] = []
     graph.nodes[position:position] = added
     for reader in readers:
-        reader.inputs = tuple(whole if v is output else v for v in reader.inputs)
-        reader.captures = tuple(whole if v is output else v for v in reader.captures)
+        reader.become(
+            inputs=tuple(whole if v is output else v for v in reader.inputs),
+            captures=tuple(whole if v is output else v for v in reader.captures),
+        )
         reader.origin = None
     for k in shown:
         name = output.name
@@ -165,7 +168,7 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
     for place in _places(copy, None):
         if f"{place.module}.lora_A" not in held:
             continue
-        weight = source_of(place.weight)
+        weight, undone = _origin(place.weight)
         if weight not in copy.variables or weight.data is None or not weight.tensor.dtype.is_float:
             raise InvalidCall(
                 "adapters are merged into weights that are variables of floats",
@@ -174,11 +177,28 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
             )
         added = place.product(held[f"{place.module}.lora_A"], held[f"{place.module}.lora_B"]) * scale
         before = changed.get(weight.name, weight.data.array())
-        changed[weight.name] = (before + added).astype(before.dtype)
+        changed[weight.name] = (before + undone(added)).astype(before.dtype)
     copy.assign(changed)
     if not keep_training_form:
         settle(copy)
     return copy
+
+
+def _origin(value: Value) -> tuple[Value, Callable[[Array], Array]]:
+    """What a weight is a transposed, reshaped or cast form of, and a function that undoes that for what is added."""
+    steps: list[Callable[[Array], Array]] = []
+    while (value := source_of(value)).producer is not None:
+        node, (_, attributes) = value.producer, bind(value.producer)
+        before = node.inputs[0]
+        if before is None or node.op not in (ops.transpose, ops.reshape, ops.cast, ops.unsqueeze, ops.squeeze):
+            break
+        if node.op is ops.transpose:
+            order = attributes.get("perm") or list(range(before.ndim))[::-1]
+            steps.append(partial(np.transpose, axes=np.argsort(order).tolist()))
+        elif node.op is not ops.cast:
+            steps.append(partial(np.reshape, shape=tuple(dim for dim in before.shape if isinstance(dim, int))))
+        value = before
+    return value, lambda added: reduce(lambda array, step: step(array), steps, added)
 
 
 def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "default") -> None:
@@ -236,7 +256,11 @@ def _places(graph: Graph, patterns: Sequence[str] | None) -> Iterator[_Place]:
         rank = weight.rank if node.op is ops.conv or "K" in attributes else weight.rank == 2
         if not (weight in fixed and plain and rank) or not all(isinstance(dim, int) for dim in weight.shape):
             continue
-        own, paths = names.get(fixed[weight].name, ([fixed[weight].name], []))
+        source = fixed[weight]
+        own, paths = names.get(source.name, ([source.name], []))
+        buffer = source.role is not None and source.role.kind == "buffer"
+        if patterns is not None and buffer and source.name not in patterns:
+            continue
         path = [node.name, node.name.strip("/").replace("/", ".")]
         if patterns is not None and not matches((own, [*paths, *path]), patterns):
             continue

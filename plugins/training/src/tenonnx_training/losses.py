@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from tenonnx.extend import DType, InvalidCall, InvalidFeed, TensorType, Value, constant
 from tenonnx_standard.activation import relu
-from tenonnx_standard.casting import cast_like
+from tenonnx_standard.axis_activation import log_softmax
+from tenonnx_standard.casting import cast, cast_like
+from tenonnx_standard.logic import equal, where
 from tenonnx_standard.loss import negative_log_likelihood_loss, softmax_cross_entropy_loss
 from tenonnx_standard.math import absolute, exp, log
 from tenonnx_standard.reduction import reduce_mean, reduce_sum
+from tenonnx_standard.shapes import reshape, size
+from tenonnx_training.classes import (
+    IGNORED,
+    axis_by_labels,
+    axis_of_classes,
+    beside_rows,
+    check_classes,
+    counts,
+    rows,
+    spread,
+    wide,
+    without,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -40,21 +55,35 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class _OfClasses:
-    """A loss of integer labels, the classes along axis 1 of the prediction.
+    """A loss of integer labels.
 
     ``weights`` has one number for each class; samples labelled ``ignore_index`` count for nothing. ``reduction`` is
-    mean (weighted) or sum.
+    mean (weighted) or sum. ``class_axis`` is where the classes lie in the prediction: by default axis 1, as in PyTorch,
+    or the last one where that alone has a known size; -1 says so for what has ``[batch, length, classes]``.
     """
 
     weights: Sequence[float] | None = None
     ignore_index: int | None = None
     reduction: str = "mean"
+    class_axis: int | None = None
 
     def __post_init__(self) -> None:
         _check_reduction(self.reduction)
 
     def __call__(self, prediction: Value, labels: Value) -> Value:
-        return self.reduced(prediction, labels, self.reduction)
+        return self.batch(prediction, labels)[0]
+
+    def batch(self, prediction: Value, labels: Value, weights: Value | None = None) -> tuple[Value, Value | None]:
+        """The loss of a batch, and how much that counts among others, None for a sum."""
+        axis = axis_of_classes(prediction.tensor, self.class_axis)
+        share = None if weights is None else beside_rows(spread(weights, labels), prediction, axis)
+        labels, scores = beside_rows(labels, prediction, axis), rows(prediction, axis)
+        if share is None and self.weights is None and self.ignore_index is None:
+            loss = self.reduced(scores, labels, self.reduction)
+            return loss, None if self.reduction == "sum" else cast(size(labels), to=DType.float32)
+        each = wide(self.reduced(scores, labels, "none"))
+        count = counts(labels, self.weights, self.ignore_index)
+        return _mean(each, share, count if share is None else count * cast_like(share, count), self.reduction)
 
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
         """The losses of all labels by that ``reduction``, which may be none."""
@@ -64,43 +93,55 @@ class _OfClasses:
         return None if self.weights is None else constant(np.asarray(self.weights), prediction.dtype)
 
     def labels_type(self, prediction: TensorType) -> TensorType:
-        shape = prediction.shape
-        if shape is not None and len(shape) < 2:
-            raise InvalidCall("a loss of classes reads scores with the classes along axis 1", given=str(prediction))
-        return TensorType(DType.int64, None if shape is None else (shape[0], *shape[2:]))
+        axis = axis_of_classes(prediction, self.class_axis)
+        return TensorType(DType.int64, None if prediction.shape is None else without(prediction.shape, axis))
 
     def check(self, prediction: TensorType, labels: Array) -> None:
-        classes = None if prediction.shape is None else prediction.shape[1]
-        counted = labels if self.ignore_index is None else labels[labels != self.ignore_index]
-        if not counted.size or not isinstance(classes, int):
-            return
-        least, most = counted.min(), counted.max()
-        if least < 0 or most >= classes:
-            raise InvalidFeed(
-                f"a label must be a class from 0 to {classes - 1}",
-                given=f"label {least if least < 0 else most}",
-                do="number the classes from 0, or say which label to ignore (ignore_index)",
-            )
+        classes = None if prediction.shape is None else prediction.shape[axis_of_classes(prediction, self.class_axis)]
+        said = f"tt.{type(self).__name__}(ignore_index={IGNORED}) / --ignore-index"
+        check_classes(labels, classes, self.ignore_index, said)
 
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(_OfClasses):
-    """The negative log-likelihood of labels by the softmax of scores, ``NegativeLogLikelihood`` of its logarithm."""
+    """The negative log-likelihood of labels by the softmax of scores, ``NegativeLogLikelihood`` of its logarithm.
+
+    ``label_smoothing`` is the share of a label that is spread evenly over all classes, each by its weight, as in
+    PyTorch: ``(1 - s) * w[y] * -log p[y] + s / classes * sum(w * -log p)``, of which a mean is by ``w[y]``.
+    """
 
     includes: ClassVar[str] = "Softmax"
+    label_smoothing: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.label_smoothing, int | float) or not 0 <= self.label_smoothing <= 1:
+            raise InvalidCall("label smoothing must be a share from 0 to 1", given=repr(self.label_smoothing)[:80])
 
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
+        weights = self._weights(prediction)
         options: Any = {"ignore_index": self.ignore_index, "reduction": reduction}
-        loss, _ = softmax_cross_entropy_loss(prediction, labels, self._weights(prediction), **options)
-        return loss  # type: ignore[no-any-return]
+        loss, _ = softmax_cross_entropy_loss(prediction, labels, weights, **options)
+        if not self.label_smoothing:
+            return loss  # type: ignore[no-any-return]
+        spread_out = -log_softmax(prediction, axis=1)
+        if weights is not None:
+            spread_out = spread_out * reshape(weights, [1, -1, *[1] * (prediction.ndim - 2)])
+        each = reduce_mean(spread_out, [1], keepdims=0)
+        if self.ignore_index is not None:
+            each = where(equal(labels, cast_like(self.ignore_index, labels)), cast_like(0.0, each), each)
+        if reduction != "none":  # neither weights nor labels that are ignored
+            each = (reduce_mean if reduction == "mean" else reduce_sum)(each, keepdims=0)
+        return loss * (1.0 - self.label_smoothing) + each * self.label_smoothing  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood(_OfClasses):
-    """Minus the logarithm of a probability that the prediction gives to each label.
+    """Minus the logarithm of a probability, where the prediction gives that logarithm to each label.
 
     ``weights`` has one number for each class; samples labelled ``ignore_index`` count for nothing. ``reduction`` is
-    mean (weighted) or sum.
+    mean (weighted) or sum. ``class_axis`` is as in ``SoftmaxCrossEntropy``. A loss below zero is refused: then the
+    prediction is no logarithm of probabilities.
     """
 
     includes: ClassVar[str] = ""
@@ -108,6 +149,15 @@ class NegativeLogLikelihood(_OfClasses):
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
         options: Any = {"ignore_index": self.ignore_index, "reduction": reduction}
         return negative_log_likelihood_loss(prediction, labels, self._weights(prediction), **options)  # type: ignore[no-any-return]
+
+    def check_loss(self, loss: float) -> None:
+        """Raise ``InvalidFeed`` for what no probabilities give."""
+        if loss < -1e-4 and all(weight >= 0 for weight in self.weights or ()):
+            raise InvalidFeed(
+                "negative_log_likelihood must read logarithms of probabilities, which are at most 0",
+                given=f"a loss of {loss:.4g}",
+                do="softmax_cross_entropy reads scores, and the probabilities that a Softmax gives",
+            )
 
 
 @dataclass(frozen=True)
@@ -121,14 +171,30 @@ class _Elementwise:
         _check_reduction(self.reduction)
 
     def __call__(self, prediction: Value, labels: Value) -> Value:
-        reduce = reduce_mean if self.reduction == "mean" else reduce_sum
-        return reduce(self.each(prediction, labels), keepdims=0)  # type: ignore[no-any-return]
+        return self.batch(prediction, labels)[0]
+
+    def batch(self, prediction: Value, labels: Value, weights: Value | None = None) -> tuple[Value, Value | None]:
+        """The loss of a batch, and how much that counts among others, None for a sum."""
+        each = self.each(prediction, labels)
+        if weights is not None:
+            share = spread(weights, each)
+            return _mean(wide(each), share, cast(share, to=DType.float32), self.reduction)
+        if self.reduction == "sum":
+            return reduce_sum(each, keepdims=0), None
+        return reduce_mean(each, keepdims=0), cast(size(each), to=DType.float32)
 
     def each(self, prediction: Value, labels: Value) -> Value:
         raise NotImplementedError
 
     def labels_type(self, prediction: TensorType) -> TensorType:
         return prediction
+
+    def labels_given(self, prediction: TensorType, labels: Array) -> Array:
+        """Labels as they are compared: whole and logical numbers as floats, those of one column as a column."""
+        column = prediction.shape is not None and prediction.shape[-1:] == (1,)
+        if column and labels.ndim == len(prediction.shape or ()) - 1:
+            labels = labels[..., None]
+        return labels.astype(prediction.dtype.numpy) if labels.dtype.kind in "biu" else labels
 
     def check(self, prediction: TensorType, labels: Array) -> None:
         """Any number will do."""
@@ -158,18 +224,18 @@ class BinaryCrossEntropy(_Elementwise):
         return relu(prediction) - prediction * labels + log(exp(-absolute(prediction)) + 1.0)  # type: ignore[no-any-return]
 
     def check(self, prediction: TensorType, labels: Array) -> None:
-        wide = labels.astype(np.float64)
-        if np.any((wide < 0) | (wide > 1)):
+        numbers = labels.astype(np.float64)
+        if np.any((numbers < 0) | (numbers > 1)):
             raise InvalidFeed(
                 "labels of binary cross-entropy must be probabilities from 0 to 1",
-                given=f"{wide.min():g} to {wide.max():g}",
+                given=f"{numbers.min():g} to {numbers.max():g}",
             )
 
 
 @dataclass(frozen=True)
 class FunctionLoss:
-    """A loss that the user wrote: ``function(prediction, labels)`` gives a scalar. Labels are of type ``labels``, if
-    it is None of the prediction's."""
+    """A loss that the user wrote: ``function(prediction, labels)`` gives a scalar, of which batches have the mean by
+    samples. Labels are of type ``labels``, if it is None of the prediction's."""
 
     function: Callable[[Value, Value], Value]
     labels: TensorType | None = None
@@ -185,22 +251,56 @@ class FunctionLoss:
         """What the function takes is not known."""
 
 
-def weighted(loss: Loss, prediction: Value, labels: Value, weights: Value) -> Value:
-    """The mean of the losses of samples, the first axis of the prediction, by ``weights``."""
-    if isinstance(loss, _OfClasses):
-        each = loss.reduced(prediction, labels, "none")
-    elif isinstance(loss, _Elementwise):
-        each = loss.each(prediction, labels)
-    else:
-        raise InvalidCall(
-            "a loss of one's own weighs samples by itself", given="sample_weights", available=", ".join(LOSSES)
-        )
-    samples = reduce_mean(each, range(1, each.ndim), keepdims=0) if each.ndim > 1 else each
-    share = cast_like(weights, samples)
-    return reduce_sum(samples * share, keepdims=0) / reduce_sum(share, keepdims=0)  # type: ignore[no-any-return]
+class NoLoss:
+    """What stands for a loss where there is none: it knows the type of the labels, by the first of them."""
+
+    includes: ClassVar[str] = ""
+
+    def __init__(self, labels: Array, ignored: Sequence[int], class_axis: int | None) -> None:
+        self._kind, self._sizes = TensorType(DType.of(labels.dtype)), labels.shape
+        self._ignored = ignored
+        self._said, self.class_axis = class_axis, class_axis
+
+    def __call__(self, prediction: Value, labels: Value) -> Value:
+        return reduce_sum(prediction * 0.0, keepdims=0)  # type: ignore[no-any-return]
+
+    def labels_type(self, prediction: TensorType) -> TensorType:
+        if prediction.shape is None or not self._sizes:
+            return self._kind
+        self.class_axis = axis_by_labels(prediction.shape, self._sizes, self._said)
+        if self._of_classes(prediction):
+            assert self.class_axis is not None
+            return TensorType(DType.int64, without(prediction.shape, self.class_axis))
+        return self._kind.with_shape((prediction.shape[0], *[None] * (len(self._sizes) - 1)))
+
+    def labels_given(self, prediction: TensorType, labels: Array) -> Array:
+        return labels.astype(np.int64) if self._of_classes(prediction) and labels.dtype.kind in "biu" else labels
+
+    def check(self, prediction: TensorType, labels: Array) -> None:
+        if self._of_classes(prediction):
+            assert prediction.shape is not None
+            assert self.class_axis is not None
+            counted = labels[~np.isin(labels, self._ignored)]
+            said = 'tt.Accuracy(ignore_index=...), "--ignore-index"'
+            check_classes(counted, prediction.shape[self.class_axis], None, said)
+
+    def _of_classes(self, prediction: TensorType) -> bool:
+        """Whether labels are the numbers of several classes."""
+        several = self.class_axis is not None and (prediction.shape or (1,))[self.class_axis] != 1
+        return several and self._kind.dtype.is_integer
 
 
-LOSSES: dict[str, Callable[[], Loss]] = {
+def _mean(each: Value, share: Value | None, count: Value, reduction: str) -> tuple[Value, Value | None]:
+    """The sum of losses by their shares, or what that is for each of ``count``: zero where nothing counts."""
+    total = reduce_sum(each if share is None else each * cast_like(share, each), keepdims=0)
+    if reduction == "sum":
+        return total, None
+    number = reduce_sum(count, keepdims=0)
+    divisor = where(equal(number, constant(np.float32(0))), constant(np.float32(1)), number)
+    return total / cast_like(divisor, total), number
+
+
+LOSSES: dict[str, Callable[..., Loss]] = {
     "softmax_cross_entropy": SoftmaxCrossEntropy,
     "negative_log_likelihood": NegativeLogLikelihood,
     "mean_squared_error": MeanSquaredError,

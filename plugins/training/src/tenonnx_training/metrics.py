@@ -7,20 +7,21 @@ is reported. Or it is a function of arrays: then it is given all predictions and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidCall, InvalidFeed, Value, constant
+from tenonnx.extend import DType, InvalidCall, InvalidFeed, Value
 from tenonnx_standard.casting import cast
-from tenonnx_standard.logic import equal, not_
+from tenonnx_standard.logic import equal
 from tenonnx_standard.loss import softmax_cross_entropy_loss
 from tenonnx_standard.math import absolute
-from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_sum
+from tenonnx_standard.reduction import reduce_max, reduce_sum
 from tenonnx_standard.selection import argmax, top_k
-from tenonnx_standard.shapes import unsqueeze
+from tenonnx_standard.shapes import size, unsqueeze
+from tenonnx_training.classes import IGNORED, axis_by_labels, axis_of_classes, beside_rows, counts, rows
 
 Array = np.ndarray[Any, Any]
 
@@ -28,23 +29,84 @@ Array = np.ndarray[Any, Any]
 Metric = Callable[[Any, Any], Any]
 
 
+@dataclass(frozen=True)
+class OfClasses:
+    """A metric of labels that are classes.
+
+    ``class_axis`` is where these lie in the prediction, and labels that are ``ignore_index`` count for nothing. What is
+    not given is as in the loss beside the metric; without one -100 is ignored, and the shapes tell the axis.
+    """
+
+    class_axis: int | None = field(default=None, kw_only=True)
+    ignore_index: int | None = field(default=None, kw_only=True)
+
+    def beside(self, loss: Any, *, scores: bool | None) -> OfClasses:
+        """This metric with what a loss says that it does not say itself.
+
+        ``scores`` tells whether the prediction of one column is of scores, and no probabilities; None where no loss
+        tells.
+        """
+        known = {name: getattr(loss, name, None) for name in ("class_axis", "ignore_index")}
+        found: dict[str, Any] = {name: value for name, value in known.items() if getattr(self, name) is None}
+        if getattr(self, "threshold", 0.0) is None and scores is not None:
+            found["threshold"] = 0.0 if scores else 0.5
+        return replace(self, **found)
+
+    @property
+    def ignored(self) -> int:
+        return IGNORED if self.ignore_index is None else self.ignore_index
+
+    def _rows(self, prediction: Value, labels: Value) -> tuple[Value, Value, Value]:
+        """Scores with the classes along axis 1, the labels beside them, and a 1 for each of these that counts."""
+        axis = axis_of_classes(prediction.tensor, self.class_axis)
+        scores, labels = rows(prediction, axis), beside_rows(labels, prediction, axis)
+        return scores, labels, counts(labels, None, self.ignored)
+
+
 # ----- made of ops ----------------------------------------------------------------------------------------------------
 
 
-def accuracy(prediction: Value, labels: Value) -> Value:
-    """The share of labels that are the class, along axis 1, of the largest score."""
-    found = argmax(prediction, axis=1, keepdims=0)
-    return reduce_mean(cast(equal(found, labels), to=DType.float32), keepdims=0)  # type: ignore[no-any-return]
+@dataclass(frozen=True)
+class Accuracy(OfClasses):
+    """The share of labels that are the class of the largest score.
+
+    A prediction without several classes is one of class 1, which it stands for above ``threshold``: by default 0.5 for
+    probabilities and 0 for scores, as the loss beside it says, or numbers outside of 0 to 1. Where labels have the
+    shape of several columns, a sample is right if all of its columns are, as in scikit-learn.
+    """
+
+    threshold: float | None = None
+    name = "accuracy"
+
+    def __call__(self, prediction: Any, labels: Any) -> Any:
+        if not isinstance(prediction, Value):
+            return self._of_arrays(prediction, labels)
+        if prediction.ndim != labels.ndim + 1 or prediction.shape[-1] == 1:
+            return None  # it is given arrays
+        scores, labels, counted = self._rows(prediction, labels)
+        right = cast(equal(argmax(scores, axis=1, keepdims=0), cast(labels, to=DType.int64)), to=DType.float32)
+        return reduce_sum(right * counted, keepdims=0), reduce_sum(counted, keepdims=0)
+
+    def _of_arrays(self, predictions: Array, labels: Array) -> float:
+        scores, labels, counted = _told(predictions, labels, self)
+        if scores.ndim == 2 and labels.ndim == 1:
+            right: Any = scores.argmax(axis=1) == labels
+        else:
+            agree: Any = (_chosen(scores, self.threshold) == labels.astype(bool)) | ~counted
+            right = agree.reshape(len(labels), -1).all(1)
+            counted = np.any(counted.reshape(len(labels), -1), axis=1)
+        return float(right[counted].mean()) if counted.any() else math.nan
 
 
-def mean_absolute_error(prediction: Value, labels: Value) -> Value:
+def mean_absolute_error(prediction: Value, labels: Value) -> tuple[Value, Value]:
     """The mean distance of prediction and labels."""
-    return reduce_mean(absolute(prediction - labels), keepdims=0)  # type: ignore[no-any-return]
+    distance = cast(absolute(prediction - labels), to=DType.float32)
+    return reduce_sum(distance, keepdims=0), cast(size(distance), to=DType.float32)
 
 
 @dataclass(frozen=True)
-class TopK:
-    """The share of labels that are among the ``k`` classes, along axis 1, of the largest scores."""
+class TopK(OfClasses):
+    """The share of labels that are among the ``k`` classes of the largest scores."""
 
     k: int = 5
 
@@ -56,28 +118,25 @@ class TopK:
     def name(self) -> str:
         return f"top_{self.k}"
 
-    def __call__(self, prediction: Value, labels: Value) -> Value:
-        _, found = top_k(prediction, [self.k], axis=1)
-        hits = cast(equal(found, unsqueeze(labels, [1])), to=DType.float32)
-        return reduce_mean(reduce_max(hits, [1]), keepdims=0)  # type: ignore[no-any-return]
+    def __call__(self, prediction: Value, labels: Value) -> tuple[Value, Value]:
+        scores, labels, counted = self._rows(prediction, labels)
+        _, found = top_k(scores, [self.k], axis=1)
+        hits = cast(equal(found, unsqueeze(cast(labels, to=DType.int64), [1])), to=DType.float32)
+        return reduce_sum(reduce_max(hits, [1], keepdims=0) * counted, keepdims=0), reduce_sum(counted, keepdims=0)
 
 
 @dataclass(frozen=True)
-class Perplexity:
-    """The exponential of the mean negative log-likelihood of labels, by the softmax of scores along axis 1.
+class Perplexity(OfClasses):
+    """The exponential of the mean negative log-likelihood of labels, by the softmax of scores."""
 
-    Labels that are ``ignore_index`` count for nothing.
-    """
-
-    ignore_index: int = -100
+    ignore_index: int | None = None
     name = "perplexity"
     includes = "Softmax"
 
     def __call__(self, prediction: Value, labels: Value) -> tuple[Value, Value]:
-        wide = cast(prediction, to=DType.float32)
-        each, _ = softmax_cross_entropy_loss(wide, labels, ignore_index=self.ignore_index, reduction="none")
-        counted = not_(equal(labels, constant(self.ignore_index, labels.dtype)))
-        return reduce_sum(each, keepdims=0), reduce_sum(cast(counted, to=DType.float32), keepdims=0)
+        scores, labels, counted = self._rows(cast(prediction, to=DType.float32), labels)
+        each, _ = softmax_cross_entropy_loss(scores, labels, ignore_index=self.ignored, reduction="none")
+        return reduce_sum(each, keepdims=0), reduce_sum(counted, keepdims=0)
 
     def finish(self, mean: float) -> float:
         return math.exp(min(mean, 700.0))
@@ -87,16 +146,16 @@ class Perplexity:
 
 
 @dataclass(frozen=True)
-class F1:
+class F1(OfClasses):
     """The harmonic mean of precision and recall, of every class that there is, their ``average`` macro, micro or
     weighted by frequency.
 
-    A prediction with several classes along axis 1 stands for that of the largest score. One without is the probability
-    of class 1, which it stands for above ``threshold``; then the F1 of that class is given.
+    A prediction without several classes is one of class 1, which it stands for above ``threshold`` as in ``Accuracy``;
+    then the F1 of that class is given. Where labels have the shape of several columns, each is a class of its own.
     """
 
     average: str = "macro"
-    threshold: float = 0.5
+    threshold: float | None = None
     name = "f1"
 
     def __post_init__(self) -> None:
@@ -104,34 +163,92 @@ class F1:
             raise InvalidCall("F1: no such average", given=repr(self.average), available="macro, micro, weighted")
 
     def __call__(self, predictions: Array, labels: Array) -> float:
-        labels, several = labels.reshape(-1), predictions.ndim > 1 and predictions.shape[1] > 1
-        found = predictions.argmax(axis=1) if several else predictions > self.threshold
-        found = found.reshape(-1).astype(np.int64)
-        classes = np.unique(np.concatenate([labels, found])) if several else np.array([1])
+        pairs = list(self._pairs(predictions, labels))
+        if not pairs:
+            return math.nan
         hits, wrong, missed = (
-            np.array([np.sum(mask(found == k, labels == k)) for k in classes], float)
-            for mask in (np.logical_and, lambda a, b: a & ~b, lambda a, b: ~a & b)
+            np.array([np.sum(count(found, truth)) for found, truth in pairs], float)
+            for count in (np.logical_and, lambda a, b: a & ~b, lambda a, b: ~a & b)
         )
         if self.average == "micro":
             hits, wrong, missed = (each.sum(keepdims=True) for each in (hits, wrong, missed))
         scores = 2 * hits / np.maximum(2 * hits + wrong + missed, 1)
         weights = hits + missed if self.average == "weighted" else np.ones(len(scores))
-        return float(np.average(scores, weights=weights))
+        return float(np.average(scores, weights=weights)) if weights.any() else 0.0
+
+    def _pairs(self, predictions: Array, labels: Array) -> Iterator[tuple[Array, Array]]:
+        """Of each class what was found to be it, and what is."""
+        scores, labels, counted = _told(predictions, labels, self)
+        if scores.ndim == 2 and labels.ndim == 1:
+            found, labels = scores.argmax(axis=1)[counted], labels[counted]
+            yield from ((found == k, labels == k) for k in np.unique(np.concatenate([labels, found])))
+            return
+        found, labels = _chosen(scores, self.threshold), labels.astype(bool)
+        yield from _columns(found, labels, counted)
 
 
 @dataclass(frozen=True)
-class RocAuc:
+class RocAuc(OfClasses):
     """The area under the curve of hits over false alarms: how probable it is that a sample of the class has a larger
-    score than one of the others. Of several classes along axis 1 the mean, of two that of class 1."""
+    score than one of the others. Of several classes the mean, of two that of class 1; where labels have the shape of
+    several columns, the mean of these."""
 
     name = "roc_auc"
 
     def __call__(self, predictions: Array, labels: Array) -> float:
-        scores = predictions.reshape(len(labels), -1).astype(np.float64)
-        labels = labels.reshape(-1)
-        classes = range(scores.shape[1]) if scores.shape[1] > 2 else [1]
-        columns = scores.T if scores.shape[1] > 2 else scores.T[-1:]
-        return float(np.mean([_area(column, labels == k) for k, column in zip(classes, columns, strict=True)]))
+        scores, labels, counted = _told(predictions, labels, self)
+        if scores.ndim == 2 and labels.ndim == 1:
+            scores, labels = scores[counted], labels[counted]
+            classes = range(scores.shape[1]) if scores.shape[1] > 2 else [1]
+            columns = [(scores[:, k], labels == k) for k in classes]
+        else:
+            columns = list(_columns(scores, labels.astype(bool), counted))
+        return float(np.mean([_area(column.astype(np.float64), truth) for column, truth in columns]))
+
+
+def _told(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, Array, Array]:
+    """Scores, labels and whether these count: ``[n, classes]`` and ``[n]``, or one shape with labels of 0 and 1.
+
+    Raises ``InvalidFeed`` for labels that fit in neither way.
+    """
+    labels = np.asarray(labels)
+    axis = axis_by_labels(predictions.shape, labels.shape, metric.class_axis)
+    if axis is not None and predictions.shape[axis] > 1:
+        scores = np.moveaxis(predictions, axis, -1)
+        if scores.shape[:-1] == labels.shape:
+            flat = labels.reshape(-1)
+            return scores.reshape(len(flat), scores.shape[-1]), flat, flat != metric.ignored
+    if predictions.size != labels.size or predictions.shape[:1] != labels.shape[:1]:
+        raise InvalidFeed(
+            "labels must be the number of a class for each prediction, or 0 and 1 in its shape",
+            given=f"predictions {predictions.shape}, labels {labels.shape}",
+            do="class_axis=-1 says that the classes lie along the last axis",
+        )
+    counted = labels != metric.ignored
+    if not np.isin(labels[counted], (0, 1)).all():
+        raise InvalidFeed(
+            "labels of a prediction without several classes must be 0 and 1",
+            given=", ".join(map(str, np.unique(labels[counted])[:5])),
+        )
+    several = predictions.shape == labels.shape and labels.ndim > 1 and labels.shape[-1] > 1
+    form = (-1, labels.shape[-1]) if several else (-1,)
+    return predictions.reshape(form), labels.reshape(form), counted.reshape(form)
+
+
+def _chosen(scores: Array, threshold: float | None) -> Array:
+    """What is above a threshold: that of probabilities, or of scores where numbers are none."""
+    if threshold is None:
+        threshold = 0.0 if np.any((scores < 0) | (scores > 1)) else 0.5
+    chosen: Array = scores > threshold
+    return chosen
+
+
+def _columns(found: Array, labels: Array, counted: Array) -> Iterator[tuple[Array, Array]]:
+    """What counts of each column, or of the only one."""
+    width = labels.shape[1] if labels.ndim == 2 else 1
+    parts = (each.reshape(-1, width).T for each in (found, labels, counted))
+    for one, other, chosen in zip(*parts, strict=True):
+        yield one[chosen], other[chosen]
 
 
 def _area(scores: Array, positive: Array) -> float:
@@ -145,7 +262,7 @@ def _area(scores: Array, positive: Array) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": accuracy,
+    "accuracy": Accuracy(),
     "top_5": TopK(5),
     "mean_absolute_error": mean_absolute_error,
     "perplexity": Perplexity(),

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tenonnx.extend import Graph, Node, Op, Value, constant, static
 from tenonnx.extend.formats import Function
-from tenonnx.extend.transforms import Builder, Call, Rewriter, bind, copy_graph, interpreting, invoke, known_op
+from tenonnx.extend.transforms import (
+    Builder,
+    Call,
+    Rewriter,
+    bind,
+    changing,
+    copy_graph,
+    interpreting,
+    invoke,
+    known_op,
+)
 from tenonnx_standard.batch_norm import batch_normalization, batch_normalization_spatial
 from tenonnx_standard.casting import cast_like
+from tenonnx_standard.math import maximum
+from tenonnx_standard.normalization import but_channels, count_along
 from tenonnx_standard.regularization import dropout, dropout_off, dropout_off_masked_by_number
 from tenonnx_standard.shapes import identity
 from tenonnx_training.pooled import pooled_first
@@ -75,11 +88,12 @@ def _is_frozen(node: Node, trained: Collection[str] | None) -> bool:
     return trained is not None and not any(name_of(v) in trained for v in node.inputs[_AFFINE])
 
 
-def training_form(graph: Graph, *, trained: Collection[str] | None = None) -> TrainingForm:
+def training_form(graph: Graph, *, trained: Collection[str] | None = None, unbiased: bool = False) -> TrainingForm:
     """``graph`` with Dropout at work and BatchNormalization by the statistics of the batch, whatever its file says.
 
     Where ``trained`` is given, a BatchNormalization whose scale and shift are not among these names is frozen: it goes
-    by its running statistics and keeps them. The notes say what could not be seen or done.
+    by its running statistics and keeps them. ``unbiased`` running variances follow those of the batch as estimated for
+    all data. The notes say what could not be seen or done.
     """
     form = TrainingForm(graph)
     seen: set[str] = set()
@@ -93,7 +107,7 @@ def training_form(graph: Graph, *, trained: Collection[str] | None = None) -> Tr
         if _is(call.op, batch_normalization):
             seen.add(batch_normalization.name)
             frozen = _is_frozen(call.node, trained)
-            return _by_running_statistics(call) if frozen else _by_batch(rewriter, call, form)
+            return _by_running_statistics(call) if frozen else _by_batch(rewriter, call, form, unbiased)
         return None
 
     form.graph = Rewriter(pooled_first(graph), decide).run()
@@ -121,7 +135,7 @@ def _dropping(call: Call) -> Sequence[Value | None]:
     return output, mask if call.op in (dropout, dropout_off) else cast_like(mask, data)
 
 
-def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm) -> Sequence[Value | None] | None:
+def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool) -> Sequence[Value | None] | None:
     node = call.node
     assert node is not None
     if rewriter.outer is not None or not call.attributes.get("spatial", 1):
@@ -129,15 +143,17 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm) -> Sequence[Va
         form.notes.append(f"{node.title} {where}: it keeps its running statistics")
         return None
     names = [value.name if value is not None else "" for value in call.inputs[_STATISTICS]]
-    if len(node.outputs) > 1:  # it is in training already
-        results = None
+    if len(node.outputs) > 1 and not (unbiased and call.op is batch_normalization):  # it is in training already
+        results: Sequence[Value | None] | None = None
         replaced = [None if v is None else rewriter.copy(v) for v in node.outputs[1:3]]
     else:
         inputs = list(call.inputs)
         inputs[_STATISTICS] = [form.statistics.get(n, v) for n, v in zip(names, inputs[_STATISTICS], strict=True)]
         options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
-        normalised, *replaced = batch_normalization(*inputs, **options, training_mode=1, _outputs=3)
-        results = (normalised,)
+        normalise = _with_unbiased if unbiased else batch_normalization
+        made = normalise(*inputs, **options, training_mode=1, _outputs=3)
+        normalised, *replaced = made
+        results = made if len(node.outputs) > 1 else (normalised,)
     held = {value.name for value in rewriter.source.all_inputs}
     for name, value in zip(names, replaced, strict=False):
         if name in held and value is not None:
@@ -147,11 +163,26 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm) -> Sequence[Va
     return results
 
 
+def _with_unbiased(*inputs: Any, momentum: float, **options: Any) -> tuple[Value, Value, Value]:
+    """BatchNormalization in training whose running variance follows that of the batch over one element less.
+
+    The running variance does not go through it: onnxruntime writes what it gives over what it was given.
+    """
+    x, scale, shift, mean, variance = inputs
+    y, after_mean, part = batch_normalization(
+        x, scale, shift, mean, variance * 0.0, momentum=momentum, **options
+    )  # the variance of the batch alone, by its share
+    count = count_along(cast_like(x, variance), but_channels(x.ndim))
+    more = count / max(count - 1, 1) if isinstance(count, float) else count / maximum(count - 1.0, 1.0)
+    return y, after_mean, variance * momentum + part * more
+
+
 # ----- evaluation form ------------------------------------------------------------------------------------------------
 
 
+@changing("numbers")
 def evaluation_form(graph: Graph) -> Graph:
-    """Let BatchNormalization and Dropout do what they do in use, where a file was exported as it is trained.
+    """Switch BatchNormalization and Dropout to inference mode in a file that was exported in training mode.
 
     The result is a copy; nodes that are in that form already stay as they are.
     """
@@ -176,18 +207,18 @@ def settle(graph: Graph) -> None:
 def _settle_node(graph: Graph, node: Node) -> None:
     """Let a node of training say, in the words of its version, that it is used."""
     written = {name: value for name, value in node.attributes.items() if name != "training_mode"}
-    node.attributes = {**written, "is_test": 1} if node.version < _WITHOUT_IS_TEST else written
+    node.become(attributes={**written, "is_test": 1} if node.version < _WITHOUT_IS_TEST else written)
     if _is(node.op, dropout):
-        node.inputs = node.inputs[:2]
+        node.become(inputs=node.inputs[:2])
         if node.version < _WITHOUT_IS_TEST and len(node.outputs) > 1:  # where it is used, it gives no mask
-            node.op, node.version, node.attributes = dropout_off_masked_by_number, _WITHOUT_IS_TEST, {}
+            node.become(op=dropout_off_masked_by_number, version=_WITHOUT_IS_TEST, attributes={})
         return
     statistics, uses = node.inputs[_STATISTICS], graph.uses()
     for value, held in zip(node.outputs[1:], statistics * 2, strict=False):
         if value is not None and (value in uses or any(value is output for output in graph.outputs)):
             graph.append(Node(identity, node.version, [held], {}, [value]))
             graph.nodes.insert(graph.nodes.index(node), graph.nodes.pop())
-    node.outputs = node.outputs[:1]
+    node.become(outputs=node.outputs[:1])
 
 
 def _inlined(graph: Graph, node: Node) -> list[Node]:

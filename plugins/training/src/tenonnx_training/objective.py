@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, InvalidCall, TenonnxError, TensorType, Value
+from tenonnx.extend import DType, Graph, InvalidCall, TenonnxError, TensorType, UnknownType, Value
 from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_standard.shapes import identity
-from tenonnx_training.losses import LOSSES, FunctionLoss, Loss, weighted
-from tenonnx_training.measuring import ArrayMetric, Measurement, Scalar
-from tenonnx_training.metrics import METRICS, Metric
+from tenonnx_training.losses import LOSSES, FunctionLoss, Loss, NegativeLogLikelihood, NoLoss
+from tenonnx_training.measuring import ArrayMetric, Measurement, Scalar, Sum
+from tenonnx_training.metrics import METRICS, Metric, OfClasses
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,31 @@ class Measured:
         read = [name for scalar in self.scalars for name in (scalar.value, scalar.count) if name is not None]
         return read if self.predicted is None else [*read, self.predicted]
 
+    def given(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A batch with its labels as the loss compares them."""
+        named, convert = dict(batch), getattr(self.cost, "labels_given", None)
+        if convert is not None and self.prediction is not None and self.labels in named:
+            labels = np.asarray(named[self.labels])
+            named[self.labels] = convert(self.prediction, labels)
+        return named
+
+    def check(self, batch: Mapping[str, Any]) -> None:
+        """Raise ``InvalidFeed`` for labels with contents that mean nothing."""
+        if self.cost is not None and self.prediction is not None:
+            self.cost.check(self.prediction, np.asarray(batch[str(self.labels)]))
+
     def measurement(self, results: Mapping[str, Any], labels: Any, samples: int) -> Measurement:
         """What ``results`` of the graph say of a batch of so many samples."""
-        sums = {}
+        sums: dict[str, Sum] = {}
         for scalar in self.scalars:
             value = float(np.reshape(results[scalar.value], ()))
             weight = float(samples) if scalar.count is None else float(np.reshape(results[scalar.count], ()))
-            sums[scalar.name] = (value if scalar.count else value * weight), weight
+            if scalar.summed:
+                sums[scalar.name] = value, None if scalar.count is None else weight
+            else:
+                sums[scalar.name] = value * weight, weight
+        if (check := getattr(self.cost, "check_loss", None)) is not None:
+            check(float(np.reshape(results[self.loss], ())))
         if self.predicted is None:
             return Measurement(sums)
         return Measurement(sums, np.asarray(results[self.predicted]), np.asarray(labels))
@@ -83,6 +101,7 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
     loss = as_loss(objective.loss, graph)
     prediction = _prediction(graph, objective.output)
     reads = _before(graph, prediction, loss.includes)
+    _refuse_probabilities(graph, loss, reads)
     labels = graph.input(objective.labels, loss.labels_type(reads.tensor))
     made = Measured(labels=labels.name, prediction=reads.tensor, cost=loss)
     if reads is not prediction:
@@ -90,10 +109,13 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
             f'the loss reads "{reads.name}", since it includes the {loss.includes} of "{prediction.name}"'
         )
     with interpreting(Builder(graph, prefix="loss")):
-        cost = graph.output(free_name(graph, "loss"), _cost(loss, reads, labels, _weights(graph, objective, reads)))
-        made.scalars.append(Scalar(cost.name, cost.name))
+        costs, count = _cost(loss, reads, labels, _weights(graph, objective, reads))
+        cost = graph.output(free_name(graph, "loss"), costs)
+        weight = None if count is None else graph.output(free_name(graph, "loss/count"), count).name
+        made.scalars.append(Scalar(cost.name, cost.name, weight, summed=getattr(loss, "reduction", "") == "sum"))
+        scores = _gives_scores(loss, reads, prediction)
         for metric in objective.metrics:
-            _add_metric(graph, made, metric, prediction, labels)
+            _add_metric(graph, made, metric, prediction, labels, scores)
         if made.metrics:
             made.predicted = graph.output(free_name(graph, "prediction"), prediction).name
     return made
@@ -106,14 +128,39 @@ def _weights(graph: Graph, objective: Objective, prediction: Value) -> Value | N
     return graph.input(objective.sample_weights, TensorType(DType.float32, None if shape is None else shape[:1]))
 
 
-def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -> Value:
+def _refuse_probabilities(graph: Graph, loss: Loss, prediction: Value) -> None:
+    """Raise ``InvalidCall`` for a loss of logarithms that would read the probabilities themselves."""
+    if isinstance(loss, NegativeLogLikelihood) and _before(graph, prediction, "Softmax") is not prediction:
+        raise InvalidCall(
+            "negative_log_likelihood must read logarithms of probabilities",
+            given=f'"{prediction.name}", which a Softmax gives',
+            do="softmax_cross_entropy includes the Softmax that the model ends in",
+        )
+
+
+def _gives_scores(loss: Loss, reads: Value, prediction: Value) -> bool | None:
+    """Whether one column of a prediction is of scores, and no probabilities; None where no loss tells."""
+    if isinstance(loss, NoLoss):
+        return False if _before(prediction.graph, prediction, "Sigmoid") is not prediction else None  # type: ignore[arg-type]
+    return loss.includes == "Sigmoid" and reads is prediction
+
+
+def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -> tuple[Value, Value | None]:
+    """The loss of a batch, and how much it counts among others, None where that is by samples or not at all."""
     try:
-        cost = loss(prediction, labels) if weights is None else weighted(loss, prediction, labels, weights)
-    except TenonnxError as error:
-        error.do = wanted_labels(loss) or error.do
-        raise
-    except (AttributeError, TypeError, ValueError) as error:
-        if not isinstance(loss, FunctionLoss):
+        if hasattr(loss, "batch"):
+            cost, count = loss.batch(prediction, labels, weights)
+        elif weights is None:
+            cost, count = loss(prediction, labels), None
+        else:
+            raise InvalidCall(
+                "a loss of one's own weighs samples by itself", given="sample_weights", available=", ".join(LOSSES)
+            )
+    except (TenonnxError, AttributeError, TypeError, ValueError) as error:
+        by_numpy = not isinstance(error, TenonnxError) or isinstance(error, UnknownType)
+        if isinstance(error, TenonnxError) and not (by_numpy and isinstance(loss, FunctionLoss)):
+            error.do = wanted_labels(loss) or error.do
+        if not by_numpy or not isinstance(loss, FunctionLoss):
             raise
         raise InvalidCall(
             "a loss of one's own must be made of ops on values of the graph, which are no arrays",
@@ -121,7 +168,7 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
             do="use Python's operators and ops: import tenonnx_standard as ops; ops.reduce_mean(x, keepdims=0)",
         ) from error
     _check_scalar(cost)
-    return cost
+    return cost, count
 
 
 def wanted_labels(loss: Loss | None) -> str:
@@ -134,12 +181,16 @@ def wanted_labels(loss: Loss | None) -> str:
     )
 
 
-def _add_metric(graph: Graph, made: Measured, given: str | Metric, prediction: Value, labels: Value) -> None:
+def _add_metric(
+    graph: Graph, made: Measured, given: str | Metric, prediction: Value, labels: Value, scores: bool | None
+) -> None:
     """Add a metric: by ops where its function takes values, else by arrays."""
-    name, metric = as_metric(given)
+    name, metric = as_metric(beside(given, made.cost, scores=scores))
     reads = _before(graph, prediction, getattr(metric, "includes", ""))
     try:
         found = metric(reads, labels)
+    except UnknownType:  # numpy asks for contents
+        found = None
     except TenonnxError:
         raise
     except Exception:  # numpy can do little with values
@@ -152,7 +203,13 @@ def _add_metric(graph: Graph, made: Measured, given: str | Metric, prediction: V
         _check_scalar(part, f'the metric "{name}"')
     value = graph.output(free_name(graph, name), parts[0]).name
     count = graph.output(free_name(graph, f"{name}/count"), parts[1]).name if len(parts) > 1 else None
-    made.scalars.append(Scalar(value, value, count, getattr(metric, "finish", float)))
+    made.scalars.append(Scalar(value, value, count, count is not None, getattr(metric, "finish", float)))
+
+
+def beside(given: str | Metric, loss: Any, *, scores: bool | None = None) -> Metric:
+    """A metric with what a loss says that it does not say itself, see ``OfClasses.beside``."""
+    _, metric = as_metric(given)
+    return metric.beside(loss, scores=scores) if isinstance(metric, OfClasses) else metric
 
 
 def free_name(graph: Graph, name: str) -> str:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from tenonnx.extend import Graph, InvalidCall, TensorType
+from tenonnx.extend.formats import PARAMETERS
+from tenonnx.extend.transforms import learned
 from tenonnx_training.recipe import Group
-from tenonnx_training.ties import aliases, name_of, users
+from tenonnx_training.scales import scales_of
+from tenonnx_training.ties import aliases, users
+
+#: The entry of the settings of a training state with the position of the group of each of its parameters.
+GROUPED = "grouped"
+
+#: How many names a note lists.
+_SHOWN = 8
 
 
 def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collection[str] = ()) -> list[str]:
@@ -29,16 +39,87 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
             )
     everything = not wanted and (given is None or bool(unwanted))
     adapted = any(map(is_adapter, floats))  # adapters are there to be trained alone
-    usual = {n for n, kind in floats.items() if kind.shape and (is_adapter(n) or not adapted)} - _scales(graph)
-    chosen = [n for n in floats if matches(names[n], wanted) or (everything and n in usual)]
+    told = learned(graph)
+    usual = set(filter(is_adapter, floats)) if adapted else floats.keys() & set(told.parameters)
+    usual = usual or floats.keys() & scales_of(graph)  # a file whose weights are codes
+    named = {n for pattern in wanted for n in _named(floats, names, pattern, told.buffers)}
+    chosen = [n for n in floats if n in named or (everything and n in usual)]
     left = [name for name in chosen if not matches(names[name], unwanted)]
     if not left:
         raise InvalidCall(
             "there must be a variable to train",
-            given=f"trainable={patterns!r}",
+            given=f"trainable={patterns!r}" + (f", and {len(told.frozen)} frozen parameters" if told.frozen else ""),
             available=available or "no floating-point variable",
+            do='name what to train: trainable="*" / --trainable "*"',
         )
     return left
+
+
+def as_before(graph: Graph, patterns: str | Sequence[str] | None) -> str | Sequence[str] | None:
+    """``patterns`` of a training state, or the names of what was trained by them where they find that no more.
+
+    Variables may have been renamed since, and names are kept up to date.
+    """
+    named = {} if graph.training_state is None else graph.training_state.settings
+    trained = named.get(PARAMETERS)
+    names = [value.name for value in graph.variables]
+    if patterns is None or not isinstance(trained, list) or not trained or not all(name in names for name in trained):
+        return patterns
+    try:
+        return patterns if set(trained) <= set(matching(graph, patterns)) else trained
+    except InvalidCall:
+        return trained
+
+
+def groups_as_before(graph: Graph, groups: Sequence[Group]) -> list[Group]:
+    """``groups`` of a training state, with groups by name for variables that have been renamed since."""
+    settings = {} if graph.training_state is None else graph.training_state.settings
+    trained, places = settings.get(PARAMETERS), settings.get(GROUPED)
+    if not isinstance(trained, list) or not isinstance(places, list) or len(places) != len(trained):
+        return list(groups)
+    kinds = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType)}
+    names = names_of(graph, kinds)
+    held = [group for group in groups if any(matches(each, [group.pattern]) for each in names.values())]
+    now = grouped(graph, held)
+    known = [(name, place) for name, place in zip(trained, places, strict=True) if name in names]
+    before = {name: groups[k] for name, k in known if isinstance(k, int) and 0 <= k < len(groups)}
+    others = [replace(group, pattern=name) for name, group in before.items() if now.get(name) != group]
+    return [*others, *held]
+
+
+def _named(
+    floats: Mapping[str, TensorType],
+    names: Mapping[str, tuple[list[str], list[str]]],
+    pattern: str,
+    buffers: Collection[str],
+) -> list[str]:
+    """What a pattern chooses: of buffers only what it names in full, or where it matches nothing else."""
+    found = [name for name in floats if matches(names[name], [pattern])]
+    plain = [name for name in found if name not in buffers or pattern in names[name][0]]
+    return plain or found
+
+
+def chosen_notes(graph: Graph, parameters: Sequence[str], patterns: object, but: Collection[str] = ()) -> list[str]:
+    """What is trained, and of what else holds floats, what is not and why."""
+    told = learned(graph)
+    left = {
+        "frozen": told.frozen,
+        "buffers": told.buffers,
+        "no weights of the ops that use them": [v.name for v in graph.variables if v.name in told.others and v.rank],
+    }
+    notes = [f"trains {len(parameters)} of {len(graph.variables)} variables: {_listed(parameters)}"]
+    if patterns is None and not any(map(is_adapter, parameters)):
+        for why, names in left.items():
+            if held := [name for name in names if name not in parameters and name not in but]:
+                notes.append(f"not trained, as they are {why} (trainable= / --trainable decides): {_listed(held)}")
+        if rows := {name: told.fixed_rows[name] for name in parameters if name in told.fixed_rows}:
+            shown = ", ".join(f"{', '.join(map(str, each))} of {name}" for name, each in rows.items())
+            notes.append(f"rows that stay as they are: {shown}")
+    return notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_SHOWN], *([f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])])
 
 
 def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
@@ -56,14 +137,15 @@ def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
     return found
 
 
+def not_frozen(graph: Graph) -> list[str] | None:
+    """The names of all values but frozen parameters, None where there are none of these."""
+    frozen = {v.name for v in graph.variables if v.role is not None and v.role.kind == "frozen"}
+    return [v.name for v in graph.values() if v.name not in frozen] if frozen else None
+
+
 def is_adapter(name: str) -> bool:
     """Whether a variable is one of a pair of low-rank adapters."""
     return ".lora_A." in name or ".lora_B." in name
-
-
-def _scales(graph: Graph) -> set[str]:
-    """The scales of codes: at the rate of weights a few steps would ruin them, so they are trained by name alone."""
-    return {name_of(n.inputs[1]) for n in graph.walk() if n.op_type in ("QuantizeLinear", "DequantizeLinear")}
 
 
 def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[list[str], list[str]]]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tenonnx.extend import Graph, Value, op
-from tenonnx.extend.transforms import respell
+from tenonnx_optimize.respell import respell
 from tenonnx_standard.activation import relu
-from tenonnx_standard.factors import rectified
-from tenonnx_standard.pooling import max_pool
+from tenonnx_standard.algebra import rectified
+from tenonnx_standard.max_pooling import max_pool
 
 
 def pooled_first(graph: Graph) -> Graph:
@@ -22,7 +22,7 @@ def _pooled_relu(X: Value, **attributes: Any) -> Any:
     return relu(max_pool(X, **attributes))
 
 
-@_pooled_relu.spot
+@_pooled_relu.pattern
 def _(y: Value) -> Iterator[tuple[Sequence[Value | None], dict[str, Any]]]:
     inner = rectified(y)
     pool = None if inner is None else inner.producer

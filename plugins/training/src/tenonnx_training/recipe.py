@@ -35,15 +35,17 @@ class Recipe:
     begins with ``!`` takes variables out. By default all of floating point are trained but those without axes, in which
     exporters keep constants, and scales of codes, or adapters alone where there are some. A BatchNormalization updates
     its running statistics if its scale or shift is trained, by default always, beside adapters or with
-    ``frozen_statistics`` never; otherwise it goes by them.
+    ``frozen_statistics`` never; otherwise it goes by them. The running variance follows that of the batch over its n
+    elements, as ONNX has it, or with ``unbiased_statistics`` over n - 1, as in PyTorch.
 
     The first of ``groups`` whose pattern a parameter matches holds for it. ``clip_value`` bounds every element of the
     gradients, ``clip_norm`` the norm of all together. Parameters follow the mean gradient of ``accumulate`` batches.
     ``average`` is the share that an exponential moving average of the parameters keeps in each update.
 
-    ``precision`` is what matrix products and convolutions compute in; parameters stay as they are. With float16 the
-    loss is scaled by as much as gradients bear, and an update that they do not bear is left out. ``loss_scale`` is a
-    scale that stays.
+    ``precision`` is what matrix products, convolutions and Einsum compute in; parameters stay as they are. A backend
+    without such products rounds operands and results to it, and one that cannot is refused. With float16 the loss is
+    scaled by as much as gradients bear, and an update that they do not bear is left out. ``loss_scale`` is a scale that
+    stays.
 
     The nodes that match one pattern of ``recompute``, by name, path or the name of an output, are a stretch of which
     the way back keeps the inputs alone: it computes the rest again. That takes time and saves memory where each pattern
@@ -59,6 +61,7 @@ class Recipe:
     precision: str = "float32"
     loss_scale: float = 1.0
     frozen_statistics: bool = False
+    unbiased_statistics: bool = False
     recompute: Sequence[str] = ()
 
     def __post_init__(self) -> None:

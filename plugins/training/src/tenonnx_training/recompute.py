@@ -71,8 +71,10 @@ def _recompute(graph: Graph, stretch: Sequence[Node], forward: Collection[Node],
     graph.nodes[position:position] = fresh
     replaced = {v: copies[v] for v in read if v in copies}
     for node in late:
-        node.inputs = tuple(v if v is None else replaced.get(v, v) for v in node.inputs)
-        node.captures = tuple(replaced.get(v, v) for v in node.captures)
+        node.become(
+            inputs=[v if v is None else replaced.get(v, v) for v in node.inputs],
+            captures=[replaced.get(v, v) for v in node.captures],
+        )
 
 
 def _arrival(before: Collection[Node], after: Sequence[Node]) -> Value | None:
@@ -102,7 +104,7 @@ def _again(graph: Graph, node: Node, copies: dict[Value, Value]) -> Node:
 
 def _is_large(value: Value | None) -> bool:
     """Whether a value may take memory: it is no constant, and no sizes, whose contents are known."""
-    return value is not None and value.data is None and value.elements is None
+    return value is not None and value.data is None and value.symbolic_contents is None
 
 
 def _is_float(value: Value) -> bool:

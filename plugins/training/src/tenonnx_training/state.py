@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import ArrayConstant, Graph, InvalidCall
-from tenonnx.extend.formats import TrainingState
+from tenonnx.extend.formats import PARAMETERS, TrainingState
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_training.optimizers import Optimizer
+from tenonnx_training.scales import biases_of, following
 from tenonnx_training.step_graph import StepGraph
 from tenonnx_training.updates import COUNT, average_name
 
@@ -32,10 +33,15 @@ def write_back(
 
     That is ``progress``, and arrays that are ``measured``, too.
     """
-    assign_changed(graph, {name: np.asarray(held[name]) for name in (*made.parameters, *made.statistics)})
+    contents = {name: np.asarray(held[name]) for name in (*made.parameters, *made.statistics)}
+    assign_changed(graph, {**contents, **following(graph, made.biases, contents)})
     tensors = {name: ArrayConstant(np.asarray(held[name])) for name in (*made.slots, COUNT)}
     tensors |= {name: ArrayConstant(array) for name, array in measured.items()}
-    settings = {"optimizer": {"name": optimizer.name, **optimizer.settings()}, **progress}
+    settings = {
+        "optimizer": {"name": optimizer.name, **optimizer.settings()},
+        PARAMETERS: list(made.parameters),
+        **progress,
+    }
     graph.training_state = TrainingState(tensors, settings)
 
 
@@ -120,5 +126,6 @@ def averaged(graph: Graph) -> Graph:
         raise InvalidCall("the training state must hold a moving average", do="train with average=0.999")
     copy = copy_graph(graph)
     copy.training_state = None
-    copy.assign({name: held.array().astype(variables[name].numpy, copy=False) for name, held in found.items()})
+    contents = {name: held.array().astype(variables[name].numpy, copy=False) for name, held in found.items()}
+    copy.assign({**contents, **following(graph, biases_of(graph), contents)})
     return copy

@@ -12,11 +12,11 @@ from tenonnx.extend.transforms import (
     Builder,
     copy_graph,
     interpreting,
-    merge_common_subexpressions,
     needed_nodes,
     opened,
     refuse_opaque,
 )
+from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 from tenonnx_standard.activation import gelu
 from tenonnx_standard.casting import cast_like
 from tenonnx_training import ties
@@ -30,10 +30,11 @@ from tenonnx_training.modes import (
 from tenonnx_training.noise import seeded
 from tenonnx_training.objective import Measured, Objective, add_objective, free_name
 from tenonnx_training.optimizers import Optimizer
-from tenonnx_training.parameters import is_adapter, matching, numbers_note
+from tenonnx_training.parameters import chosen_notes, is_adapter, matching, not_frozen, numbers_note
 from tenonnx_training.precision import narrowed
 from tenonnx_training.recipe import Recipe
 from tenonnx_training.recompute import check_patterns, recompute
+from tenonnx_training.scales import Bias, as_floats, biases_note, biases_of
 from tenonnx_training.updates import COUNT, SCALE, SEED, Updates
 
 
@@ -53,13 +54,15 @@ class StepGraph:
     state: dict[str, str]
     seeded: bool
     notes: list[str] = field(default_factory=list)
+    biases: list[Bias] = field(default_factory=list)
 
 
 @dataclass
 class Differentiated:
     """A graph as it is trained, with an output ``{name}/grad`` for each of ``parameters``.
 
-    ``statistics`` maps variables to the values that replace them. All of these variables are inputs.
+    ``statistics`` maps variables to the values that replace them. All of these variables are inputs. ``biases`` are
+    those whose codes and scales follow the parameters.
     """
 
     graph: Graph
@@ -68,20 +71,25 @@ class Differentiated:
     statistics: dict[str, str]
     seeded: bool
     notes: list[str] = field(default_factory=list)
+    biases: list[Bias] = field(default_factory=list)
 
 
-def step_graph(graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe) -> StepGraph:
+def step_graph(
+    graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe, *, by_casts: bool = False
+) -> StepGraph:
     """The step that minimises ``objective`` of ``graph`` as ``recipe`` says; see ``differentiated``."""
-    made = differentiated(graph, objective, recipe)
+    made = differentiated(graph, objective, recipe, by_casts=by_casts)
     updates = _updated(made, graph, optimizer, recipe)
     names = made.parameters, list(made.statistics), updates.slots, updates.state
-    return StepGraph(made.graph, made.measured, *names, made.seeded, made.notes)
+    return StepGraph(made.graph, made.measured, *names, made.seeded, made.notes, made.biases)
 
 
 def differentiated(
-    graph: Graph, objective: Objective, recipe: Recipe, *, without: Collection[str] = ()
+    graph: Graph, objective: Objective, recipe: Recipe, *, without: Collection[str] = (), by_casts: bool = False
 ) -> Differentiated:
     """The gradients of ``objective`` of ``graph`` as ``recipe`` says; variables of ``without`` are not trained.
+
+    For ``by_casts`` see ``narrowed``.
 
     Raises ``InvalidCall`` where nothing matches or the loss is no scalar, ``NotDifferentiable`` with every node that
     breaks the path from the loss to a parameter.
@@ -89,26 +97,34 @@ def differentiated(
     refuse_opaque(graph, "trained")
     plain = without_functions(graph)
     check_patterns(plain, recipe.recompute)
-    parameters = matching(graph, recipe.trainable, but={*not_for_gradients(plain), *without})
+    biases, fixed = biases_of(plain), not_for_gradients(plain)
+    fixed = {*fixed, *(bias.scale for bias in biases)}
+    parameters = matching(graph, recipe.trainable, but={*fixed, *without})
+    biases = [bias for bias in biases if not {*bias.factors}.isdisjoint(parameters)]
     everything = recipe.trainable is None and not any(map(is_adapter, parameters))
-    trained = () if recipe.frozen_statistics else None if everything else parameters
-    form = training_form(_with_inputs(plain, [*parameters, *statistics_of(plain, trained)]), trained=trained)
-    ready = seeded(narrowed(form.graph, recipe.precision), SEED, COUNT)
+    trained = () if recipe.frozen_statistics else not_frozen(plain) if everything else parameters
+    plain = copy_graph(plain)
+    as_floats(plain, biases)
+    open_graph = _with_inputs(plain, [*parameters, *statistics_of(plain, trained)])
+    form = training_form(open_graph, trained=trained, unbiased=recipe.unbiased_statistics)
+    ready = seeded(narrowed(form.graph, recipe.precision, by_casts=by_casts), SEED, COUNT)
     measured = add_objective(ready.graph, objective)
-    notes = [*numbers_note(graph, parameters), *ties.note(graph, parameters), *form.notes, *measured.notes]
+    notes = [*chosen_notes(graph, parameters, recipe.trainable, {*fixed, *without})]
+    notes += [*numbers_note(graph, parameters), *ties.note(graph, parameters), *form.notes, *measured.notes]
+    notes += biases_note(biases)
     notes += _idle_note(ready.graph, measured.loss, parameters)
     statistics = {name: value.name for name, value in form.statistics.items()}
     try:
         found = _with_gradients(ready.graph, measured, parameters, statistics, recipe)
     except NotDifferentiable as error:
-        if recipe.trainable is not None or set(parameters) <= {*error.names}:
+        if recipe.trainable is not None or not error.names or set(parameters) <= {*error.names}:
             error.do = 'take out what has none: --trainable / trainable="!name"'
             raise
-        made = differentiated(graph, objective, recipe, without={*without, *error.names})
+        made = differentiated(graph, objective, recipe, without={*without, *error.names}, by_casts=by_casts)
         made.notes.append(f"not trained, since no gradient reaches them: {', '.join(error.names)}")
         return made
     recompute(found, recipe.recompute, [*measured.outputs, *statistics.values()], parameters)
-    return Differentiated(found, measured, parameters, statistics, ready.used, notes)
+    return Differentiated(found, measured, parameters, statistics, ready.used, notes, biases)
 
 
 def evaluation_graph(

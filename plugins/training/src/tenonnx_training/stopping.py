@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +51,7 @@ class Best:
         if larger is None:
             larger = any(word in name for word in _LARGER)
         score = measured[name] if larger else -measured[name]
-        if self.score is None or score > self.score + self.patience.least:
+        if self.score is None or math.isnan(self.score) or score > self.score + self.patience.least:
             self.score, self.waited = score, 0
             self._contents = {value.name: value.data for value in graph.variables}
             self._state = graph.training_state

@@ -50,7 +50,8 @@ def untie(graph: Graph, names: Collection[str] | None = None) -> list[str]:
             continue
         for value in values:
             source, node = source_of(value), value.producer
-            value.type, value.data, value.elements = source.type, source.data, None
+            value.become(type=source.type, data=source.data)
+            value.symbolic_contents = None
             value.producer = None
             graph.nodes.remove(node)  # type: ignore[arg-type]
             graph.variables.append(value)

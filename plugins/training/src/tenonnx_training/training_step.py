@@ -16,6 +16,7 @@ from tenonnx.extend.backends import FeedCheck
 from tenonnx.extend.formats import Report, export
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_training import ties
+from tenonnx_training.classes import axis_by_labels
 from tenonnx_training.data import samples_of
 from tenonnx_training.losses import Loss
 from tenonnx_training.measuring import Measurement, Measuring
@@ -23,12 +24,16 @@ from tenonnx_training.metrics import Metric
 from tenonnx_training.modes import settle, tied_statistics
 from tenonnx_training.objective import Objective, wanted_labels
 from tenonnx_training.optimizers import Optimizer
+from tenonnx_training.parameters import GROUPED, as_before, grouped, groups_as_before
+from tenonnx_training.precision import must_cast
 from tenonnx_training.recipe import Group, Recipe
+from tenonnx_training.scales import following
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
 from tenonnx_training.state import LABELS, PREDICTIONS, not_finite, restore, write_back
 from tenonnx_training.step_graph import evaluation_graph, step_graph
 from tenonnx_training.step_options import refuse_unknown
+from tenonnx_training.unannounced import adopt
 from tenonnx_training.updates import COUNT, RATE, SEED, average_name, fill
 
 Array = np.ndarray[Any, Any]
@@ -70,6 +75,7 @@ class TrainingStep:
         precision: str | None = None,
         loss_scale: float | None = None,
         frozen_statistics: bool | None = None,
+        unbiased_statistics: bool | None = None,
         recompute: Sequence[str] | None = None,
         seed: int | None = None,
         untie: bool = False,
@@ -80,16 +86,21 @@ class TrainingStep:
         check_graph(graph)
         _check_seed(seed)
         refuse_unknown(options, backend, TrainingStep.__init__)
+        adopted = adopt(graph)
         self._source, self._keep_training_form = graph, keep_training_form
         self._options = {"backend": backend, **options}
         separated = ties.untie(graph, None if untie else tied_statistics(graph))
         how = {
             "trainable": trainable, "groups": groups, "clip_norm": clip_norm, "clip_value": clip_value,
             "accumulate": accumulate, "average": average, "precision": precision, "loss_scale": loss_scale,
-            "frozen_statistics": frozen_statistics, "recompute": recompute,
+            "frozen_statistics": frozen_statistics, "unbiased_statistics": unbiased_statistics, "recompute": recompute,
         }  # fmt: skip
         given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
         chosen, news = settled(graph.training_state, given)
+        if trainable is None:
+            chosen["trainable"] = as_before(graph, chosen["trainable"])
+        if groups is None:
+            chosen["groups"] = groups_as_before(graph, chosen["groups"])
         if chosen["clip_norm"] == math.inf:
             chosen["clip_norm"] = None
         self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics, sample_weights)
@@ -97,9 +108,11 @@ class TrainingStep:
         self.recipe = Recipe(**{name: chosen[name] for name in how})
         self.seed = int(chosen["seed"])
         self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
-        self._made = step_graph(copy_graph(graph).infer(), self._objective, self.optimizer, self.recipe)
+        by_casts = must_cast(self.recipe.precision, backend, options)
+        whole = copy_graph(graph).infer()
+        self._made = step_graph(whole, self._objective, self.optimizer, self.recipe, by_casts=by_casts)
         self._compile()
-        self._made.notes += [*news, *_notes_on_separated([] if untie else separated)]
+        self._made.notes += [*adopted, *news, *_notes_on_separated([] if untie else separated)]
         self._made.notes += _notes_on_lost(chosen["loss"], self.optimizer)
         if optimizer is None:
             self._made.notes += self._notes_on_rate()
@@ -163,8 +176,9 @@ class TrainingStep:
         """``evaluate`` for callers that gather what is measured."""
         fed = self._fed(batch)
         changing = [*self._made.parameters, *self._made.statistics]
+        following_them = [name for bias in self._made.biases for name in (bias.codes, bias.scale)]
         if self._evaluation is None:
-            graph, _ = evaluation_graph(self._source, self._objective, changing)
+            graph, _ = evaluation_graph(self._source, self._objective, [*changing, *following_them])
             used = {value.name for value in graph.all_inputs}
             self._evaluation = graph.compile(**self._options), [name for name in changing if name in used], used
         program, held, used = self._evaluation
@@ -174,7 +188,8 @@ class TrainingStep:
         for name in held:
             kept = average_name(name) if self.recipe.average and name in self._made.parameters else name
             source[name] = state[kept].astype(state[name].dtype, copy=False) if kept != name else state[name]
-        return self._measured(program({**source, **feeds}), fed)
+        followed = {name: a for name, a in following(self._source, self._made.biases, source).items() if name in used}
+        return self._measured(program({**source, **followed, **feeds}), fed)
 
     def measuring(self, *, going_on: bool = False) -> Measuring:
         """What gathers the measurements of this step, from those on that the state of its graph has if ``going_on``."""
@@ -197,6 +212,10 @@ class TrainingStep:
     def write_back(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Graph:
         """Give the graph the trained contents, the training state and the form in which it is used; returns it."""
         told = {name: described(value) for name, value in progress.items()}
+        if self.recipe.groups:
+            members = grouped(self._source, self.recipe.groups)
+            places = [members.get(name) for name in self._made.parameters]
+            told[GROUPED] = [None if group is None else self.recipe.groups.index(group) for group in places]
         settings = {**self._described, "seed": self.seed, **told}
         write_back(self._source, self._made, self.optimizer, self.program.state, settings, measured or {})
         if not self._keep_training_form:
@@ -222,6 +241,12 @@ class TrainingStep:
         Its metadata says which output replaces which input (``tenonnx.state``). Unless ``fields`` of the export say
         otherwise, it has the model's opset, but at least one that has what gradients are made of.
         """
+        if self._made.biases:
+            raise InvalidCall(
+                "a step on its own cannot keep the codes of biases beside the scales that it trains",
+                given=", ".join(bias.codes for bias in self._made.biases),
+                do="train with fit, or leave those scales out: trainable= / --trainable",
+            )
         graph = self.graph()
         if fields.keys().isdisjoint(("config", "opset_version", "target")):
             fields["opset_version"] = max(graph.opsets.get("ai.onnx", 0), _OLDEST)
@@ -234,6 +259,8 @@ class TrainingStep:
 
     def _fed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of a batch. Raises ``InvalidFeed`` for names, types and labels that there are not."""
+        if isinstance(batch, Mapping):
+            batch = self._made.measured.given(batch)
         try:
             checked = self._checked(batch)
         except InvalidFeed as error:
@@ -241,8 +268,9 @@ class TrainingStep:
             raise
         arrays = zip(self._checked.all_inputs, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}
-        if self._made.measured.cost is not None and self._made.measured.prediction is not None:
-            self._made.measured.cost.check(self._made.measured.prediction, fed[str(self.labels)])
+        if not samples_of(fed):
+            raise InvalidFeed("a batch must hold a sample", given="none")
+        self._made.measured.check(fed)
         return fed
 
     def _advice(self, batch: Any) -> str:
@@ -254,6 +282,10 @@ class TrainingStep:
             np.asarray(batch[self.labels]),
             wanted.dtype.is_integer and self._made.measured.prediction is not None,
         )
+        kind = self._made.measured.prediction
+        along_last = kind is not None and kind.shape is not None and len(kind.shape) > 2
+        if classes and along_last and axis_by_labels(kind.shape, labels.shape, None):  # type: ignore[union-attr,arg-type]
+            return "say so where the classes lie along the last axis: class_axis=-1 of the loss / --class-axis -1"
         if classes and wanted.shape is not None and labels.ndim == len(wanted.shape) + 1:
             return "give the number of each class: labels.argmax(axis=1) of one-hot rows, labels[:, 0] of a column"
         if classes and labels.dtype.kind in "OSU":

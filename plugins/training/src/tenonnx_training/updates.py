@@ -12,13 +12,14 @@ import tenonnx_standard as ops
 from tenonnx.extend import ArrayConstant, Constant, DType, Graph, TensorType, Value, constant, subgraph
 from tenonnx_standard.casting import cast
 from tenonnx_standard.control_flow import if_
-from tenonnx_standard.logic import and_, equal, where
-from tenonnx_standard.math import maximum, minimum, sqrt
+from tenonnx_standard.logic import and_, equal, greater, less_or_equal, where
+from tenonnx_standard.math import exp, log, maximum, minimum, sqrt
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_training.objective import free_name
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.parameters import grouped
 from tenonnx_training.recipe import Group, Recipe
+from tenonnx_training.scales import scales_of
 
 #: Names of what a step graph has beside the inputs and variables of the model.
 RATE, COUNT, SEED = "learning_rate", "training__step", "training__seed"
@@ -28,6 +29,9 @@ UPDATES, SCALE, ROW = "training__updates", "training__scale", "training__row"
 
 #: The scale of the loss at first, and after how many updates that bore it there is a larger one.
 _FIRST_SCALE, _PATIENCE = 2.0**16, 2000
+
+#: How far the logarithm of a scale of codes goes in an update.
+_FARTHEST = 1.0
 
 
 class Updates:
@@ -45,6 +49,8 @@ class Updates:
         self.contents = {v.name: v.data for v in source.variables}
         self.all_inputs = {v.name: v for v in graph.all_inputs}
         self._groups = grouped(source, recipe.groups)
+        self._scales = scales_of(source)
+        self._rows = {v.name: v.role.fixed_rows for v in source.variables if v.role is not None and v.role.fixed_rows}
 
     def run(self, gradients: Mapping[str, Value]) -> None:
         count = self._input(COUNT, TensorType(DType.int64, ()))
@@ -52,6 +58,8 @@ class Updates:
         following = count + 1
         self.replace(COUNT, following)
         wide = {name: _as(g, _stage(self.all_inputs[name].dtype)) for name, g in gradients.items()}
+        wide = {name: self._staying(name, constant(0.0, g.dtype), g) for name, g in wide.items()}
+        wide = {name: g * self._wide(name) if name in self._scales else g for name, g in wide.items()}
         finite = _finite(list(wide.values())) if self.recipe.scales else None
         due = finite
         if self.recipe.accumulate > 1:
@@ -95,13 +103,54 @@ class Updates:
             if group.weight_decay is not None:
                 optimizer = replace(optimizer, weight_decay=group.weight_decay)  # type: ignore[type-var]
             wide, scalars = _as(parameter, stage), shared.scalars(optimizer, group.rate, stage)
-            after, *others = optimizer.update(wide, scaled, kept[name], scalars)
+            if name in self._scales:
+                after, *others = self._scale_of_codes(parameter, scaled, kept[name], optimizer, scalars)
+            else:
+                after, *others = optimizer.update(wide, scaled, kept[name], scalars)
+            after = self._staying(name, wide, after)
             found[name] = _as(after, parameter.dtype)
             found.update({slot.name: value for slot, value in zip(kept[name], others, strict=True)})
             if name in averages:
                 share = self.recipe.average or 0.0
                 found[averages[name].name] = averages[name] * share + after * (1.0 - share)
         return found
+
+    def _wide(self, name: str) -> Value:
+        """A parameter in the type in which it is updated."""
+        return _as(self.all_inputs[name], _stage(self.all_inputs[name].dtype))
+
+    def _scale_of_codes(
+        self,
+        parameter: Value,
+        gradient: Value,
+        slots: Sequence[Value],
+        optimizer: Optimizer,
+        scalars: Mapping[str, Value],
+    ) -> tuple[Value, ...]:
+        """The update of the logarithm of a scale, so that it stays positive; ``gradient`` is that of the logarithm.
+
+        One update makes it e times as large or small at most. A scale of 0 or infinity stays, and nothing decays: a
+        logarithm of 0 is a scale of 1.
+        """
+        before, narrow = self._wide(parameter.name), parameter.dtype is DType.float16
+        ends: Any = np.finfo(np.float16 if narrow else np.float32)
+        least, greatest = (constant(float(end), before.dtype) for end in (ends.tiny, ends.max / 2))
+        sound = and_(greater(before, 0.0), less_or_equal(before, greatest))
+        logarithm = log(where(sound, before, 1.0))
+        if getattr(optimizer, "weight_decay", 0.0):
+            optimizer = replace(optimizer, weight_decay=0.0)  # type: ignore[type-var]
+        after, *others = optimizer.update(logarithm, where(sound, gradient, 0.0), slots, scalars)
+        moved = before * exp(minimum(maximum(after - logarithm, -_FARTHEST), _FARTHEST))
+        return where(sound, minimum(maximum(moved, least), greatest), before), *others
+
+    def _staying(self, name: str, before: Value, after: Value) -> Value:
+        """``after`` with the rows of a parameter that are to stay as they were."""
+        if name not in self._rows:
+            return after
+        sizes = [dim for dim in self.all_inputs[name].shape if isinstance(dim, int)]
+        mask = np.zeros([sizes[0], *[1] * (len(sizes) - 1)], bool)
+        mask[[row for row in self._rows[name] if -sizes[0] <= row < sizes[0]]] = True
+        return where(constant(mask), before, after)  # type: ignore[no-any-return]
 
     def _where(self, due: Value, moved: Callable[[], dict[str, Value]], wide: Mapping[str, Value]) -> dict[str, Value]:
         """What ``moved`` gives where an update is ``due``; otherwise all stays, and gradients are gathered."""
@@ -113,7 +162,7 @@ class Updates:
             return list(changed.values())
 
         def rest() -> list[Value]:
-            gathered = {f"{name}__gathered": value for name, value in wide.items()}
+            gathered = {gathered_name(name): value for name, value in wide.items()}
             return [gathered.get(name, self.all_inputs[name]) for name in names]
 
         branches = {"then_branch": subgraph(update, name="update"), "else_branch": subgraph(rest, name="rest")}
@@ -122,13 +171,13 @@ class Updates:
 
     def _gathered(self, name: str, gradient: Value, finite: Value | None) -> Value:
         """The mean gradient of a parameter so far, without one that is no number."""
-        held = self._extra(f"{name}__gathered", gradient.tensor.with_shape(self.all_inputs[name].tensor.shape))
+        held = self._extra(gathered_name(name), gradient.tensor.with_shape(self.all_inputs[name].tensor.shape))
         more = held + gradient / float(self.recipe.accumulate)
         return more if finite is None else where(finite, more, held)
 
     def _emptied(self, wide: Mapping[str, Value]) -> dict[str, Value]:
         gathered = wide if self.recipe.accumulate > 1 else ()
-        return {f"{name}__gathered": ops.zeros_like(wide[name]) for name in gathered}
+        return {gathered_name(name): ops.zeros_like(wide[name]) for name in gathered}
 
     def _average(self, name: str, dtype: DType) -> Value:
         parameter = self.all_inputs[name]
@@ -213,7 +262,7 @@ def fill(graph: Graph, contents: Mapping[str, Constant | None]) -> None:
     listed = {value.name for value in graph.variables}
     for value in graph.all_inputs:
         if value.name in contents:
-            value.data = contents[value.name]
+            value.become(data=contents[value.name])
             graph.variables += [value] if value.name not in listed else []
 
 
@@ -225,6 +274,11 @@ def _stage(dtype: DType) -> DType:
 def average_name(parameter: str) -> str:
     """What the moving average of a parameter is called in files."""
     return f"{parameter}__average"
+
+
+def gathered_name(parameter: str) -> str:
+    """What the sum of the gradients of a parameter since the last update is called in files."""
+    return f"{parameter}__gathered"
 
 
 def slot_name(parameter: str, optimizer: Optimizer, slot: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_quantized.cases.elementwise import parameters
+from tenonnx_quantized.cases.quantize import CODE_OF_NAN
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_conv_channels_last
 from tenonnx_testing import Gap, call, cases, tensors
 
@@ -52,7 +53,8 @@ def _(draw):
     qlinear_conv,
     gradient=False,
     gaps=[
-        Gap("reference", "onnx.reference adds the zero point before it rounds, and knows two-dimensional images alone")
+        Gap("reference", "onnx.reference adds the zero point before it rounds, and knows two-dimensional images alone"),
+        CODE_OF_NAN,
     ],
 )
 def _(draw):

@@ -14,7 +14,7 @@ from tenonnx_quantized.quantize import (
     quantize_linear_by_number,
     quantize_linear_in_one_type,
 )
-from tenonnx_testing import call, cases, tensors
+from tenonnx_testing import Gap, call, cases, tensors
 
 EIGHT_BITS = ["uint8", "int8"]
 INTEGERS = [*EIGHT_BITS, "uint16", "int16", "uint4", "int4", "uint2", "int2"]
@@ -51,7 +51,12 @@ def codes_of(draw, zero_point, codes):
 GRANULARITIES = st.sampled_from(["tensor", "axis", "block"])
 
 
-@cases(quantize_linear, gradient=False)
+CODE_OF_NAN = Gap(
+    "special values", "the body leaves the code of NaN to a cast, and the rule gives the least, as onnxruntime does"
+)
+
+
+@cases(quantize_linear, gradient=False, gaps=[CODE_OF_NAN])
 def _(draw):
     codes = draw(st.sampled_from(INTEGERS + FLOATS))
     x = draw(tensors(["float32", "int32"], min_value=-20, max_value=20))
@@ -64,7 +69,7 @@ def _(draw):
     )
 
 
-@cases(quantize_linear, gradient=False, steps=1)
+@cases(quantize_linear, gradient=False, steps=1, gaps=[CODE_OF_NAN])
 def _(draw):
     """Divisions in sixteen bits, which other implementations make in float32."""
     codes = draw(st.sampled_from(EIGHT_BITS + FLOATS))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, Op, Value, selects, static
-from tenonnx.extend.transforms import Call, Rewriter, bind, infer_call, leaving_defaults, prune
+from tenonnx.extend import DType, Graph, Op, Value, moves_data, static
+from tenonnx.extend.transforms import Call, Rewriter, bind, changing, infer_call, leaving_defaults, prune
 from tenonnx_quantized.computed import Computed, rows
 from tenonnx_quantized.forms.codes import CodesRewriter, is_dequantize, is_meaning, is_quantize
 from tenonnx_quantized.forms.qdq import to_qdq
@@ -42,7 +42,7 @@ def _unrounded(codes: Value, parameters: Sequence[Value | None], dtype: DType) -
     if is_quantize(node.op) or is_meaning(node.op, dynamic_quantize_linear):
         return _held(inputs[0], parameters, codes.dtype, dtype)
     others = [v for v in inputs[1:] if v is not None and v.type is not None and v.dtype is codes.dtype]
-    if not selects(node.op, inputs, attributes) or others or codes is not node.outputs[0]:
+    if not moves_data(node.op, attributes) or others or codes is not node.outputs[0]:
         return None
     if not all(p is None or is_single(p) for p in parameters):
         return None
@@ -68,6 +68,7 @@ def _numbers(call: Call, start: int, stop: int) -> Array:
     return call.op(rows(codes, first, stop), *parts, **attributes)[start - first :]
 
 
+@changing("numbers")
 @leaving_defaults
 def to_floats(graph: Graph) -> Graph:
     """Let weights and activations be floats: a model without quantisation.

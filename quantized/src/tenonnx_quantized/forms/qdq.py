@@ -44,7 +44,7 @@ def _rule(op: Op) -> Callable[[Callable[..., Value | None]], Callable[..., Value
 
 @leaving_defaults
 def to_qdq(graph: Graph) -> Graph:
-    """Say quantised ops as float ops between DequantizeLinear and QuantizeLinear; weights stay codes.
+    """Convert to QDQ form: float ops between DequantizeLinear and QuantizeLinear; weights stay quantized.
 
     QLinear and integer ops of ai.onnx and com.microsoft are replaced, MatMulNBits by a product with weights of that
     many bits in blocks. Ops without such a form stay.
@@ -55,9 +55,9 @@ def to_qdq(graph: Graph) -> Graph:
         if rule is not None:
             result = rewriter.inside(rule, rewriter, *call.inputs, **call.attributes)
             return None if result is None else (result,)
-        smooth = call.op.rules.get("smooth")
-        if smooth is not None:
-            result = rewriter.inside(smooth, *call.inputs, **call.attributes)
+        surrogate = call.op.rules.get("vjp.surrogate")
+        if surrogate is not None:
+            result = rewriter.inside(surrogate, *call.inputs, **call.attributes)
             return None if result is None else (result,)
         return rewriter.expand(call) if is_meaning(call.op, *_EXPANDED) else None
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, Node, Op, Value, constant, selects, static
+from tenonnx.extend import DType, Graph, Node, Op, Value, constant, moves_data, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, leaving_defaults, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
 from tenonnx_quantized.computed import Computed, turned
@@ -72,7 +72,7 @@ def _between_codes(call: Call) -> Value | None:
     known = next((made for op, made in QLINEAR.items() if is_meaning(node.op, op)), [])
     if known and known[0][0] is not qlinear_reduce_mean:  # of which no runtime has a kernel
         return _by_layout(known[0], inputs, attributes, result)
-    return _moved(node.op, inputs, attributes, result) if selects(node.op, inputs, attributes) else None
+    return _moved(node.op, inputs, attributes, result) if moves_data(node.op, attributes) else None
 
 
 def _zero(dtype: DType) -> Value:

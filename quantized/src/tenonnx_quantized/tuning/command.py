@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx.extend.commands import (
+from tenonnx_cli.extend import (
     complain,
     input_options,
     json_option,
@@ -84,7 +84,7 @@ def command(
     from pathlib import Path
 
     import tenonnx as tx
-    from tenonnx.extend.commands import read_feeds
+    from tenonnx_cli.extend import read_feeds
     from tenonnx_quantized.tuning.quantize import quantize
 
     graph = load_model(model)
@@ -124,6 +124,11 @@ def _batches(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict
 
 def _say(output: str, report: Report, sizes: tuple[int, int]) -> None:
     say(f"{output}: {plural(len(report.quantised), 'node')} quantised, {sizes[1]:,} bytes instead of {sizes[0]:,}")
+    say(f"  {report.reached:.1%} of the numbers of weights are codes now")
+    if report.kept:
+        shown = [f"{name} of {types}" for name, types in list(report.kept.items())[:SHOWN]]
+        more = f", and {len(report.kept) - SHOWN} more" if len(report.kept) > SHOWN else ""
+        say(f"  weights in floats: {', '.join(shown)}{more}")
     if report.floats:
         say(f"  left in floats: {', '.join(report.floats)}")
     worst = sorted(report.tensors, key=lambda tensor: -tensor.error)[:SHOWN]

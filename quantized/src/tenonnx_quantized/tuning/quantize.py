@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, selects, static
+from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, moves_data, static
 from tenonnx.extend.backends import compile_graph, generate_feeds
 from tenonnx.extend.transforms import infer, retarget
 from tenonnx_quantized.forms.codes import is_meaning
@@ -39,7 +40,8 @@ class Settings:
     """How to quantise.
 
     ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
-    or ``weights`` alone, in blocks of ``block_size`` rows. ``bits`` of weights are 8, in blocks 4 by default;
+    or ``weights`` alone, in blocks of ``block_size`` rows, those of convolutions by channel in 8 bits. ``bits`` of
+    weights are 8, in blocks 4 by default;
     ``activation_type`` and ``weight_type`` say more of them in mode ``static``, the latter in ``dynamic``, too: by
     default uint8 (int8 where ``symmetric``) and int8. float8 goes with float8. Codes of signed types are symmetric in
     weights, those of all types where ``symmetric`` or in form ``qoperator``, which has codes of 8 bits alone.
@@ -116,16 +118,25 @@ class TensorError:
 
 @dataclass(slots=True)
 class Report:
-    """What was quantised, at what cost: the error of each tensor and of each output, and the nodes that stay floats."""
+    """What was quantised, at what cost: the error of each tensor and of each output, and the nodes that stay floats.
+
+    ``reached`` is the share of the numbers of the model's weights that are codes now; ``kept`` are the weights that are
+    not, with the types of the nodes that use them: largest first.
+    """
 
     tensors: list[TensorError] = field(default_factory=list)
     outputs: dict[str, float] = field(default_factory=dict)
     quantised: list[str] = field(default_factory=list)
     floats: list[str] = field(default_factory=list)
+    reached: float = 1.0
+    kept: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "error": t.error} for t in self.tensors]
-        return {"quantised": self.quantised, "floats": self.floats, "tensors": tensors, "outputs": self.outputs}
+        return {
+            "quantised": self.quantised, "floats": self.floats, "tensors": tensors, "outputs": self.outputs,
+            "reached": self.reached, "kept": self.kept,
+        }  # fmt: skip
 
 
 def quantize(
@@ -171,6 +182,7 @@ def quantize(
         _errors(_outputs(made, feeds, backend), wanted),
         [node.name or node.op_type for node in kept],
         [node.name or node.op_type for node in nodes if node not in kept],
+        *_reached(graph, made),
     )
     made = retarget(made, max(graph.opsets.get("ai.onnx", 13), chosen.version))
     return (to_qoperator(made) if chosen.form == "qoperator" else made), report
@@ -206,7 +218,7 @@ def _candidates(graph: Graph, chosen: Settings) -> list[Node]:
             chosen_node = weighted or other
         elif chosen.mode == "weights":
             weights = node.inputs[1] if weighted else None
-            chosen_node = weights is not None and not is_meaning(node.op, ops.conv) and weights.ndim == 2
+            chosen_node = weights is not None and (is_meaning(node.op, ops.conv) or weights.ndim == 2)
         else:
             chosen_node = weighted
         if chosen_node:
@@ -245,7 +257,7 @@ def _handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, 
     """The values that ops only move elements of, or choose among, with what these give: it can keep their codes."""
     for node in graph.nodes:
         value, result = (*node.inputs, None)[0], node.outputs[0]
-        moves = isinstance(node.op, Op) and selects(node.op, node.inputs, node.attributes)
+        moves = isinstance(node.op, Op) and moves_data(node.op, node.attributes)
         moves = moves and not is_meaning(node.op, ops.where, ops.concat)
         if moves and value in found and value is not None and result is not None and _is_activation(result):
             yield value, result
@@ -275,7 +287,9 @@ def _made(
         value = node.inputs[position]
         assert value is not None
         contents = static(value)
-        if chosen.mode == "weights":
+        if chosen.mode == "weights" and is_meaning(node.op, ops.conv):  # whose kernels are too small for blocks
+            codes = by_channel(contents, DType.int8, axis, symmetric=True)
+        elif chosen.mode == "weights":
             options = {"symmetric": chosen.symmetric, "search": chosen.search}
             codes = in_blocks(contents, chosen.bits or 4, chosen.block_size, 1 - axis, **options)
         else:
@@ -304,6 +318,24 @@ def _parameters(
         if result in found:
             found[result] = found[value]
     return found
+
+
+def _reached(graph: Graph, made: Graph) -> tuple[float, dict[str, str]]:
+    """The share of the numbers of weights that are no longer in ``made``, and those that are, with what uses them."""
+    weights = {v.name: v for v in graph.variables if _is_weight(v)}
+    sizes = {
+        name: math.prod(dim for dim in v.tensor.shape or () if isinstance(dim, int)) for name, v in weights.items()
+    }
+    uses, left = made.uses(), [v for v in made.variables if v.name in weights and v.dtype.is_float]
+    left.sort(key=lambda v: -sizes[v.name])
+    kept = {v.name: ", ".join(dict.fromkeys(n.op_type for n in uses.get(v, ()))) for v in left}
+    kept = {name: types for name, types in kept.items() if types}
+    total = sum(sizes.values())
+    return (1.0 - sum(map(sizes.__getitem__, kept)) / total if total else 1.0), kept
+
+
+def _is_weight(value: Value) -> bool:
+    return value.type is not None and value.dtype.is_float and value.ndim > 1 and value.data is not None
 
 
 # ----- what it costs --------------------------------------------------------------------------------------------------

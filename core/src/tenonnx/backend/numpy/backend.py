@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, MutableMapping
 from functools import partial
 from numbers import Integral
 from typing import Any
 
+from tenonnx import limits
 from tenonnx.backend.feeds import FeedCheck
 from tenonnx.backend.input_defaults import DefaultsProgram
 from tenonnx.backend.numpy.plan import Plan, owned
@@ -15,10 +15,10 @@ from tenonnx.backend.state import Results, StatefulProgram
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
+from tenonnx.graph.summary import weight_bytes
 from tenonnx.op.rules import find_rule
 from tenonnx.op.threads import allowed
-from tenonnx.transforms.decompose import decompose_closed
-from tenonnx.transforms.fold import fold
+from tenonnx.transforms.fold import decompose_and_fold
 
 #: The floor of all backends: anything else that can run a graph is faster.
 speed = 0
@@ -36,8 +36,8 @@ class NumpyProgram:
         self.threads = threads
         self.outputs = [value.name for value in graph.outputs]
         self.state: MutableMapping[str, Any] = {}
-        ready = decompose_closed(graph, keep=lambda call: find_rule(call.op, "numpy") is not None)
-        self.plan = Plan(fold(ready, largest=sys.maxsize))
+        with limits.budget(weight_bytes(graph)):
+            self.plan = Plan(decompose_and_fold(graph, keep=lambda call: find_rule(call.op, "numpy") is not None))
         self._check = FeedCheck(graph.inputs)
         self._contents = [None if v.data is None else v.data.array() for v in graph.all_inputs]
         self._fed = [k for k, contents in enumerate(self._contents) if contents is None]
@@ -46,11 +46,12 @@ class NumpyProgram:
         contents = self._contents.copy()
         for position, array in zip(self._fed, self._check(feeds), strict=True):
             contents[position] = array
-        if self.threads is None:
-            results = self.plan.run(contents)
-        else:
-            with allowed(self.threads):
+        with limits.budget():
+            if self.threads is None:
                 results = self.plan.run(contents)
+            else:
+                with allowed(self.threads):
+                    results = self.plan.run(contents)
         return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from tenonnx import limits
-from tenonnx.backend.numpy.growth import Guard
-from tenonnx.backend.numpy.preparation import SMALLEST_REUSED, Observations, Schedule, Signatures
+from tenonnx.backend.numpy.size_guard import Guard
+from tenonnx.backend.numpy.specialization import SMALLEST_REUSED, Observations, Schedule, Signatures
+from tenonnx.backend.numpy.steps import Kernel, Step
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
@@ -22,45 +22,6 @@ from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import UNFORESEEN, bind, known_op, refused
 from tenonnx.op.evaluate import GraphFunction
 from tenonnx.op.rules import find_rule
-
-Kernel = Callable[..., Any]
-
-
-class Step:
-    """One kernel call. ``reuse`` is the position of an input whose buffer may take the result, or -1.
-
-    ``attributes`` are those of the call, None where subgraphs are among them.
-    """
-
-    __slots__ = ("attributes", "dead", "get", "inputs", "kernel", "node", "outputs", "reuse")
-
-    def __init__(
-        self,
-        node: Node,
-        kernel: Kernel,
-        inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
-        attributes: dict[str, Any] | None,
-    ) -> None:
-        self.node = node
-        self.kernel = kernel
-        self.inputs = inputs
-        self.outputs = outputs
-        self.attributes = attributes
-        #: The arguments among the slots; of one input the argument itself.
-        self.get: Callable[[list[Any]], Any] = itemgetter(*inputs) if inputs else _nothing
-        self.dead: tuple[int, ...] = ()
-        self.reuse = -1
-
-    def with_kernel(self, kernel: Kernel) -> Step:
-        """The same step by another kernel, which writes into no buffer of its inputs."""
-        step = Step(self.node, kernel, self.inputs, self.outputs, self.attributes)
-        step.dead = self.dead
-        return step
-
-
-def _nothing(slots: list[Any]) -> tuple[Any, ...]:
-    return ()
 
 
 class Plan:
@@ -238,6 +199,8 @@ def _execute(
             for slot in step.dead:
                 slots[slot] = None
             _store(step, result, slots)
+            if guard is not None:
+                guard.note(result)
             if observations is not None:
                 observations.note(step, slots)
 

@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 
 from tenonnx.formats.onnx.attributes import read_attribute
+from tenonnx.formats.onnx.resolve import Resolver
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.values import Operator, Value
 from tenonnx.op.inline import inline
@@ -17,6 +18,9 @@ from tenonnx.op.signature import Input, Signature
 from tenonnx.registry.registry import Registry, canonical_domain
 
 FunctionKey = tuple[str, str, str]
+
+#: Fills a graph from its message.
+ReadGraph = Callable[[onnx.GraphProto, Graph, Resolver], Graph]
 
 
 class Function(Op):
@@ -35,7 +39,9 @@ class Function(Op):
     @cached_property
     def body(self) -> Graph:
         """The graph that a call stands for, read on first use: functions may call each other in any order."""
-        return self._read_body()
+        body = self._read_body()
+        body.fixed = f'what the function "{self.name}" of the model is'
+        return body
 
     @cached_property
     def pure(self) -> bool:  # type: ignore[override]
@@ -47,13 +53,13 @@ class Function(Op):
         return inline(self.body, inputs, attributes=attributes)
 
 
-def read_functions(model: onnx.ModelProto, registry: Registry) -> dict[FunctionKey, Operator]:
+def read_functions(model: onnx.ModelProto, registry: Registry, read_graph: ReadGraph) -> dict[FunctionKey, Operator]:
     """The functions of a model by (domain, name, overload)."""
     found: dict[FunctionKey, Operator] = {}
     made = []
     for proto in model.functions:
         key = (canonical_domain(proto.domain), proto.name, proto.overload)
-        reader = _FunctionReader(proto, model, found, registry)
+        reader = _FunctionReader(proto, model, found, registry, read_graph)
         function = found[key] = Function(proto, reader.body)
         made.append((function, reader))
     for function, reader in made:  # a default may be a graph, whose nodes may call any of the functions
@@ -72,8 +78,10 @@ class _FunctionReader:
         model: onnx.ModelProto,
         functions: Mapping[FunctionKey, Operator],
         registry: Registry,
+        read_graph: ReadGraph,
     ) -> None:
         self.proto, self.model, self.functions, self.registry = proto, model, functions, registry
+        self.read_graph = read_graph
         self.opsets = {canonical_domain(o.domain): o.version for o in proto.opset_import}
 
     def body(self) -> Graph:
@@ -85,9 +93,6 @@ class _FunctionReader:
 
     def graph(self, proto: onnx.GraphProto) -> Graph:
         """A graph that calls what the function may call, and reads no value from outside."""
-        from tenonnx.formats.onnx.reader import GraphReader
-        from tenonnx.formats.onnx.resolve import Resolver
-
         resolver = Resolver(self.registry, self.opsets, self.model.ir_version, in_function=True)
         resolver.functions = self.functions
-        return GraphReader(proto, Graph(proto.name, opsets=self.opsets), resolver, None, None).read()
+        return self.read_graph(proto, Graph(proto.name, opsets=self.opsets), resolver)

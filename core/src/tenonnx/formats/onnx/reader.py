@@ -16,6 +16,7 @@ from tenonnx.formats.external import ExternalFiles
 from tenonnx.formats.onnx.attributes import read_attribute
 from tenonnx.formats.onnx.functions import read_functions
 from tenonnx.formats.onnx.resolve import Resolver
+from tenonnx.formats.onnx.roles import take_roles
 from tenonnx.formats.onnx.sort import sorted_nodes
 from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
 from tenonnx.formats.onnx.training import take_training_state
@@ -193,7 +194,7 @@ class _ModelReader:
             _check_text([entry.domain, entry.name, entry.overload, *entry.input, *entry.output, *entry.attribute])
         graph = Graph(model.graph.name, opsets=self.opsets, ir_version=model.ir_version)
         graph.registry = self.registry
-        graph.functions = read_functions(model, self.registry)
+        graph.functions = read_functions(model, self.registry, read_closed)
         self.resolver.functions = graph.functions
         graph.metadata = {entry.key: entry.value for entry in model.metadata_props}
         graph.origin = model
@@ -203,7 +204,13 @@ class _ModelReader:
         for domain, version in self.resolver.assumed.items():
             graph.opsets.setdefault(domain, version)
         take_training_state(graph)
+        take_roles(graph)
         return graph
+
+
+def read_closed(proto: onnx.GraphProto, graph: Graph, resolver: Resolver) -> Graph:
+    """A graph that reads nothing from outside."""
+    return GraphReader(proto, graph, resolver, None, None).read()
 
 
 class GraphReader:
@@ -250,7 +257,7 @@ class GraphReader:
                 )
             declared = read_declared_type(info)  # also where it is known better, as the writer counts on it
             if output.type is None:
-                output.type = declared
+                output.become(type=declared)
             graph.outputs.append(output)
         _check_text([proto.name, proto.doc_string, *scope, *(node.name for node in graph.nodes)])
         _check_text([each.doc_string for each in (*proto.input, *proto.output, *proto.initializer)])
@@ -270,7 +277,7 @@ class GraphReader:
             value = self.scope[name] = Value(name, contents.type, graph=self.graph)
         elif value.data is not None:
             raise InvalidModel(f'graph "{self.proto.name}" must name each initializer once', given=f'"{name}" twice')
-        value.data, value.type = contents, contents.type
+        value.become(data=contents, type=contents.type)
         self.graph.variables.append(value)
 
     def _read_nodes(self, protos: Any, *, final: bool = False) -> bool:
@@ -314,9 +321,9 @@ class GraphReader:
                     )
                 value = scope[name] = Value(name, None, producer=node, graph=graph)
                 outputs.append(value)
-            node.outputs = tuple(outputs)
+            node.become(outputs=outputs)
             if attributes and (subgraphs := node.subgraphs):
-                node.captures = align_captures(subgraphs, Builder(graph))
+                node.become(captures=align_captures(subgraphs, Builder(graph)))
             nodes.append(node)
         return True
 

@@ -14,7 +14,7 @@ from tenonnx.graph.values import Operator
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.op import Op, Opaque
 from tenonnx.op.signature import PHRASES, REQUIRED, is_kind
-from tenonnx.op.spelling import bind_attributes, form_at
+from tenonnx.op.versioned_signature import bind_attributes, signature_at
 from tenonnx.registry.registry import Registry, canonical_domain
 
 
@@ -98,7 +98,7 @@ class Resolver:
         op = self.registry.resolve(domain, name, version)
         if isinstance(op, Opaque):
             return Resolved(op, version)
-        form = form_at(op, version)
+        form = signature_at(op, version)
         required = frozenset(old for old, new in form.attributes.items() if form.defaults[new] is REQUIRED)
         kinds = {old: op.signature.kinds.get(new, "") for old, new in form.attributes.items()}
         variadic = bool(form.inputs) and form.inputs[-1].variadic
@@ -119,7 +119,7 @@ class Resolver:
     def _check(self, node: onnx.NodeProto, found: Resolved, op: Op, attributes: Mapping[str, Any]) -> None:
         if any(_is_reference(v) or isinstance(v, Graph) for v in attributes.values()):
             return
-        bound = bind_attributes(form_at(op, found.version), attributes)
+        bound = bind_attributes(signature_at(op, found.version), attributes)
         complete = {name: bound.get(name, default) for name, default in op.signature.attributes.items()}
         try:
             with foreseeing(_title(node, found), (), complete):

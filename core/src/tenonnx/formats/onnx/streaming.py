@@ -15,6 +15,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.formats.external import ExternalDataWriter, Pieces, Region
 from tenonnx.formats.files import AtomicWriter, available_name
 from tenonnx.formats.onnx.tensors import (
+    Initializers,
     MappedContents,
     TensorContents,
     array_to_proto,
@@ -22,7 +23,7 @@ from tenonnx.formats.onnx.tensors import (
     static_dims,
     to_proto,
 )
-from tenonnx.formats.onnx.writer import Initializers, copy_fields
+from tenonnx.formats.onnx.writer import copy_fields
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.values import Constant, RowConstant
 

@@ -14,14 +14,17 @@ from tenonnx.errors import InvalidModel
 from tenonnx.formats.external import ExternalFiles, Region
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Constant
+from tenonnx.graph.values import Constant, Contents
 from tenonnx.op.binding import UNFORESEEN
+
+#: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
+Initializers = list[tuple[str, Constant]]
 
 #: No tensor may claim more elements than this: it keeps products of dims far from overflow.
 MAXIMUM_ELEMENTS = 1 << 48
 
 
-class TensorContents:
+class TensorContents(Contents):
     """The contents of a ``TensorProto``: inline, or in a ``region`` of an external file that is mapped on first use."""
 
     __slots__ = ("_array", "proto", "region", "type")
@@ -92,7 +95,7 @@ class TensorContents:
         return flat[before:].reshape(-1, *dims[1:]) if each else self.array()[start:stop]
 
 
-class MappedContents:
+class MappedContents(Contents):
     """The packed contents of a tensor in a range of a file, mapped on first use."""
 
     __slots__ = ("_array", "region", "type")
@@ -114,7 +117,7 @@ class MappedContents:
         return self._array
 
 
-class SparseContents:
+class SparseContents(Contents):
     """The contents of a ``SparseTensorProto``, dense on first use. Raises ``LimitExceeded`` where that is too large."""
 
     __slots__ = ("_array", "_indices", "_values", "proto", "type")

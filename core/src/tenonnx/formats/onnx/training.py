@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.onnx.types import write_type
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
-from tenonnx.graph.training import TrainingState
+from tenonnx.graph.training import TrainingState, is_called_as_state
 
 if TYPE_CHECKING:
     import onnx
 
-    from tenonnx.formats.onnx.writer import Initializers
+    from tenonnx.formats.onnx.tensors import Initializers
 
 #: The entry of ``metadata_props`` that names the tensors and holds the settings.
 KEY = "tenonnx.training"
@@ -68,3 +68,17 @@ def take_training_state(graph: Graph) -> None:
     graph.variables = [value for value in graph.variables if value.name not in tensors]
     graph.all_inputs = [value for value in graph.all_inputs if value.name not in tensors]
     graph.training_state = TrainingState(tensors, settings)
+
+
+def drop_training_state(graph: Graph) -> None:
+    """Forget the training state of ``graph``, announced or not.
+
+    What no metadata announces are variables that no node reads and no output is, which are called as state of a
+    variable, ``w__adam_m``, be it there or not, or ``training__...``.
+    """
+    graph.training_state = None
+    used = {value.name for nested in graph.nested() for node in nested.nodes for value in node.uses}
+    used |= {value.name for value in graph.outputs}
+    dropped = {v.name for v in graph.variables if v.name not in used and is_called_as_state(v.name)}
+    graph.variables = [value for value in graph.variables if value.name not in dropped]
+    graph.all_inputs = [value for value in graph.all_inputs if value.name not in dropped]

@@ -7,21 +7,18 @@ from typing import Any
 
 import onnx
 
-from tenonnx.errors import InvalidModel, NotRepresentable
 from tenonnx.formats.onnx.attributes import write_attribute
 from tenonnx.formats.onnx.functions import Function
-from tenonnx.formats.onnx.tensors import SparseContents, to_inline_proto, to_proto
+from tenonnx.formats.onnx.ir import ir_version
+from tenonnx.formats.onnx.roles import add_roles
+from tenonnx.formats.onnx.tensors import Initializers, SparseContents, to_inline_proto, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
 from tenonnx.graph.symbolic import symbols_of
-from tenonnx.graph.types import SparseTensorType, TensorType, Type
-from tenonnx.graph.values import Constant, Node, Value
+from tenonnx.graph.types import TensorType, Type
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Op
-from tenonnx.op.spelling import form_at
-from tenonnx.transforms.runtimes import Runtime
-
-#: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
-Initializers = list[tuple[str, Constant]]
+from tenonnx.op.versioned_signature import signature_at
 
 
 def to_model(graph: Graph, *, tidy: bool = False) -> onnx.ModelProto:
@@ -48,6 +45,7 @@ def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.Mo
         model.functions.append(function.proto)
     origin = graph.origin.graph if isinstance(graph.origin, onnx.ModelProto) else None
     initializers = GraphWriter(graph, model.graph, origin, model.ir_version, tidy).write()
+    add_roles(graph, model, [name for name, _ in initializers])
     return model, initializers
 
 
@@ -110,7 +108,7 @@ class GraphWriter:
         origin = node.origin
         for subgraph in node.subgraphs:
             for stand_in, outer in zip(subgraph.captures, node.captures, strict=True):
-                stand_in.name = outer.name
+                stand_in.become(name=outer.name)
         inputs = ["" if v is None else v.name for v in node.inputs]
         outputs = ["" if v is None else v.name for v in node.outputs]
         if origin is not None:
@@ -239,67 +237,4 @@ def _is_float(node: Node, name: str) -> bool:
     """Whether whole numbers in this attribute are floats, as the op declares it."""
     if not isinstance(node.op, Op):
         return False
-    return form_at(node.op, node.version).attributes.get(name, name) in node.op.signature.floats
-
-
-def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
-    """The graph's own IR version, else the lowest that its opsets and contents need, within what a target reads.
-
-    Raises ``NotRepresentable`` where the target reads no IR version that can hold the contents. An opset needs none by
-    itself, so that the one it was published with gives way.
-    """
-    wanted = graph.ir_version or max(_needed_ir_version(graph), _published_ir_version(graph))
-    limit = None if runtime is None else runtime.ir_version
-    if runtime is None or limit is None or wanted <= limit:
-        return wanted
-    needed = _needed_ir_version(graph)
-    if needed > limit:
-        raise NotRepresentable(
-            f"the target {runtime.name} must read the IR version that the graph needs",
-            given=f"IR version {needed}, by the element types or functions of the graph",
-            available=f"IR version up to {limit}",
-            do="go to a newer target",
-        )
-    return max(needed, min(limit, _published_ir_version(graph)))
-
-
-def check_ir_version(graph: Graph, wanted: int) -> None:
-    """Raise ``NotRepresentable`` unless a file of an IR version can hold the graph."""
-    needed, newest = _needed_ir_version(graph), onnx.IR_VERSION
-    if not needed <= wanted <= newest:
-        raise NotRepresentable(
-            "the IR version must be able to hold the graph, by its element types and functions",
-            given=str(wanted),
-            available=f"{needed} to {newest}",
-        )
-
-
-def _needed_ir_version(graph: Graph) -> int:
-    """The lowest IR version that can hold the contents: dtypes and functions. Readers skip the metadata of nodes."""
-    dtypes = {
-        v.type.dtype for g in graph.nested() for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)
-    }
-    needs = [4, *(dtype.first_ir_version for dtype in dtypes)]
-    if graph.functions:
-        needs.append(8)
-    called = (node.origin.overload for node in graph.walk() if node.origin is not None)
-    if any(called) or any(overload for _, _, overload in graph.functions):
-        needs.append(10)
-    return max(needs)
-
-
-def _published_ir_version(graph: Graph) -> int:
-    """The IR version that the opsets were published with, and what the graph has beside its contents."""
-    imports = [
-        onnx.helper.make_opsetid("" if d == "ai.onnx" else d, v)
-        for d, v in graph.opsets.items()
-        if d in ("ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
-    ]
-    try:
-        version = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True) if imports else 4
-    except ValueError as error:
-        raise InvalidModel(
-            "the opsets of the graph must be known to the onnx package", given=str(graph.opsets)
-        ) from error
-    has_metadata = any(n.origin is not None and len(n.origin.metadata_props) for n in graph.walk())
-    return max(4, int(version), 10 if has_metadata else 4)
+    return signature_at(node.op, node.version).attributes.get(name, name) in node.op.signature.floats

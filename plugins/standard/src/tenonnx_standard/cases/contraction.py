@@ -12,6 +12,7 @@ EQUATIONS = [
     "ij,jk->ik", "ij,jk", "ij,kj->ik", "i,j->ij", "i,i->", "i,i", "ij,ij->ij", "bij,bjk->bik", "bhqd,bhkd->bhqk",
     "bij,jk->bik", "ij,bjk->bik", "...ij,...jk->...ik", "...ij,jk", "bij, bij -> b", "abc,cd->abd", "ab,cd->acbd",
     "ij,jk,kl->il", "i,ij,j->", "bi,oij,bj->bo", "Aa,aB->AB", "iij,jk->ik", "abcd,abce->abde", "ab,bc->c",
+    "ij,i->ij", "bij,b->bij", "bij,ji->bij", "i,ij->ij", "ij,kj,k->ik", "bhq,bh,b->hq", "...i,...->...i",
 ]  # fmt: skip
 
 

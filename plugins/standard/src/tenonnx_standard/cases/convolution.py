@@ -7,7 +7,8 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_standard.convolution import MANY_COLUMNS, MANY_PLACES, conv, conv_transpose, conv_weight_gradient
+from tenonnx_standard.convolution import conv, conv_transpose, conv_weight_gradient
+from tenonnx_standard.convolution_tuning import MANY_COLUMNS, MANY_PLACES
 from tenonnx_standard.deformable import col2im, deform_conv
 from tenonnx_testing import Gap, call, cases, tensors
 

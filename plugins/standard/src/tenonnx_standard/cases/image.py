@@ -12,9 +12,8 @@ from tenonnx_standard.resizing import (
     resize_asymmetric,
     resize_before_symmetric,
     resize_with_roi,
-    upsample,
-    upsample_2d,
 )
+from tenonnx_standard.upsampling import upsample, upsample_2d
 from tenonnx_testing import Gap, call, cases, tensors
 
 #: Scales whose multiples by small whole numbers are exact, or far from the next whole number.

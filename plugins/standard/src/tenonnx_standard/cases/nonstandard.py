@@ -60,6 +60,10 @@ def _(draw):
     return call(x, starts, ends, axes)
 
 
+for _op in (ops.memcpy_from_host, ops.memcpy_to_host):
+    cases(_op)(lambda draw: call(draw(tensors([*FLOATS, "int64", "bool"]))))
+
+
 @cases(ops.bitshift_alias, gradient=False)
 def _(draw):
     x, y = draw(broadcastable(2, ["uint8", "uint32", "int16"], min_value=0, max_value=100))

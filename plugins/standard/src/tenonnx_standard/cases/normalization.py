@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from tenonnx_standard.local_normalization import lrn
 from tenonnx_standard.normalization import (
+    channel_normalization_before_onnx,
     group_normalization,
     group_normalization_by_group,
     instance_normalization,
     layer_normalization,
+    layer_normalization_before_onnx,
     lp_normalization,
-    lrn,
     mean_variance_normalization,
     rms_normalization,
     simplified_layer_normalization,
@@ -98,6 +100,19 @@ def _(draw):
     return call(x, scale, draw(st.sampled_from([None, bias])), _outputs=draw(st.sampled_from([1, 3])), **attributes)
 
 
+@cases(layer_normalization_before_onnx, gradient=False)
+def _(draw):
+    floats = ["float32", "float16", "bfloat16"]
+    x, scale, bias, attributes = trailing(draw, floats, st.just(1), scales=draw(st.sampled_from(floats)))
+    return call(x, scale, draw(st.sampled_from([None, bias])), **attributes)
+
+
+@cases(layer_normalization_before_onnx)
+def _(draw):
+    x, scale, bias, attributes = trailing(draw, "float64", st.just(11))
+    return call(x, scale, draw(st.sampled_from([None, bias])), _outputs=draw(st.sampled_from([1, 3])), **attributes)
+
+
 @cases(rms_normalization, gradient=False)
 def _(draw):
     x, scale, _, attributes = trailing(draw, ["float32", "float16", "bfloat16"], st.just(1))
@@ -135,6 +150,12 @@ def _(draw):
 )
 def _(draw):
     return call(spread(draw, "float32", shapes(4, 4, 2)))
+
+
+@cases(channel_normalization_before_onnx)
+def _(draw):
+    x = spread(draw, ["float32", "float64", "float16"], shapes(4, 4, 2))
+    return call(x, across_channels=draw(st.integers(0, 1)), normalize_variance=draw(st.integers(0, 1)))
 
 
 SIGNED_SUM = Gap(

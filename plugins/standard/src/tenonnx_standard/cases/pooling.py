@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from tenonnx_standard.average_pooling import average_pool
 from tenonnx_standard.global_pooling import (
     global_average_pool,
     global_lp_pool,
     global_lp_pool_float,
     global_max_pool,
 )
-from tenonnx_standard.pooling import average_pool, lp_pool, lp_pool_float, max_pool, max_pool_gradient
+from tenonnx_standard.lp_pooling import lp_pool, lp_pool_float
+from tenonnx_standard.max_pooling import max_pool
+from tenonnx_standard.pooling_gradient import max_pool_gradient
 from tenonnx_standard.unpooling import max_unpool
 from tenonnx_testing import Gap, call, cases, tensors
 

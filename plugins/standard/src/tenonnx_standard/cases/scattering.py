@@ -10,6 +10,7 @@ from tenonnx_standard.scattering import (
     scatter,
     scatter_elements,
     scatter_elements_arithmetic,
+    scatter_elements_plain,
     scatter_nd,
     scatter_nd_arithmetic,
     tensor_scatter,
@@ -68,6 +69,12 @@ def _(draw):
 
 
 @cases(scatter)
+def _(draw):
+    x, places, new, axis, _ = by_element(draw, ["none"])
+    return call(x, places, new, axis=axis)
+
+
+@cases(scatter_elements_plain)
 def _(draw):
     x, places, new, axis, _ = by_element(draw, ["none"])
     return call(x, places, new, axis=axis)

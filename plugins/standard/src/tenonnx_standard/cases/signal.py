@@ -46,7 +46,7 @@ def number(draw, value):
 def windowed(draw):
     periodic = draw(st.integers(0, 1))
     output = draw(st.sampled_from([DType.float32, DType.float64, DType.float16]))
-    size = number(draw, draw(st.integers(2 - periodic, 12)))
+    size = number(draw, draw(st.integers(2 - periodic, 12))).reshape(draw(st.sampled_from([(), (1,)])))
     return call(size, periodic=periodic, output_datatype=int(output))
 
 
@@ -61,7 +61,9 @@ def _(draw):
     low = draw(st.floats(0, 500, width=32))
     high = low + draw(st.floats(500, 3000, width=32))
     kind = draw(st.sampled_from([np.int32, np.int64]))
-    return call(*(np.asarray(size, kind) for size in sizes), *(np.asarray(edge, np.float32) for edge in (low, high)))
+    shape = draw(st.sampled_from([(), (1,)]))
+    given = *(np.asarray(size, kind) for size in sizes), *(np.asarray(edge, np.float32) for edge in (low, high))
+    return call(*(each.reshape(shape) for each in given))
 
 
 def transform(draw):

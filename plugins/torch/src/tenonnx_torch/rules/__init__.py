@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from tenonnx.extend import Op, add_rule
+from tenonnx.extend import Op, add_rule, rule_kind
+
+TORCH = rule_kind("torch", "tensors, then attributes; a tensor, a tuple, or NotImplemented")
 
 
 def rule(
@@ -30,7 +32,7 @@ def rule(
                 return function(*args, **attributes)
 
             held.takes, held.moves = takes, moves  # type: ignore[attr-defined]
-            add_rule(op, "torch", held)
+            add_rule(op, TORCH.name, held)
         return function
 
     return register

@@ -22,6 +22,7 @@ from tenonnx_training.objective import Objective
 from tenonnx_training.optimizers import SGD, AdamW, Optimizer
 from tenonnx_training.recipe import Recipe
 from tenonnx_training.step_graph import Differentiated, differentiated, evaluation_graph
+from tenonnx_training.unannounced import adopt
 from tenonnx_training.updates import COUNT, SEED, Updates, fill
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def generate_artifacts(
     )
     graph = model if isinstance(model, Graph) else tx.load(model)
     graph = copy_graph(graph).infer()
+    adopt(graph)
     graph.training_state = None
     folder, more = Path(artifact_directory or "."), list(additional_output_names or ())
     if unknown := [name for name in more if name not in {value.name for value in graph.values()}]:
@@ -171,7 +173,8 @@ def _training_model(made: Differentiated, more: Sequence[str]) -> Graph:
 
 
 def _evaluation_model(graph: Graph, made: Differentiated, objective: Objective, more: Sequence[str]) -> Graph:
-    used, _ = evaluation_graph(graph, objective, [*made.parameters, *made.statistics], more)
+    used, measured = evaluation_graph(graph, objective, [*made.parameters, *made.statistics], more)
+    used = used.extract([value.name for value in used.all_inputs if value.data is None], [measured.loss, *more])
     fill(used, {name: ArrayConstant(np.asarray(0, np.int64)) for name in (SEED, COUNT)})
     return used
 

@@ -52,6 +52,41 @@ def data_options(command: Command) -> Command:
     return command
 
 
+def class_options(command: Command) -> Command:
+    """What a loss or metric of classes is told beside its name."""
+    kinds = (
+        click.option(
+            "--ignore-index", type=int, metavar="LABEL", help="A label that counts for nothing, such as -100."
+        ),
+        click.option(
+            "--class-axis",
+            type=int,
+            metavar="AXIS",
+            help="Where classes lie in the scores: 1 as in PyTorch, which is the default, or -1 for the last axis.",
+        ),
+    )
+    for option in reversed(kinds):
+        command = option(command)
+    return command
+
+
+def told(name: str | None, ignore_index: int | None, class_axis: int | None) -> Any:
+    """A loss by name, as it is, or with what the options of classes say."""
+    from tenonnx.extend import InvalidCall
+    from tenonnx_training.losses import LOSSES
+
+    given = {"ignore_index": ignore_index, "class_axis": class_axis}
+    given = {option: value for option, value in given.items() if value is not None}
+    if not given:
+        return name
+    if name not in _OF_CLASSES:
+        raise InvalidCall(
+            "--ignore-index and --class-axis are for losses of classes", given=f"--loss {name}",
+            available=", ".join(_OF_CLASSES),
+        )  # fmt: skip
+    return LOSSES[name](**given)
+
+
 def read_data(
     graph: Graph,
     path: str,
@@ -68,7 +103,7 @@ def read_data(
     These are its inputs, labels and weights. Classes are numbered as in the folder ``like``.
     """
     from tenonnx.extend import InvalidCall
-    from tenonnx.extend.commands import is_table
+    from tenonnx_cli.extend import is_table
 
     if Path(path).is_dir():
         if labels is not None or weights is not None:
@@ -83,7 +118,7 @@ def read_data(
 
 
 def _from_folder(graph: Graph, path: str, of: str | None, like: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    from tenonnx.extend.commands import complain, plural
+    from tenonnx_cli.extend import complain, plural
     from tenonnx_training.images import ImageFolder
 
     classes = ImageFolder.of(like).classes if like is not None and Path(like).is_dir() else None
@@ -97,7 +132,7 @@ def _from_folder(graph: Graph, path: str, of: str | None, like: str | None, give
 
 def _from_archive(graph: Graph, path: str, labels: str | None, loss: str | None, weights: str | None) -> dict[str, Any]:
     from tenonnx.extend import InvalidCall
-    from tenonnx.extend.commands import read_archive
+    from tenonnx_cli.extend import read_archive
 
     arrays = read_archive(path)
     inputs = [*(value.name for value in graph.inputs), *([weights] if weights else [])]
@@ -113,7 +148,7 @@ def _from_archive(graph: Graph, path: str, labels: str | None, loss: str | None,
 
 def _from_table(graph: Graph, path: str, labels: str | None, loss: str | None, weights: str | None) -> dict[str, Any]:
     from tenonnx.extend import DType, InvalidCall, TensorType, Value
-    from tenonnx.extend.commands import parse_column, read_columns, table_feeds
+    from tenonnx_cli.extend import parse_column, read_columns, table_feeds
 
     columns, inputs = read_columns(path), [value.name for value in graph.inputs]
     if weights is not None and weights not in columns:
@@ -154,7 +189,7 @@ def _labels(others: list[str], path: str, labels: str | None, loss: str | None, 
 def _numbers(graph: Graph, name: str, fields: Mapping[int, str], path: str, loss: str | None) -> Any:
     """A column of labels: numbers of classes, or numbers as the model predicts them."""
     from tenonnx.extend import DType, InvalidCall, TensorType, Value
-    from tenonnx.extend.commands import parse_column
+    from tenonnx_cli.extend import parse_column
 
     settings = {} if graph.training_state is None else graph.training_state.settings
     loss = loss or settings.get("loss")

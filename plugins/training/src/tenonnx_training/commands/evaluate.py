@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from tenonnx.extend.commands import json_option, load_model, model_argument, say, say_json
-from tenonnx_training.commands.data import data_options, read_data
+from tenonnx_cli.extend import json_option, load_model, model_argument, say, say_json
+from tenonnx_training.commands.data import class_options, data_options, read_data, told
 
 
 @click.command("evaluate")
@@ -22,6 +22,8 @@ from tenonnx_training.commands.data import data_options, read_data
     help="accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.",
 )
 @click.option("--loss", metavar="NAME", help="A loss as tenonnx train takes it.")
+@class_options
+@click.option("--sample-weights", metavar="NAME", help="The part of --data that weighs samples in the loss.")
 @click.option("--of", metavar="VALUE", help="The value that is measured; by default the first output of floats.")
 @click.option("--labels", metavar="NAME", help="The part of --data that holds the labels.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Samples in a batch.")
@@ -32,6 +34,9 @@ def command(
     data: str,
     metrics: Sequence[str],
     loss: str | None,
+    ignore_index: int | None,
+    class_axis: int | None,
+    sample_weights: str | None,
     of: str | None,
     labels: str | None,
     batch_size: int,
@@ -41,10 +46,14 @@ def command(
 ) -> None:
     """Measure a model, as it is used, on all of a data set."""
     from tenonnx_training.evaluation import evaluate
+    from tenonnx_training.objective import beside
 
     graph = load_model(model)
-    arrays = read_data(graph, data, labels, loss, of=of, **images)
-    found = evaluate(graph, arrays, metrics, loss=loss, output=of, batch_size=batch_size, backend=backend)
+    arrays = read_data(graph, data, labels, loss, of=of, weights=sample_weights, **images)
+    cost = told(loss or "softmax_cross_entropy", ignore_index, class_axis)  # without a loss it speaks of metrics
+    measured = [beside(metric, cost) for metric in metrics] if loss is None else list(metrics)
+    how: dict[str, Any] = {"loss": loss and cost, "output": of, "sample_weights": sample_weights}
+    found = evaluate(graph, arrays, measured, **how, batch_size=batch_size, backend=backend)
     if as_json:
         say_json({"file": model, "data": data, **found})
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenonnx.extend.commands import (
+from tenonnx_cli.extend import (
     json_option,
     load_model,
     model_argument,

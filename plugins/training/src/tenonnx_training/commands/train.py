@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx.extend.commands import (
+from tenonnx_cli.extend import (
     INTERRUPTED,
     complain,
     json_option,
@@ -19,7 +19,7 @@ from tenonnx.extend.commands import (
     say_json,
     version_options,
 )
-from tenonnx_training.commands.data import data_options, read_data
+from tenonnx_training.commands.data import class_options, data_options, read_data, told
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -121,12 +121,19 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
     "its shift is trained]",
 )
 @click.option(
+    "--unbiased-statistics/--no-unbiased-statistics",
+    default=None,
+    help="Let running variances follow those of batches over n - 1 elements, as PyTorch does.  [default: over n, as "
+    "ONNX has it]",
+)
+@click.option(
     "--epochs", type=click.IntRange(min=0), default=1, show_default=True, help="How many (more) epochs to train."
 )
 @click.option(
     "--batch-size", type=click.IntRange(min=1), help="Samples in a batch.  [default: 32, or that of --resume]"
 )
 @click.option("--validation", metavar="PATH", help="Data like --data, to measure by after each epoch.")
+@class_options
 @click.option(
     "--metric",
     "metrics",
@@ -201,10 +208,13 @@ def command(
     groups: list[Group] | None,
     untie: bool,
     frozen_statistics: bool | None,
+    unbiased_statistics: bool | None,
     epochs: int,
     batch_size: int | None,
     validation: str | None,
     metrics: Sequence[str],
+    ignore_index: int | None,
+    class_axis: int | None,
     patience: int | None,
     sample_weights: str | None,
     accumulate: int | None,
@@ -244,7 +254,7 @@ def command(
             batches = -(-samples_of(arrays) // _batch_size(graph, batch_size))
             chosen = _scheduled(graph, chosen, *schedule, run=epochs * batches)
         options: dict[str, Any] = {
-            "loss": loss,
+            "loss": told(loss, ignore_index, class_axis),
             "optimizer": chosen,
             "output": of,
             "metrics": metrics,
@@ -258,6 +268,7 @@ def command(
             "recompute": _listed(recompute),
             "sample_weights": sample_weights,
             "frozen_statistics": frozen_statistics,
+            "unbiased_statistics": unbiased_statistics,
             "seed": seed,
             "untie": untie,
             "keep_training_form": keep_training_form,
@@ -326,8 +337,8 @@ def _for_use(graph: Graph) -> Graph:
 def _check_paths(output: str | None, checkpoint: str | None, emit_step: str | None) -> None:
     """Raise ``InvalidCall``, before a long training, where its results go nowhere or to a place that takes none."""
     from tenonnx.extend import InvalidCall
-    from tenonnx.extend.commands import SUFFIXES
     from tenonnx.extend.formats import check_output
+    from tenonnx_cli.extend import SUFFIXES
 
     kinds = {
         "--output": (output, SUFFIXES),

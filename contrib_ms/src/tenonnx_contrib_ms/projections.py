@@ -1,0 +1,57 @@
+"""Queries, keys and values from what projections give: heads apart, normalised, and turned by their positions."""
+
+from __future__ import annotations
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value
+from tenonnx_contrib_ms import scaled_dot_product as core
+from tenonnx_standard.normalization import statistics_dtype
+
+
+def split_all(
+    flat: list[Value], counts: list[int], norms: tuple[Value, Value] | None, epsilon: float,
+    tables: tuple[Value, Value] | None, interleaved: int,
+) -> tuple[Value, Value, Value]:  # fmt: skip
+    """Queries, keys and values as [batch, heads, sequence, size], normalised and turned; queries and keys as one."""
+    turned = counts[0] + counts[1]
+    if norms is not None:
+        both, v = _normalised(flat, counts, norms, epsilon)
+    elif len(flat) == 1:
+        both, v = ops.split(core.split_heads(flat[0], sum(counts)), [turned, counts[2]], axis=1)
+    elif tables is None:
+        q, k, v = map(core.split_heads, flat, counts)
+        return q, k, v
+    else:
+        both, v = core.split_heads(ops.concat(*flat[:2], axis=-1), turned), core.split_heads(flat[2], counts[2])
+    if tables is not None:
+        both = turn(both, *tables, turned, interleaved)
+    q, k = ops.split(both, counts[:2], axis=1)
+    return q, k, v
+
+
+def _normalised(
+    flat: list[Value], counts: list[int], norms: tuple[Value, Value], epsilon: float
+) -> tuple[Value, Value]:
+    """Queries and keys as one, the rows of each head divided by the root of their mean square; and the values."""
+    if len(flat) == 1:
+        apart = ops.split(ops.reshape(flat[0], [0, 0, sum(counts), -1]), counts, axis=2)
+    else:
+        apart = [ops.reshape(x, [0, 0, n, -1]) for x, n in zip(flat, counts, strict=True)]
+    stash = int(statistics_dtype(apart[0]))
+    pairs = zip(apart, norms, strict=False)
+    both = ops.concat(*(ops.rms_normalization(x, w, epsilon=epsilon, stash_type=stash) for x, w in pairs), axis=2)
+    return ops.transpose(both, perm=[0, 2, 1, 3]), ops.transpose(apart[2], perm=[0, 2, 1, 3])
+
+
+def turn(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
+    """``x`` [batch, heads, sequence, size] turned by [batch, sequence, half] tables, which may be narrower."""
+    size, half = x.shape[3], cos.shape[2]
+    width = 2 * half if isinstance(half, int) and not (isinstance(size, int) and 2 * half == size) else 0
+    return ops.rotary_embedding(x, cos, sin, interleaved=interleaved, num_heads=count, rotary_embedding_dim=width)
+
+
+def turn_from(offset: int, x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
+    """``x`` turned from the channel ``offset`` on."""
+    if not offset:
+        return turn(x, cos, sin, count, interleaved)
+    return ops.concat(x[:, :, :, :offset], turn(x[:, :, :, offset:], cos, sin, count, interleaved), axis=3)

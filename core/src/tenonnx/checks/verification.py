@@ -1,0 +1,209 @@
+"""What a verification found: of each output whether it is verified, how well, or why not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.checks.compare import Difference
+from tenonnx.errors import VerificationFailed
+
+#: How near two outputs are, the best first. Behind roundings to codes, a number may be a step of these away.
+GRADES = ("bit for bit", "within rounding", "within tolerance", "within a step of codes")
+
+#: What becomes of an output: it was compared and is as near as it must be; it was not compared; it is not.
+VERIFIED, NOT_VERIFIED, DIFFERENT = "verified", "not verified", "different"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDifference:
+    """How far one output of the other model on ``backend`` lies from that of the first model.
+
+    ``grade`` is one of ``GRADES`` where it is near enough; ``rule`` says by what it was judged where that is not the
+    first model on the same backend by the table of tolerances.
+    """
+
+    name: str
+    backend: str
+    difference: Difference
+    grade: str = ""
+    rule: str = ""
+
+    @property
+    def equal(self) -> bool:
+        return self.difference.equal
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.difference
+        return {
+            "name": self.name,
+            "backend": self.backend,
+            "equal": found.equal,
+            "grade": self.grade if found.equal else None,
+            "rule": self.rule or None,
+            "absolute": found.absolute,
+            "relative": found.relative if math.isfinite(found.relative) else None,
+            "reason": found.reason,
+        }
+
+    def __str__(self) -> str:
+        found = self.difference
+        if not found.equal:
+            return f"{self.name} ({self.backend}): {found.reason}"
+        numbers = f"{found.absolute:.3g} absolute, {found.relative:.3g} relative"
+        how = "; ".join(part for part in (self.grade, self.rule) if part)
+        return f"{self.name} ({self.backend}): {numbers}" + (f"; {how}" if how else "")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputState:
+    """What became of one output: ``state`` is verified, with its worst grade, or not verified or different, and why."""
+
+    name: str
+    state: str
+    grade: str = ""
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "state": self.state, "grade": self.grade or None, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first node, in the order of the other model, that computes a value from which the first model differs."""
+
+    node: str
+    value: str
+    backend: str
+    reason: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"node": self.node, "value": self.value, "backend": self.backend, "reason": self.reason}
+
+    def __str__(self) -> str:
+        return f'{self.node} computes "{self.value}" ({self.backend}): {self.reason}'
+
+
+@dataclass(frozen=True, slots=True)
+class AsUsed:
+    """Whether the other model gives the same in a plain session of a backend, with the options that are its default.
+
+    Else ``reason`` says what differs, ``helps`` which option mends it, and ``original_too`` whether the first model has
+    the same fault.
+    """
+
+    backend: str
+    equal: bool
+    reason: str = ""
+    helps: str = ""
+    original_too: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "backend": self.backend,
+            "equal": self.equal,
+            "reason": self.reason,
+            "helps": self.helps or None,
+            "original_too": self.original_too,
+        }
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"the same in a plain session of {self.backend}"
+        too = "; so does the original" if self.original_too else ""
+        helps = f"; {self.helps} helps" if self.helps else "; no option that we know helps"
+        return f"not the same in a plain session of {self.backend}, by its default options: {self.reason}{too}{helps}"
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was compared. ``problems`` are what breaks structure or running; ``notes`` limit what was compared.
+
+    ``unverified`` are the outputs that were not compared, each with the reason. ``as_used`` says what the other model
+    gives where a backend has the options that are its default.
+    """
+
+    reference: str
+    outputs: list[OutputDifference] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    first_divergence: Divergence | None = None
+    unverified: dict[str, str] = field(default_factory=dict)
+    as_used: list[AsUsed] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        return not self.problems and all(output.equal for output in self.outputs)
+
+    @property
+    def verified(self) -> bool:
+        """Whether nothing differs and every output was compared."""
+        return self.equal and bool(self.outputs) and not self.unverified
+
+    @property
+    def largest(self) -> OutputDifference | None:
+        """The output of the largest absolute difference."""
+        return max(self.outputs, key=lambda o: (not o.equal, o.difference.absolute), default=None)
+
+    @property
+    def grade(self) -> str:
+        """The worst grade of all outputs; empty where something differs or nothing was compared."""
+        grades = [output.grade for output in self.outputs]
+        return max(grades, key=GRADES.index) if grades and self.equal and all(grades) else ""
+
+    @property
+    def states(self) -> list[OutputState]:
+        """What became of each output."""
+        return list(self._states())
+
+    def _states(self) -> Iterator[OutputState]:
+        for name in dict.fromkeys(output.name for output in self.outputs):
+            of = [output for output in self.outputs if output.name == name]
+            wrong = next((output for output in of if not output.equal), None)
+            if wrong is not None:
+                yield OutputState(name, DIFFERENT, reason=f"{wrong.backend}: {wrong.difference.reason}")
+                continue
+            worst = max(of, key=lambda output: GRADES.index(output.grade) if output.grade else -1)
+            yield OutputState(name, VERIFIED, worst.grade, worst.rule)
+        for name, why in self.unverified.items():
+            yield OutputState(name, NOT_VERIFIED, reason=why)
+
+    def raise_if_failed(self) -> Verification:
+        """Raise ``VerificationFailed`` unless everything was equal; returns itself."""
+        if self.equal:
+            return self
+        wrong = [str(output) for output in self.outputs if not output.equal]
+        raise VerificationFailed(
+            f"the model must give what the original gives on {self.reference}",
+            given="\n".join([*self.problems, *wrong]),
+            also=f"the first node that diverges: {self.first_divergence}" if self.first_divergence else "",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "equal": self.equal,
+            "verified": self.verified,
+            "grade": self.grade or None,
+            "reference": self.reference,
+            "states": [state.to_json() for state in self._states()],
+            "outputs": [output.to_json() for output in self.outputs],
+            "problems": self.problems,
+            "notes": self.notes,
+            "as_used": [each.to_json() for each in self.as_used],
+            "first_divergence": self.first_divergence.to_json() if self.first_divergence else None,
+        }
+
+    def __str__(self) -> str:
+        verdict = f"equal, {self.grade}" if self.grade else "equal" if self.equal else "not equal"
+        if self.equal and not self.outputs:
+            verdict = "not verified"
+        lines = [f"{verdict}; largest differences from {self.reference}:"]
+        lines += [f"  {output}" for output in self.outputs]
+        lines += [f"  {name}: not verified: {why}" for name, why in self.unverified.items()]
+        lines += [f"  {problem}" for problem in self.problems]
+        if self.first_divergence:
+            lines.append(f"  the first node that diverges: {self.first_divergence}")
+        lines += [f"  {each}" for each in self.as_used]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])

@@ -1,0 +1,63 @@
+"""What a conversion did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.checks.verification import Verification
+from tenonnx.transforms.report import Change
+
+
+@dataclass(slots=True)
+class Report:
+    """What was written, what became of each node, and what was compared.
+
+    ``left_out`` are notes that the IR version cannot hold, with how many there were: ``{"metadata of nodes": 54}``.
+    ``verification`` is the comparison before the file was written, with ``compared_with``; where a transform was meant
+    to change numbers, ``from_source`` is that with the model as it was read. ``notes`` limit what was compared.
+    ``findings`` are what steps of packages tell, by name, such as ``half_precision``.
+    """
+
+    opsets: dict[str, int]
+    ir_version: int
+    changes: list[Change] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+    verification: Verification | None = None
+    compared_with: str = ""
+    from_source: Verification | None = None
+    notes: list[str] = field(default_factory=list)
+    findings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rewritten(self) -> list[Change]:
+        """The nodes that were not kept as they were."""
+        return [change for change in self.changes if change.action != "kept"]
+
+    def to_json(self) -> dict[str, Any]:
+        checked = None
+        if self.verification is not None:
+            checked = {**self.verification.to_json(), "compared_with": self.compared_with}
+        found = {name: finding.to_json() for name, finding in self.findings.items()}
+        source = {} if self.from_source is None else {"from_source": self.from_source.to_json()}
+        return {
+            "opsets": self.opsets,
+            "ir_version": self.ir_version,
+            "left_out": self.left_out,
+            "nodes": [change.to_json() for change in self.changes],
+            **found,
+            "verification": checked,
+            **source,
+        }
+
+    def __str__(self) -> str:
+        opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())
+        kept = len(self.changes) - len(self.rewritten)
+        lines = [f"opsets {opsets}; {kept} nodes kept, {len(self.rewritten)} rewritten"]
+        lines += [f"  left out, as IR {self.ir_version} has no such notes: {what}" for what in self.notes_left_out]
+        return "\n".join([*lines, *(f"  {change}" for change in self.rewritten)])
+
+    @property
+    def notes_left_out(self) -> list[str]:
+        """What was left out, in words."""
+        return [f"{about} ({count:,})" for about, count in self.left_out.items()]

@@ -1,0 +1,128 @@
+"""The IR version of a file: which one it gets, what needs one, and what is left out of an older one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+
+from tenonnx.errors import InvalidModel, NotRepresentable
+from tenonnx.formats.onnx.functions import Function
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import SparseTensorType, TensorType
+from tenonnx.transforms.runtimes import Runtime
+
+#: Fields that only say something beside what a model computes, by the IR version that brought them: readers of older
+#: ones refuse a file for its number, not for these, so that they are left out.
+_NOTES = {
+    "quantization_annotation": (5, "quantisation annotations"),
+    "training_info": (7, "training information"),
+    "metadata_props": (10, "metadata"),
+    "configuration": (11, "device configurations"),
+    "device_configurations": (11, "device configurations"),
+}
+
+
+def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
+    """The graph's own IR version, else that of the release that brought its opsets or what its contents need.
+
+    Raises ``NotRepresentable`` where a target reads no IR version that can hold the contents. An opset needs none by
+    itself, so that the one it was published with gives way to a target.
+    """
+    needed = max(_needs(graph))[0]
+    wanted = graph.ir_version or max(needed, _published_ir_version(graph))
+    limit = None if runtime is None else runtime.ir_version
+    if runtime is None or limit is None or wanted <= limit:
+        return wanted
+    if needed > limit:
+        raise NotRepresentable(
+            f"the target {runtime.name} must read the IR version that the graph needs",
+            given=_said(graph, limit),
+            available=f"IR version up to {limit}",
+            do="go to a newer target",
+        )
+    return max(needed, min(limit, _published_ir_version(graph)))
+
+
+def check_ir_version(graph: Graph, wanted: int) -> None:
+    """Raise ``NotRepresentable``, naming what cannot be said, unless a file of an IR version can hold the graph."""
+    needed, newest = max(_needs(graph))[0], onnx.IR_VERSION
+    if not needed <= wanted <= newest:
+        raise NotRepresentable(
+            "the IR version must be able to hold the graph, by its element types and functions",
+            given=f"{wanted}, for {_said(graph, wanted)}" if wanted < needed else str(wanted),
+            available=f"{needed} to {newest}",
+        )
+
+
+def leave_out_notes(model: onnx.ModelProto) -> dict[str, int]:
+    """Leave what its IR version does not have out of a message; how many things have lost what.
+
+    That is what only says something beside the model: ``{"metadata of nodes": 54}``.
+    """
+    newest = max(version for version, _ in _NOTES.values())
+    return {} if model.ir_version >= newest else dict(Counter(_left_out(model, model.ir_version)))
+
+
+def _left_out(message: Any, version: int) -> Iterator[str]:
+    for field, value in message.ListFields():
+        since, about = _NOTES.get(field.name, (0, ""))
+        if since > version and not (field.name == "metadata_props" and isinstance(message, onnx.ModelProto)):
+            message.ClearField(field.name)
+            yield f"{about} of {_CALLED.get(type(message).__name__, 'values')}"
+        elif field.message_type is not None and field.name != "tensor_type":
+            for each in value if hasattr(value, "__len__") else (value,):
+                if type(each).__name__ in _CALLED or isinstance(each, onnx.AttributeProto):
+                    yield from _left_out(each, version)
+
+
+#: How messages that may hold notes are called.
+_CALLED = {
+    "ModelProto": "the model",
+    "GraphProto": "graphs",
+    "NodeProto": "nodes",
+    "FunctionProto": "functions",
+    "ValueInfoProto": "values",
+    "TensorProto": "tensors",
+}
+
+
+# ----- what is needed ---------------------------------------------------------------------------------------------
+
+
+def _needs(graph: Graph) -> Iterator[tuple[int, str]]:
+    """The IR versions that contents need, each with what does so. Readers skip the metadata of nodes."""
+    yield 4, "an ONNX file"
+    kinds = {v.type for g in graph.nested() for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)}
+    for dtype in {kind.dtype for kind in kinds}:
+        yield dtype.first_ir_version, f"the element type {dtype}"
+    if graph.functions:
+        yield 8, "functions of the model"
+    if any(len(f.proto.attribute_proto) for f in graph.functions.values() if isinstance(f, Function)):
+        yield 9, "functions whose attributes have a default"
+    called = (node.origin.overload for node in graph.walk() if node.origin is not None)
+    if any(called) or any(overload for _, _, overload in graph.functions):
+        yield 10, "overloads of functions"
+
+
+def _said(graph: Graph, limit: int) -> str:
+    """What needs more than an IR version."""
+    return ", ".join(sorted({f"{what} (IR version {version})" for version, what in _needs(graph) if version > limit}))
+
+
+def _published_ir_version(graph: Graph) -> int:
+    """The IR version of the ONNX release that brought the opsets."""
+    imports = [
+        onnx.helper.make_opsetid("" if d == "ai.onnx" else d, v)
+        for d, v in graph.opsets.items()
+        if d in ("ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+    ]
+    try:
+        version = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True) if imports else 4
+    except ValueError as error:
+        raise InvalidModel(
+            "the opsets of the graph must be known to the onnx package", given=str(graph.opsets)
+        ) from error
+    return max(4, int(version))

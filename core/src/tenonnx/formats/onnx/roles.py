@@ -1,0 +1,75 @@
+"""What variables are to training, in a file: one entry of the metadata, by the names of initializers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import InvalidModel
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.training import Role
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The entry of ``metadata_props``: names by kind, and by name the rows that stay and how contents lie.
+KEY = "tenonnx.variables"
+
+_KINDS = ("parameter", "frozen", "buffer")
+
+
+def add_roles(graph: Graph, model: onnx.ModelProto, initializers: Iterable[str]) -> None:
+    """Let ``model`` say what its initializers are to training, as far as ``graph`` knows."""
+    held = {value.name: value.role for value in graph.values() if value.role is not None}
+    told: dict[str, Any] = {}
+    for name in initializers if held else ():
+        role = held.get(name)
+        if role is None:
+            continue
+        if role.kind:
+            told.setdefault(role.kind, []).append(name)
+        if role.fixed_rows:
+            told.setdefault("fixed_rows", {})[name] = list(role.fixed_rows)
+        if role.permutation is not None:
+            told.setdefault("permutation", {})[name] = list(role.permutation)
+    if told:
+        model.metadata_props.add(key=KEY, value=json.dumps(told, sort_keys=True))
+
+
+def take_roles(graph: Graph) -> None:
+    """Give the variables of ``graph`` the roles that its file tells. Raises ``InvalidModel`` where it cannot be read.
+
+    Names that the file does not have any more are passed over.
+    """
+    text = graph.metadata.pop(KEY, None)
+    if text is None:
+        return
+    try:
+        told = json.loads(text)
+        rows, permutations = dict(told.get("fixed_rows", {})), dict(told.get("permutation", {}))
+        roles = {
+            str(name): Role(kind, tuple(map(int, rows.get(name, ()))), _axes(permutations.get(name)))
+            for kind in _KINDS
+            for name in _names(told.get(kind, []))
+        }
+        for name in permutations:
+            roles.setdefault(name, Role("", permutation=_axes(permutations[name])))
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise InvalidModel(
+            f'the metadata entry "{KEY}" must list names of initializers by {", ".join(_KINDS)}',
+            given=text[:200],
+            do="remove the entry",
+        ) from error
+    for value in graph.variables:
+        value.role = roles.get(value.name)
+
+
+def _names(told: Any) -> list[Any]:
+    if not isinstance(told, list):
+        raise TypeError("no list")
+    return told
+
+
+def _axes(told: Any) -> tuple[int, ...] | None:
+    return None if told is None else tuple(map(int, told))

@@ -1,0 +1,61 @@
+"""What the floors above do for graphs, by name: the one place where this floor knows of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from tenonnx.errors import PluginError
+
+#: Each is imported when it is first asked for.
+PLACES = {
+    "building": "tenonnx.op.build",
+    "compile_graph": "tenonnx.backend.compiling",
+    "apply_graph": "tenonnx.op.editing",
+    "constant_where_fixed": "tenonnx_optimize.simplify",
+    "copy_graph": "tenonnx.transforms.rewrite",
+    "default_registry": "tenonnx.registry.registry",
+    "costs": "tenonnx_optimize.costs",
+    "editing": "tenonnx.op.editing",
+    "ensure_inferred": "tenonnx.op.graph_inference",
+    "extract": "tenonnx.transforms.extract",
+    "fuse": "tenonnx_optimize.fuse",
+    "infer": "tenonnx.op.graph_inference",
+    "insert": "tenonnx.op.editing",
+    "insert_after": "tenonnx.op.editing",
+    "pickled": "tenonnx.formats.onnx.messages",
+    "remove": "tenonnx.op.editing",
+    "replace": "tenonnx.op.editing",
+    "save": "tenonnx.formats.onnx.messages",
+    "set_data": "tenonnx.op.editing",
+    "set_inputs": "tenonnx.op.editing",
+    "set_parts": "tenonnx.op.editing",
+    "set_type": "tenonnx.op.editing",
+    "simplify": "tenonnx_optimize.simplify",
+    "summary": "tenonnx.graph.summary",
+    "to_dot": "tenonnx.graph.drawing",
+    "to_html": "tenonnx.graph.drawing",
+    "to_proto": "tenonnx.conversion.convert",
+    "to_svg": "tenonnx.graph.drawing",
+}
+
+
+@cache
+def late(name: str) -> Any:
+    """The function of that name from a floor above, or from a package. Raises ``PluginError`` where that is missing."""
+    found = late_if_installed(name)
+    if found is None:
+        package = PLACES[name].partition(".")[0].replace("_", "-")
+        raise PluginError(f"{name} is in {package}, which is not installed", do=f"pip install {package}")
+    return found
+
+
+@cache
+def late_if_installed(name: str) -> Any:
+    """As ``late``, but None for what is in a package that is not installed."""
+    package = PLACES[name].partition(".")[0]
+    if package != "tenonnx" and find_spec(package) is None:
+        return None
+    return getattr(import_module(PLACES[name]), name)

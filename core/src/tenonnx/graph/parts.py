@@ -1,0 +1,97 @@
+"""The parts of a node that hold several: each is replaced as a whole, or changed as an edit of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from tenonnx.errors import InvalidCall
+
+if TYPE_CHECKING:
+    from tenonnx.graph.values import Node, Value
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        raise InvalidCall(self.what, given=f"{name} of {self!r}"[:200], do=self.do)
+
+    return refuse
+
+
+class Attributes(dict[str, Any]):
+    """The attributes of a node: to set one is an edit of the graph. A list in them is replaced, not changed."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, attributes: Mapping[str, Any], node: Node) -> None:
+        super().__init__(attributes)
+        self._node = node
+        for name, value in attributes.items():
+            if type(value) is list:
+                super().__setitem__(name, Fixed(value))
+
+    def _edit(self, name: str, *arguments: Any, **keywords: Any) -> Any:
+        """Do as a dict does, all of it as one edit."""
+        plain = dict(self)
+        result = getattr(plain, name)(*arguments, **keywords)
+        self._node.attributes = plain
+        return result
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._edit("__setitem__", name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self._edit("__delitem__", name)
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
+        self._edit("update", other)
+        return self
+
+    def update(self, *given: Any, **named: Any) -> None:
+        self._edit("update", *given, **named)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        return self._edit("setdefault", name, default)
+
+    def pop(self, *arguments: Any) -> Any:
+        return self._edit("pop", *arguments)
+
+    def popitem(self) -> tuple[str, Any]:
+        return self._edit("popitem")  # type: ignore[no-any-return]
+
+    def clear(self) -> None:
+        self._edit("clear")
+
+    def hold(self, attributes: Mapping[str, Any]) -> None:
+        """Be these attributes, whatever the graph is then."""
+        super().clear()
+        super().update((name, Fixed(v) if type(v) is list else v) for name, v in attributes.items())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+class Fixed(list[Any]):
+    """A list among the attributes of a node, which stays as it is."""
+
+    __slots__ = ()
+    what = "a list among the attributes of a node is replaced, not changed"
+    do = 'node.attributes["name"] = [...]'
+
+    append, extend, insert, remove, pop, clear, sort, reverse = map(
+        _refused, ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse")
+    )
+    __setitem__, __delitem__, __iadd__, __imul__ = map(_refused, ("a new item", "del", "+=", "*="))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (tuple(self),)
+
+
+class Places(tuple["Value | None", ...]):
+    """The inputs or outputs of a node, in order."""
+
+    __slots__ = ()
+    what = "the inputs of a node are replaced all at once"
+    do = "node.inputs = [...], or graph.replace(old, new)"
+
+    __setitem__, __delitem__ = map(_refused, ("a new item", "del"))

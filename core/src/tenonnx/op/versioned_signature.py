@@ -1,0 +1,154 @@
+"""How one meaning was written at different opset versions.
+
+Most version steps of ONNX change no meaning: an attribute became an input, was renamed, got another default, or did not
+exist yet. A ``SignatureChange`` is one such step, and the signature of an op at a version is what all steps above it
+make of the newest one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from tenonnx.errors import NotRepresentable
+from tenonnx.op.signature import REQUIRED, Input, Signature
+
+
+class SignatureChange(NamedTuple):
+    """Below version ``before``: these inputs were ``attributes``, the op ``lacks`` those, and so on.
+
+    ``vectors`` are inputs of one element that were a single number; ``renamed`` maps today's name to the old one;
+    ``defaults`` are other defaults; ``ignored`` attributes existed without any effect; ``positive`` ones are axes that
+    could not be counted from the back. ``unless`` gives the reason why a call cannot be said, or an empty string.
+    """
+
+    before: int
+    attributes: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = MappingProxyType({})
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    ignored: tuple[str, ...] = ()
+    vectors: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ()
+    unless: Callable[..., str] | None = None
+
+
+class Spelled(Protocol):
+    """What is read of an op."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def signature(self) -> Signature: ...
+
+    @property
+    def signature_changes(self) -> tuple[SignatureChange, ...]: ...
+
+
+class VersionedSignature(NamedTuple):
+    """The spelling of an op at one version.
+
+    ``inputs`` are today's input parameters that are inputs there; ``attributes`` maps each attribute name there to
+    today's parameter; ``defaults`` holds the defaults there by today's name.
+    """
+
+    inputs: tuple[Input, ...]
+    attributes: Mapping[str, str]
+    defaults: Mapping[str, Any]
+    moved: frozenset[str]
+    lacks: frozenset[str]
+    ignored: frozenset[str]
+    vectors: frozenset[str]
+    positive: frozenset[str] = frozenset()
+
+
+@functools.lru_cache(maxsize=4096)
+def signature_at(op: Spelled, version: int) -> VersionedSignature:
+    """The spelling of ``op`` at ``version``."""
+    steps = sorted((step for step in op.signature_changes if step.before > version), key=lambda step: -step.before)
+
+    def named(word: str) -> frozenset[str]:
+        return frozenset(name for step in steps for name in getattr(step, word))
+
+    lacks = named("lacks")
+    moved = named("attributes") - lacks
+    renamed = {today: old for step in steps for today, old in step.renamed.items()}
+    defaults: dict[str, Any] = {**dict.fromkeys(moved), **op.signature.attributes}
+    for step in steps:
+        defaults |= step.defaults
+    inputs = tuple(p for p in op.signature.inputs if p.name not in moved and p.name not in lacks)
+    names = [n for n in (*op.signature.attributes, *sorted(moved)) if n not in lacks]
+    attributes = {renamed.get(n, n): n for n in names}
+    return VersionedSignature(
+        inputs, attributes, defaults, moved, lacks, named("ignored"), named("vectors"), named("positive") - lacks
+    )
+
+
+def bind_attributes(signature: VersionedSignature, written: Mapping[str, Any]) -> dict[str, Any]:
+    """Written attributes by today's names, with the defaults of that version."""
+    return {name: written.get(old, signature.defaults[name]) for old, name in signature.attributes.items()}
+
+
+def spell_attributes(
+    op: Spelled, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any], rank: int | None = None
+) -> dict[str, Any]:
+    """Today's complete ``attributes``, and the ``static`` contents of inputs that were attributes, as written there.
+
+    ``rank`` is that of the first input, for axes that must be counted from the front. Raises ``NotRepresentable`` when
+    the version has no way to say a value.
+    """
+    signature = signature_at(op, version)
+    defaults = op.signature.attributes
+    unsaid = {n: a for n, a in attributes.items() if n in signature.lacks and not same_attribute(a, defaults[n])}
+    if unsaid:
+        verb = "does" if len(unsaid) == 1 else "do"
+        raise NotRepresentable(
+            f"{op.title}: attribute {' and '.join(map(json.dumps, unsaid))} {verb} not exist at version {version}",
+            given=", ".join(f"{name}={value!r}" for name, value in unsaid.items()),
+        )
+    spelled: dict[str, Any] = {}
+    for old, name in signature.attributes.items():
+        default = signature.defaults[name]
+        value = static.get(name) if name in signature.moved else attributes[name]
+        if value is None:
+            if default is REQUIRED:
+                raise NotRepresentable(f'{op.title}: attribute "{old}" must be written at version {version}')
+            if default is not None and name not in signature.moved:
+                raise NotRepresentable(f'{op.title}: attribute "{old}" cannot be absent at version {version}')
+        elif default is REQUIRED or not same_attribute(value, default):
+            spelled[old] = _from_front(op, version, old, value, rank) if name in signature.positive else value
+    return spelled
+
+
+def _from_front(op: Spelled, version: int, name: str, value: Any, rank: int | None) -> Any:
+    """Axes counted from the front."""
+    axes = value if isinstance(value, list | tuple) else [value]
+    if all(axis >= 0 for axis in axes):
+        return value
+    if rank is None:
+        raise NotRepresentable(
+            f'{op.title}: attribute "{name}" cannot be negative at version {version}, and the rank is not known',
+            given=f"{name}={value!r}",
+        )
+    counted = [axis + rank if axis < 0 else axis for axis in axes]
+    return counted if isinstance(value, list | tuple) else counted[0]
+
+
+def same_attribute(a: Any, b: Any) -> bool:
+    """Whether two attribute values say the same; floats are compared as the float32 that a file holds, bit by bit."""
+    if a is b:
+        return True
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(same_attribute(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, float) or isinstance(b, float):
+        import numpy as np
+
+        numbers = isinstance(a, int | float) and isinstance(b, int | float)
+        return numbers and np.float32(a).tobytes() == np.float32(b).tobytes()
+    return (type(a) is type(b) and not hasattr(a, "array") and bool(a == b)) or (isinstance(a, int) and a == b)

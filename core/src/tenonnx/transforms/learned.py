@@ -1,0 +1,160 @@
+"""What a model has learned: which of its variables training is to change, and why not the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.graph.values import Node, Value
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_trait
+from tenonnx.registry.registry import Registry, default_registry
+
+#: From here down numbers that are added are those of masks.
+_MASKED = -1e4
+
+#: How far a value is computed: of constants and whole numbers, of floats that are fed, or with weights.
+_FIXED, _FED, _WEIGHED = range(3)
+
+
+@dataclass
+class Learned:
+    """The floating-point variables of a graph by what they are to training.
+
+    ``parameters`` are to be trained; ``frozen`` are parameters that are to stay; ``buffers`` are known to be none;
+    ``others`` are used as no weight is, where nobody said more. ``fixed_rows`` of parameters stay as they are.
+    """
+
+    parameters: list[str] = field(default_factory=list)
+    frozen: list[str] = field(default_factory=list)
+    buffers: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    fixed_rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@in_registry_of_graph
+def learned(graph: Graph) -> Learned:
+    """What of ``graph``, whose types are known, is learned.
+
+    That is what its maker said (``Value.role``); of what nobody spoke, the constants with axes that ops take for
+    weights: those are named by the traits ``weights`` and ``adjusts``.
+    """
+    found = Learned()
+    floats = [v for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
+    weights = _Weights(graph).found if any(not _told(value) for value in floats) else set()
+    for value in floats:
+        if value.role is None or not _told(value):
+            (found.parameters if value.name in weights and value.tensor.shape else found.others).append(value.name)
+            continue
+        kinds = {"parameter": found.parameters, "frozen": found.frozen}
+        kinds.get(value.role.kind, found.buffers).append(value.name)
+        if value.role.fixed_rows:
+            found.fixed_rows[value.name] = value.role.fixed_rows
+    return found
+
+
+def _told(value: Value) -> bool:
+    return value.role is not None and bool(value.role.kind)
+
+
+class _Weights:
+    """``found`` are the names of variables that ops use as weights, also by way of what is computed from them alone."""
+
+    def __init__(self, graph: Graph) -> None:
+        registry = graph.root.registry
+        self.registry: Registry = default_registry() if registry is None else registry
+        self.declared: dict[str, bool] = {}
+        self.found: set[str] = set()
+        self.sources: dict[Value, frozenset[str]] = {
+            v: frozenset([v.name]) for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float
+        }
+        self.levels: dict[Value, int] = {v: _FED for v in graph.inputs if _is_float(v)}
+        self.adjusting: set[str] = set()
+        self.walk(graph)
+        self.found = self.found or self.adjusting  # a model of sums and products alone
+
+    def walk(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            for subgraph in node.subgraphs:
+                self.enter(node, subgraph)
+            self.visit(node)
+
+    def enter(self, node: Node, subgraph: Graph) -> None:
+        """What a subgraph knows of the values that it captures; what it is given may be computed with weights."""
+        for stand_in, value in zip(subgraph.captures, node.captures, strict=False):
+            self.levels[stand_in] = self.levels.get(value, _FIXED)
+            if value in self.sources:
+                self.sources[stand_in] = self.sources[value]
+        self.levels.update((value, _WEIGHED) for value in subgraph.all_inputs if _is_float(value))
+        self.walk(subgraph)
+
+    def visit(self, node: Node) -> None:
+        used = [operand for place, operand in self.operands(node) if self.is_weight(node, place, operand)]
+        for operand in used:
+            self.found |= self.sources[operand]
+        constant = all(v.data is not None or v in self.sources for v in node.uses)
+        passing = node.uses[:1] if any(map(_holds_codes, (*node.uses, *node.outputs))) else node.uses
+        made: frozenset[str] = frozenset().union(*(self.sources.get(v, ()) for v in passing))
+        level = _WEIGHED if used else max((self.levels.get(v, _FIXED) for v in node.uses), default=_FIXED)
+        for output in node.outputs:
+            if output is not None and constant:
+                self.sources[output] = made
+            elif output is not None and _is_float(output):
+                self.levels[output] = level
+
+    def operands(self, node: Node) -> Iterator[tuple[int, Value]]:
+        """The inputs of a node that are computed from variables alone."""
+        return ((place, v) for place, v in enumerate(node.inputs) if v is not None and v in self.sources)
+
+    def is_weight(self, node: Node, place: int, operand: Value) -> bool:
+        op = node.op
+        if not isinstance(op, Op) or not self.declares(op.domain):
+            return True  # nobody says what its inputs are
+        if not op.signature.inputs:
+            return False
+        name = op.signature.input_at(place).name
+        weights, adjusts = (_names(find_trait(op, trait)) for trait in ("weights", "adjusts"))
+        others = [v for k, v in enumerate(node.inputs) if k != place and v is not None]
+        if name in weights:
+            alike = [v for k, v in enumerate(node.inputs) if v in others and op.signature.input_at(k).name in weights]
+            told = len(alike) < len(others) or not others
+            return told or any(self.levels.get(v, _FIXED) > _FIXED for v in alike)
+        if name in adjusts and not _is_mask(operand):
+            level = max((self.levels.get(v, _FIXED) for v in others), default=_FIXED)
+            self.adjusting |= self.sources[operand] if level == _FED else frozenset()
+            return level == _WEIGHED
+        return False
+
+    def declares(self, domain: str) -> bool:
+        """Whether a package says of the ops of a domain which weights they have."""
+        if domain not in self.declared:
+            self.declared[domain] = any(find_trait(op, "weights") for op in self.registry.ops(domain))
+        return self.declared[domain]
+
+
+def _names(fact: object) -> list[str]:
+    return fact.split() if isinstance(fact, str) else []
+
+
+def _is_float(value: Value) -> bool:
+    return not isinstance(value.type, TensorType) or value.type.dtype.is_float
+
+
+def _holds_codes(value: Value | None) -> bool:
+    """Whether a value is of codes, which are read by a scale and a zero point."""
+    kind = None if value is None else value.type
+    return isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits <= 16
+
+
+def _is_mask(value: Value) -> bool:
+    """Whether constant contents are what attention leaves out, or a single number."""
+    if value.data is None:
+        return False
+    sizes = value.tensor.shape or ()
+    if math.prod(dim for dim in sizes if isinstance(dim, int)) < 2:
+        return not sizes
+    return bool(value.tensor.shape and len(sizes) > 1 and value.data.array().min() <= _MASKED)

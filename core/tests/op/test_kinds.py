@@ -1,0 +1,52 @@
+"""Kinds of rules, which packages may add, and traits, which are facts."""
+
+import pytest
+import tiny
+
+from tenonnx.errors import InvalidCall
+from tenonnx.extend import find_rule, find_trait, moves_data, op, rule_kind
+from tenonnx.op import kinds
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setattr(kinds, "kinds", dict(kinds.kinds))
+    return rule_kind("toybox", "arrays, then attributes")
+
+
+def test_a_package_adds_a_kind_of_rule(toy):
+    made = op("Doubled", domain="com.example")(lambda x: tiny.exp(x))
+    made.rule(toy.name, lambda x: x)
+    assert find_rule(made, "toybox") is not None
+    assert rule_kind("toybox", "arrays, then attributes") == toy
+    with pytest.raises(InvalidCall, match='is it "toybox"'):
+        made.rule("toyboy", lambda x: x)
+
+
+@pytest.mark.parametrize("name", ["numpy", "toybox", "num_py"])
+def test_a_kind_has_a_name_of_its_own(toy, name):
+    with pytest.raises(InvalidCall, match="kind"):
+        rule_kind(name, "something else")
+
+
+def test_traits_are_declared_once_and_read():
+    made = op("Doubled", domain="com.example", data_movement=True)(lambda x: tiny.exp(x))
+    made.traits(on_request=True, needs_float32="it adds")
+    assert moves_data(made, {})
+    assert (find_trait(made, "needs_float32"), find_trait(made, "any_version")) == ("it adds", None)
+    with pytest.raises(InvalidCall, match="has the trait on_request already"):
+        made.traits(on_request=True)
+
+
+@pytest.mark.parametrize("facts", [{"rare": True}, {"on_request": False}, {"needs_float32": ""}])
+def test_a_trait_that_there_is_not_or_that_says_nothing_is_refused(facts):
+    made = op("Doubled", domain="com.example")(lambda x: tiny.exp(x))
+    with pytest.raises(InvalidCall, match="a trait must be one that there is, and say something"):
+        made.traits(**facts)
+
+
+def test_data_may_move_for_some_attributes_alone():
+    made = op("Put", domain="com.example", data_movement={"how": ["copy"]})(lambda x, *, how="copy": tiny.exp(x))
+    assert moves_data(made, {"how": "copy"})
+    assert moves_data(made, {})
+    assert not moves_data(made, {"how": "add"})

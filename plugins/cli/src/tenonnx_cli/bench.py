@@ -1,0 +1,115 @@
+"""``tenonnx bench``: how long a call takes on every installed backend."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx_cli.options import (
+    InputShapes,
+    input_options,
+    json_option,
+    load_model,
+    model_argument,
+    seed_option,
+    shapes_option,
+)
+from tenonnx_cli.output import complain, interruptible, say_json, say_table, working
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tenonnx import Graph
+
+#: Calls that are measured at most.
+MOST_CALLS = 10_000
+
+
+@click.command("bench")
+@model_argument
+@input_options
+@click.option("--backend", "only", multiple=True, metavar="NAME", help="This backend alone. Repeatable.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+    help="Measure calls of each backend for so long.",
+)  # fmt: skip
+@shapes_option
+@seed_option
+@json_option
+def command(
+    model: str,
+    inputs: Sequence[str],
+    archive: str | None,
+    only: Sequence[str],
+    seconds: float,
+    input_shapes: InputShapes,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Time a model on all installed backends, side by side. Inputs that are not given are made up.
+
+    The median of the calls, the first apart, and the largest difference from what numpy gives. The figures are kept:
+    from now on, auto takes what was the fastest here.
+    """
+    from tenonnx import InvalidCall
+    from tenonnx.tools import backends, compile_graph, remember
+    from tenonnx_cli.arrays import read_feeds
+    from tenonnx_cli.random_inputs import complete
+
+    graph = load_model(model)
+    given = read_feeds(graph, inputs, archive)
+    installed = backends()
+    known = ["numpy", *installed]
+    if unknown := [name for name in only if name not in known]:
+        raise InvalidCall(f'no backend "{unknown[0]}" is installed', available=", ".join(known))
+    with working(f"timing {model}"), interruptible():
+        feeds, expected = complete(graph, compile_graph(graph, "numpy"), given, seed, input_shapes)
+        rows = [_timed(graph, name, feeds, expected, seconds) for name in only or known]
+    found = {row["backend"]: row["seconds"] for row in rows if "seconds" in row}
+    if not only and (faster := {name: each for name, each in found.items() if name != "numpy"}):
+        remember(faster, graph, {name: plugin.source for name, plugin in installed.items()})
+    if as_json:
+        say_json({"file": model, "backends": rows})
+        return
+    best = min(found.values(), default=1.0)
+    headers = ["backend", "ms", "times the best", "first call, ms", "compiling, ms", "differs by"]
+    say_table([_shown(row, best) for row in rows if "seconds" in row], headers)
+    for row in rows:
+        if "problem" in row:
+            complain(f"{row['backend']}: {row['problem']}")
+
+
+def _timed(
+    graph: Graph, name: str, feeds: Mapping[str, Any], expected: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    """What a backend takes, in seconds, or why it does not run the graph."""
+    from tenonnx import TenonnxError
+    from tenonnx.tools import backends, compare, compile_graph, differing, is_comparable, measured, sizes_of, undeclared
+
+    try:
+        start = time.perf_counter()
+        program = compile_graph(graph, name, strict=True)
+        compiled = time.perf_counter()
+        results = program(feeds)
+        first = time.perf_counter() - compiled
+        typical = measured(program, feeds, seconds, MOST_CALLS)
+        sizes = sizes_of(graph.all_inputs, feeds)
+        problem = undeclared(results, graph.outputs, sizes) or (is_comparable(graph) and differing(results, expected))
+        difference = 0.0 if problem else max((compare(results[o], expected[o]).absolute for o in expected), default=0.0)
+    except TenonnxError as error:
+        return {"backend": name, "problem": str(error)}
+    except (Exception, SystemExit) as error:
+        if name == "numpy":
+            raise
+        return {"backend": name, "problem": str(backends()[name].failure("cannot run a graph", error))}
+    if problem:
+        return {"backend": name, "problem": f"not what the graph computes, so that auto does not take it: {problem}"}
+    spent = {"seconds": typical, "first_call": first, "compiling": compiled - start}
+    return {"backend": name, **spent, "difference": difference}
+
+
+def _shown(row: Mapping[str, Any], best: float) -> list[str]:
+    times = [row["seconds"] * 1e3, row["seconds"] / best, row["first_call"] * 1e3, row["compiling"] * 1e3]
+    return [row["backend"], *(f"{number:.3g}" for number in times), f"{row['difference']:.2g}"]

@@ -1,0 +1,83 @@
+"""``tenonnx check``: everything that is wrong with a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tenonnx_cli.options import InputShapes, json_option, model_argument, rules_given, shapes_option, standard_input
+from tenonnx_cli.output import plural, say, say_json, say_lines, working
+
+if TYPE_CHECKING:
+    from tenonnx import Graph
+
+
+@click.command("check")
+@model_argument
+@shapes_option
+@json_option
+def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
+    """List everything that is wrong with a model.
+
+    onnx.checker judges the file, with full shape inference; then the types of all values are inferred here. Ops that no
+    installed package provides are no fault of the model, and are listed apart; so are those that some runtimes take and
+    the specification lacks. Exit code 1 if anything is wrong.
+    """
+    from tenonnx import InvalidModel, load
+
+    problems: list[dict[str, str]] = []
+    unknown: list[str] = []
+    beyond: list[str] = []
+    with working(f"checking {model}"):
+        try:
+            source = standard_input() if model == "-" else model
+            graph = load(source, **rules_given())
+        except InvalidModel as error:
+            problems.append({"found_by": "reading", "problem": str(error)})
+        else:
+            problems, unknown = _problems(graph, model, input_shapes)
+            beyond = _beyond(graph)
+    if as_json:
+        found = {"file": model, "valid": not problems, "problems": problems}
+        say_json({**found, "unknown_ops": unknown, "unspecified_ops": beyond})
+        return 1 if problems else 0
+    for entry in problems:
+        say_lines(f"{entry['found_by']}: {entry['problem']}")
+    for op in unknown:
+        say(f"not judged, as no installed package provides it: {op}")
+    for op in beyond:
+        say(f"in no specification of that version, and taken by some runtimes: {op}")
+    say(f"{model}: {plural(len(problems), 'problem') if problems else 'valid'}")
+    return 1 if problems else 0
+
+
+def _problems(graph: Graph, model: str, input_shapes: InputShapes) -> tuple[list[dict[str, str]], list[str]]:
+    from tenonnx import infer
+    from tenonnx.tools import is_onnx_file, structure_problems
+    from tenonnx_cli.describe import describe
+
+    inferred = infer(graph, input_shapes, strict=False)
+    objections = structure_problems(
+        model if model != "-" and is_onnx_file(model) else graph, inferred=not inferred, graph=graph
+    )
+    problems = [{"found_by": "onnx.checker", "problem": text} for text in objections]
+    problems += [{"found_by": "inference", "problem": str(error)} for error in inferred]
+    unknown = [
+        f"{op['op']}@{op['version']}, {plural(op['count'], 'node')}; {op['missing']}"
+        for op in describe(graph)["ops"]
+        if not op["known"]
+    ]
+    return problems, unknown
+
+
+def _beyond(graph: Graph) -> list[str]:
+    """The ops that the specification lacks, with the packages that know them."""
+    from collections import Counter
+
+    from tenonnx.tools import beyond_the_specification
+    from tenonnx_cli.describe import full_name
+
+    ops = ((f"{full_name(n.domain, n.op_type)}@{n.version}", n.op) for n in beyond_the_specification(graph))
+    found = Counter((title, graph.registry.source(op)) for title, op in ops)
+    return [f"{title}, {plural(count, 'node')}; known from {source}" for (title, source), count in found.items()]

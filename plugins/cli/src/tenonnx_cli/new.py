@@ -1,0 +1,164 @@
+"""``tenonnx plugins new``: a package that installs, tests and certifies itself, to go on from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+import click
+
+from tenonnx_cli.options import json_option
+from tenonnx_cli.output import say, say_json
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a package may have: its entry points, its files by template, and a sentence for its README."""
+
+    entries: str
+    files: Mapping[str, str]
+    what: str
+
+
+_OP = Part(
+    """
+[project.entry-points."tenonnx.ops"]
+"$domain" = "$module"
+
+[project.entry-points."tenonnx.conformance"]
+$short = "$module.cases"
+""",
+    {
+        "op.py": "src/$module/__init__.py",
+        "cases.py": "src/$module/cases.py",
+        "test_conformance.py": "tests/test_conformance.py",
+    },
+    "- `src/$module/__init__.py`: an op of `$domain`, and in `cases.py` how its inputs are drawn. `tenonnx.load`\n"
+    "  reads models that use it, every backend runs them, `tenonnx.grad` differentiates them, and\n"
+    "  `tenonnx convert --domains ai.onnx` writes them in plain ONNX. `tenonnx ops --markdown --package\n"
+    "  $name` prints a table of them.",
+)
+
+_PARTS = {
+    "backend": Part(
+        """
+[project.entry-points."tenonnx.backends"]
+$short = "$module.backend"
+""",
+        {
+            "backend.py": "src/$module/backend.py",
+            "test_backend.py": "tests/test_backend.py",
+            "test_onnx.py": "tests/test_onnx.py",
+        },
+        '- `backend.py`: `graph.run(feeds, backend="$short")`, of a few ops.',
+    ),
+    "format": Part(
+        """
+[project.entry-points."tenonnx.frontends"]
+$short = "$module.format"
+""",
+        {"format.py": "src/$module/format.py", "test_format.py": "tests/test_format.py"},
+        "- `format.py`: `tenonnx.load` reads files named `*.$short`.",
+    ),
+    "target": Part(
+        """
+[project.entry-points."tenonnx.targets"]
+$short = "$module.targets"
+""",
+        {
+            "targets.py": "src/$module/targets/__init__.py",
+            "targets.toml": "src/$module/targets/$short.toml",
+            "test_target.py": "tests/test_target.py",
+        },
+        "- `targets/$short.toml`: `tenonnx convert --target $short-1` writes what that runtime takes.",
+    ),
+    "rules": Part(
+        """
+[project.entry-points."tenonnx.rules"]
+$short = "$module.rules"
+""",
+        {"rules.py": "src/$module/rules.py", "test_rules.py": "tests/test_rules.py"},
+        "- `rules.py`: what `tenonnx.load` puts in the place of nodes, of `$short.lab` here.",
+    ),
+    "command": Part(
+        """
+[project.entry-points."tenonnx.commands"]
+$short = "$module.command:command"
+""",
+        {"command.py": "src/$module/command.py", "test_command.py": "tests/test_command.py"},
+        "- `command.py`: `tenonnx $short MODEL`.",
+    ),
+}
+
+_COMMON = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "ci.yml": ".github/workflows/ci.yml"}
+
+
+@click.command("new")
+@click.argument("name")
+@click.option("--domain", metavar="DOMAIN", help="With an op of this domain, such as com.acme.")
+@click.option("--backend", is_flag=True, help="With a backend.")
+@click.option("--format", is_flag=True, help="With a reader of a file format.")
+@click.option("--target", is_flag=True, help="With a deployment target.")
+@click.option("--rules", is_flag=True, help="With import rules, which stand for nodes while a model is read.")
+@click.option("--command", is_flag=True, help="With a command of this program.")
+@json_option
+def command(name: str, domain: str | None, as_json: bool, **flags: bool) -> None:
+    """Write a package into a new folder NAME, such as tenonnx-acme, with its tests and a file for CI.
+
+    It has what the options name, at least one.
+    """
+    from tenonnx.tools import write_bytes
+
+    parts = [_OP] if domain is not None else []
+    parts += [_PARTS[flag] for flag, wanted in flags.items() if wanted]
+    files = dict(_files(name, domain or "", parts))
+    _refuse(name, domain, parts)
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, [text.encode("utf-8")])
+    if as_json:
+        say_json({"package": name, "files": [path.as_posix() for path in files]})
+        return
+    say(f'{name}: {len(files)} files; next: pip install "./{name}[test]" && pytest {name}')
+
+
+def _refuse(name: str, domain: str | None, parts: list[Part]) -> None:
+    """Raise ``InvalidCall`` for what makes no package."""
+    from tenonnx import InvalidCall
+
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        what = "the name of a package must be lower-case words with hyphens between"
+        raise InvalidCall(what, given=repr(name), do="tenonnx plugins new tenonnx-acme --domain com.acme")
+    if domain is not None and not re.fullmatch(r"\w[\w.-]*", domain, re.ASCII):
+        raise InvalidCall("a domain must be words with dots between, such as com.acme", given=repr(domain))
+    if not parts:
+        options = "--domain DOMAIN, " + ", ".join(f"--{flag}" for flag in _PARTS)
+        raise InvalidCall("a package must have something in it", given=name, available=options)
+    if Path(name).exists():
+        raise InvalidCall("the folder must be new", given=name, do="remove it, or choose another name")
+
+
+def _files(name: str, domain: str, parts: list[Part]) -> Iterator[tuple[Path, str]]:
+    """The files of a package: where they lie, and what is in them."""
+    short = name.removeprefix("tenonnx-").replace("-", "_")
+    words = {
+        "name": name, "module": name.replace("-", "_"), "domain": domain, "short": short,
+        "title": short.replace("_", " ").capitalize(),
+    }  # fmt: skip
+
+    def fill(text: str) -> str:
+        return Template(text).substitute(words)
+
+    words["entries"] = "".join(fill(part.entries) for part in parts)
+    words["what"] = "\n".join(fill(part.what) for part in parts)
+    folder = resources.files("tenonnx_cli").joinpath("template")
+    start = {} if _OP in parts else {"init.py": "src/$module/__init__.py"}
+    made = {**_COMMON, **start, "py.typed": "src/$module/py.typed"}
+    for part in parts:
+        made |= part.files
+    for template, path in made.items():
+        yield Path(name, fill(path)), fill(folder.joinpath(f"{template}.txt").read_text("utf-8"))

@@ -1,0 +1,292 @@
+"""Options that commands share, and what their values mean."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tenonnx_cli.output import complain, working
+
+if TYPE_CHECKING:
+    from tenonnx import Graph
+    from tenonnx.tools import Plugin
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+InputShapes = dict[str, tuple[int | str | None, ...]]
+FreeDims = dict[str, dict[int, str]]
+
+_AXIS = re.compile(r"\s*-?[0-9]{1,9}\s*")
+
+
+def _opsets(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, int] | None:
+    """``13`` and ``com.microsoft=1`` as versions by domain."""
+    versions: dict[str, int] = {}
+    for text in values:
+        domain, _, version = text.rpartition("=")
+        if not version.isascii() or not version.isdigit() or not 0 < int(version) < 1 << 31:
+            raise click.BadParameter(f"{text!r} is neither a version such as 13 nor domain=version", ctx, option)
+        versions[domain or "ai.onnx"] = int(version)
+    return versions or None
+
+
+def _domains(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")]
+    if not all(names):
+        raise click.BadParameter(f"{value!r} is no list such as ai.onnx,com.microsoft", ctx, option)
+    return names
+
+
+def parse_shapes(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
+    """``x:1,batch,?`` as dims: numbers, symbols or expressions of them, and None."""
+    shapes: InputShapes = {}
+    for text in values:
+        name, colon, dims = text.rpartition(":")
+        parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
+        if not name or not colon or not all(parts):
+            raise click.BadParameter(f"{text!r} is no shape such as x:1,3,224,224", ctx, option)
+        shapes[name] = tuple(_dim(part) for part in parts)
+    return shapes
+
+
+def _dim(text: str) -> int | str | None:
+    if text == "?":
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
+
+
+def _rules(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> None:
+    """Let ``load_model`` know the rules of the files."""
+    from tenonnx import InvalidCall
+    from tenonnx.tools import rules_of
+    from tenonnx_cli.code import loaded
+
+    for path in values:
+        found = rules_of(loaded(path))
+        if not found:
+            do = "write functions behind @import_rule(...), or a mapping rules = {...}"
+            raise InvalidCall(f'"{path}" has no import rule', do=do)
+        ctx.meta.setdefault(RULES, []).extend(found)
+
+
+#: Where a command keeps the rules of files.
+RULES = "tenonnx.rules"
+
+rules_option = click.option(
+    "--rules", multiple=True, callback=_rules, expose_value=False, metavar="FILE.py",
+    help="Import rules: a Python file of functions that stand for nodes of the model. It is run. Repeatable.",
+)  # fmt: skip
+
+
+def model_argument(command: Command) -> Command:
+    """The model that a command reads, and ``--rules`` for that."""
+    return click.argument("model", metavar="MODEL")(rules_option(command))
+
+
+def rules_given() -> dict[str, Any]:
+    """The argument ``rules`` of ``load``, where rules of files were given."""
+    context = click.get_current_context(silent=True)
+    rules = None if context is None else context.meta.get(RULES)
+    return {"rules": rules} if rules else {}
+
+
+def _free_dims(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> FreeDims:
+    """``image:0=batch,2=height`` as symbols by input and axis."""
+    found: FreeDims = {}
+    for text in values:
+        name, colon, dims = text.rpartition(":")
+        for part in dims.split(","):
+            axis, _, symbol = part.partition("=")
+            if not name or not colon or not _AXIS.fullmatch(axis) or not symbol.strip():
+                raise click.BadParameter(f"{text!r} is none such as image:0=batch", ctx, option)
+            found.setdefault(name, {})[int(axis)] = symbol.strip()
+    return found
+
+
+def _hooks(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Any]:
+    """Functions of files, and names of hooks that packages offer."""
+    if not values:
+        return []
+    from tenonnx.tools import Hook, installed_hook
+    from tenonnx_cli.code import function_of, loaded
+
+    found = []
+    for text in values:
+        path, colon, name = text.rpartition(":")
+        is_file = bool(colon) and path.lower().endswith(".py")
+        found.append(Hook(function_of(loaded(path), path, name), name) if is_file else installed_hook(text))
+    return found
+
+
+#: By the kind of an option of a conversion, how click reads it.
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "flag": {"is_flag": True},
+    "text": {},
+    "texts": {"multiple": True},
+    "names": {"callback": _domains},
+    "opsets": {"multiple": True, "callback": _opsets},
+    "dims": {"multiple": True, "callback": parse_shapes},
+    "free_dims": {"multiple": True, "callback": _free_dims},
+    "hooks": {"multiple": True, "callback": _hooks},
+    "count": {"type": click.IntRange(min=0)},
+    "version": {"type": click.IntRange(min=1)},
+    "positive": {"type": click.FloatRange(min=0, min_open=True), "show_default": True},
+    "difference": {"type": click.FloatRange(min=0)},
+}
+
+
+def config_options(*names: str) -> Callable[[Command], Command]:
+    """A decorator that gives a command options of a conversion, in order: fields of ``ConvertConfig``."""
+    from tenonnx.tools import ConvertConfig, options_of
+
+    known = options_of(ConvertConfig)
+
+    def decorate(command: Command) -> Command:
+        for name in reversed(names or list(known)):
+            told = known[name]
+            kind = {"type": click.Choice(told.choices)} if told.choices else _KINDS[told.kind]
+            default: dict[str, Any] = {}
+            if not kind.get("multiple"):
+                default = {"default": ConvertConfig.__dataclass_fields__[name].default}
+            if told.choices and default["default"] is not None:
+                default["show_default"] = True
+            command = click.option(told.flag, name, help=told.help, metavar=told.metavar, **{**kind, **default})(
+                command
+            )
+        return command
+
+    return decorate
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")
+
+shapes_option = config_options("input_shapes")
+seed_option = config_options("seed")
+exact_option = config_options("exact")
+overwrite_option = config_options("overwrite")
+
+#: How near numbers must be: ``--atol`` and ``--rtol``.
+tolerance_options = config_options("absolute", "relative")
+
+#: What a file may hold: ``--opset`` and ``--domains``.
+version_options = config_options("opset_version", "domains")
+
+#: Where to go: ``--opset``, ``--domains`` and ``--target``.
+target_options = config_options("opset_version", "domains", "target")
+
+
+def input_options(command: Command) -> Command:
+    """What to feed: ``--input`` and ``--inputs``."""
+    one = click.option(
+        "--input", "inputs", multiple=True, metavar="NAME=FILE",
+        help="Contents of an input: a .npy file, or a .npz file that holds the name. Repeatable. "
+        "Or a .csv file alone, with a column for each input.",
+    )  # fmt: skip
+    whole = click.option(
+        "--inputs", "archive", metavar="FILE", help="A .npz file with contents of inputs by name, or a .csv file."
+    )
+    return one(whole(command))
+
+
+def hook_option(command: Command) -> Command:
+    """``--hook``, as ``hooks``."""
+    return config_options("post_export_hooks")(command)
+
+
+class TransformingCommand(click.Command):
+    """A command with a flag for each transform of the installed packages. ``transforms_given`` are those given."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        flags = [
+            _Transform([f"--{plugin.name}"], is_flag=True, expose_value=False, callback=_note_transform)
+            for plugin in _transforms()
+        ]
+        return [*super().get_params(ctx), *flags]
+
+
+def _transforms() -> list[Plugin]:
+    """The transforms that have a flag of their own."""
+    from tenonnx.tools import TRANSFORMS, names_of_options, plugins
+
+    return [plugin for plugin in plugins(TRANSFORMS) if plugin.name not in names_of_options()]
+
+
+class _Transform(click.Option):
+    """A flag whose help is what the transform says of itself first. It is imported for that alone."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from tenonnx import PluginError
+
+        (plugin,) = (each for each in _transforms() if f"--{each.name}" in self.opts)
+        try:
+            said = (inspect.getdoc(plugin.load()) or "").split("\n\n")[0]
+        except PluginError as error:
+            said = f"{error.what}."
+        self.help = f"{' '.join(said.split())} Offered by {plugin.source}."
+        return super().get_help_record(ctx)
+
+
+def _note_transform(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta.setdefault(_GIVEN, []).append(option.opts[0].removeprefix("--"))
+
+
+#: Where a command keeps the names of the transforms whose flags were given.
+_GIVEN = "tenonnx.transforms"
+
+
+def transforms_given() -> Sequence[str]:
+    """The names of the transforms whose flags were given."""
+    given: Sequence[str] = click.get_current_context().meta.get(_GIVEN, ())
+    return given
+
+
+def common_sizes(one: Graph, other: Graph) -> InputShapes:
+    """The numbers that the second model demands where the first leaves a dim open."""
+    from tenonnx import TensorType
+
+    theirs = {value.name: value.type for value in other.inputs}
+    found: InputShapes = {}
+    for value in one.inputs:
+        ours, kind = value.type, theirs.get(value.name)
+        if isinstance(ours, TensorType) and isinstance(kind, TensorType) and ours.rank == kind.rank and ours.shape:
+            pairs = zip(ours.shape, kind.shape or (), strict=True)
+            found[value.name] = tuple(b if isinstance(b, int) and not isinstance(a, int) else None for a, b in pairs)
+    return found
+
+
+def note_unused(asked: Mapping[str, int] | None, domains: Collection[str]) -> None:
+    """Say which versions were asked for that no node of the result has a use for."""
+    for domain in asked or ():
+        if domain not in domains:
+            complain(f'note: no node is of domain "{domain}", so its version is left out')
+
+
+def load_model(path: str) -> Graph:
+    """The model that a command was given."""
+    from tenonnx import load
+    from tenonnx.tools import weight_bytes
+    from tenonnx_cli.memory import brought
+
+    with working(f"reading {path}"):
+        graph = load(standard_input() if path == "-" else path, **rules_given())
+    brought(weight_bytes(graph))
+    return graph
+
+
+def standard_input() -> bytes:
+    """The bytes of the model that is piped to a command."""
+    from tenonnx import InvalidCall
+
+    data = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
+    if not data:
+        do = "cat model.onnx | tenonnx ... -"
+        raise InvalidCall("for the model - there must be one on standard input", given="nothing", do=do)
+    return data

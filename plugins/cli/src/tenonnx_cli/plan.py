@@ -1,0 +1,75 @@
+"""``tenonnx plan``: what a conversion would do, without doing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tenonnx_cli.options import (
+    InputShapes,
+    TransformingCommand,
+    config_options,
+    json_option,
+    load_model,
+    model_argument,
+    note_unused,
+    transforms_given,
+)
+from tenonnx_cli.output import plural, say, say_json, working
+
+#: What may be asked of the steps that are planned.
+_OPTIONS = (
+    "opset_version", "domains", "target", "fuse", "fuse_also", "functions", "ir_version", "fix_shapes", "free_dims",
+    "input_shapes",
+)  # fmt: skip
+
+
+@click.command("plan", cls=TransformingCommand)
+@model_argument
+@config_options(*_OPTIONS)
+@json_option
+def command(model: str, input_shapes: InputShapes, as_json: bool, **options: Any) -> int:
+    """Show what a conversion would do.
+
+    Says what would become of each node, those of subgraphs included, and everything that stands in the way. Exit code 1
+    if anything does.
+    """
+    from tenonnx import infer
+    from tenonnx.tools import late_if_installed, plan
+    from tenonnx_cli.changes import say_changes, say_summary, summarize
+
+    graph = load_model(model)
+    with working(f"planning {model}"):
+        infer(graph, input_shapes, strict=False)
+        where, changes, ir_version = plan(graph, transforms=transforms_given(), **options)
+        constant_where_fixed = late_if_installed("constant_where_fixed")
+        fixed = [] if constant_where_fixed is None else constant_where_fixed(graph)
+    note_unused(
+        options["opset_version"], {"ai.onnx", *graph.opsets, *(change.op.partition("::")[0] for change in changes)}
+    )
+    refused = sum(change.action == "refused" for change in changes)
+    if as_json:
+        say_json(
+            {
+                "file": model,
+                "target": options["target"],
+                "opsets": dict(where.opsets),
+                "ir_version": ir_version,
+                "possible": not refused,
+                "summary": summarize(changes),
+                "nodes": [change.to_json() for change in changes],
+                "constant_if_shapes_were_fixed": fixed,
+            }
+        )
+        return 1 if refused else 0
+    kept = sum(change.action == "kept" for change in changes)
+    changed = len(changes) - kept - refused
+    say(f"{model} to {where}" + (f"; IR {ir_version}" if ir_version is not None else ""))
+    say("possible" if not refused else f"not possible: {plural(refused, 'obstacle')}")
+    say(f"{plural(kept, 'node')} kept, {plural(changed, 'node')} rewritten, {refused:,} refused")
+    say_summary(changes)
+    say_changes(changes)
+    if fixed:
+        say(f"with fixed shapes (convert --fix-shapes) {plural(len(fixed), 'node')} more would be constant")
+    return 1 if refused else 0

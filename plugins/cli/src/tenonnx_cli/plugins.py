@@ -1,0 +1,120 @@
+"""``tenonnx plugins``: which packages extend this installation, and why one does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx_cli import FAILED
+from tenonnx_cli.new import command as new
+from tenonnx_cli.options import json_option
+from tenonnx_cli.output import complain, say, say_json, say_table
+from tenonnx_cli.test_package import command as test
+
+if TYPE_CHECKING:
+    from tenonnx import PluginError
+    from tenonnx.tools import Plugin
+
+
+@click.group("plugins", invoke_without_command=True)
+@click.option("--check", is_flag=True, help="Exit with 1 where a plugin or an op of one is left out.")
+@json_option
+@click.pass_context
+def command(context: click.Context, check: bool, as_json: bool) -> int:
+    """List the installed plugins, and why one is not loaded; or begin a new one.
+
+    TENONNX_PLUGINS restricts plugins to the packages that it names, separated by commas; if empty, to none. A name
+    behind a minus sign leaves that package out.
+    """
+    return 0 if context.invoked_subcommand else _list(check, as_json)
+
+
+command.add_command(new)
+command.add_command(test)
+
+
+def _list(check: bool, as_json: bool) -> int:
+    from tenonnx.tools import GROUPS, plugins
+    from tenonnx_cli.bystander import survived
+
+    trusted = all(plugin.is_ours for group in GROUPS for plugin in plugins(group))
+    rows, problems = _found(check) if trusted else survived(lambda: _found(check), _row)
+    if as_json:
+        say_json(rows)
+    elif not rows:
+        say("no plugins are installed")
+    else:
+        columns = ("group", "name", "package", "version", "status")
+        say_table([[row[column] for column in columns] for row in rows], columns)
+        for row in rows:
+            if row.get("rules"):
+                say(f"rules of {row['package']} {row['version']}: {'; '.join(row['rules'])}")
+    for problem in problems:
+        complain(problem)
+    return FAILED if check and problems else 0
+
+
+def _found(check: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """All plugins as rows, and what is wrong with those that are not loaded."""
+    import warnings
+
+    from tenonnx import default_registry
+    from tenonnx.tools import (
+        GROUPS,
+        broken_rules,
+        conflicts,
+        in_words,
+        left_out,
+        plugins,
+        refused_plugins,
+        runtimes,
+        selection,
+    )
+
+    registry = default_registry()
+    with warnings.catch_warnings(action="ignore"):  # all of it is told below
+        registry.load_all()
+        rows = [_row(p, *_status(p, registry.failures.get(p))) for group in GROUPS for p in plugins(group)]
+        for group in GROUPS:
+            rows += [_row(plugin, "refused", str(error)) for plugin, error in refused_plugins(group).items()]
+            rows += [_row(plugin, "left out", "by TENONNX_PLUGINS") for plugin in left_out(group)]
+    rows.sort(key=lambda row: (list(GROUPS).index(row["group"]), row["name"], row["package"]))
+    problems = [row["reason"] for row in rows if row["status"] in ("failed", "refused")]
+    problems += [*in_words(registry.conflicts), *conflicts()]
+    others = [*runtimes()[1], *(broken_rules() if check else ())]
+    problems += [text for text in dict.fromkeys(map(str, others)) if text not in problems]
+    problems += [f"TENONNX_PLUGINS names {name}, which is not installed" for name in selection().unknown]
+    return rows, problems
+
+
+def _rules(plugin: Plugin) -> list[str]:
+    """The import rules of a plugin, in words."""
+    from tenonnx.tools import rules_of
+
+    return [f"{rule.title}, priority {rule.priority}" for rule in rules_of(plugin.load())]
+
+
+def _status(plugin: Plugin, failure: PluginError | None) -> tuple[str, str]:
+    """Whether a plugin can be loaded, and why not."""
+    from tenonnx import PluginError
+
+    if failure is None and plugin.group != "tenonnx.ops":
+        try:
+            plugin.load()
+        except PluginError as error:
+            failure = error
+    return ("loaded", "") if failure is None else ("failed", str(failure))
+
+
+def _row(plugin: Plugin, status: str, reason: str) -> dict[str, Any]:
+    rules = {"rules": _rules(plugin)} if (plugin.group, status) == ("tenonnx.rules", "loaded") else {}
+    return rules | {
+        "group": plugin.group,
+        "name": plugin.name,
+        "package": plugin.distribution,
+        "version": plugin.version,
+        "value": plugin.value,
+        "status": status,
+        "reason": reason,
+    }

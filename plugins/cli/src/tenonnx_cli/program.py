@@ -1,0 +1,95 @@
+"""The program: its own commands, and those of plugins, each imported when it is run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+import tenonnx
+
+#: Each is a module beside this one, in the order of the help text.
+COMMANDS = (
+    "inspect", "check", "run", "bench", "convert", "plan", "compare", "verify", "extract", "rename", "compose",
+    "targets", "ops", "plugins",
+)  # fmt: skip
+
+#: Plugins of this entry-point group are commands: a click command, or a function that adds one to the group given.
+GROUP = "tenonnx.commands"
+
+
+class CommandGroup(click.Group):
+    """A group whose commands are imported by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from tenonnx.tools import plugins
+
+        return [*COMMANDS, *sorted({p.name for p in plugins(GROUP)} - set(COMMANDS))]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a suggestion where the name is mistyped."""
+        import difflib
+
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 3)
+            convert = self.get_command(ctx, "convert")
+            if convert is not None and any(f"--{name}" in parameter.opts for parameter in convert.get_params(ctx)):
+                near = [f"convert --{name}"]
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS:
+            own: click.Command = import_module(f"tenonnx_cli.{cmd_name}").command
+            return own
+        return self.commands.get(cmd_name) or self._from_plugin(cmd_name)
+
+    def _from_plugin(self, name: str) -> click.Command | None:
+        from tenonnx import PluginError
+        from tenonnx.tools import cure, plugins, provider
+
+        found = [plugin for plugin in plugins(GROUP) if plugin.name == name]
+        if not found:
+            package = provider(GROUP, name)
+            if package is None:
+                return None
+            raise PluginError(f'the command "{name}" comes with a package that is not there', do=cure([package]))
+        loaded = found[0].load()
+        if not isinstance(loaded, click.Command):
+            try:
+                with found[0].guarded("loading"):
+                    loaded(self)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # exits, too
+                raise found[0].failure("could not add its command", error) from error
+            loaded = self.commands.get(name)
+        if not isinstance(loaded, click.Command):
+            what = f'plugin "{name}" of {found[0].source} must give a click command of that name'
+            raise PluginError(what, given=found[0].value)
+        return loaded
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands; those of plugins by the package that they come from, which is not imported for that."""
+        from tenonnx.tools import plugins
+
+        sources = {plugin.name: f"from {plugin.source}" for plugin in plugins(GROUP)}
+        rows = []
+        for name in self.list_commands(ctx):
+            own = self.get_command(ctx, name) if name in COMMANDS else None
+            rows.append((name, own.get_short_help_str(90) if own else sources[name]))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(tenonnx.__version__, prog_name="tenonnx")
+def program() -> None:
+    """Inspect, check, run and convert ONNX models.
+
+    Every command takes --json. Exit codes: 0, 1 when a check or verification failed, 2 for bad use or input.
+    """

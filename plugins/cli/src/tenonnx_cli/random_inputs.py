@@ -1,0 +1,32 @@
+"""Contents for the inputs that a command is not given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenonnx import Graph, Program
+from tenonnx.tools import check_feeds, feasible_feeds, printable
+from tenonnx_cli.options import InputShapes
+from tenonnx_cli.output import complain
+
+
+def complete(
+    graph: Graph, program: Program, given: Mapping[str, Any], seed: int, input_shapes: InputShapes
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All feeds, what is not given made up in the sizes of what is, and what ``program`` makes of them."""
+
+    def run(made: Mapping[str, Any]) -> dict[str, Any]:
+        feeds = {**made, **given}
+        check_feeds(graph.all_inputs, feeds)
+        return program(feeds)
+
+    missing = [value.name for value in graph.inputs if value.name not in given]
+    if not missing:
+        return dict(given), run({})
+    shapes = {name: array.shape for name, array in given.items() if hasattr(array, "shape")} | input_shapes
+    made, results, sizes = feasible_feeds(graph, run, seed, shapes)
+    complain(f"made up from seed {seed}: {printable(', '.join(missing))} (--input name=file.npy gives contents)")
+    if sizes:
+        complain(f"note: made up with {', '.join(f'{name}={size}' for name, size in sizes.items())}")
+    return {**made, **given}, results

@@ -1,0 +1,29 @@
+"""``tenonnx rename``: other names for inputs, outputs and other values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tenonnx_cli.options import load_model, model_argument
+from tenonnx_cli.parts import output_file, pairs, rename_all, write, write_options
+
+
+@click.command("rename")
+@model_argument
+@click.argument("renamed", nargs=-1, required=True, metavar="OLD=NEW...", callback=pairs)
+@click.option("-o", "--output", required=True, metavar="FILE", callback=output_file, help="The file to write.")
+@write_options
+def command(model: str, renamed: dict[str, str], output: str, **writing: Any) -> None:
+    """Give inputs, outputs, weights and other values other names. Two names may be exchanged.
+
+    What a file holds of the training of a weight is renamed with it.
+    """
+    from tenonnx import InvalidCall
+
+    if len(set(renamed.values())) < len(renamed):
+        raise InvalidCall("every value must get a name of its own", given=", ".join(map("=".join, renamed.items())))
+    graph = load_model(model)
+    rename_all(graph, renamed)
+    write(graph, output, model, training_state=True, **writing)

@@ -1,0 +1,391 @@
+"""Primitives that compute element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Value, constant, static
+from tenonnx_jax.rules import Rule, rule
+
+
+def scalar(number: float, like: Value) -> Value:
+    """A number of the element type of ``like``."""
+    return constant(np.asarray(number).astype(like.dtype.numpy))
+
+
+def _plain(op: Any) -> Rule:
+    return lambda equation, *values, **_: op(*values)
+
+
+for _name, _op in {
+    "add": ops.add, "sub": ops.sub, "neg": ops.neg, "exp": ops.exp, "log": ops.log,
+    "sqrt": ops.sqrt, "sin": ops.sin, "cos": ops.cos, "tan": ops.tan, "asin": ops.asin, "acos": ops.acos,
+    "atan": ops.atan, "sinh": ops.sinh, "cosh": ops.cosh, "tanh": ops.tanh, "asinh": ops.asinh, "acosh": ops.acosh,
+    "atanh": ops.atanh, "ceil": ops.ceil, "floor": ops.floor, "erf": ops.erf, "eq": ops.equal, "lt": ops.less,
+    "gt": ops.greater, "le": ops.less_or_equal, "ge": ops.greater_or_equal, "logistic": ops.sigmoid,
+}.items():  # fmt: skip
+    rule(_name)(_plain(_op))
+
+#: ``add_any`` sums cotangents; ``stop_gradient`` and its like say something to a transformation of JAX alone.
+rule("add_any")(_plain(ops.add))
+
+
+@rule(
+    "copy",
+    "copy_p",
+    "stop_gradient",
+    "optimization_barrier",
+    "sharding_constraint",
+    moves=True,
+)
+def _(equation: Any, *values: Value, **_: Any) -> Any:
+    return values[0] if len(values) == 1 else list(values)
+
+
+rule("name", "pvary", "pbroadcast", "mesh_cast", "reshard", "layout_constraint", moves=True)(lambda equation, x, **_: x)
+
+
+@rule("mul")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.mul(x, y) if (of := _argument_of_gelu(equation, x)) is None else ops.gelu(of)
+
+
+def _argument_of_gelu(equation: Any, half: Value) -> Value | None:
+    """The argument where a product is what ``jax.nn.gelu(approximate=False)`` gives: x / 2 erfc(-x / sqrt(2))."""
+    halved, tail = map(equation.origin, equation.invars)
+    if halved is None or tail is None or (halved.primitive.name, tail.primitive.name) != ("mul", "erfc"):
+        return None
+    scaled = equation.origin(tail.invars[0])
+    turned = None if scaled is None or scaled.primitive.name != "mul" else equation.origin(scaled.invars[0])
+    if turned is None or turned.primitive.name != "neg" or turned.invars[0] is not halved.invars[1]:
+        return None
+    numbers = [getattr(var, "val", 0) for var in (halved.invars[0], scaled.invars[1])]
+    if not np.allclose(
+        np.asarray(numbers, np.float64), [0.5, math.sqrt(0.5)], rtol=2.0 ** -(7 if half.dtype.bits < 32 else 20)
+    ):
+        return None
+    return half.producer.inputs[1] if half.producer is not None and half.producer.op_type == "Mul" else None
+
+
+@rule("ne")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.not_(ops.equal(x, y))
+
+
+@rule("lt_to", "le_to")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    """The total order of floats: -0 before 0, NaN behind all others."""
+    found = ops.less(x, y)
+    same = ops.equal(x, y)
+    if x.dtype.is_float:
+        x_missing, y_missing = ops.isnan(x), ops.isnan(y)
+        found = ops.or_(found, ops.and_(ops.not_(x_missing), y_missing))
+        ordered = ops.and_(same, ops.and_(_is_negative(x), ops.not_(_is_negative(y))))
+        turned = ops.and_(same, ops.and_(_is_negative(y), ops.not_(_is_negative(x))))
+        zero = ops.equal(x, scalar(0, x))
+        found = ops.or_(found, ops.and_(zero, ordered))
+        same = ops.or_(ops.and_(same, ops.not_(ops.and_(zero, turned))), ops.and_(x_missing, y_missing))
+    return found if equation.name == "lt_to" else ops.or_(found, same)
+
+
+@rule("abs")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    return x if not x.dtype.is_signed else ops.absolute(x)
+
+
+@rule("sign")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    found = ops.sign(x)
+    return ops.where(ops.isnan(x), x, found) if x.dtype.is_float else found
+
+
+@rule("max")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.or_(x, y) if x.dtype is DType.bool else _extreme(ops.maximum, x, y)
+
+
+@rule("min")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.and_(x, y) if x.dtype is DType.bool else _extreme(ops.minimum, x, y)
+
+
+def _extreme(op: Any, x: Value, y: Value) -> Value:
+    for one, other in ((x, y), (y, x)):
+        known = static(one)
+        if known is not None and known.ndim == 0 and x.dtype.is_float:
+            if known == (-np.inf if op is ops.maximum else np.inf):
+                return other
+            if op is ops.maximum and known == 0:
+                return ops.relu(other)
+    return op(x, y)
+
+
+@rule("clamp")
+def _(equation: Any, low: Value, x: Value, high: Value, **_: Any) -> Value:
+    if x.dtype is DType.bool:
+        return ops.and_(ops.or_(x, low), high)
+    return ops.minimum(ops.maximum(x, low), high)
+
+
+@rule("square")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    return ops.mul(x, x)
+
+
+@rule("rsqrt")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    return ops.reciprocal(ops.sqrt(x))
+
+
+@rule("cbrt")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    root = ops.mul(ops.sign(x), ops.pow_(ops.absolute(x), scalar(1 / 3, x)))
+    small = ops.where(ops.equal(root, scalar(0, x)), scalar(1, x), root)
+    better = ops.sub(root, ops.div(ops.sub(root, ops.div(ops.div(x, small), small)), scalar(3, x)))
+    special = ops.or_(ops.equal(x, scalar(0, x)), ops.isinf(x))
+    return ops.where(special, x, better)
+
+
+@rule("exp2")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    return ops.pow_(scalar(2, x), x)
+
+
+@rule("log1p")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    """By log((1 + x) rounded), set right by what rounding left out; plain log(1 + x) loses all digits of a small x."""
+    one = scalar(1, x)
+    above = ops.add(x, one)
+    rest = ops.sub(above, one)
+    plain = ops.or_(ops.equal(rest, scalar(0, x)), ops.isinf(above))
+    right = ops.mul(ops.log(above), ops.div(x, ops.where(plain, one, rest)))
+    return ops.where(plain, x, right)
+
+
+@rule("expm1")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    """exp(x) - 1 is tanh(x / 2) (exp(x) + 1), which keeps the digits of a small x."""
+    half = ops.tanh(ops.div(x, scalar(2, x)))
+    raised = ops.exp(x)
+    near = ops.less(ops.absolute(x), scalar(0.5, x))
+    return ops.where(near, ops.mul(half, ops.add(raised, scalar(1, x))), ops.sub(raised, scalar(1, x)))
+
+
+@rule("div")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.div(x, y) if x.dtype.is_float else _of_integers(ops.div, x, y, ops.cast(scalar(-1, x), to=x.dtype))
+
+
+@rule("rem")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    if x.dtype.is_float:
+        return ops.mod(x, y, fmod=1)
+    return _of_integers(lambda a, b: ops.mod(a, b, fmod=1), x, y, x)
+
+
+def _of_integers(op: Any, x: Value, y: Value, by_zero: Value) -> Value:
+    """A quotient or rest of integers, with what XLA gives where the divisor is zero, which ends other runtimes."""
+    known = static(y)
+    if known is not None and (known != 0).all():
+        return op(x, y)
+    zero = ops.equal(y, scalar(0, y))
+    return ops.where(zero, by_zero, op(x, ops.where(zero, scalar(1, y), y)))
+
+
+@rule("pow")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.pow_(x, ops.cast(y, to=x.dtype) if y.dtype is not x.dtype else y)
+
+
+@rule("integer_pow")
+def _(equation: Any, x: Value, *, y: int, **_: Any) -> Value:
+    if y < 0:
+        return ops.reciprocal(_power(x, -y))
+    return ops.add(ops.mul(x, scalar(0, x)), scalar(1, x)) if y == 0 else _power(x, y)
+
+
+def _power(x: Value, exponent: int) -> Value:
+    if x.dtype.is_float and exponent > 3:
+        return ops.pow_(x, scalar(exponent, x))
+    found, square = None, x
+    while exponent:
+        if exponent & 1:
+            found = square if found is None else ops.mul(found, square)
+        exponent >>= 1
+        square = ops.mul(square, square) if exponent else square
+    assert found is not None
+    return found
+
+
+@rule("atan2")
+def _(equation: Any, y: Value, x: Value, **_: Any) -> Value:
+    """The angle of (x, y): that of the quotient of the shorter by the longer, set right by octant."""
+    zero, pi = scalar(0, x), scalar(math.pi, x)
+    longer, shorter = ops.maximum(ops.absolute(x), ops.absolute(y)), ops.minimum(ops.absolute(x), ops.absolute(y))
+    both = ops.and_(ops.isinf(x), ops.isinf(y))
+    still = ops.equal(longer, zero)
+    share = ops.where(both, scalar(1, x), ops.div(shorter, ops.where(still, scalar(1, x), longer)))
+    angle = ops.atan(share)
+    angle = ops.where(ops.greater(ops.absolute(y), ops.absolute(x)), ops.sub(scalar(math.pi / 2, x), angle), angle)
+    angle = ops.where(_is_negative(x), ops.sub(pi, angle), angle)
+    angle = ops.where(_is_negative(y), ops.neg(angle), angle)
+    return ops.where(ops.or_(ops.isnan(x), ops.isnan(y)), ops.add(x, y), angle)
+
+
+def _is_negative(x: Value) -> Value:
+    """Whether the sign is set, that of zeros too."""
+    one = scalar(1, x)
+    zero = ops.equal(x, scalar(0, x))
+    return ops.less(ops.where(zero, ops.reciprocal(x), x), ops.sub(one, one))
+
+
+@rule("round")
+def _(equation: Any, x: Value, *, rounding_method: Any, **_: Any) -> Value:
+    if int(rounding_method) == 1:
+        return ops.round_(x)
+    size = ops.absolute(x)
+    down = ops.floor(size)
+    away = ops.where(ops.greater_or_equal(ops.sub(size, down), scalar(0.5, x)), ops.add(down, scalar(1, x)), down)
+    return ops.where(ops.isnan(x), x, ops.mul(ops.sign(x), away))
+
+
+@rule("is_finite")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    return ops.not_(ops.or_(ops.isnan(x), ops.isinf(x)))
+
+
+@rule("select_n", moves=True)
+def _(equation: Any, which: Value, *cases: Value, **_: Any) -> Value:
+    if len(cases) == 1:
+        return cases[0]
+    if which.dtype is DType.bool:
+        return ops.where(which, cases[1], cases[0])
+    found = cases[0]
+    for k, case in enumerate(cases[1:], 1):
+        found = ops.where(ops.equal(which, scalar(k, which)), case, found)
+    return found
+
+
+@rule("convert_element_type")
+def _(equation: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
+    return converted(x, equation.dtype)
+
+
+def converted(x: Value, to: DType) -> Value:
+    """``x`` in another element type as XLA converts: floats beyond the range of integers become the nearest of these."""
+    if x.dtype is to:
+        return x
+    if to is DType.bool:
+        return ops.not_(ops.equal(x, scalar(0, x)))
+    if not (x.dtype.is_float and to.is_integer):
+        return ops.cast(x, to=to)
+    limits = np.iinfo(to.numpy)
+    wide = DType.float64 if x.dtype is DType.float64 or limits.bits >= 32 else DType.float32
+    whole = ops.cast(x, to=wide)
+    high = np.nextafter(np.asarray(float(limits.max) + 1, wide.numpy), 0) if limits.bits >= 53 else float(limits.max)
+    low = scalar(float(limits.min), whole)
+    inside = ops.minimum(ops.maximum(ops.where(ops.isnan(whole), scalar(0, whole), whole), low), scalar(high, whole))
+    return ops.cast(inside, to=to)
+
+
+# ----- bits -----------------------------------------------------------------------------------------------------------
+
+
+@rule("and")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.and_(x, y) if x.dtype is DType.bool else ops.bitwise_and(x, y)
+
+
+@rule("or")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.or_(x, y) if x.dtype is DType.bool else ops.bitwise_or(x, y)
+
+
+@rule("xor")
+def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
+    return ops.xor(x, y) if x.dtype is DType.bool else ops.bitwise_xor(x, y)
+
+
+@rule("not")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    return ops.not_(x) if x.dtype is DType.bool else ops.bitwise_not(x)
+
+
+def bits_of(dtype: DType) -> int:
+    return int(np.dtype(dtype.numpy).itemsize * 8)
+
+
+def _shifted(x: Value, by: Value, direction: str) -> Value:
+    """A logical shift; by as many bits as there are, or more, nothing is left."""
+    unsigned = DType.of(np.dtype(f"uint{bits_of(x.dtype)}"))
+    known = static(by)
+    plain, count = ops.cast(x, to=unsigned), ops.cast(by, to=unsigned)
+    if x.dtype is unsigned:
+        plain, count = x, by
+    found = ops.bitshift(plain, count, direction=direction)
+    if known is None or (known.astype(np.uint64) >= bits_of(x.dtype)).any():
+        inside = ops.less(count, scalar(bits_of(x.dtype), count))
+        found = ops.where(inside, found, scalar(0, plain))
+    return found if x.dtype is unsigned else ops.cast(found, to=x.dtype)
+
+
+@rule("shift_left")
+def _(equation: Any, x: Value, by: Value, **_: Any) -> Value:
+    return _shifted(x, by, "LEFT")
+
+
+@rule("shift_right_logical")
+def _(equation: Any, x: Value, by: Value, **_: Any) -> Value:
+    return _shifted(x, by, "RIGHT")
+
+
+@rule("shift_right_arithmetic")
+def _(equation: Any, x: Value, by: Value, **_: Any) -> Value:
+    if not x.dtype.is_signed:
+        return _shifted(x, by, "RIGHT")
+    negative = ops.less(x, scalar(0, x))
+    turned = ops.where(negative, ops.bitwise_not(x), x)
+    shifted = _shifted(turned, by, "RIGHT")
+    return ops.where(negative, ops.bitwise_not(shifted), shifted)
+
+
+@rule("population_count")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    return _count_bits(x, [(x, k) for k in range(bits_of(x.dtype))])
+
+
+def _count_bits(x: Value, bits: Any) -> Value:
+    found = None
+    for value, k in bits:
+        one = ops.bitwise_and(_shifted(value, scalar(k, value), "RIGHT"), scalar(1, value))
+        found = one if found is None else ops.add(found, one)
+    assert found is not None
+    return found
+
+
+@rule("clz")
+def _(equation: Any, x: Value, **_: Any) -> Value:
+    bits, held = bits_of(x.dtype), x
+    step = 1
+    while step < bits:  # set all bits below the highest
+        held = ops.bitwise_or(held, _shifted(held, scalar(step, held), "RIGHT"))
+        step *= 2
+    return ops.sub(scalar(bits, x), _count_bits(x, [(held, k) for k in range(bits)]))
+
+
+@rule("reduce_precision")
+def _(equation: Any, x: Value, *, exponent_bits: int, mantissa_bits: int, **_: Any) -> Value:
+    """Rounded to what a format of so many bits holds."""
+    for kind in (DType.bfloat16, DType.float16, DType.float32, DType.float64):
+        held: Any = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
+        if (held.nexp, held.nmant) == (exponent_bits, mantissa_bits):
+            return x if kind is x.dtype else ops.cast(ops.cast(x, to=kind), to=x.dtype)
+    raise NotRepresentable(
+        "precision must be that of float16, bfloat16, float32 or float64",
+        given=f"{exponent_bits} bits of exponent, {mantissa_bits} of mantissa",
+    )

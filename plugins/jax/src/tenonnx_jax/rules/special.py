@@ -1,0 +1,122 @@
+"""Special functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from tenonnx_jax.rules import composed
+
+
+@composed("erfc")
+def erfc(x: Any, **_: Any) -> Any:
+    """1 - erf(x) near zero, and where that would lose digits a rational fit of exp(x²) erfc(x) (W. J. Cody, 1969)."""
+    size = jnp.abs(x)
+    square = x * x
+    middle = _ratio(size, _CODY_P, _CODY_Q)
+    inverse = 1 / jnp.where(size < 0.5, jnp.ones_like(x), size * size)
+    far = (1 / math.sqrt(math.pi) - inverse * _ratio(inverse, _CODY_FAR_P, _CODY_FAR_Q)) / jnp.maximum(size, 0.5)
+    tail = jnp.exp(-square) * jnp.where(size < 4, middle, far)
+    return jnp.where(size < 0.5, 1 - lax.erf(x), jnp.where(x < 0, 2 - tail, tail)).astype(x.dtype)
+
+
+def _ratio(x: Any, above: Any, below: Any) -> Any:
+    return _polynomial(above, x) / _polynomial(below, x)
+
+
+def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """By Horner's rule, the highest power first."""
+    return reduce(lambda total, c: total * x + c, coefficients[1:], jnp.full_like(x, coefficients[0]))
+
+
+_CODY_P = [2.15311535474403846343e-8, 5.64188496988670089180e-1, 8.88314979438837594118, 6.61191906371416294775e1,
+           2.98635138197400131132e2, 8.81952221241769090411e2, 1.71204761263407058314e3, 2.05107837782607146532e3,
+           1.23033935479799725272e3]  # fmt: skip
+_CODY_Q = [1.0, 1.57449261107098347253e1, 1.17693950891312499305e2, 5.37181101862009857509e2, 1.62138957456669018874e3,
+           3.29079923573345962678e3, 4.36261909014324715820e3, 3.43936767414372163696e3, 1.23033935480374942043e3]  # fmt: skip
+_CODY_FAR_P = [1.63153871373020978498e-2, 3.05326634961232344035e-1, 3.60344899949804439429e-1, 1.25781726111229246204e-1,
+               1.60837851487422766278e-2, 6.58749161529837803157e-4]  # fmt: skip
+_CODY_FAR_Q = [1.0, 2.56852019228982242072, 1.87295284992346725209, 5.27905102951428412248e-1, 6.05183413124413191178e-2,
+               2.33520497626869185443e-3]  # fmt: skip
+
+
+@composed("erf_inv")
+def erf_inv(x: Any, **_: Any) -> Any:
+    """Two fits in log(1 - x²) (M. Giles, 2012); in double precision set right by two steps of Halley."""
+    short = x.astype(jnp.float32) if x.dtype != jnp.float64 else x
+    w = -jnp.log1p(-short * short)
+    near = _polynomial(_GILES_NEAR, w - 2.5)
+    far = _polynomial(_GILES_FAR, jnp.sqrt(jnp.maximum(w, 5)) - 3)
+    found = jnp.where(w < 5, near, far) * short
+    if x.dtype == jnp.float64:
+        for _step in range(2):
+            wrong = jnp.where(
+                jnp.abs(short) < 0.5,
+                lax.erf(found) - short,
+                jnp.sign(short) * ((1 - jnp.abs(short)) - lax.erfc(jnp.abs(found))),
+            )
+            slope = wrong / (2 / math.sqrt(math.pi) * jnp.exp(-found * found))
+            found = found - slope / (1 + found * slope)
+    edge = jnp.where(jnp.abs(short) == 1, short * jnp.inf, found)
+    return jnp.where(jnp.abs(short) > 1, jnp.nan, edge).astype(x.dtype)
+
+
+_GILES_NEAR = [2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
+               -0.00417768164, 0.246640727, 1.50140941]  # fmt: skip
+_GILES_FAR = [-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
+              0.00943887047, 1.00167406, 2.83297682]  # fmt: skip
+
+_LANCZOS = [0.99999999999980993227684700473478, 676.520368121885098567009190444019, -1259.13921672240287047156078755283,
+            771.3234287776530788486528258894, -176.61502916214059906584551354, 12.507343278686904814458936853,
+            -0.13857109526572011689554707, 9.984369578019570859563e-6, 1.50563273514931155834e-7]  # fmt: skip
+
+
+@composed("lgamma")
+def lgamma(x: Any, **_: Any) -> Any:
+    """Lanczos' approximation with g = 7, and the reflection formula below one half."""
+    below = x < 0.5
+    z = jnp.where(below, -x, x - 1)
+    total = sum((c / (z + k) for k, c in enumerate(_LANCZOS[1:], 1)), start=jnp.full_like(z, _LANCZOS[0]))
+    log_t = math.log(7.5) + jnp.log1p(z / 7.5)
+    found = (z + 0.5 - (z + 7.5) / log_t) * log_t + math.log(math.sqrt(2 * math.pi)) + jnp.log(total)
+    part = jnp.abs(x) - jnp.floor(jnp.abs(x))
+    sine = jnp.log(jnp.sin(math.pi * jnp.where(part > 0.5, 1 - part, part)))
+    reflected = jnp.where(jnp.isfinite(sine), math.log(math.pi) - sine - found, -sine)
+    result = jnp.where(below, reflected, found)
+    return jnp.where(jnp.isinf(x), jnp.inf, result).astype(x.dtype)
+
+
+@composed("digamma")
+def digamma(x: Any, **_: Any) -> Any:
+    """The logarithmic derivative of Lanczos' approximation, and the reflection formula below one half."""
+    below = x < 0.5
+    z = jnp.where(below, -x, x - 1)
+    above, under = jnp.zeros_like(z), jnp.full_like(z, _LANCZOS[0])
+    for k, c in enumerate(_LANCZOS[1:], 1):
+        above, under = above - c / ((z + k) * (z + k)), under + c / (z + k)
+    found = math.log(7.5) + jnp.log1p(z / 7.5) + above / under - 7 / (z + 7.5)
+    turned = x + jnp.abs(jnp.floor(x + 0.5))
+    reflected = found - math.pi * jnp.cos(math.pi * turned) / jnp.sin(math.pi * turned)
+    result = jnp.where(below, reflected, found)
+    return jnp.where((x <= 0) & (x == jnp.floor(x)), jnp.nan, result).astype(x.dtype)
+
+
+def _by_jax(name: str, where: Any, inner: str) -> None:
+    """Functions that JAX itself computes by other primitives."""
+    function = getattr(where, inner, None)
+    if function is not None:
+        composed(name)(lambda *arrays, **params: function(*arrays, **params))
+
+
+for _name, _inner in {
+    "igamma": "igamma_impl", "igammac": "igammac_impl", "igamma_grad_a": "igamma_grad_a_impl",
+    "random_gamma_grad": "random_gamma_grad_impl", "bessel_i0e": "bessel_i0e_impl", "bessel_i1e": "bessel_i1e_impl",
+    "regularized_incomplete_beta": "regularized_incomplete_beta_impl", "zeta": "zeta_impl", "polygamma": "polygamma_impl",
+}.items():  # fmt: skip
+    _by_jax(_name, getattr(jax._src.lax, "special", None), _inner)

@@ -1,0 +1,10 @@
+"""Without JAX nothing here is collected: these tests have an environment of their own, see README.md."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+collect_ignore_glob = ["*"] if importlib.util.find_spec("jax") is None else []
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+sys.path.insert(0, str(Path(__file__).parent))

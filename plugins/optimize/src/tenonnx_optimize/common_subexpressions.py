@@ -1,0 +1,71 @@
+"""Sharing: what is computed twice is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from tenonnx.extend import Graph, TensorType, Value, static
+from tenonnx.extend.transforms import (
+    Call,
+    Decision,
+    Rewriter,
+    attributes_key,
+    drop_dead_nodes,
+    in_registry_of_graph,
+    leaving_defaults,
+)
+
+#: Constants of more bytes are told apart by what they are, not by what they hold.
+LARGEST_SHARED = 1 << 16
+
+
+@leaving_defaults
+@in_registry_of_graph
+def merge_common_subexpressions(graph: Graph) -> Graph:
+    """``graph`` with one node for all that apply an op to the same inputs, or whose results are known to be equal.
+
+    Those are integers with equal contents as expressions of the symbols in shapes, so that the length of an axis is
+    found out once, however many tensors have it. Subgraphs, and ops that draw random numbers, are left alone.
+    """
+    shared = Rewriter(graph, merging()).run()
+    drop_dead_nodes(shared)
+    return shared
+
+
+def merging() -> Decision:
+    """Decides that a node which is known already becomes what there is; for one graph."""
+    seen: dict[Hashable, tuple[Value | None, ...]] = {}
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if rewriter.outer is not None or call.node is None or call.node.subgraphs or not call.op.pure:
+            return None
+        outputs = tuple(None if v is None else rewriter.copy(v) for v in call.node.outputs)
+        attributes = attributes_key(call.node.attributes)
+        inputs = tuple(map(_as_key, call.inputs))
+        keys = [] if attributes is None else [(call.op, inputs, attributes, tuple(v is None for v in outputs))]
+        if len(outputs) == 1 and (contents := _contents(outputs[0])) is not None:
+            keys.append(contents)
+        for key in keys:
+            if key in seen:
+                return seen[key]
+        seen.update((key, outputs) for key in keys)
+        return None
+
+    return decide
+
+
+def _as_key(value: Value | None) -> Hashable:
+    """An input, or what a small constant holds: files have one number under many names."""
+    held = static(value) if value is not None and value.is_constant else None
+    if value is None or held is None or held.nbytes > LARGEST_SHARED or held.dtype == object:
+        return value
+    return value.dtype, held.shape, held.tobytes()
+
+
+def _contents(value: Value | None) -> Any:
+    """What tells the contents of an integer tensor from others, if these are known, also as expressions."""
+    if value is None or value.symbolic_contents is None or not isinstance(value.type, TensorType):
+        return None
+    contents = tuple(value.symbolic_contents.reshape(-1))
+    return None if None in contents else (value.type.dtype, value.symbolic_contents.shape, contents)

@@ -1,0 +1,175 @@
+"""What a graph costs: multiplications, bytes, and the memory that is live, node by node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx.extend import (
+    Graph,
+    Node,
+    Op,
+    TenonnxError,
+    TensorType,
+    Type,
+    UnknownType,
+    Value,
+    copy_graph,
+    find_rule,
+    known_op,
+)
+from tenonnx.extend.symbolic import symbols_of
+from tenonnx.extend.transforms import (
+    INTERNAL_DOMAIN,
+    Call,
+    bind,
+    decompose,
+    foreseeing,
+    in_registry_of_graph,
+    infer,
+    retarget_to,
+    substitute_type,
+    target_for,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one node: multiplications, bytes of weights that it alone or first reads, bytes that it writes, and
+    the bytes of activations that are live while it runs. None where sizes are not known."""
+
+    node: str
+    op: str
+    multiplications: int | None
+    weights: int
+    written: int | None
+    live: int | None
+
+
+@dataclass(slots=True)
+class Costs:
+    """The costs of all nodes, and the sizes that were assumed of symbols."""
+
+    nodes: list[Cost] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def multiplications(self) -> int:
+        return sum(cost.multiplications or 0 for cost in self.nodes)
+
+    @property
+    def weights(self) -> int:
+        return sum(cost.weights for cost in self.nodes)
+
+    @property
+    def peak(self) -> int:
+        return max((cost.live or 0 for cost in self.nodes), default=0)
+
+    @property
+    def unknown(self) -> list[str]:
+        """The nodes whose multiplications are not known."""
+        return [cost.node for cost in self.nodes if cost.multiplications is None]
+
+
+@in_registry_of_graph
+def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Costs:
+    """The cost of each node of ``graph``, where symbols of inputs that ``input_shapes`` leave open are 1.
+
+    Families count the multiplications of an op by the rule ``cost``; any other op costs what its body does, and a
+    primitive none. A subgraph is counted once. Ops of gradients that no file has are counted as the ops that stand for
+    them at the versions of the graph. The graph is only read.
+    """
+    sized = copy_graph(graph)
+    infer(sized, input_shapes, strict=False)
+    if any(node.domain == INTERNAL_DOMAIN for node in sized.walk()):
+        sized = retarget_to(sized, target_for(sized), refuse=False).graph
+        infer(sized, input_shapes, strict=False)
+    kinds = [value.type for value in sized.all_inputs if isinstance(value.type, TensorType)]
+    found = Costs(sizes={s: 1 for kind in kinds for dim in kind.shape or () for s in sorted(symbols_of(dim))})
+    for value in (value for nested in sized.nested() for value in nested.values()):
+        value.become(type=substitute_type(value.type, found.sizes))
+    last = {value: place for place, node in enumerate(sized.nodes) for value in node.uses}
+    last |= dict.fromkeys(sized.outputs, len(sized.nodes))
+    live = {value: _bytes(value.type) for value in sized.inputs}
+    seen: set[Value] = set()
+    for place, node in enumerate(sized.nodes):
+        outputs = [value for value in node.outputs if value is not None]
+        written = [_bytes(value.type) for value in outputs]
+        live |= dict(zip(outputs, written, strict=True))
+        constants = {value for value in node.uses if value.is_constant} - seen
+        seen |= constants
+        found.nodes.append(
+            Cost(
+                node.label,
+                f"{node.domain}::{node.op_type}".removeprefix("ai.onnx::"),
+                multiplications(node),
+                sum(value.data.nbytes for value in constants if value.data is not None),
+                _sum(written),
+                _sum(live.values()),
+            )
+        )
+        live = {value: size for value, size in live.items() if last.get(value, -1) > place}
+    return found
+
+
+def _sum(sizes: Any) -> int | None:
+    known = list(sizes)
+    return None if None in known else sum(known)
+
+
+def _bytes(kind: Type | None) -> int | None:
+    """The size of a tensor; None where a dim is not known."""
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return None
+    elements = math.prod(dim for dim in kind.shape if isinstance(dim, int))
+    return -(-elements * kind.dtype.bits // 8) if all(isinstance(dim, int) for dim in kind.shape) else None
+
+
+def multiplications(node: Node) -> int | None:
+    """How often a node multiplies; None where that depends on what is not known."""
+    if not isinstance(node.op, Op):
+        return None
+    if node.subgraphs:
+        return _sum(multiplications(each) for graph in node.subgraphs for each in graph.walk())
+    return _counted(node.op, *bind(node), len(node.outputs))
+
+
+def _counted(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int) -> int | None:
+    rule = find_rule(op, "cost")
+    try:
+        if rule is not None:
+            return _by_rule(op, rule, inputs, attributes)
+        if op.primitive:
+            return 0
+        body = Graph(op.name, opsets={op.domain: op.version})
+        given = [None if v is None else _given(body, f"x{place}", v) for place, v in enumerate(inputs)]
+        with body.building():
+            results = op(*given, **attributes, _outputs=outputs)
+        body.outputs = [v for v in (results if isinstance(results, tuple) else (results,)) if v is not None]
+        total = 0
+        for node in decompose(body, _is_counted).walk():
+            found = find_rule(known_op(node), "cost")
+            if found is not None:
+                total += _by_rule(known_op(node), found, *bind(node))
+        return total
+    except TenonnxError:  # a size that the body leaves open, or a call of the wrong types
+        return None
+
+
+def _by_rule(op: Op, rule: Callable[..., Any], inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> int:
+    with foreseeing(op.title, inputs, attributes):
+        return int(rule(*inputs, **attributes))
+
+
+def _given(body: Graph, name: str, value: Value) -> Value:
+    if value.data is not None:
+        return body.variable(name, value.data)
+    if value.type is None:
+        raise UnknownType(f'the type of "{value.name}" must be known to count what is computed from it')
+    return body.input(name, value.type)
+
+
+def _is_counted(call: Call) -> bool:
+    return call.op.primitive or find_rule(call.op, "cost") is not None

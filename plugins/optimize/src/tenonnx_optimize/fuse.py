@@ -1,0 +1,84 @@
+"""Fusion: expansion read backwards. Where the body of an op stands in a graph, the op is put.
+
+A body is traced for the types at hand and looked for in the graph, both in normal form. What is found proposes a call:
+values for the inputs, numbers for the attributes. A family may propose calls by the rule ``pattern``. The proof is
+the expansion: the body of the proposed call, in normal form and on these very values, is what the graph computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tenonnx import default_registry
+from tenonnx.extend import (
+    Graph,
+    InvalidCall,
+    Op,
+    Registry,
+    copy_graph,
+    find_rule,
+    find_trait,
+    limits,
+)
+from tenonnx.extend.transforms import (
+    ALLOWANCE,
+    ensure_inferred,
+    in_registry_of_graph,
+    leaving_defaults,
+    near_names,
+)
+from tenonnx_optimize.replacement import replaced
+from tenonnx_optimize.templates import Templates, can_be_traced
+
+#: Passes over a graph: one op may be part of the body of another.
+PASSES = 4
+
+
+@leaving_defaults
+@in_registry_of_graph
+def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[str | Op] = ()) -> Graph:
+    """``graph`` with one node wherever the body of an op stands, as long as that leaves fewer nodes.
+
+    ``ops`` are the ops to look for, by name (``com.microsoft::FastGelu``, or ``Gelu`` for ``ai.onnx``) or themselves;
+    by default all that exist at the graph's opsets and have a body, but for those that runtimes have seldom a kernel
+    for, or no specification has: of these, the ones that are named in ``also``. What other nodes read inside a match
+    is an output of the op, or kept for them. Raises ``InvalidCall`` for a name that no installed package gives.
+    """
+    registry = graph.root.registry or default_registry()
+    if ops is None:
+        wanted = list(dict.fromkeys([*_candidates(graph, registry), *(_found(op, graph, registry) for op in also)]))
+        traced = [op for op in wanted if find_rule(op, "pattern") is None and can_be_traced(op)]
+    else:
+        wanted = [_found(op, graph, registry) for op in ops]
+        traced = [op for op in wanted if can_be_traced(op)]
+    templates = Templates.of_graph(graph, traced)
+    patterns = [op for op in wanted if find_rule(op, "pattern") is not None]
+    graph = copy_graph(graph)
+    ensure_inferred(graph)
+    with limits.work(PASSES * ALLOWANCE * len(graph.nodes)):
+        for _ in range(PASSES):
+            fused = replaced(graph, templates, patterns)
+            if fused is None:
+                break
+            graph = fused
+    return graph
+
+
+def _candidates(graph: Graph, registry: Registry) -> Iterator[Op]:
+    for domain, version in graph.opsets.items():
+        for op in registry.ops(domain):
+            rare = not op.is_specified_at(version) or op.primitive or find_trait(op, "on_request") is True
+            if op.holds_at(version) and op.pure and not rare:
+                yield op
+
+
+def _found(wanted: str | Op, graph: Graph, registry: Registry) -> Op:
+    if isinstance(wanted, Op):
+        return wanted
+    domain, _, name = wanted.rpartition("::")
+    domain = domain or "ai.onnx"
+    op = registry.lookup(domain, name, graph.opsets.get(domain, 10**6))
+    if op is None or op.primitive:
+        known = sorted({op.name for op in registry.ops(domain) if not op.primitive})
+        raise InvalidCall(f"{domain}::{name} must be an op with a body", available=", ".join(near_names(name, known)))
+    return op

@@ -1,0 +1,160 @@
+"""Half precision within a budget: what loses too many digits stays in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Graph, InvalidCall, operators
+from tenonnx.extend.backends import compile_graph
+from tenonnx.extend.checks import InputShapes, as_taken_by, feasible_feeds, with_outputs
+from tenonnx_optimize.precision import Lowered, greatest_of, lower_precision
+
+#: Rounds in which the worst nodes are put back, and which part of the nodes goes back in each.
+ROUNDS, PART = 8, 0.1
+
+#: Where that is not enough, the number of nodes from the inputs on is found to one of so many parts.
+PARTS = 32
+
+
+def lower_within(
+    graph: Graph,
+    dtype: DType | str,
+    budget: float,
+    *,
+    keep: Collection[str] = (),
+    feeds: Mapping[str, Any] | None = None,
+    input_shapes: InputShapes | None = None,
+    seed: int = 0,
+    convert_interface: bool = False,
+) -> Lowered:
+    """``lower_precision`` with the nodes left in float32 without which an output differs by more than ``budget``.
+
+    A difference is the largest one of an output by the largest number in it, on numpy, for ``feeds`` or inputs that
+    are made up. What gives or reads a number that leaves the range is mended first, then what adds most to the
+    difference, a tenth of all nodes at a time. Where that does not mend it, it is many roundings that grow on their
+    way, and the nodes from the inputs on stay, as many as it takes. What is left is noted. Raises as
+    ``lower_precision``.
+    """
+    if not budget > 0:
+        raise InvalidCall("the budget is a positive share of the largest number of an output", given=repr(budget))
+    program = compile_graph(graph, "numpy")
+    if feeds is None:
+        given, expected, _ = feasible_feeds(graph, program, seed, input_shapes)
+    else:
+        given, expected = dict(feeds), program(feeds)
+
+    def lowered_but(kept: Collection[str]) -> _Attempt:
+        lowered = lower_precision(graph, dtype, keep=kept, widen=lost, convert_interface=convert_interface)
+        found = _run(lowered.graph, given)
+        return lowered, *max(((_difference(found[name], expected[name]), name) for name in expected), default=(0.0, ""))
+
+    labels = [node.label for node in graph.nodes]
+    kept, lost = set(keep), set[str]()
+    for _ in range(ROUNDS):
+        lowered, difference, output = lowered_but(kept)
+        if difference <= budget:
+            break
+        more, worst = _blamed(graph, lowered, given, greatest_of(DType.of(dtype)))
+        lost |= more
+        if not more:
+            kept |= worst
+    else:
+        lowered, difference, output = _with_first_kept(
+            lambda count: lowered_but({*keep, *labels[:count]}), len(labels), budget
+        )
+    lowered.largest = max(map(_largest, expected.values()), default=0.0)
+    finite = np.isfinite(difference)
+    size = f"differs by {difference:.3g} of its largest number" if finite else "is not finite any more"
+    lowered.notes.append(f'output "{output}" {size}, {"more than" if difference > budget else "within"} {budget:g}')
+    return lowered
+
+
+#: A lowered graph, by how much its outputs differ, and which of them does so most.
+_Attempt = tuple[Lowered, float, str]
+
+
+def _with_first_kept(attempt: Callable[[int], _Attempt], count: int, budget: float) -> _Attempt:
+    """What ``attempt`` gives for the fewest of ``count`` nodes that keep the budget; for all where no fewer do."""
+    fewest, enough, found = 0, count, None
+    while enough - fewest > max(1, count // PARTS):
+        middle = (fewest + enough) // 2
+        tried = attempt(middle)
+        if tried[1] <= budget:
+            enough, found = middle, tried
+        else:
+            fewest = middle
+    return found or attempt(count)
+
+
+def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs for feeds of the original."""
+    return compile_graph(graph, "numpy")(as_taken_by(graph, feeds))
+
+
+def _difference(found: Any, expected: Any) -> float:
+    """The largest difference by the largest number; infinite where a number is lost, 0 for what is no float."""
+    if not _is_float(expected):
+        return 0.0
+    wanted, got = expected.astype(np.float64), found.astype(np.float64)
+    finite = np.isfinite(wanted)
+    if not np.isfinite(got[finite]).all():
+        return float("inf")
+    apart = np.abs(got[finite] - wanted[finite]).max(initial=0.0)
+    return float(apart / max(_largest(wanted), 1e-30))
+
+
+def _is_float(contents: Any) -> bool:
+    return isinstance(contents, np.ndarray) and DType.of(contents.dtype).is_float
+
+
+def _largest(array: Any) -> float:
+    """The largest finite number of a float output."""
+    if not _is_float(array):
+        return 0.0
+    numbers = np.abs(array.astype(np.float64))
+    return float(numbers[np.isfinite(numbers)].max(initial=0.0))
+
+
+def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], greatest: float) -> tuple[set[str], set[str]]:
+    """The nodes that give or read a number beyond the range, and the tenth that adds most to the difference."""
+    computed = {v.name for node in graph.nodes for v in node.outputs if v is not None}
+    made = {v.name for node in lowered.graph.nodes for v in node.outputs if v is not None}
+    names = computed & made
+    expected = compile_graph(with_outputs(graph, names), "numpy")(feeds)
+    found = _run(with_outputs(lowered.graph, names), feeds)
+    differences = {name: _difference(found[name], expected[name]) for name in names if name in found}
+    beyond = {name for name in differences if _largest(expected[name]) > greatest}
+    lost: set[str] = set()
+    added: dict[str, float] = {}
+    for node in graph.nodes:
+        if node.label in lowered.kept:
+            continue
+        before = max((differences.get(v.name, 0.0) for v in node.uses), default=0.0)
+        after = max((differences.get(v.name, 0.0) for v in node.outputs if v is not None), default=0.0)
+        named = {v.name for v in (*node.uses, *node.outputs) if v is not None}
+        if not np.isfinite(after) and (np.isfinite(before) or named & beyond):
+            lost.add(node.label)
+        elif after > before:
+            added[node.label] = after - before
+    count = max(1, int(PART * len(graph.nodes)))
+    return lost, set(sorted(added, key=lambda label: -added[label])[:count])
+
+
+def with_float_interface(graph: Graph, original: Graph) -> Graph:
+    """``graph`` between casts, so that it takes and gives the types of ``original``, to be compared with it."""
+    outer = Graph(graph.name, opsets=graph.opsets)
+    outer.registry = graph.registry
+    casts = operators()
+    with outer.building():
+        given = []
+        for wanted, value in zip(original.inputs, graph.inputs, strict=True):
+            assert wanted.type is not None
+            fed = outer.input(wanted.name, wanted.type)
+            given.append(fed if wanted.type == value.type else casts.cast(fed, value.dtype))
+        results = graph(*given)
+        for wanted, result in zip(original.outputs, results if len(graph.outputs) > 1 else [results], strict=True):
+            outer.output(wanted.name, result if wanted.type == result.type else casts.cast(result, wanted.dtype))
+    return outer

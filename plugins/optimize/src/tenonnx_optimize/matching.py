@@ -1,0 +1,201 @@
+"""Whether a value of one graph is computed as a value of another: graphs in normal form, modulo order of operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Constant, DType, Node, Op, Value
+from tenonnx.extend.transforms import bind
+
+#: Constants that differ by less, relative to their size, are one: files hold them with the digits of float32 or fewer.
+CLOSE = 2e-5
+
+#: The same of types with few digits: the last of them, once or twice, where one was computed from another.
+_FEW_DIGITS = {DType.float16: 2.0**-9, DType.bfloat16: 2.0**-7}
+
+#: Ways that operands of one product or sum may be told apart; beyond that they are not looked at.
+MOST_OPERANDS = 12
+
+
+@dataclass(slots=True)
+class Match:
+    """What stands for each input of a pattern, and, of a loose match, what stood where other numbers were."""
+
+    values: dict[Value, Value] = field(default_factory=dict)
+    numbers: list[Any] = field(default_factory=list)
+
+    def bound(self, pattern: Value, value: Value) -> Match:
+        return Match({**self.values, pattern: value}, self.numbers)
+
+    def noting(self, *numbers: Any) -> Match:
+        return Match(self.values, [*self.numbers, *numbers])
+
+
+class Matcher:
+    """Finds ``pattern`` values, whose free inputs stand for any value, in another graph.
+
+    ``associative`` are the ops whose operands may come in any order and grouping. A ``loose`` matcher lets numbers and
+    attributes differ, and notes what it found in their place. It remembers what it saw: graphs must not change.
+    """
+
+    def __init__(self, associative: Mapping[Op, float], *, loose: bool = False) -> None:
+        self.associative = associative
+        self.loose = loose
+        self._bound: dict[Node, tuple[list[Value | None], dict[str, Any]]] = {}
+        self._apart: dict[Value, tuple[list[Value], float] | None] = {}
+        self._parts: dict[Value, tuple[list[Value], float]] = {}
+
+    def match(self, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
+        """Every way in which ``value`` is computed as ``pattern`` is."""
+        if pattern is value:
+            yield match
+            return
+        if pattern in free:
+            held = match.values.get(pattern)
+            if held is None:
+                yield match.bound(pattern, value)
+            elif held is value or _equal(held, value):
+                yield match
+            return
+        if pattern.data is not None or value.data is not None:
+            if pattern.data is None or value.data is None:
+                return
+            if _equal(pattern, value):
+                yield match
+            elif self.loose and _alike(pattern.data, value.data):
+                yield match.noting(value.data.array())
+            return
+        ours, theirs = pattern.producer, value.producer
+        if ours is None or theirs is None or ours.op is not theirs.op or not isinstance(ours.op, Op):
+            return
+        if ours.op in self.associative:
+            yield from self._operands(ours.op, pattern, value, match, free)
+            return
+        if ours.outputs.index(pattern) != theirs.outputs.index(value):
+            return
+        (inputs, attributes), (others, given) = self._call(ours), self._call(theirs)
+        differing = [name for name, a in attributes.items() if a != given.get(name)]
+        if differing and not self.loose:
+            return
+        found = match.noting(*(given.get(name) for name in differing)) if differing else match
+        yield from self._in_order(inputs, others, found, free)
+
+    def _call(self, node: Node) -> tuple[list[Value | None], dict[str, Any]]:
+        if node not in self._bound:
+            self._bound[node] = bind(node)
+        return self._bound[node]
+
+    def _in_order(
+        self, patterns: Sequence[Value | None], values: Sequence[Value | None], match: Match, free: frozenset[Value]
+    ) -> Iterator[Match]:
+        if not patterns or not values:
+            if all(v is None for v in (*patterns, *values)):
+                yield match
+            return
+        first, other = patterns[0], values[0]
+        if first is None or other is None:
+            if first is other:
+                yield from self._in_order(patterns[1:], values[1:], match, free)
+            return
+        for found in self.match(first, other, match, free):
+            yield from self._in_order(patterns[1:], values[1:], found, free)
+
+    # ----- sums and products ------------------------------------------------------------------------------------------
+
+    def _operands(self, op: Op, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
+        if pattern not in self._apart:
+            self._apart[pattern] = next(self._groupings(op, pattern, None), None)
+        told_apart = self._apart[pattern]
+        if told_apart is None:
+            return
+        operands, number = told_apart  # what is told apart best is first
+        wanted = sorted(operands, key=lambda v: (v in free and v not in match.values, v in free))
+        made = None if not wanted or wanted[0] in free or wanted[0].producer is None else wanted[0].producer.op
+        for operands, other in self._groupings(op, value, len(wanted)):
+            if made is not None and not any(v.producer is not None and v.producer.op is made for v in operands):
+                continue
+            found = match
+            if not math.isclose(number, other, rel_tol=_tolerance(value)):
+                if not self.loose:
+                    continue
+                found = match.noting(other, other / number if number else other)
+            yield from self._in_any_order(wanted, operands, found, free)
+
+    def _in_any_order(
+        self, patterns: Sequence[Value], values: Sequence[Value], match: Match, free: frozenset[Value]
+    ) -> Iterator[Match]:
+        if not patterns:
+            yield match
+            return
+        for place, value in enumerate(values):
+            if value in values[:place]:
+                continue
+            for found in self.match(patterns[0], value, match, free):
+                yield from self._in_any_order(patterns[1:], [*values[:place], *values[place + 1 :]], found, free)
+
+    def _groupings(self, op: Op, value: Value, count: int | None) -> Iterator[tuple[list[Value], float]]:
+        """The operands of a sum or product, and the number among them; ``count`` operands, or as many as there are."""
+        pending = [self._split(op, value)]
+        tried = 0
+        while pending and tried < MOST_OPERANDS * MOST_OPERANDS:
+            operands, number = pending.pop()
+            tried += 1
+            nested = [k for k, v in enumerate(operands) if v.producer is not None and v.producer.op is op]
+            if len(operands) == count or (count is None and not nested):
+                yield operands, number
+            if len(operands) <= (count or MOST_OPERANDS):  # one that is opened may hold a number alone beside another
+                for place in nested[: 1 if count is None else None]:
+                    opened, inner = self._split(op, operands[place])
+                    rest = [*operands[:place], *operands[place + 1 :], *opened]
+                    pending.append((rest, number * inner if self.associative[op] == 1 else number + inner))
+
+    def _split(self, op: Op, value: Value) -> tuple[list[Value], float]:
+        """The two operands of a value, but for a number among them, which is given apart."""
+        if value not in self._parts:
+            operands, number = [], self.associative[op]
+            for operand in () if value.producer is None else value.producer.inputs:
+                scalar = None if operand is None else _number(operand)
+                if scalar is not None:
+                    number = number * scalar if self.associative[op] == 1 else number + scalar
+                elif operand is not None:
+                    operands.append(operand)
+            self._parts[value] = operands, number
+        return self._parts[value]
+
+
+def _number(value: Value) -> float | None:
+    """The number that a constant of one floating-point element holds."""
+    if value.data is None or value.data.nbytes > 16 or not value.data.type.dtype.is_float:
+        return None
+    array = value.data.array()
+    return float(array.reshape(-1)[0]) if array.size == 1 else None
+
+
+def _tolerance(x: Value) -> float:
+    """The relative difference up to which constants of the element type of ``x`` are one."""
+    return _FEW_DIGITS.get(x.dtype, CLOSE)
+
+
+def _equal(a: Value, b: Value) -> bool:
+    """Whether two constants hold the same numbers; one element is the same whatever its rank."""
+    if a.data is None or b.data is None or a.data.type.dtype is not b.data.type.dtype:
+        return False
+    x, y = a.data.array(), b.data.array()
+    if x.shape != y.shape and not x.size == y.size == 1:
+        return False
+    if x is y:
+        return True
+    if not a.data.type.dtype.is_float:
+        return bool(np.array_equal(x.reshape(-1), y.reshape(-1)))
+    wide = x.astype(np.float64).reshape(-1), y.astype(np.float64).reshape(-1)
+    return bool(np.allclose(*wide, rtol=_tolerance(a), atol=0, equal_nan=True))
+
+
+def _alike(a: Constant, b: Constant) -> bool:
+    """Whether one small constant may stand where another does, if only the attributes were others."""
+    return a.type.dtype is b.type.dtype and max(a.nbytes, b.nbytes) <= 256

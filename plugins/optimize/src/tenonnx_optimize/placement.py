@@ -1,0 +1,130 @@
+"""Where a call may stand in a graph, and what it makes needless there."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from tenonnx.extend import Graph, Node, Op, Value
+from tenonnx_optimize.normal_form import Normalizer
+from tenonnx_optimize.templates import Proposal
+
+
+class Subject:
+    """A graph that calls are put into, beside its normal form, in which they are looked for.
+
+    ``sources`` leads from values of the normal form to those of the graph. Only the nodes ``among`` which it is are
+    brought into normal form.
+    """
+
+    def __init__(self, graph: Graph, *, among: Container[Node] | None = None) -> None:
+        self.graph = graph
+        self.normal = Normalizer(graph, among=among)
+        self.normal.run()
+        self.sources: dict[Value, Value] = {}
+        for value in graph.values():
+            self.sources.setdefault(self.normal.mapping.get(value, value), value)
+        self.ops = frozenset(node.op for node in self.normal.graph.nodes if isinstance(node.op, Op))
+        self.position = {node: place for place, node in enumerate(graph.nodes)}
+        self.readers = graph.uses()
+        self.results = frozenset(graph.outputs)
+
+    def read(self, node: Node) -> list[Value]:
+        """The outputs of a node that somebody reads."""
+        return [v for v in node.outputs if v is not None and (v in self.readers or v in self.results)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A call for values of the source: ``outputs`` has one for each output of the call, None where nobody reads it.
+
+    The ``region`` is what it replaces, ``made`` are the values on the way to its inputs that no call that was chosen
+    before makes, and ``last`` is the place of the last node that it needs.
+    """
+
+    proposal: Proposal
+    outputs: tuple[Value | None, ...]
+    region: tuple[Node, ...]
+    made: frozenset[Value]
+    last: int
+
+    @property
+    def gain(self) -> int:
+        return len(self.region) - len(self.made) - (1 if self.proposal.after is None else 2)
+
+
+class Placement:
+    """Where calls may stand, one beside the other: what is made for the inputs of one is there for the next."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        #: Values of the normal form that the source has not, and calls that were chosen have as inputs.
+        self.wanted: set[Value] = set()
+
+    def of(self, value: Value, proposal: Proposal, results: Sequence[Value | None]) -> Fused | None:
+        """What a call for a value, and for other ``results`` of it that the source has, makes needless.
+
+        None where it cannot be put before all that reads them.
+        """
+        subject = self.subject
+        given, made = self.needed(proposal)
+        others = [None if r is None else subject.sources.get(r) for r in results[1:]]
+        outputs = (value, *(None if o is None or o.producer is None or o in given else o for o in others))
+        region = self.region(outputs, given)
+        inside = set(region)
+        read_elsewhere = {
+            v for v in outputs
+            if v is not None and (v in subject.results or not inside.issuperset(subject.readers.get(v, ())))
+        }  # fmt: skip
+        outputs = tuple(v if v is value or v in read_elsewhere else None for v in outputs)
+        while outputs[-1] is None:
+            outputs = outputs[:-1]
+        outputs += (None,) * (proposal.outputs - len(outputs))
+        made_by = [v.producer for v in outputs if v is not None and v.producer is not None]
+        if any(node not in inside or len(subject.read(node)) > 1 for node in made_by):
+            return None
+        last = max((subject.position[v.producer] for v in given if v.producer is not None), default=-1)
+        readers = [node for v in outputs if v is not None for node in subject.readers.get(v, ()) if node not in inside]
+        early = any(subject.position[node] <= last for node in readers)
+        return None if early else Fused(proposal, outputs, tuple(region), frozenset(made), last)
+
+    def needed(self, proposal: Proposal) -> tuple[set[Value], set[Value]]:
+        """The values of the source that the inputs are or are computed from, and those that are made on the way."""
+        given: set[Value] = set()
+        made: set[Value] = set()
+        pending = [v for v in proposal.inputs if v is not None]
+        while pending:
+            value = pending.pop()
+            if value in self.subject.sources:
+                given.add(self.subject.sources[value])
+            elif value.producer is not None and value not in made:
+                made.add(value)
+                pending += value.producer.uses
+        return given, made - self.wanted
+
+    def region(self, outputs: Sequence[Value | None], given: set[Value], *, alone: bool = False) -> list[Node]:
+        """The nodes that nobody needs once the outputs are there, found from these back; ``alone``, as if none did."""
+        subject = self.subject
+        heads = {v for v in outputs if v is not None}
+        pending = {v.producer for v in heads if v.producer is not None}
+        queue = [(-subject.position[node], id(node), node) for node in pending]
+        heapq.heapify(queue)
+        region: set[Node] = set()
+        found: list[Node] = []
+        while queue:
+            node = heapq.heappop(queue)[2]
+            needless = alone or all(
+                v is None or v in heads or (v not in subject.results and region.issuperset(subject.readers.get(v, ())))
+                for v in node.outputs
+            )
+            if not needless:
+                continue
+            region.add(node)
+            found.append(node)
+            for value in node.uses:
+                source = value.producer
+                if value not in given and source is not None and source not in pending:
+                    pending.add(source)
+                    heapq.heappush(queue, (-subject.position[source], id(source), source))
+        return found

@@ -1,0 +1,299 @@
+"""Half precision: float32 made float16 or bfloat16, but for what needs the range or the digits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tenonnx import default_registry
+from tenonnx.extend import (
+    Constant,
+    Contents,
+    DType,
+    Graph,
+    InvalidCall,
+    InvalidModel,
+    Known,
+    Node,
+    Op,
+    TensorType,
+    Value,
+    copy_graph,
+    find_trait,
+    operators,
+)
+from tenonnx.extend.transforms import (
+    Rewriter,
+    allowed_at,
+    bind,
+    drop_dead_nodes,
+    ensure_inferred,
+    in_registry_of_graph,
+    infer_outputs,
+    leaving_defaults,
+)
+
+#: What can take the place of float32.
+HALVES = (DType.float16, DType.bfloat16)
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A graph in half precision.
+
+    ``kept`` are the nodes that stay in float32, by their label, with the reason, ``clipped`` the scalars that lie
+    beyond the range of the type. Whoever measures adds ``notes`` of differences, and the ``largest`` number of outputs.
+    """
+
+    graph: Graph
+    kept: dict[str, str] = field(default_factory=dict)
+    clipped: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    largest: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kept": self.kept, "clipped": self.clipped, "notes": self.notes}
+
+
+@in_registry_of_graph
+def lower_precision(
+    graph: Graph,
+    dtype: DType | str,
+    *,
+    keep: Collection[str] = (),
+    widen: Collection[str] = (),
+    convert_interface: bool = False,
+) -> Lowered:
+    """``graph`` with float32 tensors as ``dtype``, float16 or bfloat16.
+
+    Inputs and outputs stay as they are unless ``convert_interface``. A node stays in float32 where its label is among
+    ``keep``, where its op takes no such type at its version, where a family says that the op needs float32 (the rule
+    ``half``), and where the numbers of a weight lie beyond the range. One whose label is among ``widen`` computes in
+    float32, too, and its weights are cast to that when it reads them. A scalar beyond the range is clipped, and one too
+    small for it is the smallest. Raises ``InvalidCall`` for another dtype, and for a label that no node has.
+    """
+    half = DType.of(dtype)
+    if half not in HALVES:
+        raise InvalidCall("half precision is float16 or bfloat16", given=str(dtype))
+    strange = {*keep, *widen} - {node.label for node in graph.walk()}
+    if strange:
+        raise InvalidCall("what is kept in float32 are labels of nodes", given=", ".join(sorted(strange)[:5]))
+    lowered = Lowered(graph)
+    lowered.graph = _lowered(graph, half, frozenset(keep), frozenset(widen), convert_interface, lowered)
+    for value in lowered.graph.all_inputs:
+        if value.data is not None and value.data.type != value.type:
+            value.become(data=Converted(value.data, half))
+    return lowered
+
+
+@leaving_defaults
+def _lowered(
+    graph: Graph, half: DType, keep: frozenset[str], widen: frozenset[str], convert_interface: bool, lowered: Lowered
+) -> Graph:
+    lowered.kept, lowered.clipped = {}, []
+    source = copy_graph(graph)
+    ensure_inferred(source)
+    rewriter = _Lowering(source, half, keep, widen, convert_interface, lowered)
+    result = rewriter.run()
+    drop_dead_nodes(result)
+    used = {*result.uses(), *result.outputs, *result.all_inputs}
+    result.variables = [value for value in (*result.variables, *rewriter.converted) if value in used]
+    taken = {value.name for value in used}
+    for value, name in rewriter.converted.items():
+        if value in used and name not in taken:
+            value.become(name=name)
+            taken.add(name)
+    result._names = None
+    for nested in result.nested():
+        nested.value_types = {}
+    result.retyped = True
+    return result
+
+
+class Converted(Contents):
+    """Contents as another float type, converted when they are asked for.
+
+    Numbers beyond its range are clipped, and a single one that would become zero is the smallest that does not.
+    """
+
+    __slots__ = ("source", "type")
+
+    def __init__(self, source: Constant, dtype: DType) -> None:
+        self.source, self.type = source, TensorType(dtype, source.type.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.source.nbytes // 2
+
+    def array(self) -> np.ndarray[Any, Any]:
+        given = self.source.array()
+        if beyond(given, self.type.dtype):
+            greatest = greatest_of(self.type.dtype)
+            given = np.where(np.isfinite(given), np.clip(given, -greatest, greatest), given)
+        made = given.astype(self.type.dtype.numpy)
+        if vanishes(given, self.type.dtype):
+            made = np.copysign(smallest_of(self.type.dtype), given).astype(self.type.dtype.numpy)
+        return made
+
+
+def greatest_of(dtype: DType) -> float:
+    """The greatest finite number of a float type."""
+    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+
+
+def smallest_of(dtype: DType) -> float:
+    """The smallest positive number of a float type."""
+    return float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
+
+
+def vanishes(array: np.ndarray[Any, Any], dtype: DType) -> bool:
+    """Whether an array is a single number, such as an epsilon, that would become zero."""
+    return array.size == 1 and 0.0 < abs(array.item()) <= smallest_of(dtype) / 2
+
+
+def beyond(array: np.ndarray[Any, Any], dtype: DType) -> bool:
+    """Whether a finite number of an array would become infinite."""
+    finite = array[np.isfinite(array)]
+    return bool(finite.size) and bool(np.abs(finite).max() > greatest_of(dtype))
+
+
+class _Lowering(Rewriter):
+    """Copies a graph, and casts what each node reads to the type in which the node computes."""
+
+    def __init__(
+        self,
+        source: Graph,
+        half: DType,
+        kept: frozenset[str],
+        widened: frozenset[str],
+        convert_interface: bool,
+        lowered: Lowered,
+        *,
+        outer: Rewriter | None = None,
+    ) -> None:
+        super().__init__(source, lambda rewriter, call: None, strict=True, outer=outer)
+        self.inferred = False  # in a subgraph, too: its owner knows the types of before
+        self.half, self.convert_interface, self.lowered = half, convert_interface, lowered
+        self.kept, self.widened = kept, widened
+        self.cast_values: dict[tuple[Value, DType], Value] = {}
+        self.converted: dict[Value, str] = {}
+
+    def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
+        return _Lowering(subgraph, self.half, self.kept, self.widened, False, self.lowered, outer=self)
+
+    def run(self) -> Graph:
+        if self.convert_interface:
+            for value in self.source.all_inputs:
+                if _is_float(value):
+                    value.become(type=TensorType(self.half, value.tensor.shape))
+        return super().run()
+
+    def _translated(self, node: Node) -> Node:
+        copied = super()._translated(node)
+        reads = [v for v in copied.inputs if v is not None and _is_any(v, DType.float32, self.half)]
+        reason = self._reason(node, copied) if reads else ""
+        if not reads or (not reason and self._in_half(node, copied)):
+            return copied
+        if node.label in self.widened and node.label not in self.kept:
+            copied.inputs = tuple(self._as(v, self.half) if self._is_large(v) else v for v in copied.inputs)
+        copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
+        copied.become(captures=[v for v in (self._as(v, DType.float32) for v in copied.captures) if v is not None])
+        if not node.subgraphs:
+            self.lowered.kept[node.label] = reason or "its op takes no such type at its version"
+        return copied
+
+    def _reason(self, node: Node, copied: Node) -> str:
+        """Why a node has to compute in float32, or an empty string."""
+        if not isinstance(node.op, Op):
+            return "no installed package knows the op"
+        if node.subgraphs:
+            return "its body is lowered by itself"
+        if node.label in self.kept:
+            return "asked for, or beyond the budget"
+        if node.label in self.widened:
+            return "its numbers leave the range"
+        if any(v is not None and v.type is not None and not isinstance(v.type, TensorType) for v in node.outputs):
+            return "what it makes is no tensor"
+        said = str(find_trait(node.op, "needs_float32") or "")
+        for value in copied.inputs if not said else ():
+            if value is not None and self._is_weight(value) and value.tensor.shape != ():
+                assert value.data is not None
+                if beyond(value.data.array(), self.half):
+                    return f'"{value.name}" has numbers beyond the range'
+        return said
+
+    def _in_half(self, node: Node, copied: Node) -> bool:
+        """Let a node read half floats wherever its op takes them; False where it then refuses the call."""
+        wanted = copied.inputs
+        copied.become(
+            inputs=tuple(
+                self._as(v, self.half if self._takes_half(node, place) else DType.float32)
+                for place, v in enumerate(wanted)
+            )
+        )
+        try:
+            bound, attributes = bind(copied)
+            infer_outputs(copied, bound, attributes, [Known(None) for _ in node.outputs])
+        except InvalidModel:
+            pass
+        else:
+            return any(v is not None and _is_any(v, self.half) for v in copied.inputs)
+        copied.become(inputs=wanted)
+        return False
+
+    def _takes_half(self, node: Node, place: int) -> bool:
+        table = (self.registry or default_registry()).dtypes(node.domain, node.op_type, node.version)
+        allowed = None if table is None else allowed_at(table["inputs"], place)
+        return allowed is None or int(self.half) in allowed
+
+    def _is_weight(self, value: Value) -> bool:
+        return value.is_constant and value not in self.graph.all_inputs and _is_any(value, DType.float32)
+
+    def _is_large(self, value: Value | None) -> bool:
+        """Whether a value is a matrix or more of weights that are in the range."""
+        if value is None or value.data is None or not self._is_weight(value):
+            return False
+        return len(value.shape) > 1 and not beyond(value.data.array(), self.half)
+
+    def _as(self, value: Value | None, dtype: DType) -> Value | None:
+        """A float value as another float type; anything else as it is."""
+        if value is None or not _is_any(value, DType.float32, self.half) or value.tensor.dtype is dtype:
+            return value
+        found = self.cast_values.get((value, dtype))
+        if found is None:
+            found = self._weight(value) if self._is_weight(value) else operators().cast(value, dtype)
+            self.cast_values[value, dtype] = found
+        return found
+
+    def _weight(self, value: Value) -> Value:
+        assert value.data is not None
+        scalar = value.data.array() if value.data.nbytes <= 4 else np.zeros(())
+        if vanishes(scalar, self.half) or beyond(scalar, self.half):
+            self.lowered.clipped.append(value.name)
+        contents = Converted(value.data, self.half)
+        made = Value(self.name(f"{value.name}/half"), contents.type, data=contents, graph=self.graph)
+        self.converted[made] = value.name
+        return made
+
+    def _output(self, value: Value) -> Value:
+        found = super()._output(value)
+        if self.convert_interface or not _is_any(found, self.half) or not _is_float(value):
+            return found
+        self.prefix = value.name
+        name = found.name
+        found.become(name=self.name(f"{name}/half"))
+        back = operators().cast(found, DType.float32)
+        back.become(name=name)
+        return back
+
+
+def _is_any(value: Value, *dtypes: DType) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype in dtypes
+
+
+def _is_float(value: Value) -> bool:
+    return _is_any(value, DType.float32)

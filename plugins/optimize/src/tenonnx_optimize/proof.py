@@ -1,0 +1,57 @@
+"""The proof of a call: its body, in normal form and on these very values, is what the graph computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tenonnx.extend import TenonnxError, TensorType, Value, interpreting
+from tenonnx.extend.symbolic import symbols_of
+from tenonnx.extend.transforms import Call, infer_call
+from tenonnx_optimize.matching import Match, Matcher
+from tenonnx_optimize.normal_form import Normalizer
+from tenonnx_optimize.templates import Proposal, Templates
+
+#: A length that no graph names, which is a multiple of what heads and blocks may be.
+ANY_LENGTH = math.lcm(*range(1, 17)) * 2**10
+
+
+class Prover:
+    """Proves calls on values of one graph in normal form."""
+
+    def __init__(self, normal: Normalizer, templates: Templates) -> None:
+        self.normal, self.templates = normal, templates
+        self.matcher = Matcher(normal.associative)
+
+    def results(self, proposal: Proposal, root: Value, *, alone: bool) -> Sequence[Value | None] | None:
+        """What the call gives, in normal form, if the first of it is ``root``; None if it is not.
+
+        That first one ``alone`` will do where nobody reads what is inside.
+        """
+        try:
+            found = self._traced(proposal, root, alone=alone)
+        except TenonnxError:
+            return None
+        same = found[0] is not None and any(self.matcher.match(found[0], root, Match(), frozenset()))
+        return found if same else None
+
+    def _traced(self, proposal: Proposal, root: Value, *, alone: bool) -> Sequence[Value | None]:
+        op, inputs, attributes, after = proposal.op, proposal.inputs, proposal.attributes, proposal.after
+        count = None if op.signature.counts_outputs else 1
+        op.requirements.check([_of_any_length(v) for v in inputs], attributes)
+        infer_call(op, inputs, attributes, count)
+        if alone and after is None and self.templates.prove(proposal, root, self.matcher):
+            return [root]
+        with interpreting(self.normal):
+            if after is None and root.producer is not None and root.producer.op is op:  # a word of the normal form
+                return self.normal.call(op, inputs, attributes, count)
+            first, *others = self.normal.expand(Call(op, inputs, attributes, count))
+            return [first if first is None or after is None else after(first), *others]
+
+
+def _of_any_length(value: Value | None) -> Value | None:
+    """A value of a large length where that is a symbol, so that nothing counts on its being a number beside it."""
+    if value is None or not isinstance(value.type, TensorType) or value.type.shape is None or value.data is not None:
+        return value
+    lengths = [ANY_LENGTH if symbols_of(d) == {str(d)} else d if isinstance(d, int) else None for d in value.type.shape]
+    return Value(value.name, value.type.with_shape(tuple(lengths)))

@@ -1,0 +1,100 @@
+"""The search for calls that may stand in a graph, of which those are chosen that replace most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tenonnx.extend import Node, Op, TenonnxError, TensorType, Value, find_rule, interpreting
+from tenonnx.extend.transforms import foreseeing
+from tenonnx_optimize.matching import Matcher
+from tenonnx_optimize.placement import Fused, Placement, Subject
+from tenonnx_optimize.proof import Prover
+from tenonnx_optimize.templates import Proposal, Templates
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """How many nodes a call must stand for, and how many fewer it must leave by itself."""
+
+    replaced: int = 2
+    gain: float = 1.0
+
+
+USUAL = Worth()
+
+
+class Search:
+    """One search over a graph, by the bodies of ops and by the rules ``pattern`` of some."""
+
+    def __init__(self, subject: Subject, templates: Templates, patterns: Sequence[Op], worth: Worth) -> None:
+        self.subject, self.templates, self.patterns, self.worth = subject, templates, patterns, worth
+        self.placement = Placement(subject)
+        self.prover = Prover(subject.normal, templates)
+        self.matcher = Matcher(subject.normal.associative, loose=True)
+        self.found: dict[Value, Fused] = {}
+        self.taken: set[Node] = set()
+
+    def run(self, heads: Sequence[Node]) -> dict[Value, Fused]:
+        """The calls that stand for values of ``heads``, by each of the values that they give."""
+        shared: dict[frozenset[Value], list[Fused]] = {}
+        for node in reversed(heads):
+            read = self.subject.read(node)
+            if len(read) != 1 or node in self.taken:
+                continue
+            best = self._best(read[0])
+            if best is not None and best.gain >= self.worth.gain:
+                self._take(best)
+            elif best is not None:
+                shared.setdefault(best.made, []).append(best)
+        for made, calls in shared.items():  # what is too much for one call may pay for several
+            apart = [call for call in calls if not self.taken.intersection(call.region)]
+            if sum(len(call.region) - 1 for call in apart) > len(made - self.placement.wanted):
+                for call in apart:
+                    if not self.taken.intersection(call.region):
+                        self._take(call)
+        return self.found
+
+    def _take(self, fused: Fused) -> None:
+        self.taken.update(fused.region)
+        self.placement.wanted |= fused.made
+        self.found.update((v, fused) for v in fused.outputs if v is not None)
+
+    def _best(self, value: Value) -> Fused | None:
+        """The call that replaces most of what leads to a value."""
+        root = self.subject.normal.mapping.get(value)
+        best: Fused | None = None
+        if root is None or root.producer is None or not isinstance(root.type, TensorType):
+            return best
+        templates = self.templates.of(root, self.subject.ops)
+        traced = (template.proposals(root, self.matcher, self.subject.normal) for template in templates)
+        for proposals in (self._guessed(root), *traced):
+            for proposal in proposals:
+                given, made = self.placement.needed(proposal)
+                replaced = len(self.placement.region((value,), given, alone=True))
+                if replaced < self.worth.replaced or (best is not None and replaced - len(made) - 1 <= best.gain):
+                    continue
+                alone = len(self.placement.region((value,), given)) == replaced
+                results = self.prover.results(proposal, root, alone=alone)
+                if results is None:
+                    continue
+                ways = (self.placement.of(value, proposal, found) for found in (results, results[:1]))
+                large = [w for w in ways if w is not None and len(w.region) >= self.worth.replaced]
+                better = [w for w in large if not self.taken & set(w.region)]
+                best = max([*better, *([] if best is None else [best])], key=lambda way: way.gain, default=None)
+                break
+        return best
+
+    def _guessed(self, root: Value) -> Iterator[Proposal]:
+        """What the rules ``pattern`` propose."""
+        for op in self.patterns:
+            rule = find_rule(op, "pattern")
+            assert rule is not None
+            try:
+                with foreseeing(op.title, [root], {}), interpreting(self.subject.normal):
+                    guesses = list(rule(root))
+            except TenonnxError:  # what must be known is not
+                continue
+            for inputs, attributes, *more in guesses:
+                padded = (*inputs, *[None] * (len(op.signature.inputs) - len(inputs)))
+                yield Proposal(op, {**op.signature.attributes, **attributes}, padded, *more)

@@ -1,0 +1,177 @@
+"""Simplification: the same numbers by fewer nodes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tenonnx.extend import Dim, Graph, TenonnxError, TensorType, Type, Value, inline, operators
+from tenonnx.extend.transforms import (
+    Call,
+    Decision,
+    Rewriter,
+    fix_shapes,
+    folding,
+    in_registry_of_graph,
+    keep_names,
+    leaving_defaults,
+    prune,
+    unify_types,
+)
+from tenonnx_optimize.common_subexpressions import merging
+from tenonnx_optimize.fewer_nodes import pack, size
+
+#: Rounds after which a graph that still gets smaller is left as it is.
+ROUNDS = 8
+
+
+@leaving_defaults
+@in_registry_of_graph
+def simplify(graph: Graph) -> Graph:
+    """Compute what is constant, merge equal nodes, and leave out what changes nothing or no output needs.
+
+    Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
+    by the rule ``rewrite`` of an op, which call takes in another that it alone reads, such as a BatchNormalization
+    behind a convolution, and which calls others can replace that are fewer in sum. Inputs, outputs and their types
+    stay. Of zeros the sign may be another, and where weights take in others numbers are rounded otherwise: these are
+    new weights, so that what is to be trained further is better left as it is.
+    """
+    return pack(_settled(graph), _settled)
+
+
+def _settled(graph: Graph) -> Graph:
+    """``graph`` simplified call by call until it gets no smaller."""
+    for _ in range(ROUNDS):
+        before = size(graph)
+        steps = folding(), _simpler, _absorbing(graph), merging()
+        graph = prune(Rewriter(graph, functools.partial(_first_of, steps)).run())
+        keep_names(graph)
+        _drop_copies(graph)
+        if size(graph) == before:
+            break
+    return graph
+
+
+def _drop_copies(graph: Graph) -> None:
+    """Let outputs that are copies of computed values be these, under the names that they have."""
+    for node in graph.nodes:
+        for subgraph in node.subgraphs:
+            _drop_copies(subgraph)
+    dropped: dict[Value, Value] = {}
+    for place, output in enumerate(graph.outputs):
+        made, identity = output.producer, operators().identity
+        source = made.inputs[0] if made is not None and made.op is identity else None  # type: ignore[comparison-overlap]
+        if source is None or source.producer is None or source in graph.outputs or source.type != output.type:
+            continue
+        source.become(name=output.name)
+        dropped[output] = source
+        graph.outputs[place] = source
+    for node in graph.nodes if dropped else ():
+        node.become(
+            inputs=tuple(v if v is None else dropped.get(v, v) for v in node.inputs),
+            captures=tuple(dropped.get(v, v) for v in node.captures),
+        )
+    graph.nodes = [node for node in graph.nodes if not any(v in dropped for v in node.outputs)]
+
+
+@in_registry_of_graph
+def constant_where_fixed(graph: Graph) -> list[str]:
+    """The labels of nodes that would be constant if every dim of the inputs were a number, and are not now.
+
+    None where no numbers are found that the graph takes.
+    """
+    open_dims = dict.fromkeys(d for v in graph.inputs for d in _dims(v) if not isinstance(d, int))
+    if not open_dims:
+        return []
+    for sizes in (itertools.count(11), itertools.repeat(8), itertools.repeat(64)):
+        numbers = dict(zip(open_dims, sizes, strict=False))
+        shapes = {v.name: [d if isinstance(d, int) else numbers[d] for d in _dims(v)] for v in graph.inputs if _dims(v)}
+        try:
+            return sorted(_constants(fix_shapes(graph, shapes)) - _constants(graph))
+        except TenonnxError:  # the graph does not take these
+            continue
+    return []
+
+
+def _dims(value: Value) -> tuple[Dim | None, ...]:
+    return (value.type.shape or ()) if isinstance(value.type, TensorType) else ()
+
+
+def _constants(graph: Graph) -> set[str]:
+    """The labels of nodes that depend on static contents alone."""
+    found: set[str] = set()
+    fold = folding()
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        results = fold(rewriter, call)
+        if results is not None and call.node is not None:
+            found.add(call.node.label)
+        return results
+
+    Rewriter(graph, decide).run()
+    return found
+
+
+def _first_of(steps: Sequence[Decision], rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+    return next((found for step in steps if (found := step(rewriter, call)) is not None), None)
+
+
+def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+    return _said(rewriter, call, lambda: rewriter.ask("rewrite", call) or _lengths(rewriter, call))
+
+
+def _absorbing(graph: Graph) -> Decision:
+    """Decides by the rules ``rewrite(alone=True)`` about calls that alone read what is computed for them."""
+    shared: set[Value] = set()
+    for inner in graph.nested():
+        uses = inner.uses()
+        shared.update(v for node in inner.nodes for v in node.outputs if v is not None and len(uses.get(v, ())) > 1)
+        shared.update(inner.outputs)
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        found = _said(rewriter, call, lambda: rewriter.ask("rewrite.alone", call))
+        read_elsewhere = found is not None and any(rewriter.mapping.get(v) in call.inputs for v in shared)
+        return None if read_elsewhere else found
+
+    return decide
+
+
+def _said(rewriter: Rewriter, call: Call, ask: Callable[[], Sequence[Any] | None]) -> Sequence[Value | None] | None:
+    """What a rule gives for the results of a node, where that tells their types as well."""
+    if call.node is None:
+        return None
+    try:
+        with rewriter.attempt():
+            results = ask()
+            if results and isinstance(results[0], Graph):  # one of the call, to be put in its place
+                results = inline(results[0], [], captures=[rewriter.copy(v) for v in call.node.captures])
+    except TenonnxError:  # what must be known is not
+        return None
+    if results is None:
+        return None
+    kinds = [None if k is None else k.type for k in call.known]
+    same = all(r is None or _says_no_less(r.type, k) for r, k in zip(results, kinds, strict=False))
+    return results if same and len(results) >= len(call.node.outputs) else None
+
+
+def _lengths(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
+    """A vector that is computed from lengths, and known by name, taken from the inputs of the graph."""
+    held = None if len(call.known) != 1 or call.known[0] is None else call.known[0].symbolic_contents
+    if held is None or held.ndim != 1 or rewriter.outer is not None:
+        return None
+    dims = held.tolist()
+    computed = all(v is not None and v.symbolic_contents is not None for v in call.inputs)
+    if None in dims or not computed or all(isinstance(dim, int) for dim in dims):
+        return None
+    found = operators().lengths(dims, rewriter.graph.all_inputs)
+    return None if found is None else (found,)
+
+
+def _says_no_less(found: Type | None, known: Type | None) -> bool:
+    """Whether a type is another, or tells more."""
+    try:
+        return unify_types(known, found) == found
+    except ValueError:
+        return False

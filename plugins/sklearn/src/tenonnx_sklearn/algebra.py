@@ -1,0 +1,170 @@
+"""What most rules share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value
+
+
+def like(X: Value, numbers: Any) -> Any:
+    """Fitted numbers in the dtype of ``X``."""
+    return np.asarray(numbers).astype(X.dtype.numpy)
+
+
+def cast(X: Value, dtype: DType) -> Value:
+    return X if X.dtype is dtype else ops.cast(X, to=dtype)
+
+
+def double(X: Value) -> Value:
+    return cast(X, DType.float64)
+
+
+def affine(X: Value, weights: Any, bias: Any = 0.0) -> Value:
+    """``X @ weights.T + bias``: one number for each row where the weights are a vector."""
+    weights, bias = np.asarray(weights), np.asarray(bias)
+    matrix = like(X, np.atleast_2d(weights).T)
+    y = X @ matrix
+    if bias.any():
+        y = y + like(X, np.atleast_1d(bias))
+    return flat(y) if weights.ndim == 1 else y
+
+
+def flat(X: Value) -> Value:
+    return ops.reshape(X, np.array([-1], np.int64))
+
+
+def column(X: Value, index: int) -> Value:
+    """One column as a vector."""
+    return ops.gather(X, np.int64(index), axis=1)
+
+
+def columns(X: Value, indices: Any) -> Value:
+    return ops.gather(X, np.asarray(indices, np.int64), axis=1)
+
+
+def upright(X: Value) -> Value:
+    """A vector as a column; a matrix as it is."""
+    return ops.unsqueeze(X, np.array([1], np.int64)) if X.rank == 1 else X
+
+
+def beside(parts: list[Value]) -> Value:
+    """Matrices and vectors side by side."""
+    parts = [upright(part) for part in parts]
+    return parts[0] if len(parts) == 1 else ops.concat(*parts, axis=1)
+
+
+def total(X: Value, keepdims: bool = False) -> Value:
+    """Sums of rows."""
+    return ops.reduce_sum(X, np.array([1], np.int64), keepdims=int(keepdims))
+
+
+def greatest(X: Value) -> Value:
+    """The greatest number of each row, as a column."""
+    return ops.reduce_max(X, np.array([1], np.int64), keepdims=1)
+
+
+def position(X: Value) -> Value:
+    """Where the first of the greatest numbers of each row is."""
+    return ops.argmax(X, axis=1, keepdims=0)
+
+
+def nearest(X: Value) -> Value:
+    """Where the first of the least numbers of each row is."""
+    return ops.argmin(X, axis=1, keepdims=0)
+
+
+def is_positive(X: Value) -> Value:
+    """1 where a number is above 0, and 0 elsewhere, as a position."""
+    return ops.cast(X > 0.0, to=DType.int64)
+
+
+def label(classes: Any, index: Value) -> Value:
+    """The class at a position: integers as int64, text as text."""
+    classes = np.asarray(classes)
+    if classes.dtype.kind in "iu":
+        classes = classes.astype(np.int64)
+    elif classes.dtype.kind in "US":
+        classes = classes.astype(object)
+    if classes.dtype.kind == "i" and (classes == np.arange(len(classes))).all():
+        return index
+    return ops.gather(classes, index, axis=0)
+
+
+def both(positive: Value) -> Value:
+    """The probabilities of two classes, of that of the second one."""
+    return beside([1.0 - positive, positive])
+
+
+def normalized(X: Value) -> Value:
+    """Rows that sum to one; those of zeros alone become uniform."""
+    sums = total(X, keepdims=True)
+    empty = sums == 0.0
+    size = X.shape[1]
+    return ops.where(empty, like(X, 1.0 / size), X / ops.where(empty, like(X, 1.0), sums))
+
+
+def squared_distances(X: Value, points: Any) -> Value:
+    """``float64[rows, points]``: computed in float64 about the centre of the points, since differences cancel."""
+    points = np.asarray(points, np.float64)
+    centre = points.mean(axis=0)
+    rows, points = double(X) - centre, points - centre
+    sums = total(rows * rows, keepdims=True) + (points * points).sum(axis=1)
+    return ops.relu(sums - (rows * 2.0) @ points.T)
+
+
+def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1.0, degree: float = 3) -> Value:
+    """The pairwise kernels of scikit-learn, in float64."""
+    points = np.asarray(points, np.float64)
+    gamma = 1.0 / points.shape[1] if gamma is None else float(gamma)
+    if kind == "rbf":
+        return ops.exp(squared_distances(X, points) * -gamma)
+    if kind == "laplacian":
+        return ops.exp(minkowski(X, points, 1) * -gamma)
+    rows = double(X)
+    if kind == "cosine":
+        length = ops.sqrt(total(rows * rows, keepdims=True))
+        rows = rows / ops.where(length == 0.0, np.float64(1), length)
+        return rows @ (points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-300)).T
+    product = rows @ points.T
+    if kind == "linear":
+        return product
+    product = product * gamma + float(coef0)
+    if kind in ("poly", "polynomial"):
+        return product if degree == 1 else ops.pow_(product, np.float64(degree))
+    if kind == "sigmoid":
+        return ops.tanh(product)
+    raise KeyError(kind)
+
+
+KERNELS = ("rbf", "laplacian", "cosine", "linear", "poly", "polynomial", "sigmoid")
+
+
+def minkowski(X: Value, points: Any, p: float) -> Value:
+    """Distances ``float64[rows, points]`` after Minkowski; infinity is that of Chebyshev."""
+    if p == 2:
+        return ops.sqrt(squared_distances(X, points))
+    points = np.asarray(points, np.float64)
+    gaps = ops.absolute(ops.unsqueeze(double(X), np.array([1], np.int64)) - points[None])
+    axes = np.array([2], np.int64)
+    if p == np.inf:
+        return ops.reduce_max(gaps, axes, keepdims=0)
+    if p == 1:
+        return ops.reduce_sum(gaps, axes, keepdims=0)
+    return ops.pow_(ops.reduce_sum(ops.pow_(gaps, np.float64(p)), axes, keepdims=0), np.float64(1 / p))
+
+
+def interpolate(x: Value, xs: Any, ys: Any) -> Value:
+    """``ys`` at ``x`` between points, and at the nearest end outside of them; a vector of float64."""
+    xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
+    if len(xs) == 1:
+        return x * 0.0 + float(ys[0])
+    x = ops.clip(double(x), xs[0], xs[-1])
+    reached = cast(ops.unsqueeze(x, np.array([1], np.int64)) >= xs[None, 1:-1], DType.int64)
+    place = ops.reduce_sum(reached, np.array([1], np.int64), keepdims=0)
+    slopes = np.diff(ys) / np.maximum(np.diff(xs), 1e-300)
+    left, start, slope = (ops.gather(table, place, axis=0) for table in (xs[:-1], ys[:-1], slopes))
+    return start + (x - left) * slope

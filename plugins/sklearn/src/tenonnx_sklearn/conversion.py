@@ -1,0 +1,87 @@
+"""Rules of estimators: what a fitted estimator computes, written in ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from typing import Any
+
+from tenonnx.extend import NotRepresentable, Value
+
+#: What an estimator computes for rows, by the name of its method. Rules give all that they can; what nobody reads is
+#: pruned in the end.
+Outputs = dict[str, Value]
+Rule = Callable[[Any, Value], Outputs]
+
+#: Packages name a module here by the Python package of their estimators; importing it registers the rules.
+GROUP = "tenonnx_sklearn.rules"
+
+_rules: dict[str, Rule] = {}
+
+
+def converts(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for estimators: the Python package and the class, ``"sklearn.Ridge"``.
+
+    A rule is a function of the fitted estimator and a matrix ``float[rows, features]`` that returns values by the name
+    of the method: ``{"predict": ..., "predict_proba": ...}``. It raises ``NotRepresentable`` for a setting that it does
+    not carry. Subclasses have rules of their own, since they may compute something else.
+    """
+
+    def register(rule: Rule) -> Rule:
+        _rules.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def convert(model: Any, X: Value) -> Outputs:
+    """What ``model`` computes for the rows of ``X``. Raises ``NotRepresentable`` where it has no rule."""
+    name = name_of(model)
+    _import_rules(name.partition(".")[0])
+    rule = _rules.get(name)
+    if rule is None:
+        raise NotRepresentable(
+            "an estimator must have a rule",
+            given=name,
+            do='register one with tenonnx_sklearn.converts, see "tenonnx_sklearn.rules" in docs/sklearn.md',
+        )
+    return rule(model, X)
+
+
+def output(model: Any, X: Value, *methods: str) -> Value:
+    """What the first of these methods that its rule carries computes; refused by name where there is none."""
+    found = convert(model, X)
+    for method in methods:
+        if method in found:
+            return found[method]
+    raise refusal(model, f"its rule carries {', '.join(found)}, and not {' or '.join(methods)}")
+
+
+def refusal(model: Any, why: str) -> NotRepresentable:
+    """The error for a setting that a rule does not carry."""
+    return NotRepresentable(f"{name_of(model)} must have a form in ONNX", given=why)
+
+
+def name_of(model: Any) -> str:
+    """The name that the rule of an estimator is registered under."""
+    return f"{type(model).__module__.partition('.')[0]}.{type(model).__qualname__}"
+
+
+def known() -> list[str]:
+    """The names of all estimators with rules."""
+    _import_rules("")
+    return sorted(_rules)
+
+
+@cache
+def _import_rules(package: str) -> None:
+    from tenonnx_sklearn import rules
+
+    for module in iter_modules(rules.__path__, f"{rules.__name__}."):
+        import_module(module.name)
+    for entry in entry_points(group=GROUP):
+        if entry.name == package:
+            entry.load()

@@ -1,0 +1,1 @@
+"""The rules of scikit-learn's own estimators, by family."""

@@ -1,0 +1,185 @@
+"""Scaling, binning, encoding, imputing and selecting columns."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value
+from tenonnx_sklearn.algebra import beside, cast, column, columns, double, greatest, like, total
+from tenonnx_sklearn.conversion import Outputs, convert, converts, refusal
+
+
+@converts("sklearn.StandardScaler", "sklearn.RobustScaler", "sklearn.MaxAbsScaler")
+def scaler(model: Any, X: Value) -> Outputs:
+    centre = getattr(model, "mean_", None) if hasattr(model, "with_mean") else getattr(model, "center_", None)
+    if getattr(model, "with_mean", True) and centre is not None:
+        X = X - like(X, centre)
+    return {"transform": X if getattr(model, "scale_", None) is None else X / like(X, model.scale_)}
+
+
+@converts("sklearn.MinMaxScaler")
+def min_max_scaler(model: Any, X: Value) -> Outputs:
+    y = X * like(X, model.scale_) + like(X, model.min_)
+    low, high = model.feature_range
+    return {"transform": ops.clip(y, like(X, low), like(X, high)) if model.clip else y}
+
+
+@converts("sklearn.Normalizer")
+def normalizer(model: Any, X: Value) -> Outputs:
+    size = ops.absolute(X)
+    norms = {
+        "l1": lambda: total(size, keepdims=True), "l2": lambda: ops.sqrt(total(X * X, keepdims=True)),
+        "max": lambda: greatest(size),
+    }  # fmt: skip
+    norm = norms[model.norm]()
+    return {"transform": X / ops.where(norm == 0.0, like(X, 1.0), norm)}
+
+
+@converts("sklearn.Binarizer")
+def binarizer(model: Any, X: Value) -> Outputs:
+    return {"transform": cast(float(model.threshold) < X, X.dtype)}
+
+
+@converts("sklearn.PolynomialFeatures")
+def polynomial_features(model: Any, X: Value) -> Outputs:
+    """Each power is a product of columns that are chosen together, as many at a time as the degree."""
+    chosen = np.zeros((len(model.powers_), max(1, int(model.powers_.sum(axis=1).max()))), np.int64)
+    chosen[:] = X.shape[1]
+    for row, powers in enumerate(model.powers_):
+        places = np.repeat(np.arange(len(powers)), powers)
+        chosen[row, : len(places)] = places
+    one = beside([X, columns(X, [0]) * 0.0 + 1.0])
+    y = columns(one, chosen[:, 0])
+    for places in chosen.T[1:]:
+        y = y * columns(one, places)
+    return {"transform": y}
+
+
+@converts("sklearn.PowerTransformer")
+def power_transformer(model: Any, X: Value) -> Outputs:
+    parts = []
+    for k, power in enumerate(model.lambdas_):
+        x = double(column(X, k))
+        if model.method == "box-cox":
+            parts.append(ops.log(x) if power == 0 else (ops.pow_(x, np.float64(power)) - 1.0) / float(power))
+            continue
+        up, down = ops.relu(x) + 1.0, ops.relu(-x) + 1.0
+        near_two = abs(power - 2) <= np.spacing(1.0)
+        above = ops.log(up) if abs(power) < np.spacing(1.0) else (ops.pow_(up, np.float64(power)) - 1.0) / float(power)
+        other = float(2 - power)
+        below = -ops.log(down) if near_two else -(ops.pow_(down, np.float64(other)) - 1.0) / other
+        parts.append(ops.where(x >= 0.0, above, below))
+    y = beside(parts)
+    if model.standardize:
+        y = (y - model._scaler.mean_) / model._scaler.scale_
+    return {"transform": cast(y, X.dtype)}
+
+
+@converts("sklearn.KBinsDiscretizer")
+def bins(model: Any, X: Value) -> Outputs:
+    parts = []
+    for k, edges in enumerate(model.bin_edges_):
+        inner = np.asarray(edges[1:-1], np.float64)
+        x = ops.unsqueeze(double(column(X, k)), np.array([1], np.int64))
+        code = total(cast(x >= inner[None], DType.float64), keepdims=True) if len(inner) else x * 0.0
+        if model.encode != "ordinal":
+            code = cast(ops.equal(code, np.arange(float(model.n_bins_[k]))[None]), X.dtype)
+        parts.append(cast(code, X.dtype))
+    return {"transform": beside(parts)}
+
+
+@converts("sklearn.OrdinalEncoder")
+def ordinal_encoder(model: Any, X: Value) -> Outputs:
+    if getattr(model, "_infrequent_enabled", False):
+        raise refusal(model, "infrequent categories")
+    parts = []
+    for k, categories in enumerate(model.categories_):
+        x, known, missing = _compared(model, column(X, k), categories)
+        codes = np.arange(len(categories), dtype=np.float64)
+        codes[~known] = 0
+        hits = cast(ops.equal(x, like(X, np.where(known, categories, 0))[None]), X.dtype)
+        hits = hits * like(X, known)
+        code = total(hits * like(X, codes))
+        found = total(hits) > 0.5
+        unknown = model.unknown_value if model.handle_unknown == "use_encoded_value" else np.nan
+        code = ops.where(found, code, like(X, np.nan if unknown is None else unknown))
+        if missing:
+            code = ops.where(ops.isnan(column(X, k)), like(X, model.encoded_missing_value), code)
+        parts.append(code)
+    return {"transform": beside(parts)}
+
+
+def _compared(model: Any, x: Value, categories: Any) -> tuple[Value, Any, bool]:
+    """A column of numbers beside its categories: which of these are numbers, and whether one is missing."""
+    if np.asarray(categories).dtype.kind not in "iuf":
+        raise refusal(model, "categories that are text, where inputs are numbers")
+    missing = np.isnan(np.asarray(categories, np.float64))
+    return ops.unsqueeze(x, np.array([1], np.int64)), ~missing, bool(missing.any())
+
+
+@converts("sklearn.OneHotEncoder")
+def one_hot_encoder(model: Any, X: Value) -> Outputs:
+    if getattr(model, "_infrequent_enabled", False):
+        raise refusal(model, "infrequent categories")
+    parts = []
+    for k, categories in enumerate(model.categories_):
+        x, known, _ = _compared(model, column(X, k), categories)
+        same = ops.equal(x, like(X, np.where(known, categories, 0))[None])
+        hits = cast(same, X.dtype) * like(X, known) + cast(ops.isnan(x), X.dtype) * like(X, ~known)
+        dropped = None if model.drop_idx_ is None else model.drop_idx_[k]
+        kept = [j for j in range(len(categories)) if j != dropped]
+        if kept:
+            parts.append(columns(hits, kept))
+    return {"transform": beside(parts)}
+
+
+@converts("sklearn.FunctionTransformer")
+def function_transformer(model: Any, X: Value) -> Outputs:
+    """Functions of numpy that are ops; what tests rows alone changes nothing."""
+    known = {
+        None: lambda x: x, np.exp: ops.exp, np.log: ops.log, np.sqrt: ops.sqrt, np.abs: ops.absolute, np.sin: ops.sin,
+        np.cos: ops.cos, np.tanh: ops.tanh, np.square: lambda x: x * x, np.sign: ops.sign, np.floor: ops.floor,
+        np.log1p: lambda x: ops.log(x + 1.0), np.expm1: lambda x: ops.exp(x) - 1.0, np.negative: ops.neg,
+    }  # fmt: skip
+    function = model.func
+    if isinstance(function, partial) and function.func.__name__ == "check_array":
+        return {"transform": X}
+    if function not in known or model.kw_args:
+        raise refusal(model, f"the function {getattr(function, '__qualname__', function)}")
+    return {"transform": known[function](X)}
+
+
+@converts("sklearn.SimpleImputer")
+def simple_imputer(model: Any, X: Value) -> Outputs:
+    filling = np.asarray(model.statistics_, np.float64)
+    kept = np.flatnonzero(~np.isnan(filling))
+    missing = ops.isnan(X) if np.isnan(model.missing_values) else ops.equal(X, like(X, model.missing_values))
+    y = ops.where(missing, like(X, filling), X)
+    y = y if len(kept) == len(filling) else columns(y, kept)
+    if model.indicator_ is not None:
+        y = beside([y, cast(convert(model.indicator_, X)["transform"], X.dtype)])
+    return {"transform": y}
+
+
+@converts("sklearn.MissingIndicator")
+def missing_indicator(model: Any, X: Value) -> Outputs:
+    missing = ops.isnan(X) if np.isnan(model.missing_values) else ops.equal(X, like(X, model.missing_values))
+    return {"transform": columns(missing, model.features_)}
+
+
+@converts(*(f"sklearn.{name}" for name in (
+    "GenericUnivariateSelect", "SelectFdr", "SelectFpr", "SelectFromModel", "SelectFwe", "SelectKBest",
+    "SelectPercentile", "SequentialFeatureSelector", "VarianceThreshold",
+)))  # fmt: skip
+def selector(model: Any, X: Value) -> Outputs:
+    return {"transform": columns(X, model.get_support(indices=True))}
+
+
+@converts("sklearn.RFE", "sklearn.RFECV")
+def eliminated(model: Any, X: Value) -> Outputs:
+    kept = columns(X, model.get_support(indices=True))
+    return {**convert(model.estimator_, kept), "transform": kept}

@@ -1,0 +1,27 @@
+"""Labels that were spread over rows with few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value
+from tenonnx_sklearn.algebra import cast, normalized, squared_distances
+from tenonnx_sklearn.conversion import Outputs, converts, refusal
+from tenonnx_sklearn.rules.results import by_probability
+
+
+@converts("sklearn.LabelPropagation", "sklearn.LabelSpreading")
+def label_propagation(model: Any, X: Value) -> Outputs:
+    square = squared_distances(X, model.X_)
+    shares = np.asarray(model.label_distributions_, np.float64)
+    if model.kernel == "rbf":
+        votes = ops.exp(square * float(-model.gamma)) @ shares
+    elif model.kernel == "knn":
+        _, place = ops.top_k(square, np.array([model.n_neighbors], np.int64), axis=1, largest=0)
+        votes = ops.reduce_sum(ops.gather(shares, place, axis=0), np.array([1], np.int64), keepdims=0)
+    else:
+        raise refusal(model, "a kernel that is a function")
+    return by_probability(model.classes_, cast(normalized(votes), X.dtype))

@@ -1,0 +1,178 @@
+"""Estimators against themselves, as files on onnxruntime."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+import tenonnx as tx
+from tenonnx_sklearn import convert, converts
+from tenonnx_sklearn.cases import cases
+from tenonnx_sklearn.judging import judge
+
+SAMPLE = (
+    "CalibratedClassifierCV 2 classes", "ColumnTransformer", "GaussianMixture", "KNeighborsClassifier 3 classes", "PCA",
+    "PowerTransformer", "SVC 3 classes", "StackingClassifier 2 classes", "TunedThresholdClassifierCV 2 classes",
+    "BernoulliNB 2 classes", "DecisionTreeClassifier 3 classes", "GradientBoostingClassifier 3 classes",
+    "HistGradientBoostingClassifier 2 classes", "IsolationForest", "LinearDiscriminantAnalysis 3 classes",
+    "LogisticRegression 2 classes", "MLPRegressor", "QuadraticDiscriminantAnalysis 2 classes",
+    "RidgeClassifier 3 classes",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [13, None])
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_file_computes_what_the_estimator_does(name, opset, tmp_path):
+    model, rows = next(case for case in cases() if case.name == name).fitted()
+    assert judge(model, rows, tmp_path / "model.onnx", opset) == "right"
+
+
+def rows_of(count, features=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(count, features))
+
+
+def test_float32_rows_at_a_threshold_take_the_branch_of_the_original():
+    X = rows_of(300)
+    model = DecisionTreeClassifier(random_state=0).fit(X, (X[:, 0] * X[:, 1] > 0).astype(int))
+    tree = model.tree_
+    inner = tree.children_left >= 0
+    rows = rows_of(2000, seed=1)
+    for k, (feature, threshold) in enumerate(zip(tree.feature[inner], tree.threshold[inner], strict=True)):
+        rows[k::100, feature] = threshold
+    near = rows.astype(np.float32)
+    for asked in (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))):
+        label = tx.load(model, verify=False).run({"X": asked})["label"]
+        assert (label == model.predict(asked)).all()
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, HistGradientBoostingClassifier])
+def test_float64_rows_are_exact(kind):
+    X = rows_of(200)
+    model = kind(random_state=0).fit(X, (X.sum(axis=1) > 0).astype(int))
+    rows = rows_of(500, seed=1)
+    found = tx.load(model, dtype="float64", verify=False).run({"X": rows})
+    assert (found["label"] == model.predict(rows)).all()
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(rows), rtol=0, atol=1e-9)
+
+
+def test_missing_values_and_categories_of_histogram_boosting():
+    X = rows_of(400)
+    X[:, 1] = np.random.default_rng(1).integers(0, 12, 400)
+    X[::7, 0] = X[::5, 1] = np.nan
+    y = ((X[:, 1] % 3 == 1) ^ (np.nan_to_num(X[:, 0]) > 0)).astype(int)
+    model = HistGradientBoostingClassifier(categorical_features=[1], max_iter=20).fit(X, y)
+    rows = np.float32(X)
+    rows[:20, 1] = 99
+    found = tx.load(model, rows).run({"X": rows})
+    assert (found["label"] == model.predict(rows)).all()
+
+
+def test_one_input_for_each_column_and_the_names_of_outputs():
+    model = LinearRegression().fit(rows_of(50, 2), rows_of(50, 1)[:, 0])
+    model.feature_names_in_ = np.array(["age", "size"], object)
+    graph = tx.load(model, inputs="columns", verify=False)
+    assert [value.name for value in graph.inputs] == ["age", "size"]
+    assert [value.name for value in graph.outputs] == ["variable"]
+    found = graph.run({"age": np.zeros((0, 1), np.float32), "size": np.zeros((0, 1), np.float32)})
+    assert found["variable"].shape == (0,)
+
+
+def test_labels_of_text():
+    X = rows_of(60)
+    model = LogisticRegression().fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    rows = np.float32(X)
+    assert tx.load(model, rows).run({"X": rows})["label"].tolist() == model.predict(rows).tolist()
+
+
+class Doubled(LinearRegression):
+    """A subclass may compute something else."""
+
+    def predict(self, X):
+        return super().predict(X) * 2
+
+
+def test_what_has_no_rule_is_refused_by_name():
+    model = Doubled().fit(rows_of(20), rows_of(20)[:, 0])
+    with pytest.raises(tx.NotRepresentable, match="Doubled"):
+        tx.load(model)
+
+
+def test_a_package_brings_a_rule_and_verification_catches_a_wrong_one():
+    model = Doubled().fit(rows_of(20), rows_of(20)[:, 0])
+    name = f"{type(model).__module__.partition('.')[0]}.Doubled"
+    plain = LinearRegression().fit(rows_of(20), rows_of(20)[:, 0])
+    converts(name)(lambda model, X: convert(plain, X))
+    try:
+        with pytest.raises(tx.VerificationFailed, match="variable"):
+            tx.load(model)
+        converts(name)(lambda model, X: {"predict": convert(plain, X)["predict"] * 2.0})
+        tx.load(model)
+    finally:
+        from tenonnx_sklearn import conversion
+
+        conversion._rules.pop(name)
+
+
+@pytest.mark.parametrize("options", [{"inputs": "rows"}, {"dtype": "int8"}])
+def test_options_that_are_unknown_are_refused(options):
+    with pytest.raises(tx.InvalidCall):
+        tx.load(LinearRegression().fit(rows_of(20), rows_of(20)[:, 0]), **options)
+
+
+def test_an_estimator_that_is_not_fitted_is_refused():
+    with pytest.raises(tx.InvalidCall, match="fitted"):
+        tx.load(LinearRegression())
+
+
+def test_an_output_that_a_rule_does_not_carry_is_refused():
+    X = rows_of(40)
+    model = GradientBoostingRegressor(n_estimators=3).fit(X, X[:, 0])
+    with pytest.raises(tx.NotRepresentable, match="score_samples"):
+        tx.load(model, outputs=["score_samples"])
+
+
+def test_a_pickle_is_read_only_where_it_is_trusted(tmp_path):
+    import joblib
+
+    model = LinearRegression().fit(rows_of(20), rows_of(20)[:, 0])
+    joblib.dump(model, tmp_path / "model.joblib")
+    with pytest.raises(tx.InvalidCall, match="trust"):
+        tx.load(tmp_path / "model.joblib")
+    assert [value.name for value in tx.load(tmp_path / "model.joblib", trust=True).outputs] == ["variable"]
+
+
+BOOSTERS = {
+    "lightgbm": (
+        {}, {"objective": "poisson"}, {"boosting_type": "dart"}, {"reg_sqrt": True},
+        {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.7},
+    ),
+    "xgboost": ({}, {"objective": "count:poisson"}, {"booster": "dart", "rate_drop": 0.3}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("package", "options"), [(name, each) for name, found in BOOSTERS.items() for each in found])
+@pytest.mark.filterwarnings("ignore")
+def test_boosters_with_missing_values(package, options, tmp_path):
+    module = pytest.importorskip(package)
+    X = rows_of(300)
+    X[::9, 1] = np.nan
+    kind = getattr(module, "LGBMRegressor" if package == "lightgbm" else "XGBRegressor")
+    model = kind(n_estimators=10, n_jobs=1, verbosity=0 if package == "xgboost" else -1, **options)
+    model.fit(X, np.exp(X[:, 0]))
+    assert judge(model, np.float32(X), tmp_path / "model.onnx", 13) == "right"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_categories_of_lightgbm_and_settings_without_a_rule(tmp_path):
+    lightgbm = pytest.importorskip("lightgbm")
+    X = rows_of(400)
+    X[:, 2] = np.random.default_rng(1).integers(0, 15, 400)
+    y = ((X[:, 2] % 3 == 1) ^ (X[:, 0] > 0)).astype(int)
+    options = {"n_estimators": 10, "verbose": -1, "n_jobs": 1}
+    model = lightgbm.LGBMClassifier(categorical_feature=[2], min_data_per_group=5, **options).fit(X, y)
+    rows = np.float32(X)
+    rows[:10, 2], rows[10:20, 2], rows[20:30, 2] = np.nan, 99, -1
+    assert judge(model, rows, tmp_path / "model.onnx") == "right"
+    with pytest.raises(tx.NotRepresentable, match="linear_tree"):
+        tx.load(lightgbm.LGBMRegressor(linear_tree=True, **options).fit(X, X[:, 0]))

@@ -1,0 +1,249 @@
+"""What convolutions and products with constant weights take in: factors, shifts and padding beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.extend import Value, constant, static
+from tenonnx.extend.transforms import bind
+from tenonnx_standard.batch_norm import (
+    batch_normalization,
+    batch_normalization_by_outputs,
+    batch_normalization_is_test,
+    batch_normalization_spatial,
+)
+from tenonnx_standard.checking import Array
+from tenonnx_standard.convolution import conv, conv_transpose
+from tenonnx_standard.counting import is_spread
+from tenonnx_standard.linear_algebra import gemm
+from tenonnx_standard.math import add, div, mul, sub
+from tenonnx_standard.padding import pad
+from tenonnx_standard.recurrent import gru, lstm, rnn
+from tenonnx_standard.shapes import expand
+from tenonnx_standard.slicing import slice_
+
+
+class Affine(NamedTuple):
+    """``x`` times a factor for each channel, axis 1, plus a shift for each."""
+
+    x: Value
+    factor: Array
+    shift: Array
+
+
+# ----- factors and shifts ---------------------------------------------------------------------------------------------
+
+
+def _by_channel(x: Value, number: Value) -> Array | None:
+    """A constant as one number for each channel of ``x``, or one for all of them."""
+    held, rank = static(number), x.rank
+    if held is None or held.dtype.kind not in "fV" or rank is None or rank < 2 or not is_spread(x, number):
+        return None
+    held = held.reshape((1,) * (rank - held.ndim) + held.shape).astype(np.float64)
+    return held.reshape(-1) if held.size == held.shape[1] else None
+
+
+_ONE, _ZERO = np.ones(1), np.zeros(1)
+
+
+def _scaled_and_shifted(made: Any, first: Value, second: Value) -> Affine | None:
+    """A sum, difference, product or quotient with a constant."""
+    turned = first.is_constant
+    x, number = (second, first) if turned else (first, second)
+    held = None if x.is_constant else _by_channel(x, number)
+    if held is None or (turned and made is div):
+        return None
+    if made is add:
+        return Affine(x, _ONE, held)
+    if made is sub:
+        return Affine(x, -_ONE if turned else _ONE, held if turned else -held)
+    with np.errstate(all="ignore"):
+        return Affine(x, held if made is mul else 1 / held, _ZERO)
+
+
+def _normalised(X: Value, scale: Value, B: Value, mean: Value, variance: Value, *, epsilon: float) -> Affine | None:
+    """BatchNormalization by statistics that are constant."""
+    held = [static(v) for v in (scale, B, mean, variance)]
+    if any(h is None or h.ndim != 1 for h in held):
+        return None
+    weight, shift, center, spread = (np.asarray(h, np.float64) for h in held)
+    with np.errstate(all="ignore"):
+        factor = weight / np.sqrt(spread + epsilon)
+    return Affine(X, factor, shift - center * factor)
+
+
+# ----- behind ---------------------------------------------------------------------------------------------------------
+
+
+def _absorbed(found: Affine | None) -> Value | None:
+    """The layer that gives ``x``, its weights and bias chosen so that it gives the whole."""
+    layer = None if found is None else found.x.producer
+    if found is None or layer is None or layer.op not in (conv, conv_transpose, gemm):
+        return None
+    inputs, attributes = bind(layer)
+    x, kernel, shift = inputs
+    weights, bias = static(kernel), np.zeros(()) if shift is None else static(shift)
+    if x is None or weights is None or bias is None or x.is_constant:
+        return None
+    if layer.op is gemm:
+        axis, channels = (0, weights.shape[0]) if attributes["transB"] else (1, weights.shape[1])
+        if bias.size not in (1, channels) or (bias.ndim and bias.shape[-1] != bias.size):
+            return None
+        bias, attributes = bias.reshape(-1) * attributes["beta"], {**attributes, "beta": 1.0}
+        factor = np.broadcast_to(found.factor, channels)
+        scaled = weights * np.expand_dims(factor, 1 - axis)
+    else:
+        groups = attributes["group"]
+        channels = weights.shape[0] if layer.op is conv else weights.shape[1] * groups
+        factor = np.broadcast_to(found.factor, channels)
+        scaled = _times_outputs(weights, factor, groups, transposed=layer.op is conv_transpose)
+    shifted = np.broadcast_to(bias * found.factor + found.shift, channels)
+    return _with_weights(layer.op, x, kernel, scaled, shifted, attributes)
+
+
+def _times_outputs(weights: Array, factor: Array, groups: int, *, transposed: bool) -> Array:
+    """Weights of a convolution with those of each channel that comes out multiplied."""
+    if not transposed:
+        return weights * factor.reshape(-1, *(1,) * (weights.ndim - 1))
+    parts = weights.reshape(groups, -1, *weights.shape[1:])
+    return (parts * factor.reshape(groups, 1, -1, *(1,) * (weights.ndim - 2))).reshape(weights.shape)
+
+
+def _with_weights(op: Any, x: Value, before: Any, weights: Array, bias: Array, attributes: Any) -> Value | None:
+    made: list[Value] = []
+    for array in (weights, bias):
+        with np.errstate(all="ignore"):
+            rounded = np.asarray(array).astype(before.dtype.numpy)
+        if not np.isfinite(rounded.astype(np.float64)).all():  # what was finite in two steps may not be in one
+            return None
+        made.append(constant(rounded, before.dtype))
+    found: Value = op(x, *made, **attributes)
+    return found
+
+
+for _made in (add, sub, mul, div):
+
+    @_made.rewrite(alone=True)
+    def _(A: Value, B: Value, _made: Any = _made) -> Value | None:
+        return _absorbed(_scaled_and_shifted(_made, A, B))
+
+
+@batch_normalization.rewrite(alone=True)
+def _(*inputs: Value, epsilon: float, training_mode: int, **_: Any) -> Value | None:
+    return None if training_mode else _absorbed(_normalised(*inputs, epsilon=epsilon))
+
+
+@batch_normalization_by_outputs.rewrite(alone=True)
+def _(*inputs: Value, epsilon: float, **_: Any) -> Value | None:
+    return _absorbed(_normalised(*inputs, epsilon=epsilon))
+
+
+@batch_normalization_spatial.rewrite(alone=True)
+def _(*inputs: Value, epsilon: float, spatial: int, **_: Any) -> Value | None:
+    return _absorbed(_normalised(*inputs, epsilon=epsilon)) if spatial else None
+
+
+@batch_normalization_is_test.rewrite(alone=True)
+def _(*inputs: Value, epsilon: float, spatial: int, is_test: int, **_: Any) -> Value | None:
+    return _absorbed(_normalised(*inputs, epsilon=epsilon)) if spatial and is_test else None
+
+
+def _is_product(x: Value) -> bool:
+    """Whether two computed values are multiplied: with a number behind it, an activation such as Gelu ends so."""
+    made = x.producer
+    return made is not None and made.op is mul and not any(v.is_constant for v in made.uses)
+
+
+# ----- before ---------------------------------------------------------------------------------------------------------
+
+
+@conv.rewrite(alone=True)
+def _(X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
+    """A factor for each channel that comes in, and a shift where no zeros are put around it."""
+    made, weights = X.producer, static(W)
+    bias = np.zeros(()) if B is None else static(B)
+    if made is None or made.op not in (add, sub, mul, div) or weights is None or bias is None:
+        return None
+    found = _scaled_and_shifted(made.op, *made.uses) if len(made.uses) == 2 else None
+    around = auto_pad not in ("NOTSET", "VALID") or any(pads or ())
+    if found is None or (around and found.shift.any()) or _is_product(found.x):
+        return None
+    channels = weights.shape[1] * group
+    rest = (1,) * (weights.ndim - 2)
+    by_group = [np.broadcast_to(v, channels).reshape(group, 1, -1, *rest) for v in (found.factor, found.shift)]
+    parts = weights.reshape(group, -1, *weights.shape[1:]).astype(np.float64)
+    scaled = (parts * by_group[0]).reshape(weights.shape)
+    shifted = bias + (parts * by_group[1]).sum(axis=tuple(range(2, parts.ndim))).reshape(-1)
+    attributes |= {"group": group, "auto_pad": auto_pad, "pads": pads}
+    return _with_weights(conv, found.x, W, scaled, shifted, attributes)
+
+
+@conv.rewrite
+def _(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
+    """Zeros around the image as its own padding, and no bias of zeros."""
+    x, around = _inside(X)
+    rank = X.ndim - 2
+    if around is None or auto_pad not in ("NOTSET", "VALID"):
+        return conv(X, W, auto_pad=auto_pad, pads=pads, **attributes) if _is_zero(B) else None
+    own = pads if pads is not None and auto_pad == "NOTSET" else [0] * (2 * rank)
+    return conv(x, W, None if _is_zero(B) else B, pads=[a + b for a, b in zip(own, around, strict=True)], **attributes)
+
+
+def _inside(X: Value) -> tuple[Value, list[int] | None]:
+    """What zeros were put around, and how many at the beginning of each axis of the image and at the end."""
+    node = X.producer
+    if node is None or node.op not in pad.meanings or X.rank is None:
+        return X, None
+    (x, pads, filled, *axes), attributes = bind(node)
+    listed = None if not axes or axes[0] is None else static(axes[0])
+    numbers = static(pads)
+    if x is None or attributes["mode"] != "constant" or numbers is None or (axes and axes[0] and listed is None):
+        return X, None
+    if filled is not None and not _is_zero(filled):
+        return X, None
+    around = np.zeros((2, X.ndim), np.int64)
+    around[:, range(X.ndim) if listed is None else listed.reshape(-1)] = numbers.reshape(2, -1)
+    if around[:, :2].any() or (around < 0).any():
+        return X, None
+    return x, around[:, 2:].reshape(-1).tolist()
+
+
+# ----- zeros ----------------------------------------------------------------------------------------------------------
+
+
+def _is_zero(x: Value | None) -> bool:
+    """Whether all elements are known to be 0, whatever the shape."""
+    node = None if x is None else x.producer
+    if node is not None and node.op in (expand, slice_):
+        return _is_zero(node.inputs[0])
+    held = static(x)
+    return held is not None and held.dtype.kind in "iufV" and not held.astype(np.float64).any()
+
+
+@conv_transpose.rewrite
+def _(X: Value, W: Value, B: Value | None, **attributes: Any) -> Value | None:
+    return conv_transpose(X, W, **attributes) if _is_zero(B) else None
+
+
+@gemm.rewrite
+def _(A: Value, B: Value, C: Value | None, **attributes: Any) -> Value | None:
+    return (
+        gemm(A, B, **attributes) if C is not None and is_spread(gemm(A, B, **attributes), C) and _is_zero(C) else None
+    )
+
+
+def _without_zeros(made: Any, states: Sequence[int]) -> None:
+    """A recurrence begins with zeros where it is given none."""
+
+    @made.rewrite
+    def _(*inputs: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
+        left = [None if k in states and _is_zero(v) else v for k, v in enumerate(inputs)]
+        return None if left == list(inputs) else made(*left, **attributes)
+
+
+_without_zeros(rnn, [3, 5])
+_without_zeros(gru, [3, 5])
+_without_zeros(lstm, [3, 5, 6, 7])

@@ -1,0 +1,331 @@
+"""Values made of parts along their last axis, side by side or in turns: the rules ``normal`` that bring these outside.
+
+A rotary embedding is written by parts, or by wholes of which one has its parts swapped and another has them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.extend import Op, TensorType, Value, constant, dims, limits, static
+from tenonnx_standard.counting import counts, everywhere, shape_of
+from tenonnx_standard.joining import concat, split
+from tenonnx_standard.math import add, mul
+from tenonnx_standard.shapes import expand, reshape, squeeze, tile, unsqueeze
+from tenonnx_standard.slicing import gather, slice_
+from tenonnx_standard.trigonometry import cos, sin
+
+Array = np.ndarray[Any, Any]
+
+_LAST = np.iinfo(np.int64).max
+_FAR = np.iinfo(np.int32).max
+
+#: Tables of more elements are not searched for equal halves.
+MOST_ELEMENTS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """Values that lie side by side along the last axis, or in ``turns``: the first of each, the second of each, ..."""
+
+    parts: tuple[Value, ...]
+    turns: bool
+
+    @property
+    def repeats(self) -> bool:
+        """Whether all parts are one value."""
+        return all(part is self.parts[0] for part in self.parts)
+
+    def fits(self, other: Interleaved) -> bool:
+        """Whether the parts lie at the same places."""
+        sizes = ([p.shape[-1] if p.rank else None for p in interleaved.parts] for interleaved in (self, other))
+        return self.turns == other.turns and next(sizes) == next(sizes)
+
+    def joined(self) -> Value:
+        rank = self.parts[0].ndim
+        if not self.turns:
+            return concat(*self.parts, axis=rank - 1)
+        columns = concat(*(unsqueeze(part, [rank]) for part in self.parts), axis=rank)
+        return reshape(columns, [*dims(self.parts[0])[:-1], dims(self.parts[0])[-1] * len(self.parts)])
+
+    def repeating(self, part: Value) -> Value:
+        """One part at the place of all."""
+        return replace(self, parts=(part,) * len(self.parts)).joined()
+
+    def taken_from(self, x: Value) -> Interleaved | None:
+        """What of ``x`` lies where the parts lie."""
+        sizes = [part.shape[-1] for part in self.parts]
+        if not all(isinstance(size, int) for size in sizes) or x.rank is None or x.shape[-1] != sum(sizes):
+            return None
+        last, count = x.ndim - 1, len(sizes)
+        if self.turns:
+            return Interleaved(tuple(slice_(x, [k], [_LAST], [last], [count]) for k in range(count)), turns=True)
+        ends = np.cumsum(sizes).tolist()
+        cuts = zip(ends, sizes, strict=True)
+        return Interleaved(tuple(slice_(x, [end - size], [end], [last], [1]) for end, size in cuts), turns=False)
+
+
+def interleaved(x: Value) -> Interleaved | None:
+    """The parts that a value is made of along its last axis."""
+    node = x.producer
+    if node is None or x.rank is None:
+        return _halves(x) if x.data is not None else None
+    if node.op is concat and node.attributes["axis"] % x.ndim == x.ndim - 1:
+        return Interleaved(tuple(node.uses), turns=False)
+    inner = node.uses[0].producer if node.op is reshape else None
+    before, after = (shape_of(v) for v in (node.uses[0] if inner is not None else x, x))
+    if inner is None or before is None or after is None or before[:-2] != after[:-1] or len(before) < 2:
+        return None
+    columns = inner.uses if inner.op is concat and inner.attributes["axis"] % len(before) == len(before) - 1 else ()
+    if inner.op is expand and isinstance(before[-1], int) and (thin := shape_of(inner.uses[0])) is not None:
+        columns = [inner.uses[0]] * before[-1] if thin == (*before[:-1], 1) else ()
+    parts = [_without_last(column) for column in columns]
+    return Interleaved(tuple(p for p in parts if p is not None), turns=True) if parts and None not in parts else None
+
+
+def _without_last(column: Value) -> Value | None:
+    """What an axis of one element was added to, behind all others."""
+    node = column.producer
+    if node is None or node.op is not unsqueeze:
+        return None
+    held = static(node.uses[1])
+    return node.uses[0] if held is not None and held.tolist() in ([-1], [column.ndim - 1]) else None
+
+
+def _halves(table: Value) -> Interleaved | None:
+    """A table of floats of which one half of the columns is as the other."""
+    kind = table.type
+    if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.rank is None or kind.rank < 2:
+        return None
+    held = static(table)
+    if held is None or not 0 < held.size <= MOST_ELEMENTS or held.shape[-1] % 2 or (held == held.flat[0]).all():
+        return None
+    size = held.shape[-1] // 2
+    for one, other, turns in (
+        (held[..., :size], held[..., size:], False),
+        (held[..., ::2], held[..., 1::2], True),
+    ):
+        if np.array_equal(one, other):
+            half = constant(np.ascontiguousarray(one), kind.dtype)
+            return Interleaved((half, half), turns)
+    return None
+
+
+def lifted(op: Op, *inputs: Value) -> Value | None:
+    """A sum of what is interleaved alike, or a product with what repeats, part by part."""
+    found = [interleaved(x) for x in inputs]
+    first, second = found
+    if (
+        first is not None
+        and second is not None
+        and first.fits(second)
+        and (op is add or first.repeats or second.repeats)
+    ):
+        return _part_by_part(op, first, second)
+    if op is mul:
+        for one, other, x in ((first, second, inputs[1]), (second, first, inputs[0])):
+            if one is not None and other is None and one.repeats and x.rank is not None and x.data is None:
+                parts = one.taken_from(x)
+                return None if parts is None else _part_by_part(op, one, parts)
+    return None
+
+
+def _part_by_part(op: Op, one: Interleaved, other: Interleaved) -> Value:
+    return replace(one, parts=tuple(op(*pair) for pair in zip(one.parts, other.parts, strict=True))).joined()
+
+
+def each(op: Op, x: Value, **attributes: Any) -> Value | None:
+    """A function of what repeats, of the part."""
+    found = interleaved(x)
+    if found is None or not found.repeats or x.data is not None:
+        return None
+    return found.repeating(op(found.parts[0], **attributes))
+
+
+for _op in (cos, sin):
+    _op.rule("normal", lambda input, op=_op: each(op, input))
+
+
+@unsqueeze.rule("normal")
+def _(data: Value, axes: Value) -> Value | None:
+    """Axes are added before others are repeated, and to each part."""
+    held = static(axes)
+    if held is None or data.rank is None:
+        return None
+    rank = data.rank + len(held)
+    places = sorted(int(axis) % rank for axis in held)
+    node = data.producer
+    if node is not None and node.op is expand and node.uses[0].rank == data.rank:
+        wide = dims(data)
+        for place in places:
+            wide.insert(place, 1)
+        return expand(unsqueeze(node.uses[0], places), wide)  # type: ignore[no-any-return]
+    found = interleaved(data) if rank - 1 not in places else None
+    if found is not None and found.repeats and data.data is None:
+        return found.repeating(unsqueeze(found.parts[0], places))
+    return None if places == held.tolist() else unsqueeze(data, places)
+
+
+@split.rule("normal")
+def _(input: Value, split: Value | None, *, axis: int, num_outputs: int | None, _outputs: int | None) -> Any:
+    """Pieces of known lengths, each by itself."""
+    held = None if split is None else static(split)
+    whole = None if input.rank is None else input.shape[axis]
+    if split is None and num_outputs and isinstance(whole, int) and whole % num_outputs == 0:
+        limits.check("entries", num_outputs, "Split")
+        held = np.full(num_outputs, whole // num_outputs)
+    if held is None or input.rank is None:
+        return None
+    ends = np.cumsum(held).tolist()
+    cuts = zip(ends, held.tolist(), strict=True)
+    return tuple(slice_(input, [end - size], [end], [axis % input.ndim], [1]) for end, size in cuts)
+
+
+class Cut(NamedTuple):
+    """A Slice along one axis, with positions from the front."""
+
+    axis: int
+    begin: int
+    end: int
+    step: int = 1
+
+    def of(self, data: Value) -> Value:
+        return slice_(data, [self.begin], [self.end], [self.axis], [self.step])  # type: ignore[no-any-return]
+
+
+def _number(vector: Value | None, absent: int | None = None) -> int | None:
+    """What a vector of one element holds; None where that is not known."""
+    held = None if vector is None else static(vector)
+    if held is None:
+        return absent if vector is None else None
+    return int(held[0]) if held.shape == (1,) else None
+
+
+def _cut_of(
+    data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
+) -> Cut | None:
+    """What a Slice takes; None for one along several axes, backwards, or by numbers that are not known."""
+    begin, end, axis, step = _number(starts), _number(ends), _number(axes, 0), _number(steps, 1)
+    if not data.rank or begin is None or axis is None or step is None or step < 1:
+        return None
+    axis %= data.ndim
+    size = data.shape[axis]
+    if end is None and (begin, step) == (0, 1) and everywhere(ends) == size is not None:
+        end = _LAST
+    if end is None:
+        return None
+    if isinstance(size, int):
+        return Cut(axis, *slice(begin, end, step).indices(size))
+    return None if begin < 0 or end < 0 else Cut(axis, begin, end if end < _FAR else _LAST, step)
+
+
+@slice_.rule("normal")
+def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
+    """Along one axis, its place and the positions from the front; of another, or of a part, as one."""
+    cut = _cut_of(data, starts, ends, axes, steps)
+    if cut is None:
+        return None
+    size = data.shape[cut.axis]
+    if cut == Cut(cut.axis, 0, size if isinstance(size, int) else _LAST):
+        return data
+    if cut.step == 1:
+        before = data.producer
+        inner = _cut_of(*before.uses) if before is not None and before.op is slice_ else None
+        if (
+            before is not None
+            and inner is not None
+            and (inner.axis, inner.step) == (cut.axis, 1)
+            and isinstance(size, int)
+        ):
+            return cut._replace(begin=inner.begin + cut.begin, end=inner.begin + cut.end).of(before.uses[0])
+        found = interleaved(data) if cut.axis == data.ndim - 1 and data.data is None else None
+        part = None if found is None or found.turns else _part_at(found.parts, cut.begin, cut.end)
+        if part is not None:
+            return part
+    written = [None if v is None else static(v) for v in (starts, ends, axes, steps)]
+    wanted = (cut.begin, cut.end, cut.axis, cut.step)
+    same = all(held is not None and held.tolist() == [number] for held, number in zip(written, wanted, strict=True))
+    return None if same else cut.of(data)
+
+
+def _part_at(parts: Sequence[Value], begin: int, end: int) -> Value | None:
+    start = 0
+    for part in parts:
+        size = part.shape[-1] if part.rank else None
+        if not isinstance(size, int):
+            return None
+        if (begin, end) == (start, start + size):
+            return part
+        start += size
+    return None
+
+
+def _in_turns(columns: Value, place: int) -> Value | None:
+    """Of an axis that is parted into rows, one column: every so-and-so-manieth element."""
+    node = columns.producer
+    if node is None or node.op is not reshape:
+        return None
+    x, (before, after) = node.uses[0], (shape_of(v) for v in (node.uses[0], columns))
+    if before is None or after is None or len(after) != len(before) + 1 or before[:-1] != after[:-2]:
+        return None
+    return slice_(x, [place], [_LAST], [x.ndim - 1], [after[-1]]) if isinstance(after[-1], int) else None
+
+
+@squeeze.rule("normal")
+def _(data: Value, axes: Value | None) -> Value | None:
+    """One column of an axis that is parted into rows."""
+    node, held = data.producer, None if axes is None else static(axes)
+    if node is None or node.op is not slice_ or held is None or data.rank is None:
+        return None
+    inner = [static(v) for v in node.uses[1:]]
+    last = data.ndim - 1
+    if [int(a) % data.ndim for a in held] != [last] or len(inner) != 4 or inner[2] is None or inner[0] is None:
+        return None
+    return _in_turns(node.uses[0], int(inner[0][0])) if inner[2].tolist() == [last] else None
+
+
+@gather.rule("normal")
+def _(data: Value, indices: Value, *, axis: int) -> Value | None:
+    """Every row in order; each so many times; one column; and rows of a table that repeats."""
+    held, sizes = static(indices), shape_of(indices)
+    shape = shape_of(data)
+    if not shape:
+        return None
+    place = axis % len(shape)
+    if held is not None and held.ndim == 1 and (repeated := _repeated(data, shape[place], held, place)) is not None:
+        return repeated
+    if held is not None and held.ndim == 0 and place == len(shape) - 1 and held >= 0:
+        return _in_turns(data, int(held))
+    if place:
+        return None
+    if sizes and sizes[-1] == shape[0] and counts(indices):
+        rows = reshape(data, [*[1] * (len(sizes) - 1), *dims(data)])
+        return expand(rows, [*dims(indices), *dims(data)[1:]])  # type: ignore[no-any-return]
+    found = _halves(data) if data.data is not None and len(shape) == 2 else None
+    return None if found is None else found.repeating(gather(found.parts[0], indices, axis=0))
+
+
+def _repeated(data: Value, count: Any, rows: Array, place: int) -> Value | None:
+    """``rows`` of ``count`` along an axis, if they are all of these in order, each as many times as the others."""
+    if not isinstance(count, int) or not 0 < count < rows.size:
+        return None
+    times = rows.size // count
+    if not np.array_equal(rows, np.arange(count).repeat(times)):
+        return None
+    wide = [1] * (data.ndim + 1)
+    wide[place + 1] = times
+    sizes = [-1 if k == place else size for k, size in enumerate(dims(data))]
+    return reshape(expand(unsqueeze(data, [place + 1]), wide), sizes)  # type: ignore[no-any-return]
+
+
+@tile.rule("normal")
+def _(input: Value, repeats: Value) -> Value | None:
+    """What has one element is expanded."""
+    held, shape = static(repeats), shape_of(input)
+    if held is None or shape is None or any(r != 1 != n for r, n in zip(held.tolist(), shape, strict=True)):
+        return None
+    return expand(input, [int(r) if n == 1 else d for r, n, d in zip(held, shape, dims(input), strict=True)])

@@ -1,0 +1,76 @@
+"""Normalisation by the neighbours among the channels."""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+import numpy as np
+
+from tenonnx.extend import TensorType, Value, at_least, floats, limits, op, shapes
+from tenonnx_standard.math import pow_
+from tenonnx_standard.padding import pad
+from tenonnx_standard.reduction import widened
+
+
+@op("LRN")
+def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size: int):
+    """``X`` divided by a power of the mean square of its ``size`` neighbours among the channels.
+
+    Local response normalization, section 3.3 of the AlexNet paper.
+    """
+    return X / pow_(_local(X, alpha, bias, size), beta)
+
+
+def _local(X: Value, alpha: float, bias: float, size: int) -> Value:
+    """What the power is taken of. Of an even number of neighbours, one more comes after the channel than before."""
+    return _window_sum(X * X, (size - 1) // 2, size // 2) * (alpha / size) + bias
+
+
+#: Nodes that a neighbour costs, with those that slicing expands to.
+_FOR_A_NEIGHBOUR = 16
+
+
+def _window_sum(x: Value, before: int, after: int) -> Value:
+    """The sum of each channel with so many before and after it."""
+    channels = x.shape[1] if isinstance(x.type, TensorType) and x.type.shape else None
+    if isinstance(channels, int):  # there are no more neighbours
+        before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
+    limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOUR, "the sum over neighbours of LRN")
+    around = [0] * x.ndim
+    starts, ends = around.copy(), around.copy()
+    starts[1], ends[1] = before, after
+    padded, last = pad(x, [*starts, *ends]), before + after
+    return functools.reduce(operator.add, [padded[:, k : k - last or None] for k in range(last + 1)])
+
+
+lrn.requires(shapes(X="batch channels ..."), floats("X"), at_least(size=1))
+
+
+@lrn.numpy
+@np.errstate(all="ignore")
+def _(X, *, alpha, beta, bias, size):
+    x = widened(X)
+    squares = x * x
+    sums = squares.copy()
+    for distance in range(1, min(size, x.shape[1] + 1)):
+        if distance <= (size - 1) // 2:
+            sums[:, distance:] += squares[:, :-distance]
+        if distance <= size // 2:
+            sums[:, :-distance] += squares[:, distance:]
+    sums *= x.dtype.type(alpha / size)
+    sums += x.dtype.type(bias)
+    if beta == 0.75:
+        root = np.sqrt(sums)
+        power = np.sqrt(root)
+        power *= root
+    else:
+        power = np.power(sums, x.dtype.type(beta))
+    return np.divide(x, power, out=power).astype(X.dtype, copy=False)
+
+
+@lrn.vjp
+def _(g, y, X, *, alpha, beta, bias, size):
+    local = _local(X, alpha, bias, size)
+    shared = _window_sum(g * y / local, size // 2, (size - 1) // 2)
+    return g / pow_(local, beta) - X * shared * (2 * alpha * beta / size)

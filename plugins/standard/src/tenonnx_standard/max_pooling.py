@@ -1,0 +1,183 @@
+"""MaxPool: the greatest element of each window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    DType,
+    Value,
+    constant,
+    dims,
+    op,
+)
+from tenonnx_standard.casting import cast
+from tenonnx_standard.constants import range_
+from tenonnx_standard.joining import concat
+from tenonnx_standard.math import maximum
+from tenonnx_standard.reduction import reduce_max
+from tenonnx_standard.selection import argmax
+from tenonnx_standard.shapes import reshape, unsqueeze
+from tenonnx_standard.slicing import gather
+from tenonnx_standard.windows import (
+    Array,
+    Length,
+    Windows,
+    along_axes,
+    covering,
+    end_in_padding,
+    lowest,
+    padded_with,
+    plainly,
+    pool,
+    pooled_type,
+    tap,
+    taps_inside,
+    through_float32,
+    windows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@op("MaxPool", since=1, data_movement=True)
+def max_pool(
+    X, *, auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int],
+    pads: list[int] | None = None, storage_order=0, strides: list[int] | None = None,
+    _outputs=None,
+):  # fmt: skip
+    """The greatest element of each window and, if asked for, its place in the flattened ``X``."""
+    window = windows(
+        max_pool.title,
+        kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+    )
+    plain = plainly(window, X.shape[2:])
+    indexed = _outputs is not None and _outputs > 1
+    if plain is not None and (plain != window or storage_order > indexed):
+        return max_pool(X, **plain.attributes, storage_order=storage_order * indexed, _outputs=_outputs)
+    sizes = dims(X)[2:]
+    window = plain or window
+    begins, ends = covering(window, sizes)
+    outputs = window.outputs(sizes)
+    x = padded_with(X, begins, ends, lowest(X.dtype.numpy))
+    if not indexed:
+        return along_axes(x, window, outputs, lambda taps: maximum(*taps))
+    taps = [unsqueeze(tap(x, window, offset, outputs), [-1]) for offset in window.offsets]
+    stacked = concat(*taps, axis=-1) if len(taps) > 1 else taps[0]
+    places = _places(X, window, argmax(stacked, axis=-1, keepdims=0), begins, outputs, storage_order)
+    return reduce_max(stacked, [-1], keepdims=0), places
+
+
+max_pool.until(10, lacks=["ceil_mode", "dilations"])
+max_pool.until(8, lacks=["storage_order"])
+end_in_padding(max_pool)
+
+
+def _places(
+    X: Value, window: Windows, chosen: Value, begins: Sequence[Length], outputs: Sequence[Length], storage_order: int
+) -> Value:
+    """Where in the flattened ``X`` the ``chosen`` places of the kernel lie."""
+    batch, channels, *sizes = dims(X)
+    image = batch * channels
+    count = sizes[0]
+    for size in sizes[1:]:
+        count = count * size
+    places = reshape(range_(0, image, 1), [batch, channels, *(1,) * window.rank]) * count
+    offsets = np.asarray(list(window.offsets), dtype=np.int64).reshape(-1, window.rank)
+    step: Length = 1
+    for k in range(window.rank) if storage_order else reversed(range(window.rank)):
+        start = range_(0, outputs[k], 1) * window.strides[k] - begins[k]
+        inside = gather(constant(offsets[:, k] * window.dilations[k]), chosen)
+        places = places + (inside + reshape(start, [-1, *(1,) * (window.rank - 1 - k)])) * step
+        step = step * sizes[k]
+    return places
+
+
+through_float32(max_pool, DType.int8, DType.uint8)
+
+
+@max_pool.type
+def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+    kind = pooled_type(max_pool.title, X, kernel_shape, attributes)
+    return (kind, kind.with_dtype(DType.int64)) if _outputs is not None and _outputs > 1 else kind
+
+
+@max_pool.numpy
+def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+    window = windows(max_pool.title, kernel_shape, **attributes)
+    values = pool(X.shape, window, np.maximum, lowest(X.dtype))(X)
+    if _outputs is None or _outputs < 2:
+        return values
+    return values, _places_of(first_maxima(X, values, window), X.shape, window, storage_order)
+
+
+@max_pool.specialize
+def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+    if _outputs is not None and _outputs > 1:
+        return None
+    return pool(X.shape, windows(max_pool.title, kernel_shape, **attributes), np.maximum, lowest(X.dtype))
+
+
+def reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """For each place of the kernel the windows that read inside an image there, and what they read."""
+    offsets, (begins, _) = window.offsets, window.padding(sizes)
+    axes = [
+        taps_inside(size, window, k, begins[k], count)
+        for k, (size, count) in enumerate(zip(sizes, window.outputs(sizes), strict=True))
+    ]
+    found = []
+    for offset in offsets:
+        taps = [axis[place] for axis, place in zip(axes, offset, strict=True)]
+        found.append((tuple(slice(low, high) for low, high, _ in taps), tuple(source for _, _, source in taps)))
+    return found
+
+
+def first_maxima(x: Array, y: Array, window: Windows) -> Array:
+    """At which place of the kernel each window first finds its maximum ``y``."""
+    taps = reads(window, x.shape[2:])
+    small = np.min_scalar_type(len(taps))
+    none = small.type(np.iinfo(small).max)
+    chosen = np.full(y.shape, none, small)
+    any_nan = y.dtype.kind not in "iu" and bool(np.isnan(y).any())
+    for place, (target, source) in enumerate(taps):
+        part, read = y[(..., *target)], x[(..., *source)]
+        found = read == part
+        if any_nan:
+            found |= np.isnan(read) & np.isnan(part)
+        # the place where it is found, else the greatest number: by bits, as masks that follow the data are slow
+        numbers = found.view(np.uint8) if small == np.uint8 else found.astype(small)
+        numbers -= small.type(1)
+        numbers |= small.type(place)
+        np.minimum(chosen[(..., *target)], numbers, out=chosen[(..., *target)])
+    return chosen
+
+
+def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_order: int) -> Array:
+    """Where in a flattened tensor of that shape the chosen places of the kernel lie."""
+    sizes = shape[2:]
+    begins, _ = window.padding(sizes)
+    steps = np.cumprod([1, *sizes[:-1]]) if storage_order else np.cumprod([1, *sizes[:0:-1]])[::-1]
+    offsets = np.asarray(list(window.offsets), np.int64).reshape(-1, window.rank) * window.dilations
+    places = (offsets * steps).sum(1).take(chosen)
+    for k, count in enumerate(chosen.shape[2:]):
+        start = (np.arange(count) * window.strides[k] - begins[k]) * steps[k]
+        places += start.reshape(-1, *(1,) * (window.rank - 1 - k))
+    images = np.arange(shape[0] * shape[1]) * int(np.prod(sizes))
+    places += images.reshape(*shape[:2], *(1,) * window.rank)
+    return places
+
+
+@max_pool.vjp
+def _(g, y, X, *, storage_order, _outputs=None, **attributes):
+    g, y = (v[0] if isinstance(v, tuple) else v for v in (g, y))
+    x, y = (v if v.dtype.is_float else cast(v, to=g.dtype) for v in (X, y))  # it may be a pool of codes
+    return ops.max_pool_gradient(x, g, y, **attributes)

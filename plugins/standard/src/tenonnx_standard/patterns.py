@@ -1,0 +1,400 @@
+"""Where calls of ops with many attributes may stand: the rules ``pattern``, and what they count on in normal forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TensorType, Value, constant, dims, static
+from tenonnx_standard.algebra import is_float, parts_of_product
+from tenonnx_standard.axis_activation import softmax
+from tenonnx_standard.casting import cast
+from tenonnx_standard.counting import always_holds, is_spread, spread
+from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
+from tenonnx_standard.interleaving import interleaved
+from tenonnx_standard.joining import concat
+from tenonnx_standard.linear_algebra import gemm, matmul
+from tenonnx_standard.logic import equal, where
+from tenonnx_standard.math import add, clip, isnan, maximum, minimum, mul
+from tenonnx_standard.normalization import (
+    group_normalization,
+    instance_normalization,
+    layer_normalization,
+    rms_normalization,
+    simplified_layer_normalization,
+)
+from tenonnx_standard.reduction import reduce_max
+from tenonnx_standard.rotary import rotary_embedding
+from tenonnx_standard.shapes import expand, identity, reshape, squeeze, transpose, unsqueeze
+from tenonnx_standard.slicing import gather, slice_
+
+After = Callable[[Value], Value] | None
+
+
+class Guess(NamedTuple):
+    """A call for a value: what makes the value of its first result, if it is not that, and how many it always has."""
+
+    inputs: Sequence[Value | None]
+    attributes: dict[str, Any]
+    after: After = None
+    outputs: int = 1
+
+
+#: More ones than this are not written into a file for a norm that scales by nothing.
+MOST_ONES = 1 << 16
+
+#: How far back the smallest number is looked for.
+MOST_STEPS = 12
+
+#: Ops whose results are elements of their first input.
+_ELEMENTS_OF = (reduce_max, expand, reshape, transpose, squeeze, unsqueeze, slice_, gather, identity)
+
+# ----- rows that see no key -------------------------------------------------------------------------------------------
+
+
+def range_of(x: Value, steps: int = MOST_STEPS) -> tuple[float, float] | None:
+    """Numbers that no element of ``x`` is below and above; None where they are not known."""
+    if x.data is not None:
+        held = static(x)
+        if held is None or not held.size or held.dtype.kind not in "biuf" or np.isnan(held.astype(np.float64)).any():
+            return None
+        return float(held.min()), float(held.max())
+    node = x.producer
+    if node is None or not steps or not isinstance(x.type, TensorType):
+        return None
+    if node.op is cast and node.inputs[0] is not None and not node.inputs[0].dtype.is_float:
+        return _range_of_type(node.inputs[0].dtype)
+    chosen = node.inputs[:1] if node.op in _ELEMENTS_OF else node.inputs[1:] if node.op is where else ()
+    if node.op in (concat, add, mul):
+        chosen = node.inputs
+    found = [None if v is None else range_of(v, steps - 1) for v in chosen]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    least, greatest = zip(*known, strict=True)
+    if node.op is add:
+        return _rounded(x, [sum(least), sum(greatest)])
+    if node.op is mul:
+        return _rounded(x, [one * other for one in known[0] for other in known[1]])
+    return min(least), max(greatest)
+
+
+def _range_of_type(kind: DType) -> tuple[float, float] | None:
+    if kind is DType.bool:
+        return 0.0, 1.0
+    if not kind.is_integer:
+        return None
+    least, greatest = kind.bounds
+    return float(least), float(greatest)
+
+
+def _rounded(x: Value, numbers: Sequence[float]) -> tuple[float, float] | None:
+    """The least and the greatest of some numbers as the type of ``x`` has them."""
+    with np.errstate(over="ignore"):
+        held = [float(np.asarray(number).astype(x.dtype.numpy)) for number in numbers]
+    return None if np.isnan(held).any() else (min(held), max(held))
+
+
+def smallest(x: Value) -> float | None:
+    """A number that no element of ``x`` is below; None where none is known."""
+    found = range_of(x)
+    return None if found is None else found[0]
+
+
+def _is_above_nothing(x: Value) -> bool:
+    found = smallest(x)
+    return found is not None and found > -np.inf
+
+
+@equal.rule("normal")
+def _(A: Value, B: Value) -> Value | None:
+    """What is finite equals no minus infinity."""
+    for x, other in ((A, B), (B, A)):
+        held = static(other) if isinstance(other.type, TensorType) and other.type.dtype.is_float else None
+        if held is not None and held.size == 1 and np.isneginf(held).all() and _is_above_nothing(x):
+            return constant(np.array(False))
+    return None
+
+
+@where.rule("normal")
+def _(condition: Value, X: Value, Y: Value) -> Value | None:
+    """Without a condition that never or always holds; or with one against a softmax that is no number.
+
+    That is where masks are finite: fusion counts on it that the scores are numbers.
+    """
+    held = static(condition)
+    if held is not None and not held.any() and X.rank == 0 and is_spread(Y, condition):
+        return Y
+    if always_holds(condition):
+        return spread(X, condition, Y)
+    guard, made = condition.producer, Y.producer
+    guards = guard is not None and guard.op is isnan and guard.inputs[0] is Y
+    if guards and made is not None and made.op is softmax and made.inputs[0] is not None:
+        masks = _terms(made.inputs[0])[1:]
+        return Y if all(map(_is_above_nothing, masks)) else None
+    return None
+
+
+def _terms(x: Value) -> list[Value]:
+    """The product among the terms of a sum, and the others."""
+    pending, found = [x], []
+    while pending:
+        term = pending.pop()
+        if term.producer is not None and term.producer.op is add:
+            pending += term.producer.uses
+        else:
+            found.append(term)
+    return sorted(found, key=lambda v: not _is_scaled_product(v))
+
+
+def _is_scaled_product(x: Value) -> bool:
+    made = _before_reshape(parts_of_product(x)[0]).producer
+    return made is not None and made.op is matmul
+
+
+def _before_reshape(x: Value) -> Value:
+    node = x.producer
+    return node.inputs[0] if node is not None and node.op is reshape and node.inputs[0] is not None else x
+
+
+# ----- attention ------------------------------------------------------------------------------------------------------
+
+
+def attended(y: Value) -> Iterator[tuple[Value, Value, Value, Value | None, float]]:
+    """Of a product of a softmax with values: queries, keys, values, the mask, and the scale."""
+    weighting = _product(y)
+    made = None if weighting is None else weighting[0].producer
+    if weighting is None or made is None or made.op is not softmax or made.inputs[0] is None:
+        return
+    product, *masks = _terms(made.inputs[0])
+    inner, scale = parts_of_product(product)
+    scores = _product(inner)
+    if scores is None:
+        return
+    mask = None
+    for term in masks:
+        mask = term if mask is None else mask + term
+    yield scores[0], transpose(scores[1], perm=[0, 1, 3, 2]), weighting[1], mask, scale
+
+
+def joined_heads(y: Value) -> tuple[Value, After] | None:
+    """Heads (batch, heads, length, size) that ``y`` joins; and what makes ``y`` of that where its rows are one axis."""
+    turned = None if y.producer is None or y.producer.op is not reshape else y.producer.uses[0]
+    if turned is None or turned.producer is None or turned.producer.op is not transpose or turned.rank != 4:
+        return None
+    if y.rank == 2 and isinstance(y.shape[1], int):
+        width = y.shape[1]
+        return turned.producer.uses[0], lambda joined: reshape(joined, [-1, width])
+    return (turned.producer.uses[0], None) if y.rank == 3 else None
+
+
+def _product(x: Value) -> tuple[Value, Value] | None:
+    """The operands of a product of heads, or of one by groups of them, which lie one below the other."""
+    node = x.producer
+    if node is None or x.rank != 4:
+        return None
+    if node.op is matmul:
+        return node.uses[0], node.uses[1]
+    made = _before_reshape(x).producer
+    if node.op is not reshape or made is None or made.op is not matmul or made.uses[0].producer is None:
+        return None
+    return (_before_reshape(made.uses[0]), made.uses[1]) if made.uses[0].producer.op is reshape else None
+
+
+def _attention_spot(op: Op) -> None:
+    @op.pattern
+    def _(y: Value) -> Iterator[Guess]:
+        for q, k, v, mask, scale in attended(y):
+            if mask is not None and mask.ndim > 1 and mask.shape[-2] == 1 != q.shape[2]:
+                mask = expand(mask, [1, 1, dims(q)[2], 1])  # onnxruntime takes one row for one query only
+            if (cached := behind_past(k, v)) is not None:  # onnxruntime wants the new cache to be asked for, too
+                yield Guess((q, *cached.new, mask, *cached.past), {"scale": scale}, outputs=3)
+            yield Guess((q, k, v, mask), {"scale": scale})
+
+
+for _op in (attention, attention_of_full_masks):
+    _attention_spot(_op)
+
+
+class Cached(NamedTuple):
+    """Keys and values that are appended to those of a cache."""
+
+    past: tuple[Value, Value]
+    new: tuple[Value, Value]
+
+
+def behind_past(*heads: Value) -> Cached | None:
+    """What keys and values are joined of along the positions."""
+    made = [x.producer for x in heads]
+    pairs = [n.uses for n in made if n is not None and n.op is concat and n.attributes.get("axis") == 2]
+    if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs):
+        return None
+    (key, new_key), (value, new_value) = pairs
+    return Cached((key, value), (new_key, new_value))
+
+
+# ----- products of matrices and bounds --------------------------------------------------------------------------------
+
+
+@gemm.pattern
+def _(y: Value) -> Iterator[Guess]:
+    """A product of matrices, which may be turned, with a number; and what is added, with another.
+
+    The number may have come out of a factor that is a product itself, and that an activation needs.
+    """
+    sums = itertools.permutations(y.producer.uses) if y.producer is not None and y.producer.op is add else [(y, None)]
+    for product, added in sums if y.rank == 2 and is_float(y) else ():
+        inner, alpha = parts_of_product(product)
+        if inner.producer is None or inner.producer.op is not matmul:
+            continue
+        addend, beta = (None, 1.0) if added is None else parts_of_product(added)
+        (left, one), (right, other) = map(_untransposed, inner.producer.uses)
+        if alpha != 1 and any(v.producer is not None and v.producer.op is mul for v in (left, right)):
+            continue
+        yield Guess((left, right, addend), {"alpha": alpha, "beta": beta, "transA": one, "transB": other})
+
+
+def _untransposed(x: Value) -> tuple[Value, int]:
+    turned = x.producer is not None and x.producer.op is transpose
+    return (x.producer.uses[0], 1) if turned and x.producer is not None else (x, 0)
+
+
+@clip.pattern
+def _(y: Value) -> Iterator[Guess]:
+    above = y.producer.uses if y.producer is not None and y.producer.op is minimum else ()
+    below = above[0].producer if len(above) == 2 else None
+    if below is not None and below.op is maximum and len(below.uses) == 2 and is_float(y):
+        yield Guess((*below.uses, above[1]), {})
+
+
+# ----- rotary embedding -----------------------------------------------------------------------------------------------
+
+
+def rotated(y: Value) -> Iterator[tuple[Value, Value, Value, dict[str, Any]]]:
+    """Of heads of which two parts are turned: these before that, cosines and sines that broadcast, and attributes."""
+    found = interleaved(y) if y.rank == 4 else None
+    if found is None or len(found.parts) not in (2, 3):
+        return
+    factors = [_factors_of_parts(term) for term in _terms(found.parts[0])]
+    if len(factors) != 2 or None in factors:
+        return
+    for (one, cosine), (other, sine) in itertools.permutations(f for f in factors if f is not None):
+        (x, first, *_), (same, *_) = (v.uses for v in (one.producer, other.producer) if v is not None)
+        if same is not x or static(first) != 0:  # a cosine keeps a part where it is
+            continue
+        attributes = {"interleaved": int(found.turns)}
+        if len(found.parts) == 3 and isinstance(one.shape[-1], int):
+            attributes["rotary_embedding_dim"] = 2 * one.shape[-1]
+        yield x, cosine, sine, attributes
+
+
+def _factors_of_parts(term: Value) -> tuple[Value, Value] | None:
+    """Of a product, what is a slice, and what this is multiplied with but for a number."""
+    term = parts_of_product(term)[0]
+    if term.producer is None or term.producer.op is not mul:
+        return None
+    operands = [parts_of_product(x)[0] for x in term.producer.uses]
+    for one, other in (operands, operands[::-1]):
+        if one.producer is not None and one.producer.op is slice_ and one.rank == 4:
+            return one, other
+    return None
+
+
+def by_position(x: Value, table: Value, heads: int) -> Value | None:
+    """Of numbers that broadcast to all heads, which are the axis ``heads``: (batch or 1, length, half), if they are."""
+    node, length = table.producer, x.shape[3 - heads]
+    inner = None if node is None or node.op is not unsqueeze else node.uses[0]
+    for found in (inner, table if heads == 1 else None):
+        if found is not None and found.rank == 3 and found.shape[:2] in ((1, length), (x.shape[0], length)):
+            return found
+        if found is not None and found.rank == 2 and found.shape[0] == length:
+            return unsqueeze(found, [0])
+    wide = unsqueeze(table, [0]) if table.rank == 3 and heads == 2 else table
+    return squeeze(wide, [heads]) if wide.rank == 4 and wide.shape[heads] == 1 else None
+
+
+class Turned(NamedTuple):
+    """What a rotary embedding turns by (batch or 1, length, half) numbers, as an op takes it, and its attributes."""
+
+    x: Value
+    cosine: Value
+    sine: Value
+    attributes: dict[str, Any]
+    after: After = None
+
+
+def turned(y: Value) -> Iterator[Turned]:
+    """Heads (batch, heads, length, size) that are turned, or heads (batch, length, heads, size), joined."""
+    for x, *tables, attributes in rotated(y):
+        for heads in (1, 2):
+            cosine, sine = (by_position(x, table, heads) for table in tables)
+            if cosine is None or sine is None:
+                continue
+            if heads == 1:
+                yield Turned(x, cosine, sine, attributes)
+            elif isinstance(count := x.shape[2], int) and isinstance(size := x.shape[3], int):
+                apart = [0, 0, count, size]
+                flat = reshape(x, [0, 0, count * size])
+                yield Turned(
+                    flat, cosine, sine, {**attributes, "num_heads": count}, lambda y, apart=apart: reshape(y, apart)
+                )
+
+
+def looked_up(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
+    """The tables of which rows were gathered by one and the same positions, and these."""
+    one, other = cosine.producer, sine.producer
+    if one is None or other is None or one.op is not gather or other.op is not gather:
+        return None
+    same = one.uses[1] is other.uses[1] and one.uses[1].rank == 2 and one.uses[0].rank == other.uses[0].rank == 2
+    return (one.uses[0], other.uses[0], one.uses[1]) if same else None
+
+
+@rotary_embedding.pattern
+def _(y: Value) -> Iterator[Guess]:
+    for x, cosine, sine, attributes, after in turned(y):
+        found = looked_up(cosine, sine)
+        if found is not None:
+            yield Guess((x, *found), attributes, after)
+        yield Guess((x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes, after)
+
+
+# ----- normalisation --------------------------------------------------------------------------------------------------
+
+
+def _scaled_by_ones(op: Op) -> None:
+    """What is not scaled is scaled by ones."""
+
+    @op.pattern(absent=True)
+    def _(X: Value, scale: Value | None, *more: Value | None, axis: int, **_: Any) -> Sequence[Value | None]:
+        sizes = dims(X)[axis:]
+        one = constant(1, X.dtype)
+        if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= MOST_ONES:
+            return X, constant(np.ones(sizes), X.dtype), *more
+        return X, expand(one, sizes), *more
+
+
+for _op in (layer_normalization, rms_normalization, simplified_layer_normalization):
+    _scaled_by_ones(_op)
+
+group_normalization.traits(on_request=True)  # onnxruntime has no kernel for it on CPUs, and is faster without it
+
+
+@group_normalization.pattern
+def _(y: Value) -> Iterator[Guess]:
+    if y.producer is None or y.producer.op is not add:
+        return
+    for product, bias in (y.producer.uses, y.producer.uses[::-1]):
+        if product.producer is None or product.producer.op is not mul:
+            continue
+        for standard, scale in (product.producer.uses, product.producer.uses[::-1]):
+            made = _before_reshape(standard).producer
+            if made is None or made.op is not instance_normalization or made.inputs[0] is None:
+                continue
+            x, groups = _before_reshape(made.inputs[0]), made.inputs[0].shape[1]
+            if isinstance(groups, int) and scale.data is not None and bias.data is not None:
+                attributes = {"num_groups": groups, "epsilon": made.attributes.get("epsilon", 1e-5)}
+                yield Guess((x, reshape(scale, [-1]), reshape(bias, [-1])), attributes)

@@ -1,0 +1,47 @@
+"""What onnxruntime computes beyond the letter of the specification, and files therefore have."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import tenonnx as tx
+
+RANDOM = np.random.default_rng(0)
+
+
+def feeds(*arrays):
+    return {f"x{k}": np.asarray(array) for k, array in enumerate(arrays)}
+
+
+FLOATS = RANDOM.standard_normal((3, 2)).astype("f4")
+CALLS = {
+    "PRelu of a smaller tensor": ("PRelu", 16, feeds(FLOATS, RANDOM.standard_normal((3, 3, 1)).astype("f4")), {}),
+    "PRelu of a scalar": ("PRelu", 9, feeds(np.float32(-2), np.float32([3, 4])), {}),
+    **{f"{name} of a vector": (name, 17, feeds([5]), {}) for name in ("HannWindow", "HammingWindow", "BlackmanWindow")},
+    "HannWindow of a matrix": ("HannWindow", 17, feeds([[5]]), {"periodic": 0}),
+    "MelWeightMatrix of vectors": (
+        "MelWeightMatrix", 17, feeds([8], [16], [[8000]], np.float32([0]), np.float32(4000)), {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_taken_as_onnxruntime_takes_it(name):
+    op_type, opset, given, attributes = CALLS[name]
+    inputs = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in given.items()
+    ]
+    node = onnx.helper.make_node(op_type, list(given), ["y"], **attributes)
+    output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "call", inputs, [output]),
+        opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8,
+    )  # fmt: skip
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, given)
+    graph = tx.load(model)
+    for backend in ("numpy", "onnxruntime"):
+        np.testing.assert_allclose(graph.run(given, backend=backend)["y"], expected, rtol=1e-5, atol=1e-6)
+    assert graph.infer() is None or graph.outputs[0].type is not None

@@ -1,0 +1,80 @@
+"""The test function of a package, and what became of its tests."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tenonnx.extend import InvalidCall, Registry
+from tenonnx.extend.testing import default_registry
+from tenonnx_testing.cases import EXAMPLES
+from tenonnx_testing.collecting import Item, find_items
+from tenonnx_testing.run import Failure
+
+
+def project_of(place: Path) -> str:
+    """The distribution whose project a file or folder belongs to. Raises ``InvalidCall`` where there is none."""
+    for folder in [place.absolute(), *place.absolute().parents]:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return str(tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"])
+    do = 'name the domain or distribution: conformance("com.acme")'
+    raise InvalidCall("a conformance test without a name must lie in a project", given=str(place), do=do)
+
+
+def conformance(domain_or_distribution: str | None = None, *, registry: Registry | None = None) -> Callable[..., None]:
+    """A pytest function with all checks of all cases of a domain, or of all that one distribution has.
+
+    A whole test file is ``test = conformance("my.domain")``; without a name it is for the project
+    that the file is in. Cases are found through the entry-point group
+    ``tenonnx.conformance``. Raises ``InvalidCall`` where no installed package has that name or serves that domain.
+    """
+    wanted = domain_or_distribution or project_of(Path(sys._getframe(1).f_code.co_filename))
+    items = list(find_items(wanted, default_registry() if registry is None else registry))
+
+    @pytest.mark.parametrize("item", items, ids=[item.label for item in items])
+    @pytest.mark.tenonnx_always(*(item.label for item in items if item.always))
+    def test(item: Item, request: pytest.FixtureRequest) -> None:
+        run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES), item.label)
+
+    return test
+
+
+#: What became of each test of this process.
+_outcomes: dict[str, str] = {}
+
+
+def outcomes() -> dict[str, str]:
+    """What became of the tests of this process: passed, failed, skipped or xfailed, and why."""
+    return dict(_outcomes)
+
+
+def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None:
+    """Run one test; a failure is told by its message and place, not by a traceback through the kit."""
+    try:
+        run(examples)
+    except Failure as failure:
+        _outcomes[label] = f"failed: {failure}"
+        told = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
+        raise pytest.fail.Exception(told, pytrace=False) from None
+    except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
+        _outcomes[label] = f"{'xfailed' if isinstance(outcome, pytest.xfail.Exception) else 'skipped'}: {outcome}"
+        raise
+    except BaseException as error:
+        _outcomes[label] = f"failed: {type(error).__name__}: {error}"
+        raise
+    _outcomes[label] = "passed"
+
+
+def _places(failure: Failure) -> list[str]:
+    """Where the exception behind a failure was raised, in place of a traceback through the kit."""
+    cause: BaseException = failure
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    frames = traceback.extract_tb(cause.__traceback__) if cause is not failure else []
+    return [f"raised by {frame.filename}:{frame.lineno}: {frame.line}" for frame in frames[-1:]]

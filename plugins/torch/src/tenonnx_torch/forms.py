@@ -1,0 +1,98 @@
+"""Forms of operators that PyTorch's exporter does not know, as functions over ops of graphs.
+
+The exporter writes a node that stands for the call; when its model is read, the function says what takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import onnx_ir
+import torch
+from torch.onnx._internal.exporter import _core
+from torch.utils import _pytree as pytree
+
+from tenonnx.extend import InvalidCall, Node, PluginError, Value
+from tenonnx.extend.formats import plugins
+
+#: Plugins of this entry-point group are mappings from names of operators to functions.
+GROUP = "tenonnx.torch_ops"
+
+_DOMAIN, _TYPE = "tenonnx.torch", "Call"
+
+Form = Callable[..., Any]
+
+
+class Forms:
+    """The forms for one module: those of the caller, then those of installed packages.
+
+    A form is called like its operator, with a value for each tensor, and returns a value for each of its results.
+    Raises ``InvalidCall`` for what is no mapping of names such as ``"acme::scale"`` to functions, ``PluginError`` for
+    such a package.
+    """
+
+    def __init__(self, given: Mapping[str, Form] | None = None) -> None:
+        self.functions: dict[str, Form] = {}
+        for plugin in reversed(plugins(GROUP)):
+            found = plugin.load()
+            if problem := _problem(found):
+                raise PluginError(f"the forms of {plugin.source} must be functions by operator", given=problem)
+            self.functions |= found
+        if given is not None and (problem := _problem(given)):
+            raise InvalidCall(
+                "forms must be functions by operator", given=problem, available='{"acme::scale": function}'
+            )
+        self.functions |= given or {}
+        self._calls: list[tuple[Form, list[Any], Any, list[int]]] = []
+
+    def translations(self, program: Any) -> dict[Any, Form]:
+        """What the exporter is to write for each operator of a program that has a form."""
+        found: dict[Any, Form] = {}
+        for target in _targets(program):
+            form = self.functions.get(target._schema.name) or self.functions.get(str(target).replace(".", "::", 1))
+            if form is not None:
+                found[target] = self._writer(target, form)
+        return found
+
+    @property
+    def rules(self) -> dict[str, Callable[..., Any]] | None:
+        """The rules by which a model is read where calls were written; None for none."""
+        return {f"{_DOMAIN}::{_TYPE}": self._read} if self._calls else None
+
+    def _writer(self, operator: Any, form: Form) -> Form:
+        def written(*arguments: Any, **keywords: Any) -> Any:
+            leaves, spec = pytree.tree_flatten((arguments, keywords))
+            places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, onnx_ir.Value)]
+            key = onnx_ir.AttrInt64("call", len(self._calls))
+            self._calls.append((form, leaves, spec, places))
+            inputs, count = [leaves[place] for place in places], len(operator._schema.returns)
+            node = onnx_ir.Node(_DOMAIN, _TYPE, inputs, [key], num_outputs=count, version=1)
+            tracer: Any = _core.current_tracer
+            tracer.nodes.append(node)
+            return node.outputs[0] if count == 1 else node.outputs
+
+        return written
+
+    def _read(self, node: Node, *inputs: Value) -> Any:
+        call: Any = node.attributes["call"]
+        form, leaves, spec, places = self._calls[call]
+        held = list(leaves)
+        for place, value in zip(places, inputs, strict=True):
+            held[place] = value
+        arguments, keywords = pytree.tree_unflatten(held, spec)
+        found = form(*arguments, **keywords)
+        return tuple(found) if isinstance(found, list) else found
+
+
+def _targets(program: Any) -> Iterator[Any]:
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from (node.target for node in module.graph.nodes if isinstance(node.target, torch._ops.OpOverload))
+
+
+def _problem(found: Any) -> str:
+    if not isinstance(found, Mapping):
+        return repr(found)[:200]
+    wrong = [key for key, form in found.items() if not isinstance(key, str) or "::" not in key or not callable(form)]
+    return repr({wrong[0]: found[wrong[0]]})[:200] if wrong else ""

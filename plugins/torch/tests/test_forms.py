@@ -1,0 +1,121 @@
+"""Operators of the user's own get a form from an argument or a package."""
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+import tenonnx as tx
+import tenonnx_standard as ops
+import tenonnx_torch
+from tenonnx_torch import forms
+
+
+@torch.library.custom_op("acme::squareplus", mutates_args=())
+def squareplus(x: torch.Tensor, b: float, scale: torch.Tensor | None = None) -> torch.Tensor:
+    found = (x + (x * x + b).sqrt()) / 2
+    return found if scale is None else found * scale
+
+
+@squareplus.register_fake
+def _(x, b, scale=None):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("acme::parts", mutates_args=())
+def parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.clamp(min=0), x.clamp(max=0)
+
+
+@parts.register_fake
+def _(x):
+    return torch.empty_like(x), torch.empty_like(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(3))
+
+    def forward(self, x):
+        y = squareplus(x, 4.0, self.scale)
+        above, below = parts(y - 1)
+        return above, below * squareplus(x, b=2.0)
+
+
+def of_squareplus(x, b, scale=None):
+    found = (x + ops.sqrt(x * x + b)) / 2.0
+    return found if scale is None else found * scale
+
+
+def of_parts(x):
+    zero = x - x
+    return ops.maximum(x, zero), ops.minimum(x, zero)
+
+
+FORMS = {"acme::squareplus": of_squareplus, "acme::parts": of_parts}
+X = torch.randn(4, 3)
+
+
+def test_operators_have_the_forms_of_the_caller(tmp_path):
+    path, dims = tmp_path / "m.onnx", {"x": {0: "batch"}}
+    done = tenonnx_torch.export(Net(), X, path, opset_version=13, domains=["ai.onnx"], forms=FORMS, dims=dims)
+    assert done.passed
+    assert {node.domain for node in onnx.load(path).graph.node} == {""}
+    assert "scale" in {tensor.name for tensor in onnx.load(path).graph.initializer}
+
+
+class Installed:
+    """A plugin as core finds it."""
+
+    source = "acme 1.0"
+
+    def __init__(self, value):
+        self.value = value
+
+    def load(self):
+        return self.value
+
+
+def test_packages_give_forms(monkeypatch):
+    monkeypatch.setattr(forms, "plugins", lambda group: [Installed(FORMS)] if group == "tenonnx.torch_ops" else [])
+    assert tx.load(Net(), X)
+    with pytest.raises(tx.VerificationFailed, match="must give what the original gives on PyTorch"):
+        tx.load(Net(), X, forms={"acme::squareplus": lambda x, b, scale=None: x * 1.0})
+    monkeypatch.setattr(forms, "plugins", lambda group: [Installed({"squareplus": of_squareplus})])
+    with pytest.raises(tx.PluginError, match=r"the forms of acme 1\.0 must be functions by operator"):
+        tx.load(Net(), X)
+
+
+def test_the_group_is_known():
+    from tenonnx.registry.discovery import GROUPS
+
+    group = GROUPS["tenonnx.torch_ops"]
+    assert group.fits(FORMS)
+    assert not group.fits(of_parts)
+
+
+def test_a_refusal_says_how_to_give_a_form():
+    with pytest.raises(tx.NotRepresentable) as caught:
+        tx.load(Net(), X)
+    assert "in forward: y = squareplus(x, 4.0, self.scale)" in str(caught.value)
+    assert 'forms={"acme::squareplus": function}, or tenonnx.torch_ops of a package' in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [[of_parts], {"parts": of_parts}, {"acme::parts": 1}, {1: of_parts}])
+def test_bad_forms_are_refused(given):
+    with pytest.raises(tx.InvalidCall, match="forms must be functions by operator"):
+        tx.load(Net(), X, forms=given)
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        (lambda x, b, scale=None: 1, "must return values"),
+        (lambda x, b, scale=None: (x, x), "must return 1 values"),
+        (lambda x: x, "unexpected keyword|positional argument"),
+    ],
+)
+def test_a_form_that_does_not_fit_is_told(form, error):
+    with pytest.raises(Exception, match=error):
+        tx.load(Net(), X, forms={**FORMS, "acme::squareplus": form})

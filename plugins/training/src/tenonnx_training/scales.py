@@ -1,0 +1,163 @@
+"""Scales of codes: which variables they are, and the biases whose scale is the product of two others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import ArrayConstant, Graph, Node, Op, TensorType, Value, find_trait, static
+from tenonnx.extend.transforms import copy_graph
+from tenonnx_standard.casting import cast
+from tenonnx_standard.math import mul
+from tenonnx_training.ties import source_of
+
+Array = np.ndarray[Any, Any]
+
+#: Codes from so many bits on are those of biases, which are added to sums of products of others.
+_BIAS_BITS = 32
+
+#: How far a scale may be off the product that it is: rounding of float32, also of one computed in other orders.
+_CLOSE = 1e-5
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A bias in codes, the variables ``codes`` and ``scale``: the scale is the product of those of input and weights.
+
+    Integer kernels take it for granted, and never read it. ``numbers`` are what the codes stand for.
+    """
+
+    codes: str
+    scale: str
+    factors: tuple[str, str]
+    numbers: Array
+    outputs: tuple[str, ...]
+
+    def follow(self, factors: Mapping[str, Array], scale: Array) -> dict[str, Array]:
+        """Scale and codes by name that go with ``factors``; ``scale`` is the scale before."""
+        one, other = (factors[name].astype(np.float64).reshape(-1) for name in self.factors)
+        product = np.broadcast_to(one * other, scale.shape or (1,)).reshape(scale.shape)
+        bounds = np.iinfo(np.int32)
+        codes = np.clip(np.rint(self.numbers / product.astype(scale.dtype)), bounds.min, bounds.max)
+        return {self.scale: product.astype(scale.dtype), self.codes: codes.astype(np.int32)}
+
+
+def scales_of(graph: Graph) -> set[str]:
+    """The names of the variables of floats that are scales, or factors of scales."""
+    found: set[str] = set()
+
+    def mark(value: Value | None) -> None:
+        value = None if value is None else source_of(value)
+        if value is None:
+            return
+        if value.producer is None:
+            found.add(value.name)
+        elif _is(value.producer, mul):  # that of an input times that of weights
+            for factor in value.producer.inputs:
+                mark(factor)
+
+    sums: set[Value] = set()
+    for node in graph.walk():
+        for value in _scales(node):
+            mark(value)
+        adds = isinstance(node.op, Op) and find_trait(node.op, "sums_of_codes") is True
+        if adds or (_is(node, cast) and node.inputs[0] in sums):
+            sums.update(v for v in node.outputs if v is not None)
+        elif _is(node, mul) and (plain := [v for v in node.inputs if v not in sums]) and len(plain) == 1:
+            mark(plain[0])
+    return {v.name for v in graph.variables if v.name in found and v.tensor.dtype.is_float}
+
+
+def biases_of(graph: Graph) -> list[Bias]:
+    """The biases of ``graph`` whose scales are, and so are to stay, a product of two other variables."""
+    graph = copy_graph(graph).infer()
+    found: dict[tuple[Value, Value], set[tuple[Value, Value]]] = {}
+    outputs: dict[tuple[Value, Value], list[Value]] = {}
+    for node in graph.nodes:
+        pairs = [pair for value in node.inputs if (pair := _dequantised(value)) is not None]
+        factors = [scale for codes, scale in pairs if codes.dtype.bits < _BIAS_BITS]
+        for value in node.inputs:
+            pair = _dequantised(value)
+            if pair is None or value is None or pair[0].dtype.bits < _BIAS_BITS:
+                continue
+            is_product = len(factors) > 1 and _is_product(pair[1], factors[0], factors[1])
+            found.setdefault(pair, set()).add((factors[0], factors[1]) if is_product else pair)
+            outputs.setdefault(pair, []).append(value)
+    uses, made = graph.uses(), []
+    for (codes, scale), products in found.items():
+        readers = {v.producer for v in outputs[codes, scale]}
+        alone = {*uses.get(codes, ())} == readers and {*uses.get(scale, ())} == readers and scale not in graph.outputs
+        numbers = static(outputs[codes, scale][0])
+        if len(products) != 1 or (codes, scale) in products or not alone or numbers is None or codes.rank != 1:
+            continue
+        one, other = products.pop()
+        exact = codes.data.array().astype(np.float64) * np.asarray(scale.data.array(), np.float64)  # type: ignore[union-attr]
+        exact = exact if np.allclose(exact, numbers, rtol=1e-5) else numbers.astype(np.float64)  # with a zero point
+        names = tuple(dict.fromkeys(v.name for v in outputs[codes, scale]))
+        made.append(Bias(codes.name, scale.name, (one.name, other.name), exact, names))
+    return made
+
+
+def following(graph: Graph, biases: Collection[Bias], contents: Mapping[str, Array]) -> dict[str, Array]:
+    """Scales and codes of ``biases`` of ``graph`` that go with new contents of other scales, by name."""
+    held = {v.name: v.data for v in graph.variables if v.data is not None}
+    found: dict[str, Array] = {}
+    for bias in biases:
+        if not contents.keys().isdisjoint(bias.factors):
+            factors = {n: np.asarray(contents[n] if n in contents else held[n].array()) for n in bias.factors}
+            found.update(bias.follow(factors, np.asarray(held[bias.scale].array())))
+    return found
+
+
+def as_floats(graph: Graph, biases: Collection[Bias]) -> None:
+    """Let ``biases`` be what their codes stand for, whatever becomes of their scales."""
+    outputs = {name: bias for bias in biases for name in bias.outputs}
+    for node in list(graph.nodes):
+        value = node.outputs[0] if node.outputs else None
+        if value is None or value.name not in outputs:
+            continue
+        dtype = value.dtype
+        value.become(data=ArrayConstant(outputs[value.name].numbers.astype(dtype.numpy), dtype))
+        value.symbolic_contents = None
+        value.producer = None
+        graph.nodes.remove(node)
+        graph.variables.append(value)
+
+
+def biases_note(biases: Collection[Bias]) -> list[str]:
+    """What a reader should know of biases that follow what is trained."""
+    names = ", ".join(bias.scale for bias in biases)
+    return [f"stay the product of the scales of input and weights, as integer kernels have them: {names}"] * bool(names)
+
+
+def _is(node: Node, op: Any) -> bool:
+    return node.op in op.meanings
+
+
+def _scales(node: Node) -> Iterator[Value]:
+    """The inputs of a node that are scales."""
+    names = find_trait(node.op, "scales") if isinstance(node.op, Op) else None
+    if isinstance(names, str) and isinstance(node.op, Op):
+        for place, value in enumerate(node.inputs):
+            if value is not None and node.op.signature.input_at(place).name in names.split():
+                yield value
+
+
+def _dequantised(value: Value | None) -> tuple[Value, Value] | None:
+    """The codes and the scale, a variable, that a value of floats is made of by its node."""
+    if value is None or value.producer is None or not isinstance(value.type, TensorType) or not value.dtype.is_float:
+        return None
+    node = value.producer
+    codes, scales = node.inputs[0] if node.inputs else None, [source_of(each) for each in _scales(node)]
+    if codes is None or len(scales) != 1 or scales[0].data is None or scales[0].producer is not None:
+        return None
+    return (codes, scales[0]) if isinstance(codes.type, TensorType) and codes.dtype.is_integer else None
+
+
+def _is_product(scale: Value, one: Value, other: Value) -> bool:
+    held = [np.asarray(v.data.array(), np.float64).reshape(-1) for v in (scale, one, other)]  # type: ignore[union-attr]
+    sizes = {each.size for each in held} - {1}
+    return len(sizes) < 2 and np.allclose(held[0], held[1] * held[2], rtol=_CLOSE, atol=0)

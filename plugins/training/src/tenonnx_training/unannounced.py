@@ -1,0 +1,66 @@
+"""Training state in files whose metadata says nothing of it, as another program may have left them."""
+
+from __future__ import annotations
+
+from tenonnx.extend import Graph, InvalidCall, TensorType
+from tenonnx.extend.formats import PARAMETERS, TrainingState
+from tenonnx_training.optimizers import OPTIMIZERS
+from tenonnx_training.updates import COUNT, average_name, gathered_name
+
+#: What files call that which each optimizer keeps of a parameter, behind its name.
+_SLOTS = {f"__{name}_{slot}": name for name, make in OPTIMIZERS.items() for slot in make().slots}
+_OTHERS = (average_name(""), gathered_name(""))
+
+
+def looks_like_state(graph: Graph) -> list[str]:
+    """The variables that no node reads and that are called as what training keeps of a parameter, in file order."""
+    used = {value.name for nested in graph.nested() for node in nested.nodes for value in node.uses}
+    used |= {value.name for value in graph.outputs}
+    return [v.name for v in graph.variables if v.name not in used and v.name.endswith((*_SLOTS, *_OTHERS))]
+
+
+def adopt(graph: Graph) -> list[str]:
+    """Make training state of the variables of ``graph`` that are that by name, shape and use; returns notes.
+
+    Raises ``InvalidCall`` where names, shapes and optimizers do not fit each other: such variables are never trained.
+    """
+    kept = looks_like_state(graph)
+    if not kept:
+        return []
+    held = {value.name: value for value in graph.variables}
+    owners = {name: _owner(name) for name in kept}
+    optimizers = sorted({of for name in kept for end, of in _SLOTS.items() if name.endswith(end)})
+    problems = []
+    if graph.training_state is not None:
+        problems.append("the file announces other training state")
+    if len(optimizers) != 1:
+        problems.append(f"it must be of one optimizer, and is of {', '.join(optimizers) or 'none'}")
+    for name, owner in owners.items():
+        if owner not in held:
+            problems.append(f'"{name}" is of no variable "{owner}"')
+        elif _shape(held[name].type) != _shape(held[owner].type):
+            problems.append(f'"{name}" is {held[name].type}, "{owner}" {held[owner].type}')
+    if COUNT not in held:
+        problems.append(f'there is no "{COUNT}", the number of steps that were made')
+    if problems:
+        raise InvalidCall(
+            "variables that are called as training state must be that, and are not trained",
+            given="; ".join(problems[:5]),
+            do="leave them out: tenonnx.load(file, training_state=False)",
+        )
+    names = [name for name in held if name in owners or name.startswith("training__")]
+    tensors = {name: data for name in names if (data := held[name].data) is not None}
+    graph.variables = [value for value in graph.variables if value.name not in tensors]
+    graph.all_inputs = [value for value in graph.all_inputs if value.name not in tensors]
+    trained = list(dict.fromkeys(owners.values()))
+    settings = {"optimizer": {"name": optimizers[0]}, PARAMETERS: trained, "trainable": trained}
+    graph.training_state = TrainingState(tensors, settings)
+    return [f"goes on from the state of {optimizers[0]} in the file, which has none of its settings: defaults hold"]
+
+
+def _owner(name: str) -> str:
+    return next(name.removesuffix(end) for end in (*_SLOTS, *_OTHERS) if name.endswith(end))
+
+
+def _shape(kind: object) -> object:
+    return kind.shape if isinstance(kind, TensorType) else None

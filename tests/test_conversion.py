@@ -1,0 +1,167 @@
+"""A conversion: one table of steps that Python and every command share, and what it costs."""
+
+import dataclasses
+import inspect
+
+import click
+import numpy as np
+import onnx
+import pytest
+from models import example
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx import InvalidCall, NotRepresentable, PluginError, VerificationFailed
+from tenonnx.conversion.options import ConvertConfig, ExportConfig, options_of
+from tenonnx.conversion.steps import STEPS
+from tenonnx.extend.transforms import behind, step_behind
+from tenonnx.formats.onnx.writer import GraphWriter
+from tenonnx.tools import plan
+from tenonnx.transforms.rewrite import Rewriter
+from tenonnx_cli import main
+from tenonnx_cli.convert import command
+
+CNN, DECODER = example("digits_cnn/digits-cnn"), example("decoder/decoder")
+
+
+def made():
+    graph = tx.Graph("g", opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n", 3))
+    graph.output("y", ops.softmax(x * 1.0))
+    return graph
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many nodes each walk over a whole graph went over, and each message was written of."""
+    found = {"walks": [], "messages": []}
+    run, write = Rewriter.run, GraphWriter.write
+
+    def counting_run(self):
+        if self.outer is None:
+            found["walks"].append(len(self.source.nodes))
+        return run(self)
+
+    def counting_write(self):
+        if self.graph.root is self.graph:
+            found["messages"].append(len(self.graph.nodes))
+        return write(self)
+
+    monkeypatch.setattr(Rewriter, "run", counting_run)
+    monkeypatch.setattr(GraphWriter, "write", counting_write)
+    return found
+
+
+def test_a_conversion_walks_three_times_and_builds_its_message_once(tmp_path, counted):
+    report = tx.convert(DECODER, tmp_path / "m.onnx", opset_version=17, domains=["ai.onnx"], verify=True)
+    assert {each.backend for each in report.verification.outputs} == {"numpy", "onnxruntime"}
+    assert [each.equal for each in report.verification.as_used] == [True]
+    written = len(tx.load(tmp_path / "m.onnx").nodes)
+    read = len(tx.load(DECODER).nodes)
+    assert sorted(counted["walks"]) == [read, read, written]  # it is moved, and run on numpy before and behind
+    assert sorted(counted["messages"]) == [read, written]  # onnxruntime reads the original, too
+
+
+def test_python_converts_as_the_command_does(tmp_path):
+    options = ["--opset", "13", "--fix-shapes", "images:1,1,8,8", "--float16", "--for-inference", "--tidy"]
+    assert main(["convert", str(CNN), "-o", str(tmp_path / "a.onnx"), *options]) == 0
+    report = tx.convert(
+        CNN, tmp_path / "b.onnx", opset_version=13, fix_shapes={"images": (1, 1, 8, 8)}, float16=True,
+        transforms=["for-inference"], tidy=True,
+    )  # fmt: skip
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    assert report.verification.verified
+    assert report.findings["half_precision"].largest > 0
+    told = report.to_json()
+    assert told["verification"]["verified"]
+    assert told["half_precision"]
+
+
+def test_every_option_is_told_once():
+    flags = {name: option for name, option in options_of(ConvertConfig).items() if option.flag}
+    shown = {p.name: p for p in click.Command.get_params(command, click.Context(command))}
+    for name, option in flags.items():
+        assert shown[name].help == option.help
+        assert set(option.flag.split("/")) == {*shown[name].opts, *shown[name].secondary_opts}
+    assert {f.name for f in dataclasses.fields(ExportConfig)} < {f.name for f in dataclasses.fields(ConvertConfig)}
+    assert not set(inspect.signature(tx.convert).parameters) & flags.keys()
+
+
+def test_what_stands_in_the_way_is_told_behind_a_refusal():
+    graph = made()
+    graph.output("z", ops.non_zero(graph.inputs[0]))
+    graph.output("hidden", ops.string_normalizer(graph.input("words", "string", ("m",))))
+    with pytest.raises(NotRepresentable):
+        tx.convert(graph, "never.onnx", opset_version=7)
+    _, changes, _ = plan(graph, opset_version=7, fix_shapes={"x": (1, 3)})
+    refused = [change.op.partition("@")[0] for change in changes if change.action == "refused"]
+    assert refused == ["ai.onnx::NonZero", "ai.onnx::StringNormalizer"]
+    assert {change.op.partition("@")[0] for change in changes} >= {"ai.onnx::Softmax", *refused}
+
+
+def test_transforms_come_behind_the_step_that_they_name(tmp_path):
+    seen = []
+
+    def first(graph):
+        seen.append(("first", str(graph.inputs[0].type)))
+        return graph
+
+    @behind("dims")
+    def second(graph):
+        seen.append(("second", str(graph.inputs[0].type)))
+        return graph
+
+    @step_behind("retarget")
+    def third(graph, conversion):
+        seen.append(("third", conversion.target.opsets["ai.onnx"]))
+        return graph, ()
+
+    tx.convert(
+        made(), tmp_path / "m.onnx", transforms=[third, second, first], fix_shapes={"x": (2, 3)}, opset_version=12
+    )
+    assert seen == [("first", "float32[n, 3]"), ("second", "float32[2, 3]"), ("third", 12)]
+
+
+@behind("baking")
+def misplaced(graph):
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"transforms": ["simplfy"]}, InvalidCall, 'no transform "simplfy" is installed'),
+        ({"transforms": [3]}, InvalidCall, "a transform is a name, or a function"),
+        ({"transforms": [misplaced]}, PluginError, "must come behind a step"),
+        ({"transforms": [lambda graph: None]}, PluginError, "must return a graph"),
+        ({"transforms": [lambda graph: ops.constant_of_shape]}, PluginError, "must return a graph"),
+        ({"opset": 13}, InvalidCall, "options must be fields of ConvertConfig"),
+        ({"float16": True, "bfloat16": True}, InvalidCall, "one half precision"),
+        ({"verify": "yes"}, InvalidCall, "verify must be True"),
+        ({"functions": "burn"}, InvalidCall, "functions are kept"),
+        ({"feeds": {"x": np.zeros((2, 4), np.float32)}}, tx.InvalidFeed, "x"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused_and_nothing_is_written(tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        tx.convert(made(), tmp_path / "m.onnx", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_result_of_other_numbers_is_not_written(tmp_path):
+    def doubled(graph):
+        other = tx.Graph("g", opsets={"ai.onnx": 17})
+        other.output("y", ops.softmax(other.input("x", "float32", ("n", 3))) * 2.0)
+        return other
+
+    with pytest.raises(VerificationFailed):
+        tx.convert(made(), tmp_path / "m.onnx", transforms=[doubled])
+    assert not list(tmp_path.iterdir())
+    assert tx.convert(made(), tmp_path / "m.onnx", transforms=[doubled], verify=False).verification is None
+    assert onnx.load(tmp_path / "m.onnx").graph.node
+
+
+def test_the_steps_stand_in_their_order():
+    assert list(STEPS) == [
+        "read", "dims", "functions", "retarget", "as_functions", "tidy", "message", "hooks", "verify", "write",
+    ]  # fmt: skip

@@ -1,0 +1,356 @@
+"""Whatever of a graph can be set is set for numpy, onnxruntime, the file and a copy; the rest is refused by name."""
+
+import copy
+import io
+import pickle
+from contextlib import nullcontext
+
+import numpy as np
+import onnx
+import pytest
+from models import example
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx.extend import subgraph
+
+X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
+
+
+def made():
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x, z = graph.input("x", "float32", (2, 3)), graph.input("z", "float32", (2, 3))
+    leaky = ops.transpose(ops.leaky_relu(x, alpha=0.1), perm=[0, 1])
+    summed = ops.add(leaky, graph.variable("w", np.ones(3, np.float32)))
+    total = ops.reduce_mean(summed, axes=[1], keepdims=1)
+    graph.output("y", ops.reshape(total, graph.variable("s", np.array([2, 1]))))
+    graph.nodes[0].name = "leaky"
+    ops.relu(z)
+    return graph
+
+
+def read():
+    """The same from a file, so that every node has a message of its own."""
+    return tx.load(made().to_proto())
+
+
+def node(graph, op_type):
+    return next(node for node in graph.walk() if node.op_type == op_type)
+
+
+def consumers(graph, feeds):
+    """What each of those that compute a graph gives."""
+    stream = io.BytesIO()
+    tx.export(graph, stream)
+    onnx.checker.check_model(onnx.load_from_string(stream.getvalue()), full_check=True)
+    graphs = {
+        "itself": graph, "the file": tx.load(stream.getvalue()), "a copy": graph.copy(),
+        "deepcopy": copy.deepcopy(graph), "pickle": pickle.loads(pickle.dumps(graph)),
+        "simplified": tx.simplify(graph), "at 13": tx.retarget(graph, opset_version=13),
+    }  # fmt: skip
+    given = {name: array for name, array in feeds.items() if name in {v.name for v in graph.inputs}}
+    return {
+        f"{name} on {backend}": next(iter(each.run(given, backend=backend).values()))
+        for name, each in graphs.items()
+        for backend in ("numpy", "onnxruntime")
+    }
+
+
+def set_attribute(graph):
+    node(graph, "LeakyRelu").attributes["alpha"] = 0.5
+
+
+def update_attributes(graph):
+    node(graph, "LeakyRelu").attributes.update(alpha=0.5)
+
+
+def merge_attributes(graph):
+    attributes = node(graph, "LeakyRelu").attributes
+    attributes |= {"alpha": 0.5}
+
+
+def replace_attributes(graph):
+    node(graph, "LeakyRelu").attributes = {"alpha": 0.5}
+
+
+def inside_editing(graph):
+    with graph.editing():
+        set_attribute(graph)
+
+
+LEAKY = np.where(X < 0, 0.5 * X, X)
+TENTH = np.where(X < 0, 0.1 * X, X)
+
+
+@pytest.fixture(params=[made, read], ids=["built", "read"])
+def graph(request):
+    return request.param()
+
+
+FEEDS = {"x": X, "z": X}
+
+
+def all_give(graph, expected):
+    for name, found in consumers(graph, FEEDS).items():
+        np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "edit", [set_attribute, update_attributes, merge_attributes, replace_attributes, inside_editing]
+)
+def test_an_attribute(graph, edit):
+    edit(graph)
+    assert node(graph, "LeakyRelu").attributes["alpha"] == 0.5
+    all_give(graph, (LEAKY + 1).mean(1, keepdims=True))
+
+
+def test_an_attribute_that_is_removed_has_its_default(graph):
+    del node(graph, "LeakyRelu").attributes["alpha"]
+    all_give(graph, (np.where(X < 0, 0.01 * X, X) + 1).mean(1, keepdims=True))
+    attributes = node(graph, "LeakyRelu").attributes
+    attributes["alpha"] = 0.5
+    assert attributes.pop("alpha") == 0.5
+    assert attributes == {}
+
+
+def test_an_attribute_changes_types_too():
+    graph = read()  # where axes are an attribute
+    with graph.editing():
+        node(graph, "ReduceMean").attributes["axes"] = [0]
+        graph["s"].data = np.array([1, 3])
+    assert str(graph["y"].type) == "float32[1, 3]"
+    all_give(graph, (TENTH + 1).mean(0, keepdims=True))
+
+
+def test_inputs_of_a_node(graph):
+    node(graph, "LeakyRelu").inputs = ["z"]
+    graph.remove("x")
+    all_give(graph, (TENTH + 1).mean(1, keepdims=True))
+    node(graph, "Add").inputs = (graph["z"], graph["w"])
+    all_give(graph, (X + 1).mean(1, keepdims=True))
+
+
+def test_contents_of_a_variable(graph):
+    graph["w"].data = np.float32([2, 2, 2])
+    all_give(graph, (TENTH + 2).mean(1, keepdims=True))
+    graph.assign({"w": np.float32([3, 3, 3])})
+    all_give(graph, (TENTH + 3).mean(1, keepdims=True))
+    graph["w"].data = np.full((2, 3), 4, np.float32)
+    all_give(graph, (TENTH + 4).mean(1, keepdims=True))
+
+
+def test_contents_that_a_type_follows_from(graph):
+    graph.infer()
+    graph.assign({"s": np.array([1, 2])})
+    assert str(graph["y"].type) == "float32[1, 2]"
+    all_give(graph, (TENTH + 1).mean(1).reshape(1, 2))
+
+
+def test_the_op_of_a_node(graph):
+    with graph.editing():
+        node(graph, "LeakyRelu").attributes = {}
+        node(graph, "LeakyRelu").op = ops.sigmoid
+    all_give(graph, (1 / (1 + np.exp(-X)) + 1).mean(1, keepdims=True))
+
+
+def test_the_type_of_an_input(graph):
+    graph["x"].type = tx.TensorType(tx.DType.float32, ("n", 3))
+    graph["s"].data = np.array([-1, 1])
+    assert str(graph["y"].type) == "float32[n, 1]"
+    all_give(graph, (TENTH + 1).mean(1, keepdims=True))
+    feeds = {"x": np.concatenate([X, X]), "z": X}
+    assert {found.shape for found in consumers(graph, feeds).values()} == {(4, 1)}
+
+
+def test_an_input_gets_a_default(graph):
+    graph["x"].data = X
+    assert [value.name for value in graph.inputs] == ["z"]
+    all_give(graph, (TENTH + 1).mean(1, keepdims=True))
+
+
+def test_names(graph):
+    graph["x"].name = "image"
+    graph["y"].name = "score"
+    graph["w"].name = "bias"
+    graph.name = "net"
+    message = graph.to_proto()
+    assert (message.graph.input[0].name, message.graph.output[0].name, message.graph.name) == ("image", "score", "net")
+    for found in consumers(graph, {"image": X, "z": X}).values():
+        np.testing.assert_allclose(found, (TENTH + 1).mean(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        lambda g: g.inputs.remove(g["z"]),
+        lambda g: g.inputs.pop(),
+        lambda g: g.remove("z"),
+        lambda g: g.remove(g["z"]),
+        lambda g: setattr(g, "inputs", ["x"]),
+        lambda g: g.inputs.__delitem__(1),
+    ],
+)
+def test_an_input_that_nothing_reads_is_removed(graph, remove):
+    graph.remove(node(graph, "Relu"))
+    remove(graph)
+    assert [value.name for value in graph.inputs] == ["x"]
+    assert [value.name for value in graph.to_proto().graph.input] == ["x"]
+    all_give(graph, (TENTH + 1).mean(1, keepdims=True))
+
+
+def test_inputs_in_another_order(graph):
+    graph.inputs = graph.inputs[::-1]
+    assert [value.name for value in graph.to_proto().graph.input] == ["z", "x"]
+    graph.inputs.reverse()
+    assert [value.name for value in graph.inputs] == ["x", "z"]
+
+
+def test_outputs(graph):
+    graph.outputs.append(node(graph, "Relu").outputs[0])
+    found = graph.run(FEEDS, backend="onnxruntime")
+    assert list(found) == [value.name for value in graph.outputs] == [v.name for v in graph.to_proto().graph.output]
+    del graph.outputs[0]
+    assert len(graph.run(FEEDS)) == len(graph.to_proto().graph.output) == 1
+
+
+def test_opsets_and_metadata(graph):
+    graph.metadata["who"] = "us"
+    graph.opsets["ai.onnx"] = 13
+    message = graph.to_proto()
+    assert message.opset_import[0].version == 13
+    assert message.metadata_props[0].value == "us"
+    all_give(graph, (TENTH + 1).mean(1, keepdims=True))
+
+
+def test_what_lies_in_a_subgraph():
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x, flag = graph.input("x", "float32", (2, 3)), graph.input("flag", "bool", ())
+    with graph.building():
+        branches = [subgraph(lambda a=a: ops.leaky_relu(x, alpha=a), name=f"b{k}") for k, a in enumerate((0.1, 0.2))]
+        graph.output("y", ops.if_(flag, then_branch=branches[0], else_branch=branches[1]))
+    graph = tx.load(graph.to_proto())
+    then = node(graph, "If").attributes["then_branch"]
+    then.nodes[0].attributes["alpha"] = 0.5
+    for found in consumers(graph, {"x": X, "flag": np.array(True)}).values():
+        np.testing.assert_allclose(found, LEAKY, rtol=1e-5)
+    with pytest.raises(tx.InvalidCall, match=r"is what the node of its subgraph gives|follows from"):
+        then.nodes[0].inputs[0].type = tx.TensorType(tx.DType.int64, (1,))
+
+
+# ----- what cannot be -------------------------------------------------------------------------------------------------
+
+
+REFUSED = {
+    "a cycle": (lambda g: setattr(node(g, "Add"), "inputs", [node(g, "Add").outputs[0], g["w"]]), "no cycle"),
+    "a longer cycle": (lambda g: setattr(node(g, "LeakyRelu"), "inputs", [g["y"]]), "no cycle"),
+    "a value of another graph": (lambda g: setattr(node(g, "Add"), "inputs", [made()["x"], g["w"]]), "is needed here"),
+    "an array": (lambda g: setattr(node(g, "Add"), "inputs", [X, X]), "must read values"),
+    "no list": (lambda g: setattr(node(g, "Add"), "inputs", g["x"]), "must be values, in a list"),
+    "too many inputs": (lambda g: setattr(node(g, "Add"), "inputs", [g["x"]] * 3), "must take what it reads"),
+    "one place": (lambda g: node(g, "Add").inputs.__setitem__(0, g["z"]), "replaced all at once"),
+    "an unknown attribute": (lambda g: node(g, "LeakyRelu").attributes.update(alhpa=1.0), "must take what it reads"),
+    "an attribute of another kind": (lambda g: node(g, "ReduceMean").attributes.update(axes="x"), "axes"),
+    "an axis that is not there": (lambda g: node(g, "ReduceMean").attributes.update(axes=[7]), "must take"),
+    "a list in place": (lambda g: node(g, "Transpose").attributes["perm"].append(0), "is replaced, not changed"),
+    "attributes that are none": (lambda g: setattr(node(g, "Add"), "attributes", 3), "must be a mapping"),
+    "outputs of a node": (lambda g: setattr(node(g, "Add"), "outputs", [g["x"]]), "of a node in a graph stay"),
+    "captures of a node": (lambda g: setattr(node(g, "Add"), "captures", [g["x"]]), "of a node in a graph stay"),
+    "no op": (lambda g: setattr(node(g, "Add"), "op", "Mul"), "must have an op"),
+    "an input that is read": (lambda g: g.inputs.remove(g["x"]), "cannot be removed"),
+    "an input by append": (lambda g: g.inputs.append(g["y"]), "can be removed, and put in another order"),
+    "an input twice": (lambda g: g.inputs.append(g["x"]), "can be removed, and put in another order"),
+    "a variable that is read": (lambda g: g.remove("w"), "cannot be removed"),
+    "a computed type": (lambda g: setattr(g["y"], "type", g["x"].type), "follows from what it is computed from"),
+    "the type of a variable": (lambda g: setattr(g["w"], "type", g["x"].type), "follows from what it holds"),
+    "a type that is read": (lambda g: setattr(g["x"], "type", tx.TensorType(tx.DType.int64, (2, 3))), "must take"),
+    "a type that is none": (lambda g: setattr(g["x"], "type", "float32"), "must have a type"),
+    "computed contents": (lambda g: setattr(g["y"], "data", X), "must be a variable or an input"),
+    "contents of another type": (lambda g: setattr(g["w"], "data", np.ones(3)), "must take what it reads"),
+    "contents that are none": (lambda g: setattr(g["w"], "data", [1.0]), "must have the contents of an array"),
+    "a default of another type": (lambda g: setattr(g["x"], "data", np.ones(3)), "the default of input"),
+    "a name that is there": (lambda g: setattr(g["x"], "name", "w"), "must be new"),
+    "no name": (lambda g: setattr(g["x"], "name", ""), "must be new"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "inside editing"])
+def test_the_rest_is_refused_and_changes_nothing(graph, edit, message, together):
+    graph.infer()
+    before = graph.to_proto(), graph.summary()
+    with pytest.raises(tx.TenonnxError, match=message), graph.editing() if together else nullcontext():
+        edit(graph)
+    assert (graph.to_proto(), graph.summary()) == before
+    all_give(graph, (TENTH + 1).mean(1, keepdims=True))
+
+
+HALVES = {
+    "a node that is read": lambda g: g.nodes.remove(node(g, "LeakyRelu")),
+    "an input that is read": lambda g: g.all_inputs.remove(g["x"]),
+    "nodes in another order": lambda g: g.nodes.reverse(),
+    "a node put in by hand": lambda g: g.nodes.insert(0, g.nodes.pop()),
+    "an output of another graph": lambda g: g.outputs.append(made()["x"]),
+    "an output twice": lambda g: g.outputs.append(g["y"]),
+    "a text as a node": lambda g: g.nodes.append("relu"),
+}
+
+
+@pytest.mark.parametrize("edit", HALVES.values(), ids=HALVES)
+@pytest.mark.parametrize("consumer", ["to_proto", "run", "save"])
+def test_lists_that_were_changed_by_hand_are_judged_when_the_graph_is_used(graph, edit, consumer, tmp_path):
+    graph.nodes.remove(node(graph, "Relu"))
+    edit(graph)
+    arguments = {"run": [FEEDS], "save": [tmp_path / "model.safetensors"]}
+    with pytest.raises(tx.InvalidCall):
+        getattr(graph, consumer)(*arguments.get(consumer, []))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda g: g.metadata.update(who=3), "metadata"),
+        (lambda g: g.opsets.update({"ai.onnx": "13"}), "opset"),
+        (lambda g: g.opsets.update({"ai.onnx": 0}), "opset"),
+        (lambda g: setattr(g, "name", None), "name"),
+        (lambda g: setattr(g, "ir_version", "8"), "IR"),
+        (lambda g: setattr(g, "doc", 3), "doc"),
+    ],
+)
+def test_facts_of_a_graph_that_no_file_can_have_are_refused(graph, edit, message):
+    edit(graph)
+    with pytest.raises(tx.TenonnxError, match=message):
+        graph.to_proto()
+
+
+def test_the_body_of_a_function_of_a_model_is_not_edited():
+    text = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[2, 3] x) => (float[2, 3] y) { y = own.f (x) }
+        <domain: "own", opset_import: ["": 17]> f (a) => (b) { b = LeakyRelu <alpha = 0.1> (a) }"""
+    graph = tx.load(onnx.parser.parse_model(text))
+    body = next(iter(graph.functions.values())).body
+    with pytest.raises(tx.InvalidCall, match="inline"):
+        body.nodes[0].attributes["alpha"] = 0.5
+    np.testing.assert_allclose(graph.run({"x": X}, "numpy")["y"], TENTH, rtol=1e-6)
+
+
+# ----- contents as arrays ---------------------------------------------------------------------------------------------
+
+
+def test_weights_are_read_as_arrays(tmp_path):
+    graph = tx.load(example("digits_cnn/digits-cnn"))
+    tx.export(graph, tmp_path / "model.onnx", external_data_threshold=0)
+    graph.save(tmp_path / "model.safetensors")
+    half = tx.lower_precision(graph, "float16").graph
+    expected = onnx.numpy_helper.to_array(graph.to_proto().graph.initializer[0])
+    name = graph.to_proto().graph.initializer[0].name
+    for each in (graph, tx.load(tmp_path / "model.onnx"), tx.load(tmp_path / "model.safetensors"), half):
+        value = each[name]
+        for found in (np.asarray(value), np.asarray(value.data), np.array(value)):
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=1e-2 if each is half else 0)
+        assert np.asarray(value, np.float64).dtype == np.float64
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(graph[name])[...] = 0
+    for value in (graph.inputs[0], graph.outputs[0]):
+        with pytest.raises(tx.UnknownType, match="must be known to be read as an array"):
+            np.asarray(value)

@@ -1,0 +1,163 @@
+"""Models that ask for memory by text, sequences and maps: they are refused by bytes, ahead of what they would take."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tenonnx as tx
+
+MEMORY = 1 << 28
+
+
+def info(name, kind=TensorProto.FLOAT, dims=None):
+    return helper.make_tensor_value_info(name, kind, dims)
+
+
+def text(name, *texts):
+    return helper.make_tensor(name, TensorProto.STRING, [len(texts)], [each.encode() for each in texts])
+
+
+def sizes(name, *dims):
+    return helper.make_tensor(name, TensorProto.INT64, [len(dims)], dims)
+
+
+def model_of(nodes, initializers, kind=TensorProto.STRING):
+    graph = helper.make_graph(nodes, "g", [], [info("y", kind)], initializers)
+    imports = [
+        helper.make_opsetid("", 21),
+        helper.make_opsetid("com.microsoft", 1),
+        helper.make_opsetid("ai.onnx.ml", 3),
+    ]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def doubled(times):
+    names = [*(f"s{k}" for k in range(times)), "y"]
+    nodes = [helper.make_node("StringConcat", [a, a], [b]) for a, b in itertools.pairwise(names)]
+    return model_of(nodes, [text("s0", "ab")])
+
+
+def looped():
+    given = [info("n", TensorProto.INT64, []), info("k", TensorProto.BOOL, []), info("v", TensorProto.STRING, [1])]
+    nodes = [helper.make_node("Identity", ["k"], ["k1"]), helper.make_node("StringConcat", ["v", "v"], ["w"])]
+    body = helper.make_graph(nodes, "b", given, [info("k1", TensorProto.BOOL), info("w", TensorProto.STRING, [1])])
+    count = helper.make_tensor("m", TensorProto.INT64, [], [60])
+    return model_of([helper.make_node("Loop", ["m", "", "s"], ["y"], body=body)], [count, text("s", "ab")])
+
+
+def of_zeros(op, count, **attributes):
+    """Text that an op makes of so many zeros."""
+    nodes = [helper.make_node("ConstantOfShape", ["s"], ["c"]), helper.make_node(op, ["c"], ["y"], **attributes)]
+    return model_of(nodes, [sizes("s", count)])
+
+
+def pieces_of_zeros(op, *dims, **attributes):
+    """The length of the sequence that an op makes of zeros."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["s"], ["c"]),
+        helper.make_node(op, ["c"], ["q"], **attributes),
+        helper.make_node("SequenceLength", ["q"], ["y"]),
+    ]
+    return model_of(nodes, [sizes("s", *dims)], TensorProto.INT64)
+
+
+def repeated():
+    """One tensor many times in a sequence, and all of it joined."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["s"], ["c"]),
+        helper.make_node("SequenceConstruct", ["c"] * 400, ["q"]),
+    ]
+    nodes.append(helper.make_node("ConcatFromSequence", ["q"], ["y"], axis=0))
+    return model_of(nodes, [sizes("s", 1 << 20)], TensorProto.FLOAT)
+
+
+def of_text(op, contents, outputs, **attributes):
+    return model_of([helper.make_node(op, ["s"], outputs, **attributes)], [text("s", contents)])
+
+
+GROWING = {
+    "31 times twice the text": doubled(31),
+    "40 times twice the text": doubled(40),
+    "twice the text in a loop": looped(),
+}
+
+MODELS = GROWING | {
+    "numbers as text": of_zeros("Cast", 1 << 26, to=TensorProto.STRING),
+    "pieces of one element": pieces_of_zeros("SplitToSequence", 1 << 23, keepdims=0),
+    "rows that keep the axis": pieces_of_zeros("SplitToSequence", 1 << 23),
+    "maps": pieces_of_zeros("ZipMap", 1 << 25, 1, domain="ai.onnx.ml", classlabels_int64s=[1]),
+    "one tensor, many times": repeated(),
+    "pieces of a text": of_text("StringSplit", "," * (1 << 23), ["y", "n"], delimiter=","),
+    "tokens of a text": of_text(
+        "Tokenizer", "a" * (1 << 23), ["y"],
+        domain="com.microsoft", mark=0, mincharnum=1, pad_value="", separators=[""],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bytes_are_held_against_the_limit_where_a_model_runs(name):
+    with tx.limits.override(memory=MEMORY), pytest.raises(tx.LimitExceeded, match=r'"(memory|elements)"'):
+        tx.load(MODELS[name]).run({}, backend="numpy")
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.filterwarnings("ignore::tenonnx.errors.FallbackWarning")
+def test_text_that_grows_is_not_given_to_a_runtime_without_limits(name):
+    with tx.limits.override(memory=MEMORY), pytest.raises(tx.LimitExceeded, match='"memory"'):
+        tx.load(MODELS[name]).run({}, backend="auto")
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_text_is_not_made_where_types_are_inferred_or_a_file_is_written(name, tmp_path):
+    graph = tx.load(MODELS[name])
+    before = tx.limits.resident()
+    tx.infer(graph, strict=False)
+    tx.export(graph, tmp_path / "m.onnx", opset_version=22)
+    assert (tmp_path / "m.onnx").stat().st_size < 1 << 16
+    assert tx.limits.resident() - before < MEMORY
+
+
+def test_all_together_keeps_to_the_limit():
+    nodes = []
+    for k in range(20):
+        nodes.append(helper.make_node("ConstantOfShape", ["s"], [f"c{k}"]))
+        nodes.append(helper.make_node("Neg", [f"c{k}"], [f"d{k}"]))
+    nodes.append(helper.make_node("SequenceConstruct", [f"d{k}" for k in range(20)], ["q"]))
+    nodes.append(helper.make_node("SequenceLength", ["q"], ["y"]))
+    model = model_of(nodes, [sizes("s", 1 << 23)], TensorProto.INT64)
+    with (
+        tx.limits.override(memory=MEMORY),
+        pytest.raises(tx.LimitExceeded, match='all together, must keep to the limit "memory"'),
+    ):
+        tx.load(model).run({}, backend="numpy")
+
+
+def test_text_that_fits_is_what_it_was():
+    assert tx.load(doubled(10)).run({}, backend="numpy")["y"].tolist() == ["ab" * 1024]
+    split = model_of([helper.make_node("StringSplit", ["s"], ["y", "n"])], [text("s", "a b  c")])
+    assert tx.load(split).run({}, backend="numpy")["y"].tolist() == [["a", "b", "c"]]
+
+
+def test_a_command_ends_where_a_runtime_takes_too_much(tmp_path):
+    nodes = []
+    for k in range(24):
+        nodes += [
+            helper.make_node("ConstantOfShape", ["s"], [f"c{k}"]),
+            helper.make_node("Add", [f"c{k}", "x"], [f"d{k}"]),
+        ]
+    nodes += [helper.make_node("SequenceConstruct", [f"d{k}" for k in range(24)], ["q"])]
+    nodes += [helper.make_node("SequenceLength", ["q"], ["y"])]
+    model = model_of(nodes, [sizes("s", 1 << 23)], TensorProto.INT64)
+    model.graph.input.append(info("x", dims=[1]))
+    onnx.save(model, tmp_path / "m.onnx")
+    command = [sys.executable, "-m", "tenonnx", "run", str(tmp_path / "m.onnx"), "--backend", "onnxruntime"]
+    environment = {**os.environ, "TENONNX_LIMIT_MEMORY": str(MEMORY)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'LimitExceeded: what a model makes, all together, must keep to the limit "memory"' in done.stderr

@@ -1,0 +1,156 @@
+"""The IR version of a file is that of the release that brought its opset; what an older one cannot say is told."""
+
+import io
+import json
+
+import numpy as np
+import onnx
+import pytest
+from models import EXAMPLES
+from onnx import TensorProto, helper
+
+import tenonnx as tx
+from tenonnx_cli import main
+
+EXPORTED = EXAMPLES / "exports/vit-dynamo.onnx"
+
+#: The IR version of the ONNX release that brought an opset.
+PUBLISHED = {11: 6, 13: 7, 15: 8, 17: 8, 19: 9, 21: 10, 23: 11}
+
+
+def written(source, **fields):
+    stream = io.BytesIO()
+    report = tx.export(source if isinstance(source, tx.Graph) else tx.load(source), stream, **fields)
+    return onnx.ModelProto.FromString(stream.getvalue()), report
+
+
+def noted():
+    """A model of opset 23 and IR 11 with notes of every kind."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y"))
+    inner = helper.make_tensor_value_info("r", TensorProto.FLOAT, [2])
+    nodes = [helper.make_node("Relu", ["x"], ["r"], name="a"), helper.make_node("Abs", ["r"], ["y"], name="b")]
+    graph = helper.make_graph(nodes, "noted", [x], [y], value_info=[inner])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    for message in (model, model.graph, *model.graph.node, model.graph.input[0], model.graph.value_info[0]):
+        message.metadata_props.add(key="said", value="by an exporter")
+    model.configuration.add(name="two", num_devices=2)
+    model.graph.node[0].device_configurations.add(configuration_id="two")
+    return model
+
+
+def exported():
+    """What torch.onnx writes: every node carries metadata."""
+    model = onnx.load(EXPORTED)
+    for node in model.graph.node:
+        node.metadata_props.add(key="pkg.torch.onnx.stack_trace", value="model.py:1")
+    return model
+
+
+def metadata(model):
+    """What has metadata in the graph."""
+    graph = model.graph
+    return [each for each in (graph, *graph.node, *graph.input, *graph.value_info) if each.metadata_props]
+
+
+@pytest.mark.parametrize("opset", [11, 13, 15, 17, 21])
+def test_a_file_of_an_exporter_gets_the_ir_version_of_its_opset(opset):
+    source = exported()
+    assert source.ir_version == 10
+    model, report = written(source, opset_version=opset)
+    assert model.ir_version == report.ir_version == PUBLISHED[opset]
+    assert bool(metadata(model)) is (opset >= 21)
+    assert any("metadata of nodes" in what for what in report.left_out) is (opset < 21)
+    onnx.checker.check_model(model)
+
+
+def test_an_untouched_file_stays_as_it_is():
+    for source in (noted(), exported()):
+        model, report = written(source)
+        assert model == source
+        assert report.left_out == {}
+
+
+@pytest.mark.parametrize(
+    ("opset", "left_out"),
+    [
+        (23, {}),
+        (21, {"device configurations of the model": 1, "device configurations of nodes": 1}),
+        (
+            17,
+            {
+                "device configurations of the model": 1, "device configurations of nodes": 1, "metadata of nodes": 2,
+                "metadata of graphs": 1, "metadata of values": 2,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_notes_that_have_no_place_are_left_out_and_counted(opset, left_out):
+    model, report = written(noted(), opset_version=opset)
+    assert report.left_out == left_out == report.to_json()["left_out"]
+    assert model.ir_version == PUBLISHED[opset]
+    assert model.metadata_props[0].value == "by an exporter"
+    assert all(about in str(report) for about in left_out)
+
+
+def test_the_ir_version_that_is_asked_for_holds_whatever_the_opset():
+    for fields in ({}, {"opset_version": 17}, {"opset_version": 17, "tidy": True}):
+        model, report = written(noted(), ir_version=9, **fields)
+        assert model.ir_version == report.ir_version == 9
+        assert not metadata(model)
+        assert "metadata of nodes" in report.left_out
+    assert written(noted(), ir_version=10, opset_version=13)[0].ir_version == 10
+    assert metadata(written(noted(), ir_version=10, opset_version=13)[0])
+
+
+def test_the_command_line_says_what_is_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(noted(), "m.onnx")
+    assert main(["convert", "m.onnx", "-o", "old.onnx", "--opset", "13"]) == 0
+    said = capsys.readouterr().out
+    assert "IR 7" in said
+    assert "left out, as IR 7 has no such notes: metadata of nodes (2)" in said
+    assert main(["convert", "m.onnx", "-o", "old.onnx", "--opset", "13", "--ir-version", "10", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ir_version"] == 10
+    assert "metadata of nodes" not in found["left_out"]
+    assert main(["plan", "m.onnx", "--opset", "13", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ir_version"] == 7
+
+
+CALLS = """<ir_version: 10, opset_import: ["" : 17, "local" : 1]>
+g (float[2] x) => (float[2] y) {{ y = local.f{overload} (x) }}
+<domain: "local", opset_import: ["" : 17]> f{overload} (a) => (b) {{ b = Relu(a) }}
+"""
+
+
+def calling(overload):
+    model = onnx.parser.parse_model(CALLS.format(overload=""))
+    if overload:
+        model.graph.node[0].overload = model.functions[0].overload = overload
+    return model
+
+
+def test_what_matters_and_cannot_be_said_is_refused_by_name():
+    float8 = tx.Graph("codes", opsets={"ai.onnx": 21})
+    x = float8.input("x", "float8e4m3fn", (2,))
+    float8.output("y", x)
+    for source, version, what in (
+        (float8, 8, "the element type float8e4m3fn"),
+        (calling("wide"), 9, "overloads of functions"),
+        (calling(""), 7, "functions of the model"),
+    ):
+        with pytest.raises(tx.NotRepresentable, match="must be able to hold the graph") as caught:
+            written(source, ir_version=version)
+        assert what in caught.value.given
+    with pytest.raises(tx.NotRepresentable, match="must be able to hold the graph"):
+        written(noted(), ir_version=99)
+
+
+def test_functions_keep_the_version_that_they_need():
+    assert written(calling(""), opset_version={"ai.onnx": 13}, functions="inline")[0].ir_version == 7
+    model = calling("")
+    model.opset_import[0].version = 13
+    model.functions[0].opset_import[0].version = 13
+    assert written(model)[0].ir_version == 10  # untouched
+    session = np.float32([-1.0, 1.0])
+    assert tx.load(written(calling(""), ir_version=8)[0]).run({"x": session})["y"].tolist() == [0.0, 1.0]

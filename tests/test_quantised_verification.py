@@ -1,0 +1,80 @@
+"""Quantised models are compared like with like: on one backend, then by what ties between codes can do."""
+
+import io
+import warnings
+
+import onnx
+import pytest
+from models import EXAMPLES, suite_files
+
+import tenonnx as tx
+from tenonnx.graph.values import ArrayConstant
+from tenonnx_cli import main
+
+FILES = sorted(EXAMPLES.rglob("*.onnx"))
+
+#: Every file of these suites whose name speaks of codes, and of the others one in so many.
+CODES, EVERY = ("quantize", "qlinear", "integer", "int4", "int8", "float8"), 25
+
+
+def sampled():
+    files = [path for path in suite_files() if "light" not in str(path)]
+    of_codes = [path for path in files if any(word in path.parent.name for word in CODES)]
+    return [*of_codes, *[path for path in files if path not in of_codes][::EVERY]]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_example_is_what_it_was_and_nothing_else(path, tmp_path, capsys):
+    assert main(["convert", str(path), "-o", str(tmp_path / "same.onnx")]) == 0
+    assert "bit for bit" in capsys.readouterr().out
+    assert onnx.load(tmp_path / "same.onnx") == onnx.load(path)
+
+
+@pytest.mark.parametrize("path", sampled(), ids=lambda path: path.parent.name)
+def test_files_of_the_suites_convert_to_themselves(path, tmp_path, capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert main(["convert", str(path), "-o", str(tmp_path / "same.onnx")]) == 0, capfd.readouterr().err
+    assert onnx.load(tmp_path / "same.onnx") == onnx.load(path)
+
+
+@pytest.mark.parametrize("name", ["quantized/resnet-qdq", "llama/llama"])
+def test_backends_may_differ_by_what_codes_allow(name):
+    graph = tx.load(EXAMPLES / f"{name}.onnx")
+    found = tx.verify(graph)
+    assert found.equal
+    (worst,) = {output.grade for output in found.outputs} - {"bit for bit", "within rounding", "within tolerance"}
+    assert worst == "within a step of codes" == found.grade
+    assert "behind codes" in found.largest.rule
+    assert not tx.verify(graph, absolute=1e-4, relative=1e-4).equal
+    assert not tx.verify(graph, exact=True).equal
+
+
+def test_what_codes_allow_is_no_excuse_for_another_model():
+    graph = tx.load(EXAMPLES / "quantized/resnet-qdq.onnx")
+    other = graph.copy()
+    weight = next(v for v in other.variables if v.tensor.rank == 4)
+    codes = weight.data.array().copy()
+    codes[0] = -codes[0]
+    weight.data = ArrayConstant(codes)
+    assert not tx.verify(graph, other).equal
+
+
+def test_a_product_of_coarse_activations_is_lowered_to_what_it_means():
+    graph = tx.load(EXAMPLES / "llama/llama.onnx")
+    stream = io.BytesIO()
+    tx.export(graph, stream, opset_version=21, domains=["ai.onnx"])
+    found = tx.verify(graph, onnx.ModelProto.FromString(stream.getvalue()))
+    assert found.raise_if_failed().equal
+    assert {"by the original on numpy"} & {output.rule for output in found.outputs}
+
+
+def test_what_inference_could_not_judge_in_the_original_is_a_note(tmp_path, capsys):
+    """An op that no specification has keeps ``onnx.checker`` from inferring types; one that is declared wrongly shows
+    once the op is expanded."""
+    path = tmp_path / "plain.onnx"
+    llama = str(EXAMPLES / "llama/llama.onnx")
+    assert main(["convert", llama, "-o", str(path), "--opset", "21", "--domains", "ai.onnx"]) == 0
+    said = capsys.readouterr()
+    assert "onnx.checker infers other types than are declared" in said.err
+    assert "verified on numpy, onnxruntime" in said.out

@@ -1,0 +1,186 @@
+"""What a graph, a file and a command take beside what they must: defaults, options, pipes and names."""
+
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from models import example
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx_cli import main
+
+CNN = str(example("digits_cnn/digits-cnn"))
+X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
+
+
+def by_hand(function=ops.relu, dtype="float32", **options):
+    graph = tx.Graph(**options)
+    graph.output("y", function(graph.input("x", dtype, (2, 3))))
+    return graph
+
+
+@pytest.mark.parametrize("function", [ops.relu, lambda x: ops.reduce_mean(x, [1]), lambda x: ops.softmax(x, axis=1)])
+def test_a_graph_by_hand_goes_to_opset_17(function):
+    message = by_hand(function).to_proto()
+    assert (message.opset_import[0].version, message.ir_version) == (17, 8)
+    onnx.checker.check_model(message, full_check=True)
+
+
+def test_a_graph_by_hand_goes_to_what_it_needs():
+    assert by_hand(ops.gelu).to_proto().opset_import[0].version == 20
+    assert by_hand(opsets={"ai.onnx": 11}).to_proto().opset_import[0].version == 11
+    assert by_hand().to_proto(opset_version=9).opset_import[0].version == 9
+
+
+def test_export_by_name_writes_the_native_form(tmp_path):
+    tx.export(by_hand(), tmp_path / "m.safetensors")
+    assert (tmp_path / "m.safetensors").read_bytes()[8:9] == b"{"
+    assert tx.load(tmp_path / "m.safetensors").run({"x": X})["y"].tolist() == np.maximum(X, 0).tolist()
+
+
+def test_verify_is_true_a_tolerance_or_a_function(tmp_path):
+    def wrong(message):
+        message.graph.node[0].op_type = "Abs"
+
+    tx.export(by_hand(), tmp_path / "m.onnx", verify=True)
+    tx.export(by_hand(), tmp_path / "m.onnx", verify=1e-6)
+    for verify in (True, 1e-3):
+        with pytest.raises(tx.VerificationFailed):
+            tx.export(by_hand(), tmp_path / "n.onnx", verify=verify, post_export_hooks=[wrong])
+    with pytest.raises(tx.InvalidCall, match="verify must be True"):
+        tx.export(by_hand(), tmp_path / "n.onnx", verify="yes")
+    assert not (tmp_path / "n.onnx").exists()
+
+
+def test_inner_values_are_computed():
+    graph = tx.load(CNN)
+    images = np.ones((1, 1, 8, 8), np.float32)
+    found = graph.run({"images": images}, outputs=["Relu", "scores"])
+    assert list(found) == ["Relu", "scores"]
+    np.testing.assert_allclose(found["scores"], graph.run({"images": images})["scores"], rtol=1e-5)
+    assert list(graph.run({"images": images}, outputs=graph["Conv"])) == ["Conv"]
+    with pytest.raises(tx.InvalidCall, match="nearest"):
+        graph.run({"images": images}, outputs=["nothing"])
+    with pytest.raises(tx.InvalidFeed):
+        graph.run({"images": images, "strange": images}, outputs=["Relu"])
+
+
+def test_load_fixes_shapes_and_inputs():
+    fixed = tx.load(CNN, input_shapes={"images": (2, 1, 8, 8)})
+    assert str(fixed.outputs[0].type) == "float32[2, 10]"
+    assert (
+        onnx.load_from_string(fixed.to_proto().SerializeToString())
+        .graph.input[0]
+        .type.tensor_type.shape.dim[0]
+        .dim_value
+        == 2
+    )
+    images = np.ones((3, 1, 8, 8), np.float32)
+    constant = tx.load(CNN, constants={"images": images})
+    assert constant.inputs == []
+    np.testing.assert_allclose(constant.run({})["scores"], tx.load(CNN).run({"images": images})["scores"], atol=1e-5)
+    for wrong in ({"constants": {"nothing": 1}}, {"constants": {"images": "x"}}, {"input_shapes": {"images": (1,)}}):
+        with pytest.raises(tx.InvalidCall):
+            tx.load(CNN, **wrong)
+
+
+@pytest.mark.parametrize("given", [{"images": [0, 2, 3, 1]}, ["images"], "images"])
+def test_inputs_and_outputs_lie_otherwise(given, tmp_path):
+    images = np.random.default_rng(0).normal(size=(2, 1, 8, 8)).astype(np.float32)
+    graph = tx.load(CNN, transpose_inputs=given, transpose_outputs={"scores": [1, 0]})
+    assert [str(v.type) for v in (*graph.inputs, *graph.outputs)] == ["float32[batch, 8, 8, 1]", "float32[10, batch]"]
+    tx.export(graph, tmp_path / "m.onnx")
+    for each in (graph, tx.load(tmp_path / "m.onnx")):
+        turned = each.run({"images": images.transpose(0, 2, 3, 1)}, "onnxruntime")["scores"]
+        np.testing.assert_allclose(turned.T, tx.load(CNN).run({"images": images})["scores"], rtol=1e-4, atol=1e-5)
+    for wrong in ({"nothing": [0, 1]}, {"images": [0, 1]}, {"images": [0, 0, 1, 2]}):
+        with pytest.raises(tx.InvalidCall, match=r"transpose|must name each once"):
+            tx.load(CNN, transpose_inputs=wrong)
+
+
+def test_summaries_have_types():
+    assert "Conv: ?" not in tx.load(CNN).summary()
+    assert "Conv: float32[batch, " in tx.load(CNN).summary()
+
+
+def test_inner_types_are_declared_on_demand():
+    graph = tx.load(CNN)
+    declared = graph.to_proto(shapes="all")
+    assert {info.name for info in declared.graph.value_info} >= {"Conv", "Relu", "MaxPool"}
+    onnx.checker.check_model(declared, full_check=True)
+    assert not tx.load(declared).to_proto(shapes="interface").graph.value_info
+    with pytest.raises(tx.InvalidCall, match="or of the interface"):
+        graph.to_proto(shapes="none")
+
+
+def test_all_names_are_names():
+    names: dict[str, object] = {}
+    exec("from tenonnx import *", names)
+    public = set(names) - {"__builtins__"}
+    assert public == set(tx.__all__)
+    assert {"load", "export", "Graph", "limits", "simplify"} <= public
+    assert not {"annotations", "import_module", "Any"} & public
+    assert ops.__all__ == sorted(dir(ops), key=ops.__all__.index)
+
+
+def pipe(*arguments, data=b"", **variables):
+    command = [sys.executable, "-m", "tenonnx", *map(str, arguments)]
+    return subprocess.run(command, input=data, capture_output=True, timeout=120, env={**os.environ, **variables})
+
+
+def test_models_are_piped():
+    stream = io.BytesIO()
+    tx.export(by_hand(), stream)
+    done = pipe("convert", "-", "-o", "-", "--opset", 13, data=stream.getvalue())
+    assert done.returncode == 0, done.stderr
+    assert onnx.load_from_string(done.stdout).opset_import[0].version == 13
+    assert b"opsets ai.onnx 13" in done.stderr
+    renamed = pipe("rename", "-", "x=z", "-o", "-", data=done.stdout)
+    assert onnx.load_from_string(renamed.stdout).graph.input[0].name == "z"
+    for command in (("inspect", "-"), ("check", "-"), ("run", "-")):
+        assert pipe(*command, data=done.stdout).returncode == 0
+    for data in (b"", b"no model"):
+        refused = pipe("inspect", "-", data=data)
+        assert refused.returncode == 2
+        assert b"Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_lines(shell):
+    script = pipe(_TENONNX_COMPLETE=f"{shell}_source")
+    assert script.returncode == 0
+    assert b"_TENONNX_COMPLETE" in script.stdout
+    word = "co" if shell == "fish" else "1"
+    found = pipe(_TENONNX_COMPLETE=f"{shell}_complete", COMP_WORDS="tenonnx co", COMP_CWORD=word)
+    assert {b"convert", b"compare", b"compose"} <= set(found.stdout.replace(b",", b" ").split()), found
+
+
+def test_models_with_other_names_are_compared(tmp_path, capsys):
+    assert main(["rename", CNN, "images=x", "scores=logits", "-o", str(tmp_path / "m.onnx")]) == 0
+    assert main(["compare", CNN, str(tmp_path / "m.onnx")]) != 0
+    assert main(["compare", CNN, str(tmp_path / "m.onnx"), "--map", "images=x", "--map", "scores=logits"]) == 0
+    assert main(["compare", CNN, str(tmp_path / "m.onnx"), "--map", "images=nothing"]) == 2
+    assert "--map takes inputs and outputs" in capsys.readouterr().err
+
+
+def test_the_conformance_tests_of_a_package_run_by_command(capfd):
+    options = ["--examples", "1", "-k", "Binarizer"]
+    assert main(["plugins", "test", "ai.onnx.ml", *options]) == 0
+    assert "passed" in capfd.readouterr().out
+    assert main(["plugins", "test", "no-such-package"]) == 2
+    assert "must be an installed package" in capfd.readouterr().err
+
+
+def test_a_conformance_test_knows_its_project(tmp_path):
+    from tenonnx_testing import suite as kit
+
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "tenonnx-onnx-ml"\n')
+    (tmp_path / "tests").mkdir()
+    assert kit.project_of(tmp_path / "tests" / "test_it.py") == "tenonnx-onnx-ml"
+    with pytest.raises(tx.InvalidCall, match="must lie in a project"):
+        kit.project_of(type(tmp_path)("/nowhere/at/all"))

@@ -1,0 +1,315 @@
+"""What "verified" says: compared with the file as it was read, each output, to a grade, before a deadline."""
+
+import json
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+from models import EXAMPLES
+from onnx import TensorProto, helper, numpy_helper
+
+import tenonnx as tx
+from tenonnx.checks.compare import Rules
+from tenonnx.checks.grades import grade_of, same_bits
+from tenonnx.registry import discovery
+from tenonnx.registry.discovery import Plugin
+from tenonnx.transforms.decompose import inline_functions
+from tenonnx.transforms.prune import prune
+from tenonnx.transforms.rewrite import copy_graph
+from tenonnx_cli import main
+from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
+
+DIGITS, INT8 = EXAMPLES / "digits/digits.onnx", EXAMPLES / "digits/digits-int8.onnx"
+BOTH = (None, ["numpy"], ["onnxruntime"])
+
+
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments, code=0):
+        capfd.readouterr()
+        found = main([str(argument) for argument in arguments])
+        said = capfd.readouterr()
+        assert found == code, said.out + said.err
+        return said
+
+    return command
+
+
+def linear(weight, *, drawn=False):
+    """``x @ weight``, and beside it what is drawn at random."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="last")]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])]
+    if drawn:
+        nodes.append(helper.make_node("RandomNormalLike", ["x"], ["noise"]))
+        outputs.append(helper.make_tensor_value_info("noise", TensorProto.FLOAT, ["n", 4]))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    weights = [numpy_helper.from_array(np.asarray(weight, np.float32), "w")]
+    graph = helper.make_graph(nodes, "linear", [x], outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+WEIGHT = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+
+
+def endless(*, constant=False):
+    """A Loop of 2**62 rounds."""
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Add", ["v", "one"], ["u"])], "body",
+        [info("i", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), info("v", TensorProto.FLOAT, [1])],
+        [info("d", TensorProto.BOOL, []), info("u", TensorProto.FLOAT, [1])],
+    )  # fmt: skip
+    arrays = {"rounds": np.array(2**62), "yes": np.array(True), "one": np.ones(1, "f"), "zero": np.zeros(1, "f")}
+    nodes = [
+        helper.make_node("Loop", ["rounds", "yes", "zero" if constant else "x"], ["l"], body=body),
+        helper.make_node("Add", ["l", "x"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "endless", [info("x", TensorProto.FLOAT, [1])], [info("y", TensorProto.FLOAT, [1])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+# ----- against what was read ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def transform(monkeypatch, tmp_path):
+    """Installs a transform ``sneaky`` that multiplies the last weight."""
+
+    def install(mark=""):
+        module = f"sneaky_{len(mark)}"
+        text = f"""
+            from tenonnx.extend.transforms import changing, copy_graph
+            from tenonnx.graph.values import ArrayConstant
+
+            {mark}
+            def sneaky(graph):
+                '''Do no harm.'''
+                copy = copy_graph(graph)
+                weight = copy.variables[-1]
+                weight.data = ArrayConstant(weight.data.array() * weight.data.array().dtype.type(1.01))
+                return copy
+        """
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(text))
+        monkeypatch.syspath_prepend(tmp_path)
+        plugin = Plugin("sneaky", f"{module}:sneaky", "tenonnx.transforms", "aaa-sneaky", "1.0")
+        everything = (*discovery._everything(), plugin)
+        monkeypatch.setattr(discovery, "_everything", lambda: everything)
+
+    return install
+
+
+def test_a_transform_is_held_to_the_file_as_it_was_read(run, transform, tmp_path):
+    transform()
+    onnx.save(linear(WEIGHT), "m.onnx")
+    said = run("convert", "m.onnx", "-o", "out.onnx", "--sneaky", code=1)
+    assert "y (numpy)" in said.err
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_transform_that_is_meant_to_change_numbers_shows_both_differences(run, transform):
+    transform('@changing("numbers")')
+    onnx.save(linear(WEIGHT), "m.onnx")
+    said = run("convert", "m.onnx", "-o", "out.onnx", "--sneaky").out
+    assert "verified on numpy, onnxruntime, against m.onnx as --sneaky left it on numpy" in said
+    assert "from m.onnx as it was read, which --sneaky changes: largest difference: y (" in said
+    found = json.loads(run("convert", "m.onnx", "-o", "out.onnx", "--sneaky", "--json").out)
+    assert found["verification"]["equal"]
+    assert found["verification"]["compared_with"] == "m.onnx as --sneaky left it"
+    assert not found["from_source"]["equal"]
+    assert max(each["absolute"] for each in found["from_source"]["outputs"]) > 1e-3
+
+
+@pytest.mark.parametrize("what", ["numbers", "interface"])
+def test_what_a_transform_changes_is_marked(what):
+    from tenonnx.extend.transforms import changing
+    from tenonnx.transforms.changing import changed_by
+
+    assert changed_by(changing(what)(lambda graph: graph)) == what
+    assert changed_by(tx.simplify) is None
+    with pytest.raises(ValueError, match='"numbers" or "interface"'):
+        changing("numerals")
+
+
+def test_our_own_transforms_say_what_they_change(run):
+    said = run("convert", INT8, "-o", "floats.onnx", "--dequantize").out
+    assert f"against {INT8} as --dequantize left it" in said
+    assert f"from {INT8} as it was read" in said
+    assert f"against {DIGITS} on numpy" in run("convert", DIGITS, "-o", "simple.onnx", "--simplify").out
+    iris = EXAMPLES / "iris/iris.onnx"
+    said = run("convert", iris, "-o", "iris.onnx", "--no-zipmap").out
+    assert "as --no-zipmap left it" in said
+    assert "a sequence" in said
+
+
+# ----- each output ----------------------------------------------------------------------------------------------------
+
+
+def test_each_output_is_verified_or_it_is_said_why_not(run):
+    onnx.save(linear(WEIGHT, drawn=True), "m.onnx")
+    said = run("convert", "m.onnx", "-o", "same.onnx").out
+    assert "verified y on numpy" in said
+    assert "not verified: noise: drawn at random" in said
+    states = json.loads(run("convert", "m.onnx", "-o", "same.onnx", "--json").out)["verification"]["states"]
+    assert [(each["name"], each["state"], each["grade"]) for each in states] == [
+        ("y", "verified", "bit for bit"), ("noise", "not verified", None),
+    ]  # fmt: skip
+
+
+def test_a_model_that_is_all_drawn_is_not_called_verified(run):
+    model = linear(WEIGHT, drawn=True)
+    del model.graph.output[0]
+    onnx.save(model, "m.onnx")
+    said = run("convert", "m.onnx", "-o", "same.onnx").out
+    assert "verified" not in said.replace("not verified", "")
+    run("verify", "m.onnx", "same.onnx", code=1)
+
+
+# ----- grades ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("factor", "grade"),
+    [
+        (1.0, "bit for bit"),
+        (np.nextafter(np.float32(1), np.float32(2)), "within rounding"),
+        (1.00002, "within tolerance"),
+    ],
+)
+def test_grades_tell_rounding_from_other_numbers(factor, grade):
+    feeds = {"x": np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)}
+    one, other = tx.load(linear(WEIGHT)), tx.load(linear(WEIGHT * np.float32(factor)))
+    assert tx.verify(one, other, feeds=feeds, backends=["numpy"], absolute=1e-3, relative=1e-3).grade == grade
+    assert tx.verify(one, other, feeds=feeds, exact=True).equal == (factor == 1.0)
+
+
+def test_a_last_layer_times_a_little_more_than_one_is_never_within_rounding():
+    one, other = tx.load(linear(WEIGHT)), tx.load(linear(WEIGHT * np.float32(1.0001)))
+    found = tx.verify(one, other)
+    assert found.grade in ("", "within tolerance")
+    assert not tx.verify(one, other, exact=True).equal
+
+
+def test_bits_are_those_of_zeros_texts_and_lists_too():
+    assert not same_bits(np.float32([0.0]), np.float32([-0.0]))
+    assert same_bits(np.float32([np.nan]), np.float32([np.nan]))
+    assert not same_bits(np.int32([1]), np.int64([1]))
+    assert same_bits([np.array(["a"], object), {1: 2.0}], [np.array(["a"], object), {1: 2.0}])
+    assert not same_bits([np.ones(1)], [np.ones(1), np.ones(1)])
+    assert same_bits(None, None)
+    assert not same_bits(None, np.ones(1))
+    assert grade_of({"a": [np.float32(1)]}, {"a": [np.float32(1)]}, Rules()) == "bit for bit"
+    assert grade_of([np.float32([-0.0]), None], [np.float32([0.0]), None], Rules()) == "within rounding"
+
+
+def test_exact_leaves_no_room_for_a_tolerance():
+    graph = tx.load(linear(WEIGHT))
+    with pytest.raises(tx.InvalidCall, match="no tolerance"):
+        tx.verify(graph, graph, exact=True, absolute=1.0)
+
+
+#: What moves, leaves out and merges nodes, and computes nothing in another order.
+NO_ROUNDING = {
+    "copy": copy_graph,
+    "prune": prune,
+    "merge": merge_common_subexpressions,
+    "inline": inline_functions,
+    "fold": tx.fold,
+    "dims": lambda graph: tx.free_dims(graph, {}),
+}
+
+
+@pytest.mark.parametrize("transform", NO_ROUNDING)
+@pytest.mark.parametrize("name", ["digits/digits", "decoder/decoder", "bert/bert", "exports/vit-dynamo"])
+def test_what_must_not_round_is_exact(name, transform, tmp_path):
+    graph = tx.load(EXAMPLES / f"{name}.onnx")
+    tx.export(NO_ROUNDING[transform](graph), tmp_path / "m.onnx", tidy=True)
+    found = tx.verify(graph, tmp_path / "m.onnx", backends=["numpy"], exact=True)
+    assert found.raise_if_failed().grade == "bit for bit"
+
+
+# ----- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_verify_says_whether_one_model_computes_what_another_does(run):
+    onnx.save(linear(WEIGHT), "a.onnx")
+    onnx.save(linear(WEIGHT), "b.onnx")
+    onnx.save(linear(WEIGHT * np.float32(1.1)), "c.onnx")
+    np.savez("x.npz", x=np.ones((2, 4), np.float32))
+    assert (
+        "verified on numpy, onnxruntime, against a.onnx on numpy, with made-up inputs"
+        in run("verify", "a.onnx", "b.onnx").out
+    )
+    assert "with the inputs given" in run("verify", "a.onnx", "b.onnx", "--inputs", "x.npz", "--exact").out
+    said = run("verify", "a.onnx", "c.onnx", code=1).out
+    assert "c.onnx differs from a.onnx" in said
+    assert "different: y" in said
+    assert 'the first node that diverges: node "last"' in said
+    run("verify", "a.onnx", "c.onnx", "--rtol", "0.2", "--atol", "0.2")
+    run("verify", "a.onnx", "nowhere.onnx", code=2)
+    run("verify", "a.onnx", "b.onnx", "--exact", "--atol", "1", code=2)
+    run("verify", "a.onnx", "b.onnx", "--backend", "nowhere", code=2)
+
+
+def test_verify_has_json(run):
+    onnx.save(linear(WEIGHT), "a.onnx")
+    onnx.save(linear(WEIGHT * np.float32(1.1)), "c.onnx")
+    found = json.loads(run("verify", "a.onnx", "a.onnx", "--json").out)
+    assert (found["passed"], found["verified"], found["grade"]) == (True, True, "bit for bit")
+    found = json.loads(run("verify", "a.onnx", "c.onnx", "--json", "--backend", "numpy", code=1).out)
+    assert (found["passed"], found["grade"]) == (False, None)
+    assert [each["state"] for each in found["states"]] == ["different"]
+    assert {each["backend"] for each in found["outputs"]} == {"numpy"}
+
+
+def test_convert_can_ask_for_the_same_bits(run, tmp_path):
+    run("convert", DIGITS, "-o", "same.onnx", "--exact")
+    assert onnx.load("same.onnx") == onnx.load(DIGITS)
+    bert = EXAMPLES / "bert/bert.onnx"
+    said = run("convert", bert, "-o", "plain.onnx", "--domains", "ai.onnx", "--exact", code=1)
+    assert "must be equal" in said.err
+    assert not (tmp_path / "plain.onnx").exists()
+
+
+# ----- the deadline ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--simplify"], ["--opset", "11"], ["--tidy", "--verify"]])
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_conversion_comes_to_an_end(run, tmp_path, options, constant):
+    onnx.save(endless(constant=constant), "endless.onnx")
+    said = run("convert", "endless.onnx", "-o", "out.onnx", "--timeout", "0.5", *options, code=1)
+    assert "not verified: the model must come to an end within 0.5 s" in said.err
+    assert "--timeout" in said.err
+    assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("backends", BOTH)
+def test_a_verification_comes_to_an_end(backends):
+    graph = tx.load(endless())
+    with tx.limits.within(0.5), pytest.raises(tx.OutOfTime, match="deadline"):
+        tx.verify(graph, graph, backends=backends, feeds={"x": np.ones(1, np.float32)})
+
+
+@pytest.mark.parametrize("command", ["verify", "compare"])
+def test_commands_that_compare_come_to_an_end(run, command):
+    onnx.save(endless(), "endless.onnx")
+    assert "not verified" in run(command, "endless.onnx", "endless.onnx", "--timeout", "0.5", code=1).err
+
+
+def test_a_timeout_is_a_positive_number(run):
+    onnx.save(linear(WEIGHT), "a.onnx")
+    run("convert", "a.onnx", "-o", "b.onnx", "--timeout", "0", code=2)
+    run("convert", "a.onnx", "-o", "b.onnx", "--timeout", "soon", code=2)
+
+
+def test_folding_comes_to_an_end_too():
+    from tenonnx.op.evaluate import evaluate_graph
+
+    with tx.limits.within(1e-9), pytest.raises(tx.OutOfTime):
+        evaluate_graph(tx.load(linear(WEIGHT)), [np.ones((2, 4), np.float32)])
