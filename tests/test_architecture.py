@@ -150,6 +150,22 @@ def test_core_knows_no_op_by_name():
                 assert found in NAMED, f"{found[0]}:{node.lineno} has the op name {node.value!r}"
 
 
+def lines_of(*parts):
+    """How many lines the Python files of these folders and files of core have together."""
+    paths = [
+        path for part in parts for path in ([CORE / part] if part.endswith(".py") else (CORE / part).rglob("*.py"))
+    ]
+    return sum(len(path.read_text("utf-8").splitlines()) for path in paths)
+
+
+def test_core_stays_small():
+    walk = ("rewrite", "decompose")
+    retarget = ("retarget", "legalize", "target")
+    transforms = [f"transforms/{name}.py" for name in (*walk, *retarget)]
+    assert lines_of("graph", "op", "registry", *transforms) < 9_000
+    assert lines_of(".") < 20_750
+
+
 def sources():
     def is_ours(path):
         return not any(part == "build" or part.startswith(".venv") for part in path.relative_to(ROOT).parts)

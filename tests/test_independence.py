@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -146,9 +147,22 @@ def test_what_core_alone_lacks_is_said_with_what_to_install(environment):
         "try:\n    tx.simplify\nexcept AttributeError as error:\n    print(error)\n"
         "import runpy\n"
         "try:\n    runpy.run_module('tenonnx', run_name='__main__')\nexcept SystemExit as end:\n    print(end)\n"
+        "try:\n    tx.Graph().to_svg()\nexcept tx.PluginError as error:\n    print(error)\n"
+        "print(tx.Graph()._repr_html_())\n"
+        "import tenonnx.backend\n"
+        "try:\n    tenonnx.backend.prepare\nexcept AttributeError as error:\n    print(error)\n"
+        "graph = tx.Graph()\n"
+        "try:\n    graph.input('x', 'float32', (2,)) + 1\nexcept tx.TenonnxError as error:\n    print(error)\n"
     )
-    assert "pip install tenonnx-optimize" in said
-    assert "pip install tenonnx-cli" in said
+    simplify, command_line, drawing, page, protocol, arithmetic = re.split(
+        r"\n(?=\S)", said.strip().replace("\n  ", " ")
+    )
+    assert "pip install tenonnx-optimize" in simplify
+    assert "pip install tenonnx-cli" in command_line
+    assert "pip install tenonnx-cli" in drawing
+    assert page == "None", "a notebook shows the graph as text"
+    assert "pip install tenonnx-testing" in protocol
+    assert "pip install tenonnx-standard" in arithmetic
 
 
 def test_a_third_partys_package_is_found_by_itself(environment):

@@ -14,7 +14,6 @@ from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable
 from tenonnx.formats.onnx.attributes import read_attribute, write_attribute
 from tenonnx.formats.onnx.reader import read
 from tenonnx.formats.onnx.sort import read_names
-from tenonnx.graph.drawing import to_dot
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])
@@ -113,6 +112,6 @@ def test_branches_without_nodes_are_clusters_of_their_own():
     ]
     call = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
     graph = helper.make_graph([call], "g", [helper.make_tensor_value_info("c", TensorProto.BOOL, [])], [Y])
-    lines = to_dot(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    lines = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)).to_dot()
     clusters = [line.split()[1] for line in lines.splitlines() if "subgraph" in line]
     assert len(clusters) == len(set(clusters)) == 2

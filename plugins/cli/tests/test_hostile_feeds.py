@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tenonnx.graph.printable import printable
+from tenonnx_cli.printable import printable
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""Running graphs; and, as ``tenonnx.backend`` itself, the backend protocol of ONNX (``onnx_protocol``)."""
+"""Running graphs; and, as ``tenonnx.backend`` itself, the backend protocol of ONNX, which is in ``tenonnx_testing``."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 _PROTOCOL = ("is_compatible", "prepare", "run_model", "run_node", "supports_device", "with_backend")
@@ -11,4 +12,8 @@ _PROTOCOL = ("is_compatible", "prepare", "run_model", "run_node", "supports_devi
 def __getattr__(name: str) -> Any:
     if name not in _PROTOCOL:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.onnx_protocol"), name)
+    if find_spec("tenonnx_testing") is None:
+        raise AttributeError(
+            f"{__name__}.{name} is in tenonnx-testing, which is not installed: pip install tenonnx-testing"
+        )
+    return getattr(import_module("tenonnx_testing.onnx_protocol"), name)

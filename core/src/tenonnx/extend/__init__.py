@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import limits
+from tenonnx.backend.threads import in_parts
 from tenonnx.errors import (
     FallbackWarning,
     InvalidCall,
@@ -53,7 +54,6 @@ from tenonnx.op.requirements import Arguments, Requirement
 from tenonnx.op.rules import add_rule, find_rule, find_trait, moves_data
 from tenonnx.op.signature import Index
 from tenonnx.op.subgraphs import subgraph_types
-from tenonnx.op.threads import in_parts
 from tenonnx.op.vocabulary import (
     at_least,
     axis,

@@ -12,6 +12,7 @@ from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.messages import message_of
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE, write_stream
 from tenonnx.formats.onnx.tensors import array_to_proto
+from tenonnx.formats.onnx.types import write_type
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.formats.safetensors import Tensor, read_tensors, write_tensors
 from tenonnx.graph.training import PARAMETERS, Role, TrainingState
@@ -43,4 +44,5 @@ __all__ = [
     "to_model",
     "write_stream",
     "write_tensors",
+    "write_type",
 ]

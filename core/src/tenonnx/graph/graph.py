@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.late_bindings import late
+from tenonnx.graph.late_bindings import late, late_if_installed
 from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import dims_given
 from tenonnx.graph.training import TrainingState
@@ -302,8 +302,9 @@ class Graph:
     def __reduce__(self) -> tuple[Any, ...]:
         return late("pickled")(self)  # type: ignore[no-any-return]
 
-    def _repr_html_(self) -> str:
-        return late("to_html")(self)  # type: ignore[no-any-return]
+    def _repr_html_(self) -> str | None:
+        drawn = late_if_installed("to_html")
+        return None if drawn is None else drawn(self)
 
     def to_dot(self) -> str:
         """The graph in the language of Graphviz."""

@@ -35,10 +35,10 @@ PLACES = {
     "set_type": "tenonnx.op.editing",
     "simplify": "tenonnx_optimize.simplify",
     "summary": "tenonnx.graph.summary",
-    "to_dot": "tenonnx.graph.drawing",
-    "to_html": "tenonnx.graph.drawing",
+    "to_dot": "tenonnx_cli.drawing",
+    "to_html": "tenonnx_cli.drawing",
     "to_proto": "tenonnx.conversion.convert",
-    "to_svg": "tenonnx.graph.drawing",
+    "to_svg": "tenonnx_cli.drawing",
 }
 
 

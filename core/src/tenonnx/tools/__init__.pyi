@@ -28,14 +28,8 @@ from tenonnx.formats.onnx.hooks import Hook as Hook
 from tenonnx.formats.onnx.hooks import installed_hook as installed_hook
 from tenonnx.formats.recognise import LOOKED_AT as LOOKED_AT
 from tenonnx.formats.recognise import looks_like as looks_like
-from tenonnx.graph.drawing import escape as escape
-from tenonnx.graph.drawing import to_dot as to_dot
-from tenonnx.graph.drawing import to_html as to_html
-from tenonnx.graph.drawing import to_svg as to_svg
 from tenonnx.graph.late_bindings import late as late
 from tenonnx.graph.late_bindings import late_if_installed as late_if_installed
-from tenonnx.graph.printable import printable as printable
-from tenonnx.graph.printable import printable_lines as printable_lines
 from tenonnx.graph.summary import weight_bytes as weight_bytes
 from tenonnx.graph.types import SparseTensorType as SparseTensorType
 from tenonnx.graph.types import Type as Type

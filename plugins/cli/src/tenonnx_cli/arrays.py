@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx import Graph, InvalidCall, TensorType, Value, limits
-from tenonnx.tools import LOOKED_AT, looks_like, printable, write_bytes
+from tenonnx.tools import LOOKED_AT, looks_like, write_bytes
 from tenonnx_cli.output import complain, complain_of_unused
+from tenonnx_cli.printable import printable
 from tenonnx_cli.tables import PARQUET, is_table, read_table, write_table
 
 #: Axes that an array may have, as numpy has it.

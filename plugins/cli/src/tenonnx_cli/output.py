@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from tenonnx.tools import printable, printable_lines
+from tenonnx_cli.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenonnx import Graph, Program
-from tenonnx.tools import check_feeds, feasible_feeds, printable
+from tenonnx.tools import check_feeds, feasible_feeds
 from tenonnx_cli.options import InputShapes
 from tenonnx_cli.output import complain
+from tenonnx_cli.printable import printable
 
 
 def complete(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx.tools import printable
 from tenonnx_cli.options import (
     InputShapes,
     input_options,
@@ -18,6 +17,7 @@ from tenonnx_cli.options import (
     shapes_option,
 )
 from tenonnx_cli.output import complain, interruptible, say, say_json, say_lines, working
+from tenonnx_cli.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,12 +12,12 @@ from tenonnx.backend.feeds import FeedCheck
 from tenonnx.backend.input_defaults import DefaultsProgram
 from tenonnx.backend.numpy.plan import Plan, owned
 from tenonnx.backend.state import Results, StatefulProgram
+from tenonnx.backend.threads import allowed
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.graph.summary import weight_bytes
 from tenonnx.op.rules import find_rule
-from tenonnx.op.threads import allowed
 from tenonnx.transforms.fold import decompose_and_fold
 
 #: The floor of all backends: anything else that can run a graph is faster.

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from tenonnx.op import threads
+from tenonnx.backend import threads
 
 
 @pytest.fixture(autouse=True)

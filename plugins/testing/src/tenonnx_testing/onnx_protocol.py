@@ -7,22 +7,18 @@ place of the module another backend.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep
 
-from tenonnx.backend.compiling import compile_graph
-from tenonnx.errors import InvalidCall
-from tenonnx.formats.onnx.types import write_type
-from tenonnx.graph.program import Program
-from tenonnx.loading import load
-from tenonnx.op.evaluate import type_of
-
-if TYPE_CHECKING:
-    from tenonnx.graph.graph import Graph
+from tenonnx import load
+from tenonnx.extend import Graph, InvalidCall
+from tenonnx.extend.backends import Program, compile_graph
+from tenonnx.extend.formats import write_type
+from tenonnx.extend.testing import type_of
 
 
 class PreparedModel(BackendRep):

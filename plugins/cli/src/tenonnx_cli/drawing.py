@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape as _escape
 
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.printable import printable, printable_lines
-from tenonnx.graph.values import Node, Value
+from tenonnx import Graph, Node, Value
+from tenonnx_cli.printable import printable, printable_lines
 
 
 def escape(text: str) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tiny
 
-from tenonnx.graph.drawing import to_dot, to_html, to_svg
-from tenonnx.graph.graph import Graph
+from tenonnx import Graph
+from tenonnx_cli.drawing import to_dot, to_html, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -56,5 +56,5 @@ def test_a_page_has_the_interface_and_leaves_out_what_is_too_large(graph, monkey
     assert "float32[n, 2]" in to_html(graph)
     assert "&lt;a&gt; &amp;" in to_html(graph)
     assert graph._repr_html_() == to_html(graph)
-    monkeypatch.setattr("tenonnx.graph.drawing.DRAWN", 1)
+    monkeypatch.setattr("tenonnx_cli.drawing.DRAWN", 1)
     assert "more than the 1 that are drawn" in to_html(graph)
