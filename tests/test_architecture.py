@@ -270,10 +270,6 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
 }
 
-#: What modules that pytest alone imports take, beside what their package requires.
-OF_CASES = {"hypothesis", "tenonnx-testing"}
-
-
 def _distribution(requirement):
     return re.split(r"[<>=\[]", requirement)[0].replace("_", "-")
 
@@ -290,6 +286,9 @@ def test_a_package_requires_what_it_imports(package):
             continue  # it hands over to the command line where that is installed
         tops = {module.split(".")[0] for module in imports(path, running=True)} - sys.stdlib_module_names
         found = {DISTRIBUTIONS.get(top, top.replace("_", "-")) for top in tops} - {project["name"]}
-        imported |= found - OF_CASES if "cases" in path.relative_to(ROOT / package).as_posix() else found
+        if "cases" in path.relative_to(ROOT / package).as_posix():
+            for_tests = required.union(map(_distribution, project["optional-dependencies"].get("test", ())))
+            assert found <= for_tests, f"{path}: the extra test must bring what cases import"
+        imported |= found
     assert imported <= required | optional, "undeclared"
     assert required <= imported, "not imported"
