@@ -338,28 +338,21 @@ gelu.requires(one_of(approximate=("none", "tanh")))
 
 @gelu.residuals
 def _(demand, X, *, approximate):
-    """The share of ``X`` that is let through, by few operations."""
-    squared = X * X if approximate == "tanh" else None
-    inner = erf(X * math.sqrt(0.5)) if squared is None else tanh((squared * (_CUBIC * _STEEP) + _STEEP) * X)
+    """The slope, with the share of ``X`` that is let through by few operations."""
+    squared = X * X
+    inner = tanh((squared * (_CUBIC * _STEEP) + _STEEP) * X) if approximate == "tanh" else erf(X * math.sqrt(0.5))
     share = hard_sigmoid(inner, alpha=0.5, beta=0.5)
     y = X * share
-    return (y,), (y, share, squared)
-
-
-@gelu.vjp
-def _(g, kept, X, *, approximate):
-    y, share, squared = kept
     if approximate == "tanh":
-        return g * (share + y * (1.0 - share) * (squared * (6 * _CUBIC * _STEEP) + 2 * _STEEP))
-    return g * (share + X * (exp(X * X * -0.5) * (1 / math.sqrt(2 * math.pi))))
+        return (y,), share + y * (1.0 - share) * (squared * (6 * _CUBIC * _STEEP) + 2 * _STEEP)
+    return (y,), share + X * (exp(squared * -0.5) * (1 / math.sqrt(2 * math.pi)))
+
+
+gelu.vjp(lambda g, slope, X, *, approximate: g * slope)
 
 
 @_numpy(gelu)
 def _(x, *, approximate):
-    if approximate == "tanh":
-        y = _line(x * x, _CUBIC * _STEEP, _STEEP)
-        y *= x
-        np.tanh(y, out=y)
-    else:
-        y = error_function(x * scalar(1 / math.sqrt(2), x.dtype))
+    inner = x * scalar(math.sqrt(0.5), x.dtype) if approximate == "none" else _line(x * x, _CUBIC * _STEEP, _STEEP) * x
+    y = np.tanh(inner, out=inner) if approximate == "tanh" else error_function(inner)
     return np.multiply(_line(y, 0.5, 0.5), x, out=y)
