@@ -270,6 +270,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
 }
 
+
 def _distribution(requirement):
     return re.split(r"[<>=\[]", requirement)[0].replace("_", "-")
 
