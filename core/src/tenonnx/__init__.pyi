@@ -48,6 +48,7 @@ from tenonnx.transforms.prune import prune as prune
 from tenonnx.transforms.retarget import retarget as retarget
 from tenonnx_optimize.costs import costs as costs
 from tenonnx_optimize.fuse import fuse as fuse
+from tenonnx_optimize.layouts import channels_first as channels_first
 from tenonnx_optimize.precision import lower_precision as lower_precision
 from tenonnx_optimize.simplify import simplify as simplify
 

@@ -55,7 +55,12 @@ class Judged:
         for sizes, arrays, expected in self.expected:
             with jax.enable_x64(self.case.x64):
                 feeds = {v.name: array_of(a) for v, a in zip(session.get_inputs(), arrays, strict=True)}
-            found = self._run(session, feeds)
+            try:
+                found = self._run(session, feeds)
+            except RuntimeError as error:  # what it computes, and cannot hand over
+                if "No corresponding Numpy type" not in str(error):
+                    raise
+                return self._elsewhere(contents)
             for k, (actual, wanted) in enumerate(zip(found, expected, strict=True)):
                 difference = compare(actual, wanted, accumulation=self.terms, tolerance=self.tolerance)
                 if not difference.equal:

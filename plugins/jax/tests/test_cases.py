@@ -1,4 +1,4 @@
-"""A sample of the cases, as files for old and new opsets in onnxruntime, beside JAX."""
+"""All cases, as files for old and new opsets in onnxruntime, beside JAX."""
 
 import pytest
 from cases import load_all
@@ -6,12 +6,8 @@ from judging import OPSETS, Judged
 
 CASES = load_all()
 
-#: One case in so many is tested here; ``plugins/jax/benchmarks/cases.py`` runs all.
-STEP = 12
-SAMPLE = sorted(CASES)[::STEP]
 
-
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_files_give_the_numbers_of_jax(name):
     judged = Judged(CASES[name])
     assert {opset: wrong for opset in OPSETS if (wrong := judged.at(opset))} == {}

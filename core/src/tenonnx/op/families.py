@@ -21,7 +21,7 @@ def elementwise(name: str, *, result: DType | None = None, mixed: Iterable[str] 
     exempt = frozenset(mixed)
 
     def define(function: Callable[P, Any]) -> Op[P]:
-        made = primitive(name, broadcasts=True, **keywords)(function)
+        made = primitive(name, broadcasts=True, elementwise=True, **keywords)(function)
         made.type(lambda *inputs, **_: _elementwise_type(made, inputs, result, exempt))
         return made
 

@@ -57,6 +57,7 @@ TRAITS = {
     "{'accuracy_level': {4: 2**-7}}, which verification allows for",
     "data_movement": "True: calls move, choose or compare elements and compute nothing, so that any wider element type "
     "serves them; or the attribute values for which that holds, {'reduction': ['none', 'max']}",
+    "elementwise": "True: each element of a result is computed from those at its place in the inputs, which broadcast",
     "needs_float32": "why half precision leaves the op in float32",
     "on_request": "True: few runtimes have a kernel, so that fusion puts the op only where it is asked for by name",
     "grows_text": "True: texts given are longer than those taken, so that what keeps to limits.memory runs it",

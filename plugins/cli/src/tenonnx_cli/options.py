@@ -205,7 +205,7 @@ class TransformingCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         flags = [
-            _Transform([f"--{plugin.name}"], is_flag=True, expose_value=False, callback=_note_transform)
+            _Transform([*_flags(plugin)], is_flag=True, expose_value=False, callback=_note_transform)
             for plugin in _transforms()
         ]
         return [*super().get_params(ctx), *flags]
@@ -218,13 +218,18 @@ def _transforms() -> list[Plugin]:
     return [plugin for plugin in plugins(TRANSFORMS) if plugin.name not in names_of_options()]
 
 
+def _flags(plugin: Plugin) -> dict[str, None]:
+    """``--channels-first`` of ``channels_first``, and the name as it is."""
+    return dict.fromkeys((f"--{plugin.name.replace('_', '-')}", f"--{plugin.name}"))
+
+
 class _Transform(click.Option):
     """A flag whose help is what the transform says of itself first. It is imported for that alone."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         from tenonnx import PluginError
 
-        (plugin,) = (each for each in _transforms() if f"--{each.name}" in self.opts)
+        plugin = _plugin_of(self)
         try:
             said = (inspect.getdoc(plugin.load()) or "").split("\n\n")[0]
         except PluginError as error:
@@ -235,7 +240,11 @@ class _Transform(click.Option):
 
 def _note_transform(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        ctx.meta.setdefault(_GIVEN, []).append(option.opts[0].removeprefix("--"))
+        ctx.meta.setdefault(_GIVEN, []).append(_plugin_of(option).name)
+
+
+def _plugin_of(option: click.Parameter) -> Plugin:
+    return next(plugin for plugin in _transforms() if list(_flags(plugin)) == option.opts)
 
 
 #: Where a command keeps the names of the transforms whose flags were given.

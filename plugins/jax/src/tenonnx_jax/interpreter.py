@@ -12,9 +12,7 @@ from jax.extend import core
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError, Value, constant, static
 from tenonnx_jax import lines
 from tenonnx_jax.dims import Sizes, is_static
-from tenonnx_jax.layouts import before_transposition, without_leading_axes
 from tenonnx_jax.rules import MOVING, OF_PARTS, RULES
-from tenonnx_jax.rules.shapes import transposed
 from tenonnx_jax.types import Held, Parts, dtype_of, is_complex, is_key, parts_of
 
 #: Up to how many elements of a result JAX itself computes where all inputs are known, and those that are no more
@@ -137,13 +135,7 @@ class Interpreter:
         if name not in found:
             raise NotRepresentable("a primitive must have a rule", given=name, do=f'@tenonnx_jax.rule("{name}")')
         given = [as_value(value) for value in values]
-        moved = before_transposition(name, equation.ins, given) if len(equation.outs) == 1 else None
-        if moved is None:
-            if not compound and len(equation.outs) == 1:
-                given = without_leading_axes(name, len(equation.shape), given)
-            result = found[name](equation, *given, **equation.params)
-        else:
-            result = transposed(found[name](equation, *moved[0], **equation.params), moved[1])
+        result = found[name](equation, *given, **equation.params)
         single = len(equation.outs) == 1 and not isinstance(result, list)
         return [result] if single else list(result)
 

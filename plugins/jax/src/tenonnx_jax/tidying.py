@@ -7,7 +7,7 @@ from collections.abc import Collection
 from tenonnx.extend import Graph
 from tenonnx.extend.transforms import prune
 from tenonnx_jax.layouts import lay_out
-from tenonnx_optimize import fuse, simplify
+from tenonnx_optimize import channels_first, fuse, simplify
 
 
 def tidied(graph: Graph, held: Collection[str]) -> Graph:
@@ -16,6 +16,6 @@ def tidied(graph: Graph, held: Collection[str]) -> Graph:
     lay_out(graph, held)
     listed = {value.name for value in graph.all_inputs}
     graph.all_inputs += [v for v in graph.variables if v.name in held and v.name not in listed]
-    found = fuse(simplify(graph))  # counts on no input that has a default
+    found = fuse(simplify(channels_first(graph)))  # counts on no input that has a default
     found.all_inputs = [value for value in found.all_inputs if value.name in listed]
     return found

@@ -34,7 +34,9 @@ case(
 )
 case(
     "conv of a dilated image",
-    lambda a, w: lax.conv_general_dilated(a, w, (1, 1), "SAME", lhs_dilation=(2, 3), dimension_numbers=numbers),
+    lambda a, w: lax.conv_general_dilated(
+        a, w, (1, 1), [(1, 2), (0, 1)], lhs_dilation=(2, 3), dimension_numbers=numbers
+    ),
     image,
     kernel,
     dims=BATCH,

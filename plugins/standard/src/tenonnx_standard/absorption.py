@@ -22,7 +22,7 @@ from tenonnx_standard.linear_algebra import gemm
 from tenonnx_standard.math import add, div, mul, sub
 from tenonnx_standard.padding import pad
 from tenonnx_standard.recurrent import gru, lstm, rnn
-from tenonnx_standard.shapes import expand
+from tenonnx_standard.shapes import expand, reshape, unsqueeze
 from tenonnx_standard.slicing import slice_
 
 
@@ -124,11 +124,37 @@ def _with_weights(op: Any, x: Value, before: Any, weights: Array, bias: Array, a
     return found
 
 
-for _made in (add, sub, mul, div):
+for _made in (sub, mul, div):
 
     @_made.rewrite(alone=True)
     def _(A: Value, B: Value, _made: Any = _made) -> Value | None:
         return _absorbed(_scaled_and_shifted(_made, A, B))
+
+
+@add.rewrite(alone=True)
+def _(A: Value, B: Value) -> Value | None:
+    """A convolution, and a shift for each channel, whatever it is."""
+    found = _absorbed(_scaled_and_shifted(add, A, B))
+    for x, shift in ((A, B), (B, A)) if found is None else ():
+        layer = x.producer
+        if layer is None or layer.op not in (conv, conv_transpose) or layer.inputs[2:] not in ((), (None,)):
+            continue
+        vector, channels = _vector_under(shift), x.shape[1]
+        wide = (1,) * (x.ndim - shift.ndim) + shift.shape
+        if vector is not None and vector.shape == (channels,) and wide == (1, channels, *(1,) * (x.ndim - 2)):
+            (image, kernel, *_), attributes = bind(layer)
+            return layer.op(image, kernel, vector, **attributes)
+    return found
+
+
+def _vector_under(x: Value) -> Value | None:
+    """The vector that axes of one element were put around."""
+    while x.ndim > 1:
+        node = x.producer
+        if node is None or node.op not in (unsqueeze, reshape) or node.inputs[0] is None:
+            return None
+        x = node.inputs[0]
+    return x if x.ndim == 1 else None
 
 
 @batch_normalization.rewrite(alone=True)

@@ -49,6 +49,7 @@ def register_ops(registry: Registry) -> None:
         algebra="normal",
         half_precision="needs_float32",
         known_sequences="rewrite vjp",
+        layouts="elementwise laid_out moves",
         normal_forms="normal",
         simplification="rewrite",
         patterns="normal on_request pattern",

@@ -106,7 +106,40 @@ def _(equation: Any, x: Value, **_: Any) -> Value:
 
 @rule("max")
 def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
-    return ops.or_(x, y) if x.dtype is DType.bool else _extreme(ops.maximum, x, y)
+    if x.dtype is DType.bool:
+        return ops.or_(x, y)
+    found = _variance(y, x) if static(y) is None else _variance(x, y)
+    return _extreme(ops.maximum, x, y) if found is None else found
+
+
+def _variance(x: Value, least: Value) -> Value | None:
+    """The mean of squares less the square of the mean, as Flax computes it, by differences from the mean instead.
+
+    These lose no digits, are never below zero, and are what layers that normalize are made of elsewhere.
+    """
+    known = static(least)
+    if known is None or known.size != 1 or known.any():
+        return None
+    squares, square = _inputs(x, "Sub", 2)
+    mean, again = _inputs(square, "Mul", 2)
+    (product, axes), (source, others) = _inputs(squares, "ReduceMean", 2), _inputs(mean, "ReduceMean", 2)
+    if source is None or axes is None or mean is not again or _inputs(product, "Mul", 2) != (source, source):
+        return None
+    if not _equal(axes, others) or squares.producer.attributes["keepdims"]:  # type: ignore[union-attr]
+        return None
+    apart = ops.sub(source, ops.unsqueeze(mean, axes))
+    return ops.reduce_mean(ops.mul(apart, apart), axes, keepdims=0)
+
+
+def _inputs(x: Value | None, op_type: str, count: int) -> tuple[Value | None, ...]:
+    """The inputs of the call that gives ``x``, where it is of this op."""
+    node = None if x is None else x.producer
+    return tuple(node.inputs) if node is not None and node.op_type == op_type else (None,) * count
+
+
+def _equal(x: Value | None, y: Value | None) -> bool:
+    first, second = static(x), static(y)
+    return x is y if first is None or second is None else np.array_equal(first, second)
 
 
 @rule("min")
@@ -178,7 +211,28 @@ def _(equation: Any, x: Value, **_: Any) -> Value:
 
 @rule("div")
 def _(equation: Any, x: Value, y: Value, **_: Any) -> Value:
-    return ops.div(x, y) if x.dtype.is_float else _of_integers(ops.div, x, y, ops.cast(scalar(-1, x), to=x.dtype))
+    if x.dtype.is_float:
+        found = _mean(equation, x, y)
+        return ops.div(x, y) if found is None else found
+    return _of_integers(ops.div, x, y, ops.cast(scalar(-1, x), to=x.dtype))
+
+
+def _mean(equation: Any, total: Value, count: Value) -> Value | None:
+    """A sum over axes, or over windows, that is divided by the number of its terms."""
+    number, before = static(count), equation.origin(equation.invars[0])
+    if before is None or number is None or number.size != 1:
+        return None
+    if before.primitive.name == "reduce_window_sum":  # which is made of a mean
+        mean, factor = _inputs(total, "Mul", 2)
+        return mean if _equal(factor, count) else None
+    source, axes = _inputs(total, "ReduceSum", 2)
+    if source is None or axes is None or before.primitive.name != "reduce_sum":
+        return None
+    held = before.invars[0].aval.shape
+    dims = [held[axis] for axis in before.params["axes"]]
+    if not all(isinstance(dim, int) for dim in dims) or np.prod(dims) != number:
+        return None
+    return ops.reduce_mean(source, axes, keepdims=0)
 
 
 @rule("rem")

@@ -207,6 +207,13 @@ def contracted(equation: Any, left: Any, right: Any, dtype: DType) -> Value:
     x, y = converted(x, wide), converted(y, wide)
     x_free = _rest(len(x_shape), x_batch, x_sum)
     y_free = _rest(len(y_shape), y_batch, y_sum)
+    orders = [[*x_batch, *x_free, *x_sum], [*y_batch, *y_sum, *y_free]]
+    others = [[*y_batch, *y_free, *y_sum], [*x_batch, *x_sum, *x_free]]
+    shapes = (x_shape, y_shape)
+    if x_batch and sum(map(_turned, shapes, orders)) > sum(map(_turned, shapes[::-1], others)):
+        start, n, m = len(x_batch), len(y_free), len(x_free)
+        back = [*range(start), *range(start + n, start + n + m), *range(start, start + n)]
+        return transposed(contracted(equation, right, left, dtype), back)
     batch = [x_shape[axis] for axis in x_batch]
     shape = [*batch, *(x_shape[axis] for axis in x_free), *(y_shape[axis] for axis in y_free)]
     summed = [x_shape[axis] for axis in x_sum]
@@ -214,21 +221,26 @@ def contracted(equation: Any, left: Any, right: Any, dtype: DType) -> Value:
         x = ops.unsqueeze(x := transposed(x, [*x_batch, *x_free]), _last(len(batch) + len(x_free), len(y_free)))
         y = ops.unsqueeze(y := transposed(y, [*y_batch, *y_free]), _last(len(batch), len(x_free)))
         return converted(ops.mul(x, y), dtype)
-    x, y = transposed(x, [*x_batch, *x_free, *x_sum]), transposed(y, [*y_batch, *y_sum, *y_free])
+    x, y = transposed(x, orders[0]), transposed(y, orders[1])
     if len(x_sum) > 1:
         total = int(np.prod(summed)) if all(isinstance(n, int) for n in summed) else _product(summed)
         x = reshaped(equation, x, [*batch, *(x_shape[a] for a in x_free), total])
         y = reshaped(equation, y, [*batch, total, *(y_shape[a] for a in y_free)])
     else:
         total = summed[0]
-    one_by_one = len(y_free) == 1 and (len(x_free) >= 1 and (not batch or len(x_free) == 1))
-    if not one_by_one:
-        if len(x_free) != 1:
-            x = reshaped(equation, x, [*batch, _product([x_shape[a] for a in x_free]), total])
-        if len(y_free) != 1:
-            y = reshaped(equation, y, [*batch, total, _product([y_shape[a] for a in y_free])])
+    if len(x_free) != 1 and (batch or not x_free):
+        x = reshaped(equation, x, [*batch, _product([x_shape[a] for a in x_free]), total])
+    if len(y_free) != 1:
+        y = reshaped(equation, y, [*batch, total, _product([y_shape[a] for a in y_free])])
     found = converted(ops.matmul(x, y), dtype)
-    return found if one_by_one else reshaped(equation, found, shape)
+    whole = len(y_free) == 1 and (len(x_free) == 1 or (len(x_free) > 1 and not batch))
+    return found if whole else reshaped(equation, found, shape)
+
+
+def _turned(shape: Sequence[Any], order: Sequence[int]) -> bool:
+    """Whether axes of more than one element change places."""
+    held = [axis for axis in order if not same(shape[axis], 1)]
+    return held != sorted(held)
 
 
 def _summed_in(dtype: DType) -> DType:

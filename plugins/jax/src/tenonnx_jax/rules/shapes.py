@@ -22,8 +22,10 @@ def reshaped(equation: Any, x: Value, shape: Any) -> Value:
 
 
 @rule("reshape", moves=True)
-def _(equation: Any, x: Value, **_: Any) -> Value:
+def _(equation: Any, x: Value, *, dimensions: Any = None, **_: Any) -> Value:
     before, after = equation.ins[0].shape, equation.shape
+    if dimensions is not None:  # the order in which axes are read
+        x, before = transposed(x, dimensions), [before[axis] for axis in dimensions]
     if len(before) == len(after) and all(map(same, before, after)):
         return x
     kept = [axis for axis, dim in enumerate(after) if not _is_one(dim)]

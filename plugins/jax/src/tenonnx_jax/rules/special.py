@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from functools import reduce
@@ -107,16 +108,35 @@ def digamma(x: Any, **_: Any) -> Any:
     return jnp.where((x <= 0) & (x == jnp.floor(x)), jnp.nan, result).astype(x.dtype)
 
 
-def _by_jax(name: str, where: Any, inner: str) -> None:
+@composed("bessel_i1e")
+def bessel_i1e(x: Any, **_: Any) -> Any:
+    """The power series of I1 near zero, and its asymptotic one far from it."""
+    border, terms, beyond = (30.0, 80, 25) if x.dtype == jnp.float64 else (12.0, 40, 12)
+    size = jnp.abs(x)
+    near, far = jnp.minimum(size, border), jnp.maximum(size, border)
+    square = near * near / 4
+    series = reduce(lambda rest, k: 1 + square / (k * (k + 1)) * rest, range(terms, 0, -1), jnp.ones_like(x))
+    tail = reduce(
+        lambda rest, k: 1 - (4 - (2 * k - 1) ** 2) / (8 * k * far) * rest, range(beyond, 0, -1), jnp.ones_like(x)
+    )
+    found = jnp.where(size < border, near / 2 * series * jnp.exp(-near), tail / jnp.sqrt(2 * math.pi * far))
+    return (jnp.sign(x) * found).astype(x.dtype)
+
+
+def _by_jax(name: str, inner: str) -> None:
     """Functions that JAX itself computes by other primitives."""
-    function = getattr(where, inner, None)
-    if function is not None:
-        composed(name)(lambda *arrays, **params: function(*arrays, **params))
+    function = getattr(jax._src.lax.special, inner, None)
+    if function is None:
+        return
+    typed = "dtype" in inspect.signature(function).parameters
+
+    @composed(name)
+    def _(*arrays: Any, **params: Any) -> Any:
+        return function(*arrays, **{**params, "dtype": arrays[0].dtype} if typed else params)
 
 
-for _name, _inner in {
-    "igamma": "igamma_impl", "igammac": "igammac_impl", "igamma_grad_a": "igamma_grad_a_impl",
-    "random_gamma_grad": "random_gamma_grad_impl", "bessel_i0e": "bessel_i0e_impl", "bessel_i1e": "bessel_i1e_impl",
-    "regularized_incomplete_beta": "regularized_incomplete_beta_impl", "zeta": "zeta_impl", "polygamma": "polygamma_impl",
-}.items():  # fmt: skip
-    _by_jax(_name, getattr(jax._src.lax, "special", None), _inner)
+for _name in (
+    "igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "bessel_i0e", "regularized_incomplete_beta", "zeta",
+    "polygamma",
+):  # fmt: skip
+    _by_jax(_name, f"{_name}_impl")

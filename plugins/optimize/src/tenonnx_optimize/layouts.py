@@ -1,0 +1,230 @@
+"""Layouts: what only moves axes is pushed through a graph, until two such calls meet and go."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tenonnx.extend import (
+    Graph,
+    NotRepresentable,
+    Op,
+    TenonnxError,
+    TensorType,
+    Value,
+    find_rule,
+    find_trait,
+    operators,
+    rule_kind,
+)
+from tenonnx.extend.transforms import Call, Rewriter, in_registry_of_graph, leaving_defaults, prune
+
+MOVES = rule_kind("moves", "inputs and attributes; a value, and for each axis of the result the one of that, or None")
+PASSES = rule_kind("laid_out", "a layout, inputs and attributes; the results of the call on inputs that lie so")
+
+#: Where the axes of a tensor lie in another, None for one of a single element that the other has not.
+Axes = tuple[int | None, ...]
+
+
+class Laid(NamedTuple):
+    """A tensor as another one, whose axes were moved; those that it leaves out have one element."""
+
+    value: Value
+    axes: Axes
+
+    @classmethod
+    def of(cls, value: Value, axes: Sequence[int | None]) -> Laid:
+        """Where an axis of one element is new, one that would be left out is as good."""
+        spare = iter([axis for axis in range(value.ndim) if axis not in axes])
+        return cls(value, tuple(next(spare, None) if axis is None else axis for axis in axes))
+
+    @property
+    def is_same(self) -> bool:
+        return self.axes == tuple(range(self.value.ndim))
+
+
+@leaving_defaults
+@in_registry_of_graph
+def channels_first(graph: Graph) -> Graph:
+    """``graph`` with fewer transpositions: where each Conv has one before and one behind it, few or none are left.
+
+    Ops that compute element by element (the trait ``elementwise``), or along axes that they name, compute the same on
+    inputs that lie otherwise, by their rule ``laid_out``, so that what moves axes (``moves``) comes behind them. Inputs
+    and outputs lie as they did, which ``transpose_inputs`` of ``tx.load`` changes. The graph is left as it is where
+    nothing is gained.
+    """
+    moved = prune(Rewriter(graph, _Pushing().decide).run())
+    return moved if _moves(moved) < _moves(graph) else graph
+
+
+def _moves(graph: Graph) -> int:
+    """The number of calls that move axes, as far as these are computed."""
+    computed = (node for node in graph.walk() if not all(v is None or v.is_constant for v in node.inputs))
+    return sum(isinstance(node.op, Op) and find_rule(node.op, MOVES.name) is not None for node in computed)
+
+
+@dataclass
+class _Pushing:
+    """Decides about the calls of one graph."""
+
+    laid: dict[Value, Laid] = field(default_factory=dict)
+    made: dict[Laid, Value] = field(default_factory=dict)
+
+    def decide(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if call.node is None:
+            return None
+        for attempt in self._attempts(call):
+            count = len(self.made)
+            try:
+                with rewriter.attempt():
+                    found = attempt()
+                    results = [self.whole(each) for each in found]
+                    if not _same_types(results, call):
+                        raise NotRepresentable("a call on inputs that lie otherwise must give what it gave")
+            except TenonnxError:  # what must be known is not, or would have to be moved for it
+                while len(self.made) > count:
+                    self.made.popitem()
+                continue
+            self.laid.update((v, each) for v, each in zip(results, found, strict=True) if v is not each.value)
+            return results
+        self._remember(rewriter, call)
+        return None
+
+    def _attempts(self, call: Call) -> Iterator[Callable[[], list[Laid]]]:
+        layouts = {laid.axes: laid for v in call.inputs if v is not None and (laid := self.laid.get(v)) is not None}
+        by_element = find_trait(call.op, "elementwise")
+        passes = _by_element(call) if by_element else find_rule(call.op, PASSES.name)
+        moves = find_rule(call.op, MOVES.name)
+        for laid in layouts.values():
+            if passes is not None:
+                yield functools.partial(self._passed, passes, Layout(self, laid), call)
+            if moves is not None:
+                yield lambda: [self._under(_as_moved(moves, call))]
+        if layouts and by_element:
+            yield lambda: [self._broadcast(call)]
+
+    def _broadcast(self, call: Call) -> Laid:
+        """A call by element on inputs without the axes in front that broadcasting adds."""
+        inputs = [v if v is None else self._without_front(v) for v in call.inputs]
+        if inputs == list(call.inputs):
+            raise NotRepresentable("an input must have axes in front that it may go without")
+        value = call.op(*inputs, **call.attributes)
+        return Laid(value, tuple(range(value.ndim)))
+
+    def _without_front(self, value: Value) -> Value:
+        laid = self.laid.get(value)
+        is_grown = laid is not None and laid.axes == (*[None] * (value.ndim - laid.value.ndim), *range(laid.value.ndim))
+        return laid.value if laid is not None and is_grown else value
+
+    def _remember(self, rewriter: Rewriter, call: Call) -> None:
+        """What a call that stays makes of what nothing moved before."""
+        moves = find_rule(call.op, MOVES.name)
+        output = None if call.node is None else call.node.outputs[0]
+        if moves is None or output is None or any(v in self.laid for v in call.inputs):
+            return
+        with contextlib.suppress(TenonnxError), rewriter.attempt():
+            found = _as_moved(moves, call)
+            if not found.value.is_constant:
+                self.laid[rewriter.copy(output)] = found
+                self.made[found] = rewriter.copy(output)
+
+    def _passed(self, passes: Any, layout: Layout, call: Call) -> list[Laid]:
+        results = _given(passes(layout, *call.inputs, **call.attributes))
+        several = results if isinstance(results, tuple) and not isinstance(results, Laid) else (results,)
+        return [each if isinstance(each, Laid) else Laid(each, layout.axes) for each in several]
+
+    def _under(self, given: Laid) -> Laid:
+        """The same as a tensor that nothing moved before."""
+        below = self.laid.get(given.value)
+        if below is None:
+            return given
+        return Laid.of(below.value, [None if axis is None else below.axes[axis] for axis in given.axes])
+
+    def whole(self, laid: Laid) -> Value:
+        """The tensor itself, moved by as few calls as there must be."""
+        if laid.is_same:
+            return laid.value
+        if laid not in self.made:
+            self.made[laid] = _moved(laid)
+        return self.made[laid]
+
+
+def _moved(laid: Laid) -> Value:
+    value, axes = laid
+    spare = [axis for axis in range(value.ndim) if axis not in axes]
+    kept = [axis for axis in axes if axis is not None]
+    order = sorted([*kept, *spare]) if kept == sorted(kept) else [*kept, *spare]
+    if order != sorted(order):
+        value = operators().transpose(value, order)
+    if spare:
+        value = operators().getitem(value, tuple(0 if axis in spare else slice(None) for axis in order))
+    if None in axes:
+        value = operators().getitem(value, tuple(None if axis is None else slice(None) for axis in axes))
+    return value
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the inputs of a call lie in what they were before they were moved, as a rule ``laid_out`` sees it."""
+
+    pushing: _Pushing
+    like: Laid
+
+    @property
+    def axes(self) -> Axes:
+        return self.like.axes
+
+    def axis(self, axis: int) -> int:
+        """Where an axis of the call lies; raises ``NotRepresentable`` where it does not."""
+        found = self.axes[axis]
+        if found is None:
+            raise NotRepresentable("an axis must lie in what was moved", given=str(axis))
+        return found
+
+    def placed(self, value: Value, axes: Sequence[int | None]) -> Laid:
+        """A result that lies in another way than the inputs do."""
+        return Laid.of(value, axes)
+
+    def of(self, value: Value | None) -> Value | None:
+        """An input as it lies there; raises ``NotRepresentable`` where it would have to be moved for that."""
+        if value is None:
+            return None
+        laid = self.pushing.laid.get(value, Laid(value, tuple(range(value.ndim))))
+        if laid.axes == self.axes and laid.value.ndim == self.like.value.ndim:
+            return laid.value
+        before = len(self.axes) - value.ndim
+        long = [before + axis for axis, dim in enumerate(value.shape) if dim != 1]
+        if before < 0 or any(self.axes[axis] is None for axis in long):
+            raise NotRepresentable("an input must broadcast to what was moved", given=str(value.type))
+        places = {self.axes[axis]: laid.axes[axis - before] for axis in long}
+        first = min((axis for axis in places if axis is not None), default=self.like.value.ndim)
+        wanted = Laid.of(laid.value, [places.get(axis) for axis in range(first, self.like.value.ndim)])
+        if len(long) > 1 and not value.is_constant and wanted not in self.pushing.made and not wanted.is_same:
+            raise NotRepresentable("an input must lie like what was moved", given=str(value.type))
+        return self.pushing.whole(wanted)
+
+
+def _as_moved(moves: Callable[..., Any], call: Call) -> Laid:
+    value, axes = _given(moves(*call.inputs, **call.attributes))
+    return Laid.of(value, axes)
+
+
+def _by_element(call: Call) -> Any:
+    return lambda layout, *inputs, **attributes: call.op(*map(layout.of, inputs), **attributes)
+
+
+def _given(found: Any) -> Any:
+    if found is None:
+        raise NotRepresentable("a call must be one that moves axes, or passes them on")
+    return found
+
+
+def _same_types(results: Sequence[Value], call: Call) -> bool:
+    known = [None if each is None else each.type for each in call.known]
+    return len(results) == len(known) and all(
+        isinstance(kind, TensorType) and isinstance(value.type, TensorType) and value.type.shape == kind.shape
+        for value, kind in zip(results, known, strict=True)
+    )

@@ -1,0 +1,109 @@
+"""What only moves axes, and what computes the same however its inputs lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx.extend import TensorType, Value, static
+from tenonnx_standard.activation import (
+    celu,
+    elu,
+    gelu,
+    hard_sigmoid,
+    hard_swish,
+    leaky_relu,
+    mish,
+    prelu,
+    relu,
+    selu,
+    shrink,
+    sigmoid,
+    softplus,
+    softsign,
+    swish,
+    thresholded_relu,
+)
+from tenonnx_standard.axis_activation import hardmax, log_softmax, softmax
+from tenonnx_standard.casting import cast
+from tenonnx_standard.joining import concat
+from tenonnx_standard.math import clip
+from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
+from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
+
+# ----- what moves axes ------------------------------------------------------------------------------------------------
+
+
+@transpose.rule("moves")
+def _(data: Value, *, perm: Any) -> Any:
+    return data, list(range(data.ndim))[::-1] if perm is None else list(perm)
+
+
+@unsqueeze.rule("moves")
+def _(data: Value, axes: Value) -> Any:
+    rank = data.ndim + static(axes).size  # type: ignore[union-attr]
+    added = _axes(axes, rank)
+    kept = iter(range(data.ndim))
+    return data, [None if axis in added else next(kept) for axis in range(rank)]
+
+
+@squeeze.rule("moves")
+def _(data: Value, axes: Value | None) -> Any:
+    dropped = _axes(axes, data.ndim) if axes is not None else {k for k, dim in enumerate(data.shape) if dim == 1}
+    return data, [axis for axis in range(data.ndim) if axis not in dropped]
+
+
+@reshape.rule("moves")
+def _(data: Value, shape: Value, *, allowzero: int) -> Any:
+    """A reshape to the same axes but for those of one element."""
+    kind = reshape.rules["type"](data, shape, allowzero=allowzero)
+    before, after = data.shape, kind.shape if isinstance(kind, TensorType) else None
+    if after is None or None in (*before, *after):
+        return None
+    long = [axis for axis, dim in enumerate(before) if dim != 1]
+    if [before[axis] for axis in long] != [dim for dim in after if dim != 1]:
+        return None
+    kept = iter(long)
+    return data, [None if dim == 1 else next(kept) for dim in after]
+
+
+def _axes(axes: Value, rank: int) -> set[int]:
+    held = static(axes)
+    return set() if held is None else {int(axis) % rank for axis in held.reshape(-1)}
+
+
+# ----- what passes them on --------------------------------------------------------------------------------------------
+
+for _op in (
+    cast, celu, clip, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, mish, prelu, relu, selu, shrink, sigmoid,
+    softplus, softsign, swish, thresholded_relu,
+):  # fmt: skip
+    _op.traits(elementwise=True)
+
+for _op in (softmax, log_softmax, hardmax):
+
+    @_op.rule("laid_out")
+    def _(layout: Any, x: Value, *, axis: int, _op: Any = _op) -> Any:
+        return _op(layout.of(x), axis=layout.axis(axis))
+
+
+@concat.rule("laid_out")
+def _(layout: Any, *inputs: Value, axis: int) -> Any:
+    return concat(*map(layout.of, inputs), axis=layout.axis(axis))
+
+
+for _op in (reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum):
+
+    @_op.rule("laid_out")
+    def _(layout: Any, x: Value, axes: Value, *, keepdims: int, _op: Any = _op, **attributes: Any) -> Any:
+        reduced = _axes(axes, x.ndim)
+        found = _op(layout.of(x), sorted(map(layout.axis, reduced)), keepdims=1, **attributes)
+        left = [place for axis, place in enumerate(layout.axes) if keepdims or axis not in reduced]
+        return layout.placed(found, left)
+
+    @_op.rule("moves")
+    def _(x: Value, axes: Value, *, keepdims: int, _op: Any = _op, **attributes: Any) -> Any:
+        """One that leaves out its axes is one that keeps them, and leaves them out."""
+        if keepdims or static(axes) is None:
+            return None
+        reduced = _axes(axes, x.ndim)
+        return _op(x, axes, keepdims=1, **attributes), [axis for axis in range(x.ndim) if axis not in reduced]
