@@ -111,6 +111,6 @@ def test_what_a_front_end_reads_is_not_checked_as_an_onnx_file(tmp_path, monkeyp
     assert not any(map(is_onnx_file, read_otherwise))
     assert all(map(is_onnx_file, (tmp_path / "m.ONNX", tmp_path / "model", "m.pb")))
     judged = []
-    monkeypatch.setattr("tenonnx.checks.structure.structure_problems", lambda source, **_: judged.append(source) or [])
+    monkeypatch.setattr("tenonnx.tools.structure_problems", lambda source, **_: judged.append(source) or [])
     assert main(["check", str(tmp_path / "m.net")]) == 0
     assert isinstance(judged[0], Graph)
