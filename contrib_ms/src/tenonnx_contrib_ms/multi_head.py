@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
@@ -38,11 +38,13 @@ def multi_head_attention(
     of which so much is filled, and ``cache_indirection`` says in which beam each of its elements was made. The mask is
     as in Attention. The fourth output is what the softmax is taken of.
     """
-    query, key, value = _heads(query, key, value, bias, num_heads)
-    return _attend(
-        query, key, value, key_padding_mask, attention_bias, past_key, past_value, past_sequence_length,
-        cache_indirection, mask_filter_value, scale, unidirectional, 4 if _outputs is None else _outputs,
-    )  # fmt: skip
+    query, *new = _heads(query, key, value, bias, num_heads)
+    key, value, past, present = _Cache(past_key, past_value, past_sequence_length, cache_indirection).joined(*new)
+    mask = mask_bias(key_padding_mask, query, past, dim_of(key, 2), mask_filter_value)
+    if unidirectional and not query.shape[2] == new[0].shape[2] == 1:
+        mask = core.causal_bias(mask, dim_of(query, 2), past, dim_of(key, 2), query.dtype)
+    found = _attended(query, key, value, core.added(attention_bias, mask), scale, scores=_outputs in (None, 4))
+    return (found[0], *present, *found[1:])[:_outputs]
 
 
 @op("DecoderMaskedMultiHeadAttention", domain="com.microsoft")
@@ -58,12 +60,13 @@ def decoder_masked_multi_head_attention(
     """
     if key is None:
         query, key, value = core.parted(query, None)
-    query, key, value = _heads(query, key, value, bias, num_heads)
     length = past_sequence_length if past_present_share_buffer else None
-    return _attend(
-        query, key, value, mask_index, attention_bias, past_key, past_value, length, cache_indirection,
-        mask_filter_value, scale, 0, 3 + bool(output_qk) if _outputs is None else _outputs,
-    )  # fmt: skip
+    query, *new = _heads(query, key, value, bias, num_heads)
+    key, value, past, present = _Cache(past_key, past_value, length, cache_indirection).joined(*new)
+    mask = mask_bias(mask_index, query, past, dim_of(key, 2), mask_filter_value)
+    wanted = 3 + bool(output_qk) if _outputs is None else _outputs
+    found = _attended(query, key, value, core.added(attention_bias, mask), scale, scores=wanted == 4)
+    return (found[0], *present, *found[1:])[:wanted]
 
 
 def _heads(query: Value, key: Value | None, value: Value | None, bias: Value | None, count: int) -> list[Value]:
@@ -82,35 +85,36 @@ def _heads(query: Value, key: Value | None, value: Value | None, bias: Value | N
     return [core.split_heads(x, count) for x in parts]
 
 
-def _attend(
-    query: Value, key: Value, value: Value, mask: Value | None, attention_bias: Value | None, past_key: Value | None,
-    past_value: Value | None, past_length: Value | None, beams: Value | None, filter_value: float, scale: float,
-    causal: int, outputs: int,
-) -> tuple[Value, ...]:  # fmt: skip
-    """The output, the caches and what the softmax is taken of, as many of them as wanted."""
-    past: Any = 0
-    new = key.shape[2]
-    present = key, value
-    if past_key is not None and past_value is not None and past_length is not None:
-        past = ops.reshape(ops.cast(past_length, to=DType.int64), [])
-        places = None if beams is None else caches.places_of_beams(beams, past)
-        (first, key), (second, value) = (
-            caches.written(cache, new, past, places) for cache, new in ((past_key, key), (past_value, value))
-        )
-        present = first, second
-    elif past_key is not None:
-        past = dim_of(past_key, 2)
-        present = key, value = ops.concat(past_key, key, axis=2), ops.concat(past_value, value, axis=2)
-    total = dim_of(key, 2)
-    bias = mask_bias(mask, query, past, total, filter_value)
-    if causal and not query.shape[2] == new == 1:
-        bias = core.causal_bias(bias, dim_of(query, 2), past, total, query.dtype)
-    bias = core.added(attention_bias, bias)
-    if outputs < 4:
-        y = core.scaled_dot_product_attention(query, key, value, bias, scale=scale)
-        return (core.join_heads(y), *present)[:outputs]
-    scores = core.logits(query, key, bias, scale=scale)
-    return core.join_heads(core.weighted(ops.softmax(scores), value)), *present, scores
+class _Cache(NamedTuple):
+    """The keys and values of the past, or with ``length`` a buffer of which so much is filled, in that of ``beams``."""
+
+    key: Value | None
+    value: Value | None
+    length: Value | None
+    beams: Value | None
+
+    def joined(self, key: Value, value: Value) -> tuple[Value, Value, Any, tuple[Value, Value]]:
+        """All keys and values, how many of them are of the past, and what is kept of them."""
+        if self.key is None or self.value is None:
+            return key, value, 0, (key, value)
+        if self.length is None:
+            keys, values = ops.concat(self.key, key, axis=2), ops.concat(self.value, value, axis=2)
+            return keys, values, dim_of(self.key, 2), (keys, values)
+        past = ops.reshape(ops.cast(self.length, to=DType.int64), [])
+        places = None if self.beams is None else caches.places_of_beams(self.beams, past)
+        first, keys = caches.written(self.key, key, past, places)
+        second, values = caches.written(self.value, value, past, places)
+        return keys, values, past, (first, second)
+
+
+def _attended(
+    query: Value, key: Value, value: Value, bias: Value | None, scale: float, *, scores: bool
+) -> tuple[Value, ...]:
+    """The output with heads joined and, where it is asked for, what the softmax is taken of."""
+    if not scores:
+        return (core.join_heads(core.scaled_dot_product_attention(query, key, value, bias, scale=scale)),)
+    found = core.logits(query, key, bias, scale=scale)
+    return core.join_heads(core.weighted(ops.softmax(found), value)), found
 
 
 def _hold_operands(query: Any, key: Any, value: Any, bias: Any) -> str | None:
