@@ -17,6 +17,7 @@ from tenonnx.backend.numpy import backend as numpy_backend
 from tenonnx.backend.rescue import RescuedProgram
 from tenonnx.backend.state import check_state
 from tenonnx.backend.strangers import CheckedProgram, is_comparable
+from tenonnx.backend.wrapped import WrappedProgram
 from tenonnx.errors import (
     FallbackWarning,
     InvalidCall,
@@ -42,19 +43,12 @@ from tenonnx.transforms.rewrite import copy_graph
 LARGEST_COMPARED = 1 << 30
 
 
-class TimedProgram:
+class TimedProgram(WrappedProgram):
     """A program whose calls end within so many seconds, or raise ``LimitExceeded``."""
 
     def __init__(self, program: Program, deadline: float) -> None:
-        self._program, self._deadline = program, deadline
-
-    @property
-    def backend(self) -> str:
-        return self._program.backend
-
-    @property
-    def state(self) -> MutableMapping[str, Any]:
-        return self._program.state
+        super().__init__(program)
+        self._deadline = deadline
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         with limits.within(self._deadline):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
+from tenonnx.backend.wrapped import WrappedProgram
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.transforms.overridable import opened
@@ -38,26 +39,19 @@ class Defaults(Generic[Made]):
         return {**missing, **feeds}
 
 
-class DefaultsProgram:
+class DefaultsProgram(WrappedProgram):
     """A program that takes inputs with a default, from ``make`` whose programs do not."""
 
     def __init__(self, graph: Graph, make: Callable[[Graph], Program]) -> None:
         self._programs = Defaults(graph, make)
-
-    @property
-    def backend(self) -> str:
-        return self._programs.closed.backend
+        super().__init__(self._programs.closed)
 
     @property
     def is_plain(self) -> bool:
         """Whether a plain session of the backend gives the same, as the program that takes no defaults says."""
-        return bool(getattr(self._programs.closed, "is_plain", False))
-
-    @property
-    def state(self) -> MutableMapping[str, Any]:
-        return self._programs.closed.state
+        return bool(getattr(self._program, "is_plain", False))
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         if self._programs.are_fed(feeds):
             return self._programs.open(self._programs.complete(feeds))
-        return self._programs.closed(feeds)
+        return self._program(feeds)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any
 
 from tenonnx.backend.numpy import backend as numpy_backend
+from tenonnx.backend.wrapped import WrappedProgram
 from tenonnx.errors import FallbackWarning, InvalidCall, TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
@@ -20,22 +21,14 @@ class RunFailure(InvalidCall):
     """A runtime refused a call."""
 
 
-class RescuedProgram:
+class RescuedProgram(WrappedProgram):
     """A program of a runtime whose refused calls numpy computes, with one ``FallbackWarning`` for all of them."""
 
     def __init__(self, program: Program, graph: Graph, state: Mapping[str, str] | None) -> None:
-        self._program = program
+        super().__init__(program)
         self._graph = graph
         self._names = state
         self._numpy: Program | None = None
-
-    @property
-    def backend(self) -> str:
-        return self._program.backend
-
-    @property
-    def state(self) -> MutableMapping[str, Any]:
-        return self._program.state
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         try:

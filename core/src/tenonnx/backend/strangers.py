@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tenonnx.backend.wrapped import WrappedProgram
 from tenonnx.checks.compare import compare
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.errors import PluginError, TenonnxError
@@ -22,20 +23,17 @@ from tenonnx.registry.discovery import Plugin
 ALLOWED = 1e-3
 
 
-class CheckedProgram:
+class CheckedProgram(WrappedProgram):
     """A program of a stranger. Raises ``PluginError`` where a call fails, or gives what the graph does not declare."""
 
     def __init__(self, program: Program, graph: Graph, plugin: Plugin) -> None:
-        self._program, self._plugin = program, plugin
+        super().__init__(program)
+        self._plugin = plugin
         self._inputs, self._outputs = list(graph.all_inputs), list(graph.outputs)
 
     @property
     def backend(self) -> str:
         return self._plugin.name
-
-    @property
-    def state(self) -> MutableMapping[str, Any]:
-        return self._program.state
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         try:

@@ -23,60 +23,78 @@ Weights = tuple[Array, Array | None, Array, Array | None]
 Run = Callable[[Array, Weights, Array, Sequence[Array]], Sequence[Array]]
 
 
-def usual(
-    run: Run, gates: int, sigmoids: int, separate: bool, inputs: Sequence[Operand | None], backwards: Sequence[bool]
-) -> Callable[..., tuple[Array, ...]] | None:
-    """The kernel of a layer for inputs X, W, R, B, sequence_lens and initial states; None where it is not usual.
+class Kernel:
+    """A layer for X, W and R of known shapes, whose directions go forwards or ``backwards``.
 
-    The first ``sigmoids`` gates are sigmoids; with ``separate`` the bias of the state is kept apart.
+    The first ``sigmoids`` of the ``gates`` are sigmoids; with ``separate`` the bias of the state is kept apart.
     """
-    x, w, r, b, lengths, *states = inputs
-    present = [v for v in inputs if v is not None]
-    if lengths is not None or x is None or w is None or r is None or any(v.dtype != x.dtype for v in present):
-        return None
-    if x.dtype not in (np.float32, np.float64) or r.shape[2] == 1:  # of one number, np.dot loses 0 times NaN
-        return None
-    dtype, (length, batch, _), hidden = x.dtype, x.shape, r.shape[2]
-    count = len(backwards)
-    turns = [slice(None, None, -1 if backward else 1) for backward in backwards]
-    factors = np.ones((gates, 1), dtype)
-    factors[:sigmoids] = 0.5
-    factors = np.repeat(factors, hidden, axis=0)
-    units = (gates * hidden,) if count == 1 else (count, gates * hidden)
 
-    def arranged(W: Array, R: Array, B: Array | None) -> Weights:
+    def __init__(
+        self, run: Run, gates: int, sigmoids: int, separate: bool, inputs: Sequence[Operand], backwards: Sequence[bool]
+    ) -> None:
+        x, _, r = inputs
+        self.run, self.separate, self.dtype = run, separate, x.dtype
+        self.length, self.batch, self.hidden = x.shape[0], x.shape[1], r.shape[2]
+        self.count, self.width = len(backwards), gates * self.hidden
+        self.turns = [slice(None, None, -1 if backward else 1) for backward in backwards]
+        self.units = (self.width,) if self.count == 1 else (self.count, self.width)
+        self.factors = np.ones((self.width, 1), self.dtype)
+        self.factors[: sigmoids * self.hidden] = 0.5
+
+    def arranged(self, W: Array, R: Array, B: Array | None) -> Weights:
+        """The weights as the steps read them."""
         bias = of_state = None
         if B is not None:
             bias, of_state = np.split(B[:, :, None], 2, axis=1)
-            bias = ((bias if separate else bias + of_state) * factors).reshape(-1, 1)
-            of_state = of_state.reshape(*units, 1)
-        w, r = (W * factors).reshape(-1, W.shape[2]), (R * factors).reshape(*units, hidden)
-        return w, bias, r, of_state if separate else None
+            bias = ((bias if self.separate else bias + of_state) * self.factors).reshape(-1, 1)
+            of_state = of_state.reshape(*self.units, 1)
+        w, r = (W * self.factors).reshape(-1, W.shape[2]), (R * self.factors).reshape(*self.units, self.hidden)
+        return w, bias, r, of_state if self.separate else None
 
-    known = None
-    if w.contents is not None and r.contents is not None and (b is None or b.contents is not None):
-        known = arranged(w.contents, r.contents, None if b is None else b.contents)
-
-    def layer(X: Array, W: Array, R: Array, B: Any = None, _: Any = None, *initial: Array | None) -> tuple[Array, ...]:
-        weights = known or arranged(W, R, B)
-        products = np.matmul(weights[0], X.reshape(length * batch, -1).T)
-        if weights[1] is not None:
-            products += weights[1]
-        products = products.reshape(count, -1, length, batch)
-        shares = np.empty((length, count, gates * hidden, batch), dtype)
-        hs = np.empty((length, count, hidden, batch), dtype)
-        for place, turn in enumerate(turns):
-            shares[:, place] = products[place].swapaxes(0, 1)[turn]
-        given = initial[: len(states)]
-        first = [np.zeros((count, hidden, batch), dtype) if v is None else v.swapaxes(1, 2).copy() for v in given]
-        if count == 1:
-            last = [state[None] for state in run(shares[:, 0], weights, hs[:, 0], [state[0] for state in first])]
+    def __call__(self, X: Array, weights: Weights, initial: Sequence[Array | None]) -> tuple[Array, ...]:
+        """All hidden states and the last states, from ``initial`` ones or zeros."""
+        shares = self._shares(X, *weights[:2])
+        hs = np.empty((self.length, self.count, self.hidden, self.batch), self.dtype)
+        zeros = self.count, self.hidden, self.batch
+        first = [np.zeros(zeros, self.dtype) if v is None else v.swapaxes(1, 2).copy() for v in initial]
+        if self.count == 1:
+            last = [s[None] for s in self.run(shares[:, 0], weights, hs[:, 0], [state[0] for state in first])]
         else:
-            last = list(run(shares, weights, hs, first))
-        y = np.empty((length, count, batch, hidden), dtype)
-        for place, turn in enumerate(turns):
+            last = list(self.run(shares, weights, hs, first))
+        y = np.empty((self.length, self.count, self.batch, self.hidden), self.dtype)
+        for place, turn in enumerate(self.turns):
             y[:, place] = hs[turn, place].swapaxes(1, 2)
         return (y, *(state.swapaxes(1, 2).copy() for state in last))
+
+    def _shares(self, X: Array, w: Array, bias: Array | None) -> Array:
+        """What the input gives to the gates, of all steps in the order that each direction takes them in."""
+        products = np.matmul(w, X.reshape(self.length * self.batch, -1).T)
+        if bias is not None:
+            products += bias
+        products = products.reshape(self.count, -1, self.length, self.batch)
+        shares = np.empty((self.length, self.count, self.width, self.batch), self.dtype)
+        for place, turn in enumerate(self.turns):
+            shares[:, place] = products[place].swapaxes(0, 1)[turn]
+        return shares
+
+
+def usual(
+    run: Run, gates: int, sigmoids: int, separate: bool, inputs: Sequence[Operand | None], backwards: Sequence[bool]
+) -> Callable[..., tuple[Array, ...]] | None:
+    """The kernel of a layer for inputs X, W, R, B, sequence_lens and initial states; None where it is not usual."""
+    x, w, r, b, lengths, *states = inputs
+    if lengths is not None or x is None or w is None or r is None:
+        return None
+    if x.dtype not in (np.float32, np.float64) or any(v is not None and v.dtype != x.dtype for v in inputs):
+        return None
+    if r.shape[2] == 1:  # of one number, np.dot loses 0 times NaN
+        return None
+    kernel, known = Kernel(run, gates, sigmoids, separate, (x, w, r), backwards), None
+    if w.contents is not None and r.contents is not None and (b is None or b.contents is not None):
+        known = kernel.arranged(w.contents, r.contents, None if b is None else b.contents)
+
+    def layer(X: Array, W: Array, R: Array, B: Any = None, _: Any = None, *initial: Array | None) -> tuple[Array, ...]:
+        return kernel(X, known or kernel.arranged(W, R, B), initial[: len(states)])
 
     return layer
 
