@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -46,31 +46,47 @@ def _matches(node: Node, pattern: str) -> bool:
 
 
 def _recompute(graph: Graph, stretch: Sequence[Node], forward: Collection[Node], fixed: Collection[Value]) -> None:
-    inside = {node for node in stretch if not node.subgraphs and any(map(_is_large, node.outputs))}
-    late, uses = [node for node in graph.nodes if node not in forward], graph.uses()
-    made = {v for node in inside for v in node.outputs if v is not None and _is_large(v)}
-    kept = {v for v in made if any(n in forward and n not in inside for n in uses.get(v, ()))}.union(graph.outputs)
-    read = {v for node in late for v in node.uses if v in made and v not in kept}
-    again = [node for node in needed_nodes(graph, read, kept) if node in inside]
+    late = [node for node in graph.nodes if node not in forward]
+    again, read, entering = _twice(graph, stretch, forward, late)
     first = next((k for k, node in enumerate(late) if any(v in read for v in node.uses)), 0)
     arrival = _arrival(late[:first], late[first:])
     if arrival is None:  # the way back begins here: nothing is kept for long
         return
-    start, copies = len(graph.nodes), {}
-    with interpreting(Builder(graph, prefix="recomputed")):
-        zero = _zero(arrival)
-        for value in dict.fromkeys(v for node in again for v in node.uses):
-            inner = value in made and value not in kept
-            if not inner and value not in fixed and value.data is None and _is_float(value):
-                copies[value] = value + ops.cast_like(zero, value)
+    start = len(graph.nodes)
+    copies = _delayed(graph, [v for v in entering if v not in fixed], arrival)
     for node in again:
         if any(v in copies for v in node.uses):
             graph.append(_again(graph, node, copies))
     fresh, position = graph.nodes[start:], graph.nodes.index(late[first])
     graph.nodes[start:] = []
     graph.nodes[position:position] = fresh
-    replaced = {v: copies[v] for v in read if v in copies}
-    for node in late:
+    _read_instead(late, {v: copies[v] for v in read if v in copies})
+
+
+def _twice(
+    graph: Graph, stretch: Sequence[Node], forward: Collection[Node], late: Sequence[Node]
+) -> tuple[list[Node], set[Value], list[Value]]:
+    """The nodes to compute again, what of theirs the ``late`` nodes read, and the floats that go into them."""
+    inside = {node for node in stretch if not node.subgraphs and any(map(_is_large, node.outputs))}
+    made, uses = {v for node in inside for v in node.outputs if v is not None and _is_large(v)}, graph.uses()
+    kept = {v for v in made if any(n in forward and n not in inside for n in uses.get(v, ()))}.union(graph.outputs)
+    inner = made - kept
+    read = {v for node in late for v in node.uses if v in inner}
+    again = [node for node in needed_nodes(graph, read, kept) if node in inside]
+    outer = dict.fromkeys(v for node in again for v in node.uses if v not in inner)
+    return again, read, [v for v in outer if v.data is None and _is_float(v)]
+
+
+def _delayed(graph: Graph, values: Sequence[Value], arrival: Value) -> dict[Value, Value]:
+    """Each value plus a zero that is there once ``arrival`` is."""
+    with interpreting(Builder(graph, prefix="recomputed")):
+        zero = _zero(arrival)
+        return {value: value + ops.cast_like(zero, value) for value in values}
+
+
+def _read_instead(nodes: Sequence[Node], replaced: Mapping[Value, Value]) -> None:
+    """Let ``nodes`` read other values in the place of these."""
+    for node in nodes:
         node.become(
             inputs=[v if v is None else replaced.get(v, v) for v in node.inputs],
             captures=[replaced.get(v, v) for v in node.captures],
