@@ -62,7 +62,7 @@ def whole_blocks(parameter: Value, x: Value, axis: int, block_size: int) -> list
         return None
     place, sizes = axis % x.ndim, list(dims(x))
     length = x.shape[place]
-    if not isinstance(length, int) or length % block_size:
+    if not isinstance(length, int) or length % block_size or 0 in sizes:
         return None
     return [*sizes[:place], length // block_size, block_size, *sizes[place + 1 :]]
 

@@ -62,7 +62,7 @@ def know_contents(
         for entry, array in _arrays(known, _computed(op, arrays, attributes, outputs)):
             entry.data = ArrayConstant(array, entry.tensor.dtype)
             entry.type = entry.data.type
-    elif all(k is None or _is_integer(k) for k in known):
+    elif all(k is None or _holds_dims(k) for k in known):
         for entry, array in _arrays(known, _computed_in_dims(op, inputs, attributes, outputs), object):
             if all(isinstance(element, int) for element in array.reshape(-1)):
                 entry.data = ArrayConstant(array.astype(entry.tensor.dtype.numpy))
@@ -129,8 +129,9 @@ def _by_body(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outpu
     return tuple(None if value is None else evaluator.contents(value) for value in found)
 
 
-def _is_integer(known: Known) -> bool:
-    return isinstance(known.type, TensorType) and (known.type.dtype.is_integer or known.type.dtype.name == "bool")
+def _holds_dims(known: Known) -> bool:
+    """Whether a tensor is of integers that have room for any dim and its negative, or of bools."""
+    return isinstance(known.type, TensorType) and known.type.dtype.name in ("int64", "int32", "bool")
 
 
 def _is_small(kind: Type | None) -> bool:

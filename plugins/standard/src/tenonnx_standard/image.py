@@ -20,6 +20,7 @@ from tenonnx.extend import (
     Value,
     constant,
     dims,
+    dtypes,
     elements,
     limits,
     op,
@@ -234,6 +235,9 @@ def _(X, grid, *, mode, padding_mode, **_):
     if not grid.dtype.is_float:
         raise TypeMismatch(f"{grid_sample.title}: grid must hold floats", given=repr(grid))
     return TensorType(X.dtype, (*X.shape[:2], *grid.shape[1:-1]))
+
+
+grid_sample.requires(dtypes(X="bool number"))
 
 
 @grid_sample.numpy

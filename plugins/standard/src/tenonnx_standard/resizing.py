@@ -90,6 +90,8 @@ def _given(title: str, X: Any, scales: Any, sizes: Any, chosen: Sequence[int], l
         both = "none of them" if scales is None else "both"
         raise TypeMismatch(f"{title}: either scales or sizes must be given", given=both)
     name, one = ("scales", scales) if sizes is None else ("sizes", sizes)
+    if negative := [n for n in (_numbers(sizes) or () if scales is None else ()) if isinstance(n, int) and n < 0]:
+        raise TypeMismatch(f"{title}: sizes must not be negative", given=str(negative))
     count = length(one)
     if isinstance(count, int) and count != len(chosen):
         raise TypeMismatch(
@@ -97,6 +99,11 @@ def _given(title: str, X: Any, scales: Any, sizes: Any, chosen: Sequence[int], l
             given=f"{count} elements for axes {list(chosen)}",
         )
     return scales, sizes
+
+
+def _numbers(sizes: Any) -> list[Any] | None:
+    """The elements as far as they are known."""
+    return elements(sizes) if isinstance(sizes, Value) else sizes.tolist()
 
 
 def _length_of_value(value: Value) -> Any:

@@ -21,6 +21,7 @@ from tenonnx.extend import (
     Value,
     axis,
     constant,
+    differ,
     dims,
     elements,
     holds,
@@ -402,6 +403,17 @@ def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) ->
         flat = step if flat is None else flat + step
         stride = size * stride
     return flat, stride
+
+
+def _batches_agree(data: Value, indices: Value, batch_dims: int) -> str | None:
+    shapes_of = data.tensor.shape, indices.tensor.shape
+    if None in shapes_of:
+        return None
+    unlike = any(differ(one, other) for one, other in list(zip(*shapes_of, strict=False))[: max(batch_dims, 0)])
+    return '"data" and "indices" must have the same first batch_dims dims' if unlike else None
+
+
+gather_nd.requires(holds(_batches_agree))
 
 
 @gather_nd.type

@@ -51,7 +51,8 @@ def call(*inputs: Any, _outputs: int | None = None, **attributes: Any) -> Call:
 class Gap:
     """A check that is known to fail, with the reason; ``when`` tells of a call whether it is one of those.
 
-    A gap is strict: once nothing that it covers fails any more, the test says so and fails.
+    ``when`` is asked of the drawn call and, where a check fails of one that it made of that, of the changed one.
+    A gap is strict: once no drawn call that it covers fails any more, the test says so and fails.
     """
 
     check: str

@@ -79,6 +79,7 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
             expect(case, there, f"its body where an input holds {name}", present(by_body), present(by_rule))
         except Failure as failure:
             failure.add_note(f"planted: {one_line(case.op, there)}")
+            failure.call = there
             raise
         compared = True
     return compared

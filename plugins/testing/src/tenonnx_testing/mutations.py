@@ -86,6 +86,7 @@ def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: b
             expect(case, mutated, f"what it is {way}", present(outputs)[:common], present(first)[:common])
     except Failure as failure:
         failure.add_note(f"mutated: {one_line(case.op, mutated)}")
+        failure.call = mutated
         raise
 
 

@@ -21,7 +21,9 @@ Outputs: TypeAlias = tuple[Any, ...]
 
 
 class Failure(AssertionError):
-    """A check does not hold."""
+    """A check does not hold: of the drawn call, or of the ``call`` that the check made of it."""
+
+    call: Call | None = None
 
 
 @contextmanager

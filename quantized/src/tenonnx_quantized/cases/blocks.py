@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_quantized.blocks import gather_block_quantized, matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
@@ -46,17 +47,26 @@ def product(draw, bits, dtype, accuracy=(0, 1)):
 PREPACKED = {"weight_prepacked": "weights in the layout of one GPU, which is not documented, are refused"}
 
 
-@cases(matmul_nbits, gradient=["A", "scales", "bias"], undrawn=PREPACKED)
+def _is_large(drawn):
+    return np.abs(drawn.inputs[0]).max(initial=0) > 1e3
+
+
+CANCELLED = Gap(
+    "special values", "the rule takes zero points off the sums, which rounds by what they cancel", when=_is_large
+)
+
+
+@cases(matmul_nbits, gradient=["A", "scales", "bias"], undrawn=PREPACKED, gaps=[CANCELLED])
 def _(draw):
     return product(draw, draw(st.sampled_from([2, 4, 8])), "float32")
 
 
-@cases(matmul_nbits, gradient=False)
+@cases(matmul_nbits, gradient=False, gaps=[CANCELLED])
 def _(draw):
     return product(draw, draw(st.sampled_from([4, 8])), "float16")
 
 
-@cases(matmul_nbits, gradient=False)
+@cases(matmul_nbits, gradient=False, gaps=[CANCELLED])
 def _(draw):
     """Codes that cross the borders of bytes, which onnxruntime has no kernel for."""
     return product(draw, draw(st.sampled_from([3, 5, 6, 7])), "float32")

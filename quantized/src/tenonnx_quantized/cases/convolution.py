@@ -52,10 +52,7 @@ def _(draw):
 @cases(
     qlinear_conv,
     gradient=False,
-    gaps=[
-        Gap("reference", "onnx.reference adds the zero point before it rounds, and knows two-dimensional images alone"),
-        CODE_OF_NAN,
-    ],
+    gaps=[CODE_OF_NAN],
 )
 def _(draw):
     x, w, attributes = images(draw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from tenonnx.extend import DType
 from tenonnx_standard.image import affine_grid, grid_sample, grid_sample_2d, image_decoder
 from tenonnx_standard.resampling import COORDINATES
 from tenonnx_standard.resizing import (
@@ -91,7 +92,14 @@ def _(draw):
     return call(x, *lengths(draw, x, attributes), **attributes)
 
 
-@cases(resize_before_symmetric, gradient=("X",), steps=1)  # onnxruntime cuts off fractions of integers
+SEARCHED = Gap(
+    "export",
+    "an opset without bfloat16 is refused only after more expansions than the limit allows",
+    lambda call: call.attributes["mode"] == "cubic" and DType.of(call.inputs[0].dtype) is DType.bfloat16,
+)
+
+
+@cases(resize_before_symmetric, gradient=("X",), steps=1, gaps=[SEARCHED])  # onnxruntime cuts off fractions of integers
 def _(draw):
     attributes = method(draw, COORDINATES[1:])
     x = image(draw, attributes["mode"])

@@ -30,7 +30,7 @@ ROUNDED = gaps(
 )
 NARROW = gaps(
     "its inverse has the precision of float32",
-    lambda call: bool(call.attributes["inverse"]) and call.inputs[0].dtype == np.float64,
+    lambda call: call.attributes["inverse"] and call.inputs[0].dtype == np.float64 and call.version >= 17,
 )
 
 SHORTENED = gaps(
