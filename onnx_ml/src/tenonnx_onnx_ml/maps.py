@@ -72,7 +72,7 @@ zip_map.requires(holds(check_zip_map))
 
 @changing("interface")
 def without_zip_map(graph: Graph) -> Graph:
-    """Leave the rows of numbers in place of the maps that ZipMap makes of them, under the same names."""
+    """Remove ZipMap: the outputs keep their names and become tensors."""
     return apply_rules(graph, {"ai.onnx.ml::ZipMap": lambda node, X: X})
 
 

@@ -74,58 +74,65 @@ class ExportConfig:
     """
 
     opset_version: int | Mapping[str, int] | None = _option(
-        None, "The opset of ai.onnx, or of another domain as com.microsoft=1. Repeatable.", "--opset",
+        None, "Target opset of ai.onnx, such as 17, or of another domain, such as com.microsoft=1. Repeatable.",
+        "--opset",
         kind="opsets", metavar="N",
     )  # fmt: skip
     domains: Collection[str] | None = _option(
-        None, "The only domains that the result may use.", "--domains", kind="names", metavar="A,B"
+        None, "The only operator domains that the result may use.", "--domains", kind="names", metavar="A,B"
     )
     target: str | None = _option(
-        None, "A runtime or converter that is to take the result; tenonnx targets lists them.", "--target",
+        None, "The runtime or converter that the model is for; `tenonnx targets` lists them.", "--target",
         kind="text", metavar="NAME",
     )  # fmt: skip
     external_data_threshold: int | None = _option(
-        None, "Put tensors of at least so many bytes in a data file beside the model.", "--external-data-threshold",
+        None, "Store tensors of at least this size as external data, in a file beside the model.",
+        "--external-data-threshold",
         kind="count", metavar="BYTES",
     )  # fmt: skip
     fuse: bool | Collection[str] | None = _option(
         False,
-        "Fuse subgraphs into ops that the target has, such as LayerNormalization or Attention. By default where "
-        "--opset is newer than the model's, or --domains has one that the model does not use.",
+        "Fuse subgraphs into ops available in the target, such as LayerNormalization or Attention. On by default if "
+        "--opset is newer than the model's, or --domains names a domain that the model does not use.",
         "--fuse/--no-fuse", asks="fuse",
     )  # fmt: skip
     functions: str = _option(
         "keep",
-        "What becomes of functions that the model defines for itself; vendor also writes what ops of other packages "
-        "mean as such functions, so that the model needs no package.",
+        "Model-local functions: keep them, inline them, or (vendor) also define the ops of third-party packages as "
+        "model-local functions, so that the file runs without those packages.",
         "--functions", kind="choice", choices=FUNCTIONS,
     )  # fmt: skip
     ir_version: int | None = _option(
-        None, "The IR version of the file; by default its own, or that of the ONNX release that brought the opset.",
+        None, "IR version of the file. By default the model's own, or, where the opset changes, that of the ONNX "
+        "release that introduced the opset.",
         "--ir-version", kind="version", metavar="N",
     )  # fmt: skip
-    tidy: bool = _option(False, "Also sort nodes, declare every domain and write every type.", "--tidy")
+    tidy: bool = _option(
+        False, "Also sort nodes topologically, declare every domain and write the types of all values.", "--tidy"
+    )
     shapes: str | None = _option(
-        None, "Declare the types of all values, or of inputs and outputs alone; by default those that the file had.",
+        None, "Write the types of all values, or of inputs and outputs only. By default, the types that the "
+        "source file declares.",
         "--shapes", kind="choice", choices=SHAPES,
     )  # fmt: skip
     include_training_state: bool = False
     overwrite: bool = _option(False, "Replace the output file even if it is read-only.", "--overwrite")
     post_export_hooks: Iterable[PostExportHook] = _option(
         (),
-        "What has the last word on the file: a hook that a package offers, or FILE.py:FUNCTION, a function of the "
-        "ModelProto, which is run. Repeatable, in order.",
+        "Post-process the ModelProto before it is written: a hook of an installed package, or FILE.py:FUNCTION, "
+        "which is executed. Repeatable; hooks run in the given order.",
         "--hook", kind="hooks", metavar="NAME",
     )  # fmt: skip
     verify: Callable[[Graph], object] | bool | float | None = _option(  # noqa: RUF009 - as all of them
         None,
-        "Compare the numbers of both models before anything is written. By default that is done where both can run.",
+        "Run the original and the converted model on the same inputs and write nothing if outputs differ. On by "
+        "default where both can run.",
         "--verify/--no-verify",
     )
     fuse_also: Collection[str] = _option(
         (),
-        "Look for an op that few runtimes have, too, such as GroupNormalization, SimplifiedLayerNormalization or "
-        "com.microsoft::QLinearAdd. Repeatable.",
+        "Also fuse into an op that few runtimes implement, such as GroupNormalization, SimplifiedLayerNormalization "
+        "or com.microsoft::QLinearAdd. Repeatable.",
         "--fuse-also", kind="texts", metavar="OP", asks="fuse",
     )  # fmt: skip
 
@@ -148,40 +155,44 @@ class ConvertConfig(ExportConfig):
     )
     transforms: Collection[str | Callable[[Graph], Graph]] = ()
     fix_shapes: Mapping[str, Sequence[int | str | None]] = _option(
-        {}, "Write an input with these dims, such as image:1,3,224,224. Repeatable.", "--fix-shapes",
+        {}, "Make the dims of an input static, such as image:1,3,224,224. Repeatable.", "--fix-shapes",
         kind="dims", metavar="NAME:DIMS",
     )  # fmt: skip
     free_dims: Mapping[str, Mapping[int, str]] = _option(
-        {}, "Write dims of an input as symbols, such as image:0=batch,2=height. Repeatable.", "--free-dims",
+        {}, "Make dims of an input dynamic, such as image:0=batch,2=height. Repeatable.", "--free-dims",
         kind="free_dims", metavar="NAME:AXIS=SYMBOL",
     )  # fmt: skip
     float16: bool = _option(
-        False, "Write float32 as float16. Inputs and outputs stay, and so does what needs float32.", "--float16",
+        False, "Convert float32 to float16. Inputs and outputs stay float32, and so do nodes that need it.",
+        "--float16",
         asks="precision",
     )  # fmt: skip
-    bfloat16: bool = _option(False, "Likewise as bfloat16.", "--bfloat16", asks="precision")
-    half_interface: bool = _option(False, "With --float16: inputs and outputs, too.", "--half-interface")
+    bfloat16: bool = _option(False, "Convert float32 to bfloat16, as --float16 does.", "--bfloat16", asks="precision")
+    half_interface: bool = _option(
+        False, "With --float16 or --bfloat16: also convert inputs and outputs.", "--half-interface"
+    )
     budget: float = _option(
         BUDGET,
-        "With --float16: leave nodes in float32 while an output differs by more than this share of its largest number.",
+        "With --float16 or --bfloat16: the allowed error of each output, relative to its largest absolute value. "
+        "Nodes are kept in float32 until it is met.",
         "--budget", kind="positive",
     )  # fmt: skip
     feeds: Mapping[str, Any] | None = None
     input_shapes: Mapping[str, Sequence[int | str | None]] = _option(
-        {}, "Dims of an input, such as x:1,3,224,224 or mask:batch,past+new. Repeatable.", "--input-shapes",
+        {}, "Shape of an input, such as x:1,3,224,224 or mask:batch,past+new. Repeatable.", "--input-shapes",
         kind="dims", metavar="NAME:DIMS",
     )  # fmt: skip
-    seed: int = _option(0, "Seed of inputs that are made up.", "--seed", kind="count")
+    seed: int = _option(0, "Seed of random inputs.", "--seed", kind="count")
     absolute: float | None = _option(
-        None, "Allowed absolute difference, in place of the table's.", "--atol", kind="difference"
+        None, "Absolute tolerance. By default it depends on the element type.", "--atol", kind="difference"
     )
     relative: float | None = _option(
-        None, "Allowed relative difference, in place of the table's.", "--rtol", kind="difference"
+        None, "Relative tolerance. By default it depends on the element type.", "--rtol", kind="difference"
     )
-    exact: bool = _option(False, "Outputs must be the same bit for bit, in place of within a tolerance.", "--exact")
+    exact: bool = _option(False, "Require outputs to be identical bit for bit.", "--exact")
     timeout: float = _option(
-        TIMEOUT, "Give up after so long: what has come to no end is not verified.", "--timeout",
-        kind="positive", metavar="SECONDS",
+        TIMEOUT, "Stop verification after this many seconds; the result is then not verified.",
+        "--timeout", kind="positive", metavar="SECONDS",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -30,10 +30,10 @@ MOST_CALLS = 10_000
 @click.command("bench")
 @model_argument
 @input_options
-@click.option("--backend", "only", multiple=True, metavar="NAME", help="This backend alone. Repeatable.")
+@click.option("--backend", "only", multiple=True, metavar="NAME", help="Time only this backend. Repeatable.")
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
-    help="Measure calls of each backend for so long.",
+    help="Seconds to spend on each backend.",
 )  # fmt: skip
 @shapes_option
 @seed_option
@@ -48,10 +48,10 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Time a model on all installed backends, side by side. Inputs that are not given are made up.
+    """Time a model on all installed backends. Inputs that are not given get random values.
 
-    The median of the calls, the first apart, and the largest difference from what numpy gives. The figures are kept:
-    from now on, auto takes what was the fastest here.
+    Reports the time of the first call, the median of the calls after it, and the largest difference from numpy. The
+    result is stored: from now on, the backend "auto" picks the fastest one for this model.
     """
     from tenonnx import InvalidCall
     from tenonnx.tools import backends, compile_graph, remember

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @shapes_option
 @json_option
 def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
-    """List everything that is wrong with a model.
+    """List all errors in a model.
 
-    onnx.checker judges the file, with full shape inference; then the types of all values are inferred here. Ops that no
-    installed package provides are no fault of the model, and are listed apart; so are those that some runtimes take and
-    the specification lacks. Exit code 1 if anything is wrong.
+    Runs onnx.checker with full shape inference, then tenonnx's own shape inference. Operators that no installed
+    package provides, and operators that runtimes accept but the specification lacks, are listed separately and are not
+    errors. Exit code 1 if there are errors.
     """
     from tenonnx import InvalidModel, load
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @rules_option
 @click.option(
     "--map", "mapping", multiple=True, callback=pairs, metavar="A=B",
-    help="An input or output A of FIRST that is called B in SECOND. Repeatable.",
+    help="Input or output A of FIRST is named B in SECOND. Repeatable.",
 )  # fmt: skip
 @input_options
 @shapes_option
@@ -59,8 +59,8 @@ def command(
 ) -> int:
     """Compare two models: their structure, their numbers, and the first node that diverges.
 
-    FIRST is run on numpy, SECOND on numpy and, where it is installed, on onnxruntime. Other structure alone is no
-    failure. Exit code 1 if the interfaces or numbers differ.
+    FIRST runs on numpy, SECOND on numpy and, if installed, on onnxruntime. Exit code 1 if inputs, outputs or their
+    values differ; a different graph structure alone is not a failure.
     """
     from tenonnx import verify
     from tenonnx_cli.arrays import read_feeds

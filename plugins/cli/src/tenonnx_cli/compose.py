@@ -17,13 +17,13 @@ from tenonnx_cli.parts import output_file, pairs, write, write_options
 @click.option("-o", "--output", required=True, metavar="FILE", callback=output_file, help="The file to write.")
 @click.option(
     "--map", "mapping", multiple=True, callback=pairs, metavar="OUT=IN",
-    help="Which output of FIRST goes to which input of SECOND, by default those of one name. Repeatable.",
+    help="Connect output OUT of FIRST to input IN of SECOND; by default those of the same name. Repeatable.",
 )  # fmt: skip
 @write_options
 def command(first: str, second: str, output: str, mapping: dict[str, str], **writing: Any) -> None:
-    """Join two models, such as a preprocessing and a network: SECOND reads what FIRST computes.
+    """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
 
-    What is not joined stays an input or output of the whole. The opset is the newer of the two.
+    Other inputs and outputs remain those of the result. Its opset is the newer of the two.
     """
     from tenonnx import compose
 

@@ -37,7 +37,11 @@ SUFFIXES = (".onnx", ".safetensors")
 @click.command("convert", cls=TransformingCommand)
 @model_argument
 @click.option(
-    "-o", "--output", required=True, metavar="FILE", help="A .onnx file, or .safetensors for our native format."
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="A .onnx file, or a .safetensors file in the native format of tenonnx.",
 )
 @made_options
 @input_options
@@ -56,13 +60,13 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write a model for another opset, domains or format.
+    """Convert a model to another opset, set of domains, precision or file format.
 
-    MODEL is a file, or FILE.py:FUNCTION for a function that returns a model, such as a module of PyTorch (with the
-    package tenonnx-torch). The Python file is run, so that it must be your own or one that you trust.
+    MODEL is a file, or FILE.py:FUNCTION for a function that returns a model, such as a PyTorch module (needs
+    tenonnx-torch). The Python file is executed: use only files that you trust.
 
-    Prints what became of each node that could not stay as it was. Nothing is written when a node has no form in the
-    target, or when the result does not give the numbers of the original.
+    Prints how each node was changed. Nothing is written if a node cannot be expressed in the target, or if the outputs
+    of the converted model differ from the original's.
     """
     from tenonnx import ConvertConfig
     from tenonnx.tools import STEPS, Conversion

@@ -15,15 +15,15 @@ from tenonnx_cli.parts import names, output_file, write, write_options
 @click.argument("file", metavar="FILE", callback=output_file)
 @click.option(
     "-i", "--inputs", multiple=True, callback=names, metavar="A,B",
-    help="The values that are to be fed, by default the graph inputs that are needed. Repeatable.",
+    help="Values that become the inputs; by default the graph inputs that are needed. Repeatable.",
 )  # fmt: skip
 @click.option(
     "-o", "--outputs", multiple=True, callback=names, metavar="A,B",
-    help="The values that are to be computed, by default the graph outputs. Repeatable.",
+    help="Values that become the outputs; by default the graph outputs. Repeatable.",
 )  # fmt: skip
 @write_options
 def command(model: str, file: str, inputs: list[str], outputs: list[str], **writing: Any) -> None:
-    """Write the part of a model between some values to FILE.
+    """Extract a subgraph, given its inputs and outputs, to FILE.
 
     tenonnx inspect --nodes lists the values.
     """

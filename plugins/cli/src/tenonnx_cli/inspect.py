@@ -21,12 +21,12 @@ LONGEST = 160
 
 @click.command("inspect")
 @model_argument
-@click.option("--variables", "all_variables", is_flag=True, help="List every variable.")
+@click.option("--variables", "all_variables", is_flag=True, help="List every initializer.")
 @click.option("--nodes", "all_nodes", is_flag=True, help="List every node.")
 @click.option("--costs", "with_costs", is_flag=True, help="List multiplications, bytes and live memory of each node.")
-@click.option("--dot", "drawn", flag_value="dot", help="Print the graph for Graphviz instead.")
-@click.option("--svg", "drawn", flag_value="svg", help="Print a drawing instead, as SVG.")
-@click.option("--html", "drawn", flag_value="html", help="Print a page with a drawing instead.")
+@click.option("--dot", "drawn", flag_value="dot", help="Print the graph in DOT format, for Graphviz.")
+@click.option("--svg", "drawn", flag_value="svg", help="Print a drawing of the graph as SVG.")
+@click.option("--html", "drawn", flag_value="html", help="Print a drawing of the graph as an HTML page.")
 @shapes_option
 @json_option
 def command(
@@ -38,9 +38,10 @@ def command(
     input_shapes: InputShapes,
     as_json: bool,
 ) -> None:
-    """Show what is in a model.
+    """Show the inputs, outputs, opsets, operators and weights of a model.
 
-    Types are inferred. Ops that no installed package provides are listed with the package that would.
+    Types come from shape inference. Operators that no installed package provides are listed with the package to
+    install.
     """
     from tenonnx import infer
     from tenonnx.tools import late

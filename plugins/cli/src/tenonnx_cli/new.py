@@ -99,15 +99,15 @@ _COMMON = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "ci.yml
 
 @click.command("new")
 @click.argument("name")
-@click.option("--domain", metavar="DOMAIN", help="With an op of this domain, such as com.acme.")
-@click.option("--backend", is_flag=True, help="With a backend.")
-@click.option("--format", is_flag=True, help="With a reader of a file format.")
-@click.option("--target", is_flag=True, help="With a deployment target.")
-@click.option("--rules", is_flag=True, help="With import rules, which stand for nodes while a model is read.")
-@click.option("--command", is_flag=True, help="With a command of this program.")
+@click.option("--domain", metavar="DOMAIN", help="Include an op of this domain, such as com.acme.")
+@click.option("--backend", is_flag=True, help="Include a backend.")
+@click.option("--format", is_flag=True, help="Include a front end for a file format.")
+@click.option("--target", is_flag=True, help="Include a deployment target.")
+@click.option("--rules", is_flag=True, help="Include import rules, which replace nodes while a model is read.")
+@click.option("--command", is_flag=True, help="Include a command of the command line.")
 @json_option
 def command(name: str, domain: str | None, as_json: bool, **flags: bool) -> None:
-    """Write a package into a new folder NAME, such as tenonnx-acme, with its tests and a file for CI.
+    """Create a package in a new folder NAME, such as tenonnx-acme, with tests and a CI workflow.
 
     It has what the options name, at least one.
     """

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--domain", metavar="DOMAIN", help="Only ops of this domain, such as com.microsoft.")
 @click.option("--package", metavar="PACKAGE", help="Only ops of this installed package, such as tenonnx-acme.")
-@click.option("--markdown", is_flag=True, help="Print a table for a README.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @json_option
 def command(name: str | None, domain: str | None, package: str | None, markdown: bool, as_json: bool) -> None:
     """List the installed ops, or show one.
 
-    NAME is an op such as Softmax or com.microsoft::Gelu. A meaning holds for a range of opset versions. It has a body,
-    written in simpler ops, or is a primitive; it may have a numpy rule, which agrees with the body, and a gradient of
-    its own.
+    NAME is an op such as Softmax or com.microsoft::Gelu. For each range of opset versions it shows whether the op is
+    defined by simpler ops or is a primitive, and whether it has a numpy kernel and a gradient rule.
     """
     from tenonnx import default_registry
     from tenonnx.tools import INTERNAL_DOMAIN

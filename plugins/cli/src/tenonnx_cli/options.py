@@ -81,7 +81,8 @@ RULES = "tenonnx.rules"
 
 rules_option = click.option(
     "--rules", multiple=True, callback=_rules, expose_value=False, metavar="FILE.py",
-    help="Import rules: a Python file of functions that stand for nodes of the model. It is run. Repeatable.",
+    help="A Python file with import rules, which replace nodes while the model is read. The file is executed. "
+    "Repeatable.",
 )  # fmt: skip
 
 
@@ -165,7 +166,9 @@ def config_options(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout, and nothing else."
+)
 
 shapes_option = config_options("input_shapes")
 seed_option = config_options("seed")
@@ -186,11 +189,11 @@ def input_options(command: Command) -> Command:
     """What to feed: ``--input`` and ``--inputs``."""
     one = click.option(
         "--input", "inputs", multiple=True, metavar="NAME=FILE",
-        help="Contents of an input: a .npy file, or a .npz file that holds the name. Repeatable. "
-        "Or a .csv file alone, with a column for each input.",
+        help="The value of an input, from a .npy file or from the entry of that name in a .npz file. Repeatable. Or "
+        "FILE alone: a .csv file with a column for each input.",
     )  # fmt: skip
     whole = click.option(
-        "--inputs", "archive", metavar="FILE", help="A .npz file with contents of inputs by name, or a .csv file."
+        "--inputs", "archive", metavar="FILE", help="A .npz or .csv file with the values of inputs by name."
     )
     return one(whole(command))
 

@@ -30,10 +30,10 @@ _OPTIONS = (
 @config_options(*_OPTIONS)
 @json_option
 def command(model: str, input_shapes: InputShapes, as_json: bool, **options: Any) -> int:
-    """Show what a conversion would do.
+    """Show what `convert` would do, without writing a file.
 
-    Says what would become of each node, those of subgraphs included, and everything that stands in the way. Exit code 1
-    if anything does.
+    Lists what would happen to each node, including those of subgraphs, and everything that prevents the conversion.
+    Exit code 1 if it is not possible.
     """
     from tenonnx import infer
     from tenonnx.tools import late_if_installed, plan

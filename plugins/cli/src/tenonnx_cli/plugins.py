@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 @click.group("plugins", invoke_without_command=True)
-@click.option("--check", is_flag=True, help="Exit with 1 where a plugin or an op of one is left out.")
+@click.option("--check", is_flag=True, help="Exit with code 1 if a plugin, or one of its ops, is not loaded.")
 @json_option
 @click.pass_context
 def command(context: click.Context, check: bool, as_json: bool) -> int:
-    """List the installed plugins, and why one is not loaded; or begin a new one.
+    """List the installed plugins and those that failed to load; create or test one.
 
-    TENONNX_PLUGINS restricts plugins to the packages that it names, separated by commas; if empty, to none. A name
-    behind a minus sign leaves that package out.
+    The environment variable TENONNX_PLUGINS restricts plugins to a comma-separated list of packages; if empty, no
+    plugins are loaded. A minus sign before a name excludes that package.
     """
     return 0 if context.invoked_subcommand else _list(check, as_json)
 

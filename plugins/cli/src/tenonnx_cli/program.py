@@ -91,5 +91,6 @@ class CommandGroup(click.Group):
 def program() -> None:
     """Inspect, check, run and convert ONNX models.
 
-    Every command takes --json. Exit codes: 0, 1 when a check or verification failed, 2 for bad use or input.
+    Every command accepts --json. Exit codes: 0 for success, 1 if a check or verification failed, 2 for invalid
+    arguments or files.
     """

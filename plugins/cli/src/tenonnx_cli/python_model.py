@@ -36,20 +36,27 @@ def made_options(command: Command) -> Command:
     options: list[Callable[[Any], Any]] = [
         click.option(
             "--example", "examples", multiple=True, metavar="DIMS",
-            help="For MODEL as FILE.py:FUNCTION, the shape of an argument of the model that the function returns: "
-            "1,3,224,224, or with an element type and names of dims that vary int64:batch=2,16. Or a .npy file. "
-            "Repeatable, in order.",
+            help="For FILE.py:FUNCTION: the shape of one argument of the returned model, such as 1,3,224,224, or "
+            "with element type and dynamic dims, int64:batch=2,16; or a .npy file. Repeatable, in the order of the "
+            "arguments.",
         ),
         click.option(
             "--dims", "--dynamic-axes", metavar="JSON",
-            help='For FILE.py:FUNCTION, the axes that vary, by input: {"image": {"0": "batch"}}, or a file of that.',
+            help='For FILE.py:FUNCTION: the dynamic axes of each input, as JSON or a JSON file: '
+            '{"image": {"0": "batch"}}.',
         ),
         click.option(
             "--task", metavar="TASK",
-            help="For FILE.py:FUNCTION, name the outputs as models of a task do, such as detection.",
+            help="For FILE.py:FUNCTION: name the outputs as is usual for a task, such as detection.",
         ),
-        click.option("--input-names", callback=_names, metavar="NAMES", help="For FILE.py:FUNCTION, as in image,mask."),
-        click.option("--output-names", callback=_names, metavar="NAMES", help="Likewise, as in boxes,scores."),
+        click.option(
+            "--input-names", callback=_names, metavar="NAMES",
+            help="For FILE.py:FUNCTION: names of the inputs, such as image,mask.",
+        ),
+        click.option(
+            "--output-names", callback=_names, metavar="NAMES",
+            help="For FILE.py:FUNCTION: names of the outputs, such as boxes,scores.",
+        ),
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)

@@ -16,9 +16,9 @@ from tenonnx_cli.parts import output_file, pairs, rename_all, write, write_optio
 @click.option("-o", "--output", required=True, metavar="FILE", callback=output_file, help="The file to write.")
 @write_options
 def command(model: str, renamed: dict[str, str], output: str, **writing: Any) -> None:
-    """Give inputs, outputs, weights and other values other names. Two names may be exchanged.
+    """Rename inputs, outputs, initializers and other values. Names can be swapped.
 
-    What a file holds of the training of a weight is renamed with it.
+    Training state that the file holds for an initializer is renamed with it.
     """
     from tenonnx import InvalidCall
 

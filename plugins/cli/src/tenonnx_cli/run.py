@@ -55,7 +55,7 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Compute the outputs of a model. Inputs that are not given are made up."""
+    """Run a model and print its outputs. Inputs that are not given get random values."""
     from tenonnx import infer
     from tenonnx.tools import compile_graph
     from tenonnx_cli.arrays import read_feeds, write_arrays

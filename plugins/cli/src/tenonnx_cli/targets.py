@@ -34,9 +34,9 @@ def _unknown_ops(runtime: Runtime) -> list[str]:
 @click.argument("name", required=False)
 @json_option
 def command(name: str | None, as_json: bool) -> None:
-    """List the targets that plan and convert know by name, or show one.
+    """List the deployment targets, or show the limits of one.
 
-    Each is a data file with the limits that the documentation of a runtime or converter states, and its source.
+    A target is a runtime or converter, with its documented limits and their source.
     """
     from tenonnx.tools import find_runtime, runtimes
 

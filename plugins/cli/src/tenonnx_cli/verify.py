@@ -32,7 +32,11 @@ from tenonnx_cli.verifications import say_verification
 @tolerance_options
 @exact_option
 @click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="Run both here; the first judges. Repeatable."
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="Run both models on this backend. Repeatable; the first one named is the reference.",
 )
 @timeout_option
 @json_option
@@ -50,14 +54,14 @@ def command(
     timeout: float,
     as_json: bool,
 ) -> int:
-    """Say whether SECOND computes what FIRST does.
+    """Check that two models compute the same outputs.
 
-    Both are run on the same inputs, on numpy and, where it is installed, on onnxruntime. Each output is verified,
-    with a grade (bit for bit, within rounding, within tolerance, within a step of codes), not verified, and why, or
-    different.
+    Both models run on the same inputs, on numpy and, if installed, on onnxruntime. Each output is reported as
+    verified, with a grade (bit for bit, within rounding, within tolerance, within one quantization step), as not
+    verified, with the reason, or as different.
 
-    Exit code 0 where outputs were compared and none differs, 1 where one does or none could be compared, 2 for bad use
-    or input.
+    Exit code 0 if outputs were compared and none differs, 1 if one differs or none could be compared, 2 for invalid
+    arguments or files.
     """
     from tenonnx import verify
     from tenonnx_cli.arrays import read_feeds

@@ -49,7 +49,7 @@ class Laid(NamedTuple):
 @leaving_defaults
 @in_registry_of_graph
 def channels_first(graph: Graph) -> Graph:
-    """``graph`` with fewer transpositions: where each Conv has one before and one behind it, few or none are left.
+    """Remove the Transpose nodes around Conv and other channels-last code by computing in channels-first layout.
 
     Ops that compute element by element (the trait ``elementwise``), or along axes that they name, compute the same on
     inputs that lie otherwise, by their rule ``laid_out``, so that what moves axes (``moves``) comes behind them. Inputs

@@ -30,7 +30,7 @@ ROUNDS = 8
 @leaving_defaults
 @in_registry_of_graph
 def simplify(graph: Graph) -> Graph:
-    """Compute what is constant, merge equal nodes, and leave out what changes nothing or no output needs.
+    """Fold constants, merge equal nodes, and remove nodes that have no effect or whose outputs are unused.
 
     Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
     by the rule ``rewrite`` of an op, which call takes in another that it alone reads, such as a BatchNormalization

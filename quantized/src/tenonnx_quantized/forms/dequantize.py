@@ -71,7 +71,7 @@ def _numbers(call: Call, start: int, stop: int) -> Array:
 @changing("numbers")
 @leaving_defaults
 def to_floats(graph: Graph) -> Graph:
-    """Let weights and activations be floats: a model without quantisation.
+    """Convert a quantized model to floating point.
 
     Weights are the numbers that their codes stand for, computed when they are written. Activations are not rounded
     any more, but stay within a range of codes that begins at 0. Inputs and outputs that are codes stay codes.

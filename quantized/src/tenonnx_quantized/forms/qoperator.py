@@ -31,7 +31,8 @@ Coded = tuple[Value, Value, Value]
 
 @leaving_defaults
 def to_qoperator(graph: Graph) -> Graph:
-    """Say float ops between DequantizeLinear and QuantizeLinear as QLinear ops, and 4-bit weights as MatMulNBits.
+    """Convert to QOperator form: QLinear ops in place of float ops between DequantizeLinear and QuantizeLinear, and
+    MatMulNBits for 4-bit weights.
 
     The ops are those of ai.onnx and com.microsoft. Ops that only move or choose elements work on the codes. What has no
     such op stays as it is.

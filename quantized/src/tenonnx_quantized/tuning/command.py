@@ -33,35 +33,53 @@ SHOWN = 10
 @click.option("-o", "--output", required=True, metavar="FILE", help="The .onnx file to write.")
 @click.option(
     "--mode", type=click.Choice(["dynamic", "static", "weights"]), default="dynamic", show_default=True,
-    help="Ranges of activations found while it runs, found on --inputs, or only weights, in blocks.",
+    help="dynamic: ranges of activations are computed at run time; static: they are calibrated on --inputs; "
+    "weights: only weights are quantized, in blocks.",
 )  # fmt: skip
-@click.option("--bits", type=click.Choice(["4", "8"]), help="Of weights: 4 by default in blocks, else 8.")
+@click.option("--bits", type=click.Choice(["4", "8"]), help="Bits of a weight. Default: 4 in mode weights, else 8.")
 @click.option(
     "--activation-type", type=click.Choice(["uint8", "int8", "uint16", "int16", "float8e4m3fn"]),
-    help="Codes of activations in mode static: uint8 by default, int8 where --symmetric.",
+    help="Type of quantized activations in mode static. Default: uint8, or int8 with --symmetric.",
 )  # fmt: skip
 @click.option(
     "--weight-type", type=click.Choice(["int8", "uint8", "int16", "uint16", "int4", "uint4", "float8e4m3fn"]),
-    help="Codes of weights in modes static and dynamic: int8 by default.",
+    help="Type of quantized weights in modes static and dynamic. Default: int8.",
 )  # fmt: skip
-@click.option("--block-size", type=int, default=32, show_default=True, help="Rows of weights that share a scale.")
-@click.option("--per-channel/--per-tensor", default=True, help="One scale for each channel of the weights, or one.")
-@click.option("--symmetric", is_flag=True, help="Zero points in the middle of the range.")
+@click.option(
+    "--block-size",
+    type=int,
+    default=32,
+    show_default=True,
+    help="Number of rows of a weight matrix that share a scale.",
+)
+@click.option(
+    "--per-channel/--per-tensor",
+    default=True,
+    help="One scale for each output channel of a weight, or one for the whole tensor.",
+)
+@click.option("--symmetric", is_flag=True, help="Symmetric quantization: zero point in the middle of the range.")
 @click.option(
     "--calibration", type=click.Choice(["minmax", "percentile", "entropy", "mse"]), default="minmax",
-    show_default=True, help="How ranges are chosen.",
+    show_default=True, help="How the ranges of activations are calibrated.",
 )  # fmt: skip
 @click.option(
     "--search", type=click.Choice(["rtn", "hqq"]), default="rtn", show_default=True,
-    help="Codes of blocks by rounding to the nearest, or by half-quadratic steps.",
+    help="How block-quantized weights are rounded: to nearest (rtn), or by half-quadratic quantization (hqq).",
 )  # fmt: skip
-@click.option("--ops", metavar="A,B", help="The types of nodes to quantise; all that can be by default.")
-@click.option("--leave-out", multiple=True, metavar="PATTERN", help="Nodes by name that stay floats. Repeatable.")
-@click.option("--budget", type=float, metavar="ERROR", help="Leave the worst nodes floats until outputs are as near.")
+@click.option("--ops", metavar="A,B", help="The op types to quantize; by default all that can be.")
+@click.option(
+    "--leave-out", multiple=True, metavar="PATTERN", help="Names of nodes that stay in floating point. Repeatable."
+)
+@click.option(
+    "--budget",
+    type=float,
+    metavar="ERROR",
+    help="Keep the nodes with the largest errors in floating point until the error of the outputs is below this.",
+)
 @click.option(
     "--form", type=click.Choice(["qdq", "qoperator"]), default="qdq", show_default=True, help="Of the result."
 )
-@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Rows of data at a time.")
+@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Batch size for calibration.")
 @input_options
 @json_option
 def command(
@@ -76,10 +94,10 @@ def command(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Write a model whose weights, and activations, are codes of 8 or 4 bits.
+    """Quantize the weights, or weights and activations, of a model to 8 or 4 bits.
 
-    Prints what that costs: the error of each tensor and of the outputs, relative to their size. What is written is read
-    back and computed before it takes the place of a file.
+    Prints the relative error of each quantized tensor and of the outputs. The written model is read back and run
+    before it replaces an existing file.
     """
     from pathlib import Path
 

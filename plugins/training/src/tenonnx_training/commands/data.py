@@ -33,19 +33,25 @@ def data_options(command: Command) -> Command:
             "--data",
             required=True,
             metavar="PATH",
-            help="A .npz or .csv file, the inputs by name and the labels; or a folder with a folder of images for each "
-            "class.",
+            help="A .npz or .csv file with the inputs by name and the labels; or a folder with one subfolder of "
+            "images for each class.",
         ),
         click.option(
             "--image-size",
             type=click.IntRange(min=1),
             metavar="PIXELS",
-            help="Height and width of images where the model leaves them open; by default those of the first one.",
+            help="Height and width to resize images to, where the model has dynamic ones; by default the size of "
+            "the first image.",
         ),
         click.option(
-            "--image-mean", metavar="A,B,C", callback=_numbers_of, help="What is taken off images, numbers from 0 to 1."
+            "--image-mean",
+            metavar="A,B,C",
+            callback=_numbers_of,
+            help="Mean to subtract from each channel, for pixels from 0 to 1.",
         ),
-        click.option("--image-std", metavar="A,B,C", callback=_numbers_of, help="What images are then divided by."),
+        click.option(
+            "--image-std", metavar="A,B,C", callback=_numbers_of, help="Standard deviation to divide each channel by."
+        ),
     )
     for option in reversed(kinds):
         command = option(command)
@@ -56,13 +62,13 @@ def class_options(command: Command) -> Command:
     """What a loss or metric of classes is told beside its name."""
     kinds = (
         click.option(
-            "--ignore-index", type=int, metavar="LABEL", help="A label that counts for nothing, such as -100."
+            "--ignore-index", type=int, metavar="LABEL", help="Label that loss and metrics ignore, such as -100."
         ),
         click.option(
             "--class-axis",
             type=int,
             metavar="AXIS",
-            help="Where classes lie in the scores: 1 as in PyTorch, which is the default, or -1 for the last axis.",
+            help="Axis of the classes in the scores: 1 (default), as in PyTorch, or -1 for the last axis.",
         ),
     )
     for option in reversed(kinds):

@@ -23,10 +23,12 @@ from tenonnx_training.commands.data import class_options, data_options, read_dat
 )
 @click.option("--loss", metavar="NAME", help="A loss as tenonnx train takes it.")
 @class_options
-@click.option("--sample-weights", metavar="NAME", help="The part of --data that weighs samples in the loss.")
-@click.option("--of", metavar="VALUE", help="The value that is measured; by default the first output of floats.")
-@click.option("--labels", metavar="NAME", help="The part of --data that holds the labels.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Samples in a batch.")
+@click.option(
+    "--sample-weights", metavar="NAME", help="The array or column of --data with a weight for each sample in the loss."
+)
+@click.option("--of", metavar="VALUE", help="The value to evaluate; by default the first floating-point output.")
+@click.option("--labels", metavar="NAME", help="The array or column of --data with the labels.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Batch size.")
 @click.option("--backend", default="auto", show_default=True, metavar="NAME", help="auto, numpy, onnxruntime ...")
 @json_option
 def command(
@@ -44,7 +46,7 @@ def command(
     as_json: bool,
     **images: Any,
 ) -> None:
-    """Measure a model, as it is used, on all of a data set."""
+    """Evaluate a model in inference mode on a whole data set."""
     from tenonnx_training.evaluation import evaluate
     from tenonnx_training.objective import beside
 

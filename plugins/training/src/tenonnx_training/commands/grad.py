@@ -27,13 +27,20 @@ if TYPE_CHECKING:
 
 @click.command("grad")
 @model_argument
-@click.option("--of", required=True, metavar="VALUE", help="What to differentiate: an output or inner value.")
-@click.option("--wrt", required=True, metavar="A,B", help="With respect to these values; patterns such as conv.* too.")
+@click.option(
+    "--of", required=True, metavar="VALUE", help="The value to differentiate: an output or an intermediate value."
+)
+@click.option(
+    "--wrt",
+    required=True,
+    metavar="A,B",
+    help="Differentiate with respect to these values, which may be patterns such as conv.*.",
+)
 @click.option("-o", "--output", required=True, metavar="FILE", help="The .onnx file to write.")
 @click.option(
     "--cotangent", metavar="NAME",
-    help="Add an input of this name and of the shape of --of, to be multiplied by its Jacobian. "
-    "Without it --of must have one element.",
+    help="Add an input of this name for the cotangent of --of: the outputs are then vector-Jacobian products. "
+    "Required unless --of is a scalar.",
 )  # fmt: skip
 @target_options
 @json_option
@@ -48,9 +55,9 @@ def command(
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Write a model that computes gradients too, one output NAME/grad for each value of --wrt.
+    """Add gradients to a model, as an output NAME/grad for each value of --wrt.
 
-    The result is plain ONNX, which any runtime can run.
+    The result is an ordinary ONNX model that any runtime can run.
     """
     import tenonnx as tx
 

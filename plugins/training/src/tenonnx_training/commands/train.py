@@ -59,18 +59,25 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
 @click.command("train")
 @model_argument
 @data_options
-@click.option("-o", "--output", metavar="FILE", help="The tuned model: .onnx, or .safetensors for our native format.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The trained model: a .onnx file, or a .safetensors file in the native format of tenonnx.",
+)
 @click.option(
     "--loss",
     metavar="NAME",
     help="softmax_cross_entropy, negative_log_likelihood, mean_squared_error, mean_absolute_error, "
-    "binary_cross_entropy, or a scalar of the model. Needed unless --resume names one.",
+    "binary_cross_entropy, or the name of a scalar value of the model. Required unless --resume is given.",
 )
-@click.option("--of", metavar="VALUE", help="The value that the loss reads; by default the first output of floats.")
+@click.option(
+    "--of", metavar="VALUE", help="The value that goes into the loss; by default the first floating-point output."
+)
 @click.option(
     "--labels",
     metavar="NAME",
-    help='The array or column of --data to learn; by default "labels", or the one beside the inputs.',
+    help='The array or column of --data with the labels; by default "labels", or the only one that is not an input.',
 )
 @click.option(
     "--optimizer",
@@ -87,20 +94,18 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
     "--schedule",
     metavar="KIND[:STEPS]",
     callback=_schedule,
-    help="What becomes of the learning rate: cosine and linear bring it to zero in so many steps, by default in those "
-    "of this run; step:100 divides it by ten after every 100.",
+    help="Learning rate schedule: cosine and linear decay it to zero over STEPS steps, by default over the whole "
+    "run; step:100 divides it by ten after every 100 steps.",
 )
 @click.option(
     "--weight-decay", type=click.FloatRange(min=0), help="The weight decay.  [default: 0.01 of adamw, 0 of the others]"
 )
-@click.option(
-    "--clip-norm", type=click.FloatRange(min=0, min_open=True), help="Bound the norm of all gradients together."
-)
-@click.option("--clip-value", type=click.FloatRange(min=0, min_open=True), help="Bound every element of the gradients.")
+@click.option("--clip-norm", type=click.FloatRange(min=0, min_open=True), help="Clip gradients by their global norm.")
+@click.option("--clip-value", type=click.FloatRange(min=0, min_open=True), help="Clip every element of the gradients.")
 @click.option(
     "--trainable",
     metavar="A,B",
-    help="Patterns of variables to train, or of nodes that use them; !pattern takes out.  [default: all with axes]",
+    help="Patterns of initializers to train, or of nodes that use them; !PATTERN excludes.  [default: all with axes]",
 )
 @click.option(
     "--group",
@@ -108,31 +113,35 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
     multiple=True,
     callback=_groups,
     metavar="PATTERN:rate=N,weight_decay=N",
-    help="Give the variables of a pattern N times the learning rate, or a weight decay of their own; repeatable, and "
-    "the first that matches holds.",
+    help="Parameter group: multiply the learning rate of the matching initializers by N, or give them their own "
+    "weight decay. Repeatable; the first match applies.",
 )
 @click.option(
-    "--untie", is_flag=True, help="Make variables separate that the exporter merged into one, as they were equal."
+    "--untie", is_flag=True, help="Separate the initializers that the exporter merged because they were equal."
 )
 @click.option(
     "--frozen-statistics/--no-frozen-statistics",
     default=None,
-    help="Let BatchNormalization go by its running statistics and keep them.  [default: where neither its scale nor "
-    "its shift is trained]",
+    help="BatchNormalization uses its running statistics and does not update them.  [default: if neither its scale "
+    "nor its bias is trained]",
 )
 @click.option(
     "--unbiased-statistics/--no-unbiased-statistics",
     default=None,
-    help="Let running variances follow those of batches over n - 1 elements, as PyTorch does.  [default: over n, as "
-    "ONNX has it]",
+    help="Update running variances with the unbiased variance of a batch, divided by n - 1, as PyTorch does.  "
+    "[default: divided by n, as ONNX specifies]",
 )
 @click.option(
-    "--epochs", type=click.IntRange(min=0), default=1, show_default=True, help="How many (more) epochs to train."
+    "--epochs",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Number of epochs to train; with --resume, further ones.",
 )
+@click.option("--batch-size", type=click.IntRange(min=1), help="Batch size.  [default: 32, or that of --resume]")
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), help="Samples in a batch.  [default: 32, or that of --resume]"
+    "--validation", metavar="PATH", help="Validation data, in the format of --data, evaluated after each epoch."
 )
-@click.option("--validation", metavar="PATH", help="Data like --data, to measure by after each epoch.")
 @class_options
 @click.option(
     "--metric",
@@ -145,49 +154,59 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
     "--patience",
     type=click.IntRange(min=1),
     metavar="EPOCHS",
-    help="End after so many epochs whose (validation) loss is no better, and go back to the best one.",
+    help="Early stopping: stop after this many epochs without a better (validation) loss, and restore the best "
+    "weights.",
 )
-@click.option("--sample-weights", metavar="NAME", help="A part of --data with a weight for each sample.")
+@click.option("--sample-weights", metavar="NAME", help="The array or column of --data with a weight for each sample.")
 @click.option(
-    "--accumulate", type=click.IntRange(min=1), metavar="BATCHES", help="Follow the mean gradient of so many batches."
+    "--accumulate",
+    type=click.IntRange(min=1),
+    metavar="BATCHES",
+    help="Gradient accumulation: update with the mean gradient of this many batches.",
 )
 @click.option(
     "--average",
     type=click.FloatRange(min=0, max=1, max_open=True),
     metavar="SHARE",
-    help="Keep a moving average of the weights, of which this share stays in each update, such as 0.999. Validation "
-    "goes by it, and --output gets it.",
+    help="Exponential moving average of the weights with this decay, such as 0.999, for validation and --output.",
 )
 @click.option(
-    "--precision", metavar="TYPE", help="What products and convolutions compute in: float32, bfloat16 or float16."
+    "--precision",
+    metavar="TYPE",
+    help="Mixed precision: compute matrix products and convolutions in float32, bfloat16 or float16.",
 )
 @click.option(
     "--recompute",
     metavar="A,B",
-    help="Patterns of nodes, such as */layer.0/*,*/layer.1/*: the way back keeps the inputs of each stretch and "
-    "computes the rest again, which saves memory and takes time.",
+    help="Activation checkpointing: patterns of nodes, such as */layer.0/*,*/layer.1/*, whose values are computed "
+    "again in the backward pass, which saves memory and takes time.",
 )
-@click.option("--checkpoint", metavar="FILE", help="A .safetensors file that is written after each epoch.")
+@click.option("--checkpoint", metavar="FILE", help="Write a .safetensors checkpoint after each epoch.")
 @click.option(
     "--resume",
     metavar="FILE",
-    help="Go on from this model or checkpoint, which carries training state, in the same way unless options say else.",
+    help="Continue training from this model or checkpoint, which must hold training state, with the same settings "
+    "unless options override them.",
 )
 @click.option(
     "--keep-training-form",
     is_flag=True,
-    help="Leave BatchNormalization and Dropout in training where the file was exported so. By default they are written "
-    "as they are used.",
+    help="Write BatchNormalization and Dropout in training mode if the file was exported so. By default they are "
+    "written in inference mode.",
 )
-@click.option("--include-training-state", is_flag=True, help="Write what it takes to go on into the output, too.")
 @click.option(
-    "--emit-step", metavar="FILE", help="Write the training step as a plain ONNX file, for --opset and --domains."
+    "--include-training-state",
+    is_flag=True,
+    help="Also write the training state into --output, so that --resume can continue from it.",
+)
+@click.option(
+    "--emit-step", metavar="FILE", help="Write the training step as an ONNX model, for --opset and --domains."
 )
 @version_options
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="Seed of the shuffling and of random ops.  [default: 0, or that of --resume]",
+    help="Seed for shuffling and random ops.  [default: 0, or that of --resume]",
 )
 @click.option("--backend", default="auto", show_default=True, metavar="NAME", help="auto, numpy, onnxruntime ...")
 @json_option
@@ -233,9 +252,9 @@ def command(
     as_json: bool,
     **images: Any,
 ) -> None:
-    """Tune the weights of a model on data, and write it back with nothing else changed.
+    """Train a model on data and write it back with new weights and nothing else changed.
 
-    Ctrl-C ends the training in order, with exit code 130: what was learned so far is written, if anything was.
+    Ctrl-C stops the training cleanly, with exit code 130: the model as trained so far is written, if there was a step.
     """
     import tenonnx as tx
     from tenonnx_training.data import samples_of
