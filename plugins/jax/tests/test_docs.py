@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from components import PAGE, page
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,3 +17,7 @@ def test_python_blocks_run(name, monkeypatch, tmp_path):
     scope = {"__name__": "page"}
     for block in blocks:
         exec(compile(block, name, "exec"), scope)
+
+
+def test_the_table_of_components_is_that_of_the_cases():
+    assert PAGE.read_text("utf-8") == page(), "run plugins/jax/tests/components.py"

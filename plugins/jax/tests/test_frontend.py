@@ -6,16 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import floats
+from cases import floats, load_all
 from flax import nnx
 
 import tenonnx as tx
+import tenonnx_training as tt
 from tenonnx.extend import InvalidCall, NotRepresentable
 from tenonnx.extend.checks import compare
 from tenonnx_jax import frontend, rule
 from tenonnx_jax.rules import RULES
 
 x = floats(3, 4)
+EXAMPLES = {name: case for name, case in load_all().items() if case.make.__module__ == "cases.networks"}
 
 
 def types(graph):
@@ -147,3 +149,136 @@ def test_random_bits_are_those_of_jax():
     assert compare(
         tx.load(drawn, words).run({"words": words})["output"], np.asarray(drawn(words)), accumulation=1
     ).equal
+
+
+# ----- modules that change --------------------------------------------------------------------------------------------
+
+
+def test_statistics_of_a_batch_become_outputs_and_inputs_with_a_default():
+    module = nnx.BatchNorm(4, rngs=nnx.Rngs(0))
+    module.train()
+    graph = tx.load(module, x)
+    assert [v.name for v in graph.outputs] == ["output", "mean_next", "var_next"]
+    assert [v.name for v in graph.inputs] == ["x"]
+    assert {v.name for v in graph.all_inputs} == {"x", "mean", "var"}
+    assert {v.name: v.role.kind for v in graph.variables} == {
+        "bias": "parameter", "scale": "parameter", "mean": "buffer", "var": "buffer",
+    }  # fmt: skip
+    program = graph.compile(state={"mean": "mean_next", "var": "var_next"})
+    found = [program({"x": x + k}) for k in range(3)]
+    for k in range(3):
+        expected = module(jnp.asarray(x + k))
+        assert compare(found[k]["output"], np.asarray(expected), accumulation=3).equal
+    after = {name: np.asarray(value) for name, value in program.state.items()}
+    np.testing.assert_allclose(after["mean"], module.mean[...], rtol=1e-5)
+    module.eval()
+    assert [v.name for v in tx.load(module, x).outputs] == ["output"]
+
+
+def test_dropout_in_training_draws_what_jax_draws_and_counts_on():
+    module = nnx.Dropout(0.5, rngs=nnx.Rngs(0))
+    graph = tx.load(module, x)
+    assert [v.name for v in graph.outputs] == ["output", "rngs.count_next"]
+    again = graph.run({"inputs": x, "rngs.count": np.uint32(1)})
+    module(x)
+    assert compare(again["output"], np.asarray(module(x)), accumulation=1).equal
+
+
+def test_collections_of_linen_that_may_change_are_named():
+    module = nn.BatchNorm(use_running_average=False)
+    variables = module.init(jax.random.key(0), x)
+    with pytest.raises(NotRepresentable, match="immutable"):
+        tx.load(module, x, variables=variables)
+    graph = tx.load(module, x, variables=variables, mutable="batch_stats")
+    assert [v.name for v in graph.outputs] == ["output", "batch_stats.mean_next", "batch_stats.var_next"]
+    with pytest.raises(InvalidCall, match="mutable are for modules of flax"):
+        tx.load(nnx.Linear(4, 2, rngs=nnx.Rngs(0)), x, mutable="batch_stats")
+
+
+def test_keys_of_linen_are_inputs():
+    module = nn.Dropout(0.5, deterministic=False)
+    graph = tx.load(module, x, variables={}, keywords={"rngs": {"dropout": jax.random.key(3)}})
+    assert [str(v.type) for v in graph.inputs] == ["float32[3, 4]", "uint32[2]"]
+
+
+# ----- the interface --------------------------------------------------------------------------------------------------
+
+
+def test_inputs_and_outputs_may_lie_otherwise():
+    module, image = nnx.Conv(3, 6, (3, 3), rngs=nnx.Rngs(0)), floats(2, 8, 8, 3)
+    options = {"transpose_inputs": {"inputs": (0, 3, 1, 2)}, "transpose_outputs": {"output": (0, 3, 1, 2)}}
+    graph = tx.simplify(tx.load(module, image, dynamic_batch=True, **options))
+    assert types(graph) == ["float32[batch, 3, 8, 8]", "float32[batch, 6, 8, 8]"]
+    assert [node.op_type for node in graph.nodes] == ["Conv"]
+    found = graph.run({"inputs": image.transpose(0, 3, 1, 2)})["output"]
+    assert compare(found.transpose(0, 2, 3, 1), np.asarray(module(image)), accumulation=27).equal
+
+
+@pytest.mark.parametrize(("shapes", "inner"), [("all", True), ("interface", False)])
+def test_inner_shapes_are_written_or_left_out(shapes, inner, tmp_path):
+    import onnx
+
+    graph = tx.load(lambda a: jnp.tanh(a) @ a.T + 1, x, dynamic_batch=True)
+    tx.export(graph, tmp_path / "m.onnx", shapes=shapes)
+    assert bool(onnx.load(tmp_path / "m.onnx").graph.value_info) is inner
+
+
+def test_a_convolution_has_no_transpositions_around_it():
+    def network(a):
+        for k in range(3):
+            a = jax.nn.relu(nnx.Conv(3, 3, (3, 3), rngs=nnx.Rngs(k))(a))
+        return a
+
+    found = [node.op_type for node in tx.load(network, floats(2, 8, 8, 3)).nodes]
+    assert found == ["Transpose", *["Conv", "Relu"] * 3, "Transpose"]
+
+
+def test_layers_that_normalize_stay_whole():
+    assert [n.op_type for n in tx.load(nnx.LayerNorm(4, rngs=nnx.Rngs(0)), x).nodes] == ["LayerNormalization"]
+    assert [n.op_type for n in tx.load(lambda a: jax.nn.log_softmax(a), x).nodes] == ["LogSoftmax"]
+
+
+def test_what_was_exported_is_refused_by_name(tmp_path):
+    exported = jax.export.export(jax.jit(lambda a: a + 1))(x)
+    with pytest.raises(InvalidCall, match="StableHLO"):
+        tx.load(exported, x)
+    path = tmp_path / "model.stablehlo"
+    path.write_bytes(exported.serialize())
+    with pytest.raises(InvalidCall, match="the function that it was exported from"):
+        tx.load(path)
+
+
+def test_the_command_line_reads_what_a_function_makes(tmp_path, capsys):
+    from tenonnx_cli import main
+
+    (tmp_path / "net.py").write_text(
+        "from flax import nnx\n\ndef make():\n    return nnx.Sequential(nnx.Linear(4, 3, rngs=nnx.Rngs(0)), nnx.relu)\n"
+    )
+    file = tmp_path / "net.onnx"
+    given = [f"{tmp_path / 'net.py'}:make", "--example", "batch=3,4", "--opset", "17", "-o", str(file)]
+    assert main(["convert", *given, "--output-names", "scores", "--verify"]) == 0
+    graph = tx.load(file)
+    assert graph.opsets["ai.onnx"] == 17
+    assert str(graph.outputs[0].type) == "float32[batch, 3]"
+    (tmp_path / "net.py").write_text(
+        "import jax\n\ndef make():\n    return lambda a: jax.debug.print('{a}', a=a) or a\n"
+    )
+    assert main(["convert", *given]) != 0
+    assert "debug_print" in (said := capsys.readouterr().err) or "debug_callback" in said
+    assert "Traceback" not in said
+
+
+# ----- training -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if name.endswith("of any batch")))
+def test_every_example_fine_tunes_as_a_file(name, tmp_path):
+    case = EXAMPLES[name]
+    graph = tx.load(case.make(), *case.examples, dims=case.dims, verify=False)
+    tx.export(graph, tmp_path / "m.onnx", opset_version=17)
+    graph = tx.load(tmp_path / "m.onnx")
+    feeds = {graph.inputs[0].name: case.examples[0]}
+    target = graph.run(feeds)[graph.outputs[0].name] + 0.5
+    step = tt.TrainingStep(graph, tt.MeanSquaredError(), tt.Adam(1e-2))
+    losses = [step({**feeds, "labels": target}) for _ in range(4)]
+    assert losses[-1] < losses[0]

@@ -13,6 +13,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry, TenonnxError, TensorType, Value, constant
 from tenonnx.extend.checks import Allowed, Verification
+from tenonnx.extend.formats import Role
 from tenonnx_jax import lines
 from tenonnx_jax.dims import Sizes, as_dim
 from tenonnx_jax.examples import Dims, Examples
@@ -47,6 +48,7 @@ def read(
     keywords: Mapping[str, Any] | None = None,
     variables: Any = None,
     method: str | None = None,
+    mutable: Sequence[str] | str = (),
     dims: Dims | str | os.PathLike[str] | None = None,
     dynamic_axes: Dims | str | os.PathLike[str] | None = None,
     dynamic_batch: bool = False,
@@ -59,7 +61,9 @@ def read(
     """What ``source`` computes for ``examples`` and ``keywords``, the arguments of one call.
 
     ``source`` is a function, a module of Flax (nnx, or linen bound to its ``variables``) or Equinox; ``method`` names
-    another than its call. Arrays that a module holds are initializers with their path in the tree. ``dims`` (or
+    another than its call. Arrays that a module holds are initializers with their path in the tree. Those that a call
+    changes, statistics of a batch or counts of keys, are inputs with a default, too, and what it leaves there outputs
+    ``<path>_next``; of linen, those of the collections that are ``mutable``. ``dims`` (or
     ``dynamic_axes``) names the axes that vary, ``{"x": {0: "batch"}}``, and may be JSON or a file of it;
     ``dynamic_batch`` names the first of every input "batch". Complex numbers are float pairs along a last axis, keys
     their words. Raises ``NotRepresentable`` naming every primitive without a rule and lines of the user's code,
@@ -67,7 +71,7 @@ def read(
     compute what JAX does at the sizes given, at others and at 1, unless ``verify`` is False.
     """
     allowed = Allowed.of(verify, atol, rtol)
-    held = source_of(source, variables, method)
+    held = source_of(source, variables, method, mutable)
     given = _examples(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
     graph = graph_of(held, given, registry, output_names)
     if allowed is not None:
@@ -80,6 +84,7 @@ def verifier(
     *examples: Any,
     variables: Any = None,
     method: str | None = None,
+    mutable: Sequence[str] | str = (),
     keywords: Mapping[str, Any] | None = None,
     dims: Any = None,
     dynamic_axes: Any = None,
@@ -88,7 +93,7 @@ def verifier(
     **_: Any,
 ) -> Callable[..., Verification]:
     """What compares a graph with ``source``, called with the options of ``read``; it takes ``atol`` and ``rtol``."""
-    held = source_of(source, variables, method)
+    held = source_of(source, variables, method, mutable)
     given = _examples(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
     return lambda graph, atol=None, rtol=None: verify_against(held, given, graph, Allowed(atol, rtol))
 
@@ -106,19 +111,25 @@ def graph_of(
 ) -> Graph:
     """The graph of a call, not verified yet."""
     types = examples.types()
-    closed, structure = traced(source, examples, types)
+    closed, (structure, changed) = traced(source, examples, types)
     check_primitives(closed)
     graph = Graph(source.name, opsets={"ai.onnx": OPSET})
     graph.registry = registry
     try:
         with graph.building():
-            _build(graph, source, examples, types, closed, _output_names(structure, output_names, examples.names))
+            names = _output_names(structure, output_names, examples.names)
+            _build(graph, source, examples, types, closed, [*names, *(f"{name}_next" for name in sorted(changed))])
     except TenonnxError as error:
         notes = getattr(error, "__notes__", [])
         if notes and isinstance(error, NotRepresentable):
             raise NotRepresentable(str(error), also=notes[0]) from error
         raise
-    return tidied(graph, list(source.parameters))
+    found = tidied(graph, list(source.parameters))
+    for value in found.variables:
+        if value.name in source.parameters:
+            value.role = Role("buffer" if value.name in source.buffers else "parameter")
+    found.all_inputs += [value for value in found.variables if value.name in changed]
+    return found
 
 
 def traced(source: Source, examples: Examples, types: Sequence[Any]) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,27 +16,42 @@ from tenonnx.extend import InvalidCall
 
 @dataclass(frozen=True)
 class Source:
-    """A function of its parameters and its arguments. ``parameters`` has the arrays by the path that leads to them."""
+    """A function of its parameters and its arguments.
+
+    ``parameters`` has the arrays by the path that leads to them, ``buffers`` names those that no gradient is to change.
+    A call returns what the function does, and by name the arrays that it leaves in the place of parameters.
+    """
 
     name: str
     signature: inspect.Signature
     parameters: Mapping[str, Any]
-    call: Callable[..., Any]
+    call: Callable[..., tuple[Any, Mapping[str, Any]]]
+    buffers: frozenset[str] = frozenset()
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> tuple[Any, Mapping[str, Any]]:
         return self.call(list(self.parameters.values()), arguments, keywords)
 
 
-def source_of(given: Any, variables: Any = None, method: str | None = None) -> Source:
+def source_of(
+    given: Any, variables: Any = None, method: str | None = None, mutable: Sequence[str] | str = ()
+) -> Source:
     """Raises ``InvalidCall`` for what cannot be called, and a linen module without its variables."""
+    exported = isinstance(given, jax.export.Exported)
+    if exported or isinstance(given, str | os.PathLike):
+        what = f"jax.export.Exported of {given.fun_name}" if exported else f'"{os.fspath(given)}"'
+        raise InvalidCall(
+            "what was exported from JAX must be given as the function that it was exported from",
+            given=f"{what}, which is StableHLO and has no jaxpr any more",
+            do="tx.load(function, *examples), or write the module and give FILE.py:FUNCTION to tenonnx convert",
+        )
     kinds = {
         f"{kind.__module__.split('.')[0]}.{kind.__module__.split('.')[1] if '.' in kind.__module__ else ''}"
         for kind in type(given).__mro__
     }
     if "flax.linen" in kinds:
-        return _linen(given, variables, method)
-    if variables is not None:
-        raise InvalidCall("variables are for modules of flax.linen", given=type(given).__qualname__)
+        return _linen(given, variables, method, [mutable] if isinstance(mutable, str) else list(mutable))
+    if variables is not None or mutable:
+        raise InvalidCall("variables and mutable are for modules of flax.linen", given=type(given).__qualname__)
     if "flax.nnx" in kinds:
         return _nnx(given, method)
     function = getattr(given, method) if method else given
@@ -50,9 +66,11 @@ def source_of(given: Any, variables: Any = None, method: str | None = None) -> S
 
 
 def _function(function: Any) -> Source:
-    """A function; arrays that it holds, of its closure and of ``functools.partial``, are its parameters by name."""
+    """A function, which has no parameters: arrays of its closure are constants."""
     name = getattr(function, "__name__", type(function).__name__)
-    return Source(name, _signature(function), {}, lambda held, arguments, keywords: function(*arguments, **keywords))
+    return Source(
+        name, _signature(function), {}, lambda held, arguments, keywords: (function(*arguments, **keywords), {})
+    )
 
 
 def _signature(function: Any) -> inspect.Signature:
@@ -76,7 +94,7 @@ def _tree(given: Any, function: Any, method: str | None) -> Source:
         for place, array in zip(places, held, strict=True):
             filled[place] = array
         module = jax.tree_util.tree_unflatten(structure, filled)
-        return (getattr(module, method) if method else module)(*arguments, **keywords)
+        return (getattr(module, method) if method else module)(*arguments, **keywords), {}
 
     parameters = _named([(leaves[k][0], leaves[k][1]) for k in places])
     return Source(type(given).__name__, _signature(function), parameters, call)
@@ -94,13 +112,23 @@ def _nnx(module: Any, method: str | None) -> Source:
         for place, array in zip(places, held, strict=True):
             filled[place] = array
         merged = nnx.merge(definition, jax.tree_util.tree_unflatten(structure, filled))
-        return getattr(merged, method or "__call__")(*arguments, **keywords)
+        result = getattr(merged, method or "__call__")(*arguments, **keywords)
+        left = dict(jax.tree_util.tree_flatten_with_path(nnx.state(merged))[0])
+        changed = {
+            name: left[leaves[k][0]]
+            for name, k, array in zip(parameters, places, held, strict=True)
+            if left.get(leaves[k][0], array) is not array
+        }
+        return result, changed
 
     parameters = _named([(leaves[k][0], leaves[k][1]) for k in places])
-    return Source(type(module).__name__, _signature(getattr(module, method or "__call__")), parameters, call)
+    trained = {path for path, _ in jax.tree_util.tree_flatten_with_path(nnx.state(module, nnx.Param))[0]}
+    buffers = frozenset(name for name, k in zip(parameters, places, strict=True) if leaves[k][0] not in trained)
+    signature = _signature(getattr(module, method or "__call__"))
+    return Source(type(module).__name__, signature, parameters, call, buffers)
 
 
-def _linen(module: Any, variables: Any, method: str | None) -> Source:
+def _linen(module: Any, variables: Any, method: str | None, mutable: Sequence[str]) -> Source:
     if variables is None:
         if module.scope is None:
             raise InvalidCall(
@@ -112,10 +140,23 @@ def _linen(module: Any, variables: Any, method: str | None) -> Source:
     leaves, structure = jax.tree_util.tree_flatten_with_path(variables)
 
     def call(held: Any, arguments: Any, keywords: Any) -> Any:
-        return module.apply(jax.tree_util.tree_unflatten(structure, held), *arguments, **keywords, method=method)
+        given = jax.tree_util.tree_unflatten(structure, held)
+        if not mutable:
+            return module.apply(given, *arguments, **keywords, method=method), {}
+        result, changed = module.apply(given, *arguments, **keywords, method=method, mutable=mutable)
+        left = dict(jax.tree_util.tree_flatten_with_path(changed)[0])
+        names = zip(parameters, (path for path, _ in leaves), strict=True)
+        return result, {name: left[path] for name, path in names if path in left}
 
     parameters = _named(leaves, "params.")
-    return Source(type(module).__name__, _signature(getattr(module, method or "__call__")), parameters, call)
+    buffers = frozenset(n for n, (path, _) in zip(parameters, leaves, strict=True) if path[0].key != "params")
+    signature = _signature(getattr(module, method or "__call__"))
+    rngs = inspect.Parameter("rngs", inspect.Parameter.KEYWORD_ONLY, default=None)
+    if "rngs" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in {
+        each.kind for each in signature.parameters.values()
+    }:
+        signature = signature.replace(parameters=[*signature.parameters.values(), rngs])
+    return Source(type(module).__name__, signature, parameters, call, buffers)
 
 
 def _named(leaves: Sequence[tuple[Any, Any]], without: str = "") -> dict[str, Any]:

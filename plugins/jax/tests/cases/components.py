@@ -86,3 +86,9 @@ case(
     integers(2, 1, low=0, high=3),
 )
 case("lax.slice of an array", lambda a: lax.slice(a, (1, 0), (3, 4)), x)
+for _name, _function in {
+    "add": lambda a: jnp.add(a, 1.0), "concat": lambda a: jnp.concatenate([a, a], 1), "matmul": lambda a: a @ a.T,
+    "einsum": lambda a: jnp.einsum("ij,kj->ik", a, a), "reshape": lambda a: jnp.reshape(a, (-1, 2, 2)),
+    "squeeze": lambda a: jnp.squeeze(a[:, None], 1), "tile": lambda a: jnp.tile(a, (2, 3)), "transpose": jnp.transpose,
+}.items():  # fmt: skip
+    case(f"jax.numpy {_name}", _function, x, dims=BATCH)
