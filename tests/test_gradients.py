@@ -65,7 +65,7 @@ def test_the_gradient_of_the_digits_model_is_the_slope():
     for sign in (1, -1):
         moved = tx.load(example("digits/digits")).infer().copy()
         value = next(v for v in moved.variables if v.name == weight.name)
-        from tenonnx.graph.values import ArrayConstant
+        from tenonnx.graph.constants import ArrayConstant
 
         value.data = ArrayConstant(contents + sign * step * direction)
         probabilities = moved.run(arrays, backend="numpy")["probabilities"]

@@ -8,7 +8,7 @@ import pytest
 from models import EXAMPLES, suite_files
 
 import tenonnx as tx
-from tenonnx.graph.values import ArrayConstant
+from tenonnx.graph.constants import ArrayConstant
 from tenonnx_cli import main
 
 FILES = sorted(EXAMPLES.rglob("*.onnx"))

@@ -15,9 +15,9 @@ from onnx.backend.test.loader import load_model_tests
 import tenonnx as tx
 import tenonnx.op.infer
 import tenonnx_standard as ops
+from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType
-from tenonnx.graph.values import ArrayConstant
 from tenonnx.op.evaluate import evaluate_graph
 from tenonnx.op.graph_inference import infer
 from tenonnx_testing.inference import contradiction

@@ -85,7 +85,7 @@ def transform(monkeypatch, tmp_path):
         module = f"sneaky_{len(mark)}"
         text = f"""
             from tenonnx.extend.transforms import changing, copy_graph
-            from tenonnx.graph.values import ArrayConstant
+            from tenonnx.graph.constants import ArrayConstant
 
             {mark}
             def sneaky(graph):

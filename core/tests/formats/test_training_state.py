@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 import tenonnx as tx
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.onnx.training import KEY
+from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.training import TrainingState
-from tenonnx.graph.values import ArrayConstant
 
 MOMENT = np.float32([1, 2])
 

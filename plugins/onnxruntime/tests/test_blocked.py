@@ -6,7 +6,7 @@ import pytest
 
 import tenonnx as tx
 from tenonnx.formats.onnx.messages import message_of
-from tenonnx.graph.values import ArrayConstant
+from tenonnx.graph.constants import ArrayConstant
 from tenonnx_onnxruntime.blocked import DOMAIN, block_size, in_blocks, layout
 from tenonnx_standard.convolution import conv, conv_transpose
 

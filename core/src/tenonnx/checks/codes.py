@@ -17,11 +17,12 @@ from tenonnx.checks.compare import Difference, Rules, compare_by
 from tenonnx.checks.grades import typed_graph
 from tenonnx.checks.tolerance import distance_of
 from tenonnx.errors import OutOfTime, TenonnxError
+from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import ArrayConstant, Node, Value
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_trait

@@ -25,9 +25,10 @@ from tenonnx.errors import (
     UnknownType,
     UnsupportedOp,
 )
+from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant
+from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.operators import Operators, operators
 from tenonnx.graph.symbolic import Dim, Expr, differ
 from tenonnx.graph.types import (
     MapType,
@@ -39,7 +40,7 @@ from tenonnx.graph.types import (
     Type,
     join_types,
 )
-from tenonnx.graph.values import ArrayConstant, Constant, Contents, Node, RowConstant, Value
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import known_op
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, interpreting, static, vector

@@ -28,10 +28,10 @@ from tenonnx.formats.onnx.tensors import (
     to_proto,
 )
 from tenonnx.formats.safetensors import ELEMENT_BYTES, Entry, Tensor, read_tensors, write_tensors
+from tenonnx.graph.constants import Constant
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Constant
 
 if TYPE_CHECKING:
     from tenonnx.formats.external import Region

@@ -3,17 +3,72 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
+from tenonnx.errors import TypeMismatch
 from tenonnx.graph.late_bindings import late
 
 if TYPE_CHECKING:
-    from tenonnx.graph.operators import Operators
+    from tenonnx.graph.dtypes import DType
+    from tenonnx.graph.symbolic import Dim
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Operands and results are values of graphs, which are defined by means of these.
+Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
+
+
+def _lacking(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any) -> Any:
+        raise TypeMismatch(
+            f"the operator {name!r} needs a package that defines arithmetic on tensors",
+            do="pip install tenonnx-standard",
+        )
+
+    return refuse
+
+
+class Operators(NamedTuple):
+    """The table that ``registry.add_operators`` takes. What a family leaves out raises ``TypeMismatch`` where used."""
+
+    # Python's operators: operands are values, numbers and arrays, at least one a value
+    add: Binary = _lacking("add")
+    subtract: Binary = _lacking("subtract")
+    multiply: Binary = _lacking("multiply")
+    divide: Binary = _lacking("divide")
+    floor_divide: Binary = _lacking("floor_divide")
+    modulo: Binary = _lacking("modulo")
+    power: Binary = _lacking("power")
+    matmul: Binary = _lacking("matmul")
+    negative: Unary = _lacking("negative")
+    and_: Binary = _lacking("and")
+    or_: Binary = _lacking("or")
+    not_: Unary = _lacking("not")
+    less: Binary = _lacking("less")
+    less_or_equal: Binary = _lacking("less_or_equal")
+    greater: Binary = _lacking("greater")
+    greater_or_equal: Binary = _lacking("greater_or_equal")
+    getitem: Callable[[Any, Any], Any] = _lacking("getitem")
+
+    # Graphs: the length of an axis as a scalar int64, ints and int64 values as one vector, an output of its own
+    dimension: Callable[[Any, int], Any] = _lacking("dimension")
+    vector: Callable[[Sequence[Any]], Any] = _lacking("vector")
+    identity: Unary = _lacking("identity")
+    transpose: Callable[[Any, Sequence[int]], Any] = _lacking("transpose")
+
+    # Transforms: another element type; tensors shaped like one; a gradient summed back to the shape of a value; the
+    # sum of two gradients; a vector of dims that are those of some values, or None
+    cast: Callable[[Any, DType], Any] = _lacking("cast")
+    zeros_like: Unary = _lacking("zeros_like")
+    ones_like: Unary = _lacking("ones_like")
+    sum_to: Callable[[Any, Any], Any] = _lacking("sum_to")
+    gradient_sum: Callable[[Any, Any], Any] = operator.add
+    lengths: Callable[[Sequence[Dim], Sequence[Any]], Any] = _lacking("lengths")
 
 
 class Definitions(Protocol):
@@ -47,6 +102,11 @@ def definitions() -> Definitions:
     """The registry in use here: that of the graph at work, else the one of everything that is installed."""
     ambient = _ambient.get()
     return late("default_registry")() if ambient is None else ambient
+
+
+def operators() -> Operators:
+    """The operators of the registry in use here."""
+    return definitions().operators()
 
 
 @contextmanager

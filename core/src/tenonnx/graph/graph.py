@@ -8,13 +8,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.graph.constants import ArrayConstant, Constant
+from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.late_bindings import late, late_if_installed
-from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import dims_given
 from tenonnx.graph.training import TrainingState
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import ArrayConstant, Constant, Node, Operator, Value
+from tenonnx.graph.values import Node, Operator, Value
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from tenonnx.errors import InvalidCall
 
-if TYPE_CHECKING:
-    from tenonnx.graph.values import Node, Value
+Item = TypeVar("Item", covariant=True)
+
+
+class Holder(Protocol):
+    """What has attributes: to set them is an edit of the graph."""
+
+    @property
+    def attributes(self) -> Any: ...
+
+    @attributes.setter
+    def attributes(self, attributes: Mapping[str, Any]) -> None: ...
 
 
 def _refused(name: str) -> Callable[..., Any]:
@@ -23,7 +32,7 @@ class Attributes(dict[str, Any]):
 
     __slots__ = ("_node",)
 
-    def __init__(self, attributes: Mapping[str, Any], node: Node) -> None:
+    def __init__(self, attributes: Mapping[str, Any], node: Holder) -> None:
         super().__init__(attributes)
         self._node = node
         for name, value in attributes.items():
@@ -87,7 +96,7 @@ class Fixed(list[Any]):
         return list, (tuple(self),)
 
 
-class Places(tuple["Value | None", ...]):
+class Places(tuple[Item, ...]):
     """The inputs or outputs of a node, in order."""
 
     __slots__ = ()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenonnx.graph.values import Constant
+from tenonnx.graph.constants import Constant
 
 #: Between the name of a variable and what a file calls that which an optimizer keeps of it.
 _MARK = "__"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tenonnx.errors import UnknownType
+from tenonnx.graph.constants import Constant, Contents
+from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.late_bindings import late
-from tenonnx.graph.operators import Operators, operators
 from tenonnx.graph.parts import Attributes, Places
 from tenonnx.graph.types import Shape, SparseTensorType, TensorType, Type
 
@@ -19,84 +20,6 @@ if TYPE_CHECKING:
 
     from tenonnx.graph.graph import Graph
     from tenonnx.graph.training import Role
-
-
-@runtime_checkable
-class Constant(Protocol):
-    """Static contents of a tensor: they may lie in memory, in a message or in a mapped file."""
-
-    @property
-    def type(self) -> TensorType: ...
-
-    @property
-    def nbytes(self) -> int:
-        """Size of ``array()`` in bytes, known without reading the contents."""
-        ...
-
-    def array(self) -> np.ndarray[Any, Any]:
-        """The contents, read-only."""
-        ...
-
-
-@runtime_checkable
-class RowConstant(Constant, Protocol):
-    """Contents that can be had a few rows at a time, so that they need not be in memory at once."""
-
-    def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """These positions along the first axis of a tensor that has one; nothing of them is kept."""
-        ...
-
-
-#: From so many bytes contents are read in parts.
-_LARGE = 1 << 18
-
-
-def chunks_of(data: Constant | None) -> Iterator[Any]:
-    """Contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
-    if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
-        yield from () if data is None else (data.array(),)
-        return
-    (length, *_) = data.type.shape or ()
-    assert isinstance(length, int)  # of a constant
-    count = max(1, length * _LARGE // data.nbytes)
-    for start in range(0, length, count):
-        yield data.rows(start, min(start + count, length))
-
-
-class Contents:
-    """What reads static contents as numpy does: ``numpy.asarray(contents)``."""
-
-    __slots__ = ()
-
-    def array(self) -> np.ndarray[Any, Any]:
-        raise NotImplementedError
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        import numpy as np
-
-        array = np.asarray(self.array(), dtype)
-        return array.copy() if copy else array
-
-
-class ArrayConstant(Contents):
-    """Static contents held as a read-only numpy array."""
-
-    __slots__ = ("_array", "type")
-
-    def __init__(self, array: np.ndarray[Any, Any], dtype: DType | None = None) -> None:
-        view = array.view()
-        view.flags.writeable = False
-        self._array = view
-        self.type = TensorType(DType.of(array.dtype) if dtype is None else dtype, array.shape)
-
-    @property
-    def nbytes(self) -> int:
-        if self._array.dtype != object:
-            return self._array.nbytes
-        return self._array.nbytes + sum(map(len, self._array.reshape(-1).tolist()))
-
-    def array(self) -> np.ndarray[Any, Any]:
-        return self._array
 
 
 class Operator(Protocol):
@@ -286,13 +209,13 @@ class Value:
     __le__, __ge__ = _operators("less_or_equal")[0], _operators("greater_or_equal")[0]
 
     def __neg__(self) -> Value:
-        return operators().negative(self)
+        return operators().negative(self)  # type: ignore[no-any-return]
 
     def __invert__(self) -> Value:
-        return operators().not_(self)
+        return operators().not_(self)  # type: ignore[no-any-return]
 
     def __getitem__(self, key: Any) -> Value:
-        return operators().getitem(self, key)
+        return operators().getitem(self, key)  # type: ignore[no-any-return]
 
 
 @cache

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidCall, TypeMismatch
-from tenonnx.graph.definitions import defined_by
+from tenonnx.graph.definitions import defined_by, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, unique_name
-from tenonnx.graph.operators import operators
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, current, interpreting
@@ -185,7 +184,7 @@ class Builder:
         taken = any(value is other for other in self.graph.outputs)
         if value.producer is None or value.graph is not self.graph or taken:
             with interpreting(Builder(self.graph, prefix=self.prefix, outer=self)):
-                return operators().identity(value)
+                return operators().identity(value)  # type: ignore[no-any-return]
         return value
 
     # ----- constants ----------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.graph.constants import ArrayConstant
+from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.operators import operators
 from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import ArrayConstant, Value
+from tenonnx.graph.values import Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,7 +143,7 @@ def vector(items: Sequence[Any]) -> Value:
         raise InvalidCall("vector() must be called while a graph is built")
     kinds = set(map(type, items))
     if any(issubclass(kind, Value) for kind in kinds):
-        return operators().vector(list(items))
+        return operators().vector(list(items))  # type: ignore[no-any-return]
     if kinds == {int} or all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         dtype = DType.int64
     elif all(issubclass(kind, str) for kind in kinds):

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenonnx.graph.constants import ArrayConstant, Constant
 from tenonnx.graph.graph import PROPAGATED_BYTES, Graph
 from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import ArrayConstant, Constant, Value
+from tenonnx.graph.values import Value
 from tenonnx.op.binding import invoke, numpy_arguments
 from tenonnx.op.call import interpreting
 from tenonnx.op.evaluate import Evaluator

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
+from tenonnx.graph.definitions import operators
 from tenonnx.graph.graph import Graph, contents_given, tensor_type_given
-from tenonnx.graph.operators import operators
 from tenonnx.graph.order import ordered
 from tenonnx.graph.types import TensorType, Type, may_be_one, unify_types
 from tenonnx.graph.values import Node, Value

@@ -6,8 +6,9 @@ import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tenonnx.graph.constants import Constant
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.values import Constant, Value
+from tenonnx.graph.values import Value
 
 if TYPE_CHECKING:
     from tenonnx.errors import UnknownType

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tenonnx.errors import PluginError
-from tenonnx.graph.operators import Operators
+from tenonnx.graph.definitions import Operators
 from tenonnx.op.kinds import RESERVED
 from tenonnx.op.op import Op
 from tenonnx.registry.aliases import Aliases

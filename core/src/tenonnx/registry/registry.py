@@ -12,9 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import PluginError, PluginWarning
-from tenonnx.graph.definitions import defined_by
+from tenonnx.graph.definitions import Operators, defined_by
 from tenonnx.graph.garbage import uncollected
-from tenonnx.graph.operators import Operators
 from tenonnx.op.dtypes import newest_types
 from tenonnx.op.infer import forget_types
 from tenonnx.op.op import Op, Opaque

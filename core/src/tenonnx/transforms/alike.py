@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.graph.values import Constant, Contents, Node, Value
+from tenonnx.graph.constants import Constant, Contents
+from tenonnx.graph.values import Node, Value
 
 if TYPE_CHECKING:
     import numpy as np

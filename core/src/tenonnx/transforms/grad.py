@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import InvalidCall, NotDifferentiable
-from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.definitions import in_registry_of_graph, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, near_names
-from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import foreseeing, invoke
@@ -181,7 +180,7 @@ class _Sweep:
         if found is not None:
             return found
         self.builder.prefix = f"{value.name}/zero"
-        return operators().zeros_like(value)
+        return operators().zeros_like(value)  # type: ignore[no-any-return]
 
     def _carry(self, application: Application, wanted: set[Value]) -> None:
         op, node = application.op, application.node
@@ -221,7 +220,7 @@ class _Sweep:
                 do="cast it, or sum what was broadcast, in the gradient rule of the op",
             )
         same = kind.shape is not None and kind.shape == wanted.shape and None not in kind.shape
-        return gradient if same or not broadcasts else operators().sum_to(gradient, value)
+        return gradient if same or not broadcasts else operators().sum_to(gradient, value)  # type: ignore[no-any-return]
 
     def _accumulate(self, value: Value, gradient: Value) -> None:
         held = self.cotangents.get(value)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tenonnx.errors import TenonnxError
+from tenonnx.graph.constants import Constant
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
-from tenonnx.graph.values import Constant
 from tenonnx.transforms.rewrite import copy_graph
 
 if TYPE_CHECKING:

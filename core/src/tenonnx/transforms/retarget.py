@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
-from tenonnx.graph.definitions import definitions, in_registry_of_graph
+from tenonnx.graph.definitions import definitions, in_registry_of_graph, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.operators import operators
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing

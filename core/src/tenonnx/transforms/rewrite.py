@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
-from tenonnx.graph.definitions import defined_by, definitions
+from tenonnx.graph.definitions import defined_by, definitions, operators
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.operators import operators
 from tenonnx.graph.values import Node, Value
 from tenonnx.limits import calling, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad

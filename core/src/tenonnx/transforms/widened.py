@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.graph.constants import Constant, RowConstant
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Constant, RowConstant
 
 if TYPE_CHECKING:
     import numpy as np

@@ -288,7 +288,7 @@ class _Lowering(Rewriter):
         found.become(name=self.name(f"{name}/half"))
         back = operators().cast(found, DType.float32)
         back.become(name=name)
-        return back
+        return back  # type: ignore[no-any-return]
 
 
 def _is_any(value: Value, *dtypes: DType) -> bool:

@@ -19,9 +19,9 @@ from tenonnx.formats.external import ExternalDataWriter, ExternalFiles, Region
 from tenonnx.formats.onnx.reader import read_parts
 from tenonnx.formats.onnx.streaming import packed_source, without_contents
 from tenonnx.formats.onnx.tensors import Initializers, TensorContents, to_inline_proto
+from tenonnx.graph.constants import Constant
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Constant
 from tenonnx.registry.discovery import plugins
 
 #: Plugins of this entry-point group are hooks, asked for by name.

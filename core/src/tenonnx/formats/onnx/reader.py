@@ -22,10 +22,11 @@ from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
 from tenonnx.formats.onnx.training import take_training_state
 from tenonnx.formats.onnx.types import read_type
 from tenonnx.formats.recognise import looks_like
+from tenonnx.graph.constants import Constant
 from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
-from tenonnx.graph.values import Constant, Node, Value
+from tenonnx.graph.values import Node, Value
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
 

@@ -24,8 +24,8 @@ from tenonnx.formats.onnx.tensors import (
     to_proto,
 )
 from tenonnx.formats.onnx.writer import copy_fields
+from tenonnx.graph.constants import Constant, RowConstant
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.values import Constant, RowConstant
 
 if TYPE_CHECKING:
     import numpy as np

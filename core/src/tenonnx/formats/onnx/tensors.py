@@ -12,9 +12,9 @@ from onnx import TensorProto
 from tenonnx import limits
 from tenonnx.errors import InvalidModel
 from tenonnx.formats.external import ExternalFiles, Region
+from tenonnx.graph.constants import Constant, Contents
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Constant, Contents
 from tenonnx.op.binding import UNFORESEEN
 
 #: Initializers by the name that they have in the file, apart from the message so that they can be streamed.

@@ -1,0 +1,90 @@
+"""Static contents of tensors, wherever they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.types import TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@runtime_checkable
+class Constant(Protocol):
+    """Static contents of a tensor: they may lie in memory, in a message or in a mapped file."""
+
+    @property
+    def type(self) -> TensorType: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Size of ``array()`` in bytes, known without reading the contents."""
+        ...
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """The contents, read-only."""
+        ...
+
+
+@runtime_checkable
+class RowConstant(Constant, Protocol):
+    """Contents that can be had a few rows at a time, so that they need not be in memory at once."""
+
+    def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """These positions along the first axis of a tensor that has one; nothing of them is kept."""
+        ...
+
+
+#: From so many bytes contents are read in parts.
+_LARGE = 1 << 18
+
+
+def chunks_of(data: Constant | None) -> Iterator[Any]:
+    """Contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
+    if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
+        yield from () if data is None else (data.array(),)
+        return
+    (length, *_) = data.type.shape or ()
+    assert isinstance(length, int)  # of a constant
+    count = max(1, length * _LARGE // data.nbytes)
+    for start in range(0, length, count):
+        yield data.rows(start, min(start + count, length))
+
+
+class Contents:
+    """What reads static contents as numpy does: ``numpy.asarray(contents)``."""
+
+    __slots__ = ()
+
+    def array(self) -> np.ndarray[Any, Any]:
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        array = np.asarray(self.array(), dtype)
+        return array.copy() if copy else array
+
+
+class ArrayConstant(Contents):
+    """Static contents held as a read-only numpy array."""
+
+    __slots__ = ("_array", "type")
+
+    def __init__(self, array: np.ndarray[Any, Any], dtype: DType | None = None) -> None:
+        view = array.view()
+        view.flags.writeable = False
+        self._array = view
+        self.type = TensorType(DType.of(array.dtype) if dtype is None else dtype, array.shape)
+
+    @property
+    def nbytes(self) -> int:
+        if self._array.dtype != object:
+            return self._array.nbytes
+        return self._array.nbytes + sum(map(len, self._array.reshape(-1).tolist()))
+
+    def array(self) -> np.ndarray[Any, Any]:
+        return self._array
