@@ -21,7 +21,7 @@ from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
 
-_EIGHT_BITS = (DType.int8, DType.uint8)
+_EIGHT_BITS = "int8 uint8"
 
 #: Sums up to here are exact in float32.
 _EXACT = 1 << 24
@@ -127,14 +127,8 @@ def _kernel_array(w: Array, w_zero_point: Array | None) -> Array:
     return kernel
 
 
-def _check(made: Op, x: Value, w: Value, pairs: Any, channels: Any, attributes: Any) -> TensorType:
-    """The type of the convolution, when its inputs hold codes and ``channels``, parameters of the weights, fit them."""
-    for codes, zero_point in pairs:
-        if codes.dtype not in _EIGHT_BITS:
-            raise TypeMismatch(f"{made.title}: the inputs must hold int8 or uint8", given=repr(codes))
-        if zero_point is not None and zero_point.dtype is not codes.dtype:
-            given = f"{codes!r}, {zero_point!r}"
-            raise TypeMismatch(f"{made.title}: a zero point must have the type of its codes", given=given)
+def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> TensorType:
+    """The type of the convolution of numbers, when ``channels``, parameters of the weights, fit them."""
     for parameter in channels:
         if parameter is None or parameter.tensor.shape is None or w.rank is None or is_single(parameter):
             continue
@@ -162,8 +156,7 @@ def conv_integer(
 
 @conv_integer.type
 def _(x, w, x_zero_point, w_zero_point, **attributes):
-    pairs = ((x, x_zero_point), (w, w_zero_point))
-    return _check(conv_integer, x, w, pairs, (w_zero_point,), attributes).with_dtype(DType.int32)
+    return _check(conv_integer, x, w, (w_zero_point,), attributes).with_dtype(DType.int32)
 
 
 @conv_integer.numpy
@@ -210,14 +203,7 @@ def qlinear_conv(
 
 @qlinear_conv.type
 def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
-    for value in (x_scale, w_scale, y_scale):
-        if value.dtype is not DType.float32:
-            raise TypeMismatch(f"{qlinear_conv.title}: the scales must be float32", given=repr(value), do="cast it")
-    if B is not None and B.dtype is not DType.int32:
-        raise TypeMismatch(f"{qlinear_conv.title}: B must hold int32", given=repr(B))
-    pairs = ((x, x_zero_point), (w, w_zero_point), (y_zero_point, None))
-    kind = _check(qlinear_conv, x, w, pairs, (w_zero_point, w_scale, B), attributes)
-    return kind.with_dtype(y_zero_point.dtype)
+    return _check(qlinear_conv, x, w, (w_zero_point, w_scale, B), attributes).with_dtype(y_zero_point.dtype)
 
 
 @qlinear_conv.vjp(surrogate=True)
@@ -293,8 +279,9 @@ def qlinear_conv_channels_last(
 
 qlinear_conv.traits(scales="x_scale w_scale y_scale")
 
-for _made in (qlinear_conv, qlinear_conv_channels_last):
+for _made in (conv_integer, qlinear_conv, qlinear_conv_channels_last):
     _made.requires(
-        dtypes(x="int8 uint8", w="int8 uint8", y_zero_point="int8 uint8"), same_dtype("x", "x_zero_point"),
-        same_dtype("w", "w_zero_point"),
+        dtypes(x=_EIGHT_BITS, w=_EIGHT_BITS), same_dtype("x", "x_zero_point"), same_dtype("w", "w_zero_point"),
     )  # fmt: skip
+for _made in (qlinear_conv, qlinear_conv_channels_last):
+    _made.requires(dtypes(x_scale="float32", w_scale="float32", y_scale="float32", y_zero_point=_EIGHT_BITS, B="int32"))
