@@ -32,7 +32,7 @@ def tenonnx(capfd, monkeypatch, tmp_path):
 def test_sizes_are_made_up_that_all_backends_take(tenonnx):
     code, out, err = tenonnx("convert", DECODER, "-o", "same.onnx")
     assert code == 0
-    assert "inputs were made up with batch=1" in err
+    assert "random inputs were drawn with batch=1" in err
     assert f"verified on numpy, onnxruntime, against {DECODER} on numpy" in out
 
 

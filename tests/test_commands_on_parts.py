@@ -327,4 +327,4 @@ def test_run_makes_inputs_up_in_sizes_that_run(run, tmp_path):
     graph.output("y", ops.matmul(a, b))
     tx.export(graph, tmp_path / "m.onnx")
     said = run("run", tmp_path / "m.onnx")
-    assert "made up with" in said.err
+    assert "random inputs were drawn with" in said.err

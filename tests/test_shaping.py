@@ -369,13 +369,13 @@ def test_sizes_are_found_at_which_a_graph_runs(make):
     found = tx.verify(make())
     assert found.equal
     assert found.outputs
-    assert "inputs were made up with" in found.notes[0]
+    assert "random inputs were drawn with" in found.notes[0]
 
 
 def test_a_graph_that_no_size_suits_is_given_up_with_the_first_error():
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n",))
     graph.output("y", ops.reshape(ops.concat(x, x, np.float32([1]), axis=0), np.array([2, -1], np.int64)))
-    with pytest.raises(tx.InvalidFeed, match="cannot run with inputs made up") as caught:
+    with pytest.raises(tx.InvalidFeed, match="must run on random inputs") as caught:
         tx.verify(graph)
     assert "choices of sizes" in str(caught.value)

@@ -44,7 +44,7 @@ def test_all_backends_stand_side_by_side_and_the_figures_are_kept(tenonnx, model
     header, numpy, line = result.out.splitlines()
     assert header.split("  ")[1] == "backend"
     assert (numpy.split()[0], line.split()[0], line.split()[-1]) == ("numpy", "other", "0")
-    assert "made up from seed 0: x" in result.err
+    assert "random inputs from seed 0: x" in result.err
     (kept,) = json.loads(cache.read_text()).values()
     assert kept.keys() == {"other"}
 

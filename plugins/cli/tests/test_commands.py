@@ -81,7 +81,7 @@ def test_check_names_both_judges(tenonnx, model):
 def test_run_makes_inputs_up_and_says_so(tenonnx, model):
     result = tenonnx("run", model)
     assert result.code == 0
-    assert "made up from seed 0: x" in result.err
+    assert "random inputs from seed 0: x" in result.err
     assert result.out.startswith("y: float32[2, 3]")
     assert tenonnx("run", model, "--seed", 1).out != result.out
 

@@ -111,7 +111,7 @@ def _contents(value: Value, kind: Type | None, sizes: Mapping[str, int], random:
             keys = range(_LENGTH) if kind.key.is_integer else map(str, range(_LENGTH))
             return {key: _contents(value, kind.value, sizes, random) for key in keys}
     raise InvalidFeed(
-        f'contents of input "{value.name}" cannot be made up: its dtype and rank must be known',
+        f'contents of input "{value.name}" cannot be drawn at random: its dtype and rank must be known',
         given=str(value.type or "no type"),
         do=ADVICE,
     )
@@ -129,7 +129,9 @@ def _shape(value: Value, kind: TensorType, sizes: Mapping[str, int]) -> tuple[in
     if problem:
         given = ", ".join(f"{name}={size}" for name, size in sizes.items())
         raise InvalidFeed(
-            f'contents of input "{value.name}" cannot be made up: {problem}', given=f"{kind}; {given}", do=ADVICE
+            f'contents of input "{value.name}" cannot be drawn at random: {problem}',
+            given=f"{kind}; {given}",
+            do=ADVICE,
         )
     return shape
 

@@ -59,8 +59,8 @@ def verify(
     ``onnx.checker`` if that of ``graph`` does. An output must be that of ``graph`` on the same backend or on the first;
     where codes are rounded to on its way, it may be as far away as roundings of their ties carry, which is measured.
     Each has a grade, and the rule that was applied (``Verification.outputs``); what was not compared is in
-    ``unverified``. Without ``feeds``, inputs are made up from ``seed`` and ``input_shapes``. The backends are numpy
-    and, where it is installed, onnxruntime. ``absolute`` and ``relative`` replace all tolerances, and ``exact`` asks
+    ``unverified``. Without ``feeds``, inputs are drawn at random from ``seed`` and ``input_shapes``. The backends are
+    numpy and, if installed, onnxruntime. ``absolute`` and ``relative`` replace all tolerances, and ``exact`` asks
     for the same bits; ``unlike`` are sizes of symbols that made-up inputs are not to have. Raises ``UnsupportedOp``
     when a graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of
     ``limits.within``.
@@ -81,7 +81,7 @@ def verify(
         programs = _programs(graph, set(chosen) - {chosen[0]})
         given, expected, sizes = _made_up(graph, [program, *programs.values()], seed, input_shapes, unlike)
         if sizes:
-            found.notes.append(f"inputs were made up with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
+            found.notes.append(f"random inputs were drawn with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
     else:
         given, expected = dict(feeds), program(feeds)
     rules = Rules(accumulation(graph), absolute, relative, half_precision(graph))

@@ -47,8 +47,9 @@ def convert(
 
     ``source`` is a graph, or what ``load`` takes, with ``examples`` and its options as ``reading``; ``options`` are
     those of ``tenonnx convert``, the fields of ``ConvertConfig``, and override those of ``config``. Raises
-    ``NotRepresentable`` naming every node that has no form in the target, ``VerificationFailed`` where the result does
-    not give the numbers of the original or comes to no end, and what ``load`` raises; then nothing is written.
+    ``NotRepresentable`` naming every node that cannot be expressed in the target, ``VerificationFailed`` where the
+    outputs differ from the original's or the comparison does not end, and what
+    ``load`` raises; then nothing is written.
     """
     settings: ConvertConfig = given_config(ConvertConfig, config, options)
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "the original"
@@ -62,7 +63,7 @@ def export(graph: Graph, path: Place, config: ExportConfig | None = None, **fiel
     """Write ``graph`` to a path or a binary stream; ``fields`` override those of ``config``.
 
     Without a target, or with the graph's own, every untouched node is written as it was read. Raises
-    ``NotRepresentable`` naming every node that has no form in the target; then nothing is written.
+    ``NotRepresentable`` naming every node that cannot be expressed in the target; then nothing is written.
     """
     if not isinstance(path, str | os.PathLike) and not hasattr(path, "write"):
         raise InvalidCall("export writes to a path or a binary stream", given=type(path).__name__)

@@ -57,9 +57,8 @@ class ExportConfig:
     ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all;
     ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least ``external_data_threshold``
     bytes go to a data file beside the model; with None those do that did.
-    ``fuse`` puts one node where the body of an op stands that the target has, one of the ``domains`` included; with
-    names of ops, here or in ``fuse_also``, it looks for these, too, of which runtimes have seldom a kernel
-    (``ai.onnx::GroupNormalization``).
+    ``fuse`` replaces subgraphs by ops available in the target, those of ``domains`` included; names of ops, here or in
+    ``fuse_also``, add ops that few runtimes implement (``ai.onnx::GroupNormalization``).
     ``functions`` are those that the model defines for itself: ``keep`` where the target can, or ``inline``; ``vendor``
     also carries the ops of other packages as such functions, so that the model runs and is read without them.
     ``ir_version`` is that of the file, which must be able to hold the graph; with None it stays where opsets do, and is
@@ -146,8 +145,8 @@ class ConvertConfig(ExportConfig):
     writes float32 in half precision within ``budget``, ``half_interface`` that of inputs and outputs, too.
     ``fuse`` None fuses where newer opsets or other domains are asked for, and ``verify`` None compares where both
     models run; with True they must. The comparison is with the model as it was read, on ``feeds``, or on inputs that
-    are made up from ``seed`` and ``input_shapes``; ``absolute`` and ``relative`` replace its tolerances, ``exact`` asks
-    for equal bits. All but the writing must end within ``timeout`` seconds.
+    drawn at random from ``seed`` and ``input_shapes``; ``absolute`` and ``relative`` replace its tolerances, ``exact``
+    asks for equal bits. All but the writing must end within ``timeout`` seconds.
     """
 
     fuse: bool | Collection[str] | None = field(

@@ -51,7 +51,7 @@ def retarget(
     ``opset_version`` is a number for ``ai.onnx``, or a mapping from domains to numbers.
 
     Each node is kept, else respelled, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
-    naming every node that has no form in the target, with the reason.
+    naming every node that cannot be expressed in the target, with the reason.
     """
     return retarget_to(graph, target_for(graph, opset_version, domains, target)).graph
 

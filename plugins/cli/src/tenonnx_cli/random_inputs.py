@@ -27,7 +27,7 @@ def complete(
         return dict(given), run({})
     shapes = {name: array.shape for name, array in given.items() if hasattr(array, "shape")} | input_shapes
     made, results, sizes = feasible_feeds(graph, run, seed, shapes)
-    complain(f"made up from seed {seed}: {printable(', '.join(missing))} (--input name=file.npy gives contents)")
+    complain(f"random inputs from seed {seed}: {printable(', '.join(missing))} (--input name=file.npy sets the values)")
     if sizes:
-        complain(f"note: made up with {', '.join(f'{name}={size}' for name, size in sizes.items())}")
+        complain(f"note: random inputs were drawn with {', '.join(f'{name}={size}' for name, size in sizes.items())}")
     return {**made, **given}, results
