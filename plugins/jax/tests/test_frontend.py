@@ -271,8 +271,8 @@ def test_the_command_line_reads_what_a_function_makes(tmp_path, capsys):
 # ----- training -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if name.endswith("of any batch")))
-def test_every_example_fine_tunes_as_a_file(name, tmp_path):
+@pytest.mark.parametrize("name", ["MLP of any batch", "MLP block of any batch", "MNIST CNN of any batch"])
+def test_examples_fine_tune_as_files(name, tmp_path):
     case = EXAMPLES[name]
     graph = tx.load(case.make(), *case.examples, dims=case.dims, verify=False)
     tx.export(graph, tmp_path / "m.onnx", opset_version=17)
