@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import tenonnx as tx
-from tenonnx_sklearn import convert, converts
+from tenonnx_sklearn import convert, converts, feeds
 from tenonnx_sklearn.cases import cases
 from tenonnx_sklearn.judging import judge
 
@@ -176,3 +180,47 @@ def test_categories_of_lightgbm_and_settings_without_a_rule(tmp_path):
     assert judge(model, rows, tmp_path / "model.onnx") == "right"
     with pytest.raises(tx.NotRepresentable, match="linear_tree"):
         tx.load(lightgbm.LGBMRegressor(linear_tree=True, **options).fit(X, X[:, 0]))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_rows_of_zeros_stay_zeros_where_rows_are_scaled(norm):
+    rows = np.float32([[0, 0], [3, 4]])
+    model = Normalizer(norm=norm).fit(rows)
+    np.testing.assert_allclose(tx.load(model, rows).run({"X": rows})["transform"], model.transform(rows))
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+def test_numbers_that_are_missing_are_imputed_by_neighbours(weights):
+    X = rows_of(60)
+    X[::3, 1], X[::5, 2], X[7] = np.nan, np.nan, np.nan
+    model = KNNImputer(weights=weights, add_indicator=True).fit(X)
+    rows = np.float32(X)
+    found = tx.load(model, rows).run({"X": rows})["transform"]
+    np.testing.assert_allclose(found, model.transform(rows), rtol=1e-4, atol=1e-5)
+
+
+def test_text_and_numbers_of_a_matrix_of_objects():
+    X = np.array([["a", 1.5], ["b", 2.5], ["a", np.nan], ["c", 0.5]] * 5, object)
+    steps = ColumnTransformer(
+        [("text", OneHotEncoder(handle_unknown="ignore"), [0]), ("number", SimpleImputer(), [1])], sparse_threshold=0
+    )
+    model = make_pipeline(steps, LogisticRegression()).fit(X, [0, 1, 0, 1] * 5)
+    graph = tx.load(model)
+    assert [str(value.dtype) for value in graph.inputs] == ["string", "float32"]
+    rows = np.array([["a", 1.0], ["?", None], ["c", 4]], object)
+    wanted = model.predict_proba(np.array([["a", 1.0], ["?", np.nan], ["c", 4]], object))
+    np.testing.assert_allclose(graph.run(feeds(graph, rows))["probabilities"], wanted, atol=1e-5)
+
+
+def test_a_difference_names_the_step_of_the_pipeline():
+    X = rows_of(40)
+    model = make_pipeline(StandardScaler(), Doubled()).fit(X, X[:, 0])
+    name = f"{Doubled.__module__.partition('.')[0]}.Doubled"
+    converts(name)(lambda model, X: {"predict": X[:, 0]})
+    try:
+        with pytest.raises(tx.VerificationFailed, match='first step that differs is "doubled"'):
+            tx.load(model)
+    finally:
+        from tenonnx_sklearn import conversion
+
+        conversion._rules.pop(name)

@@ -94,6 +94,11 @@ def label(classes: Any, index: Value) -> Value:
     return ops.gather(classes, index, axis=0)
 
 
+def is_zero(X: Value) -> Value:
+    """Where numbers are 0; ``==`` asks whether two values are one."""
+    return ops.equal(X, X.dtype.numpy.type(0))
+
+
 def both(positive: Value) -> Value:
     """The probabilities of two classes, of that of the second one."""
     return beside([1.0 - positive, positive])
@@ -102,7 +107,7 @@ def both(positive: Value) -> Value:
 def normalized(X: Value) -> Value:
     """Rows that sum to one; those of zeros alone become uniform."""
     sums = total(X, keepdims=True)
-    empty = sums == 0.0
+    empty = is_zero(sums)
     size = X.shape[1]
     return ops.where(empty, like(X, 1.0 / size), X / ops.where(empty, like(X, 1.0), sums))
 
@@ -127,7 +132,7 @@ def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1
     rows = double(X)
     if kind == "cosine":
         length = ops.sqrt(total(rows * rows, keepdims=True))
-        rows = rows / ops.where(length == 0.0, np.float64(1), length)
+        rows = rows / ops.where(is_zero(length), np.float64(1), length)
         return rows @ (points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-300)).T
     product = rows @ points.T
     if kind == "linear":

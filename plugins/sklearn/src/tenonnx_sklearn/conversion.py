@@ -10,11 +10,12 @@ from pkgutil import iter_modules
 from typing import Any
 
 from tenonnx.extend import NotRepresentable, Value
+from tenonnx_sklearn.tables import Table, as_matrix, as_table
 
 #: What an estimator computes for rows, by the name of its method. Rules give all that they can; what nobody reads is
-#: pruned in the end.
-Outputs = dict[str, Value]
-Rule = Callable[[Any, Value], Outputs]
+#: pruned in the end. What a transformer gives is a ``Table`` where its columns have several types.
+Outputs = dict[str, Any]
+Rule = Callable[[Any, Any], Outputs]
 
 #: Packages name a module here by the Python package of their estimators; importing it registers the rules.
 GROUP = "tenonnx_sklearn.rules"
@@ -22,22 +23,24 @@ GROUP = "tenonnx_sklearn.rules"
 _rules: dict[str, Rule] = {}
 
 
-def converts(*names: str) -> Callable[[Rule], Rule]:
+def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
     """Register a rule for estimators: the Python package and the class, ``"sklearn.Ridge"``.
 
     A rule is a function of the fitted estimator and a matrix ``float[rows, features]`` that returns values by the name
     of the method: ``{"predict": ..., "predict_proba": ...}``. It raises ``NotRepresentable`` for a setting that it does
-    not carry. Subclasses have rules of their own, since they may compute something else.
+    not carry. Subclasses have rules of their own, since they may compute something else. With ``table`` it gets a
+    ``Table`` of columns that keep their types, text among them.
     """
 
     def register(rule: Rule) -> Rule:
-        _rules.update(dict.fromkeys(names, rule))
+        taken = as_table if table else as_matrix
+        _rules.update(dict.fromkeys(names, lambda model, X: rule(model, taken(X))))
         return rule
 
     return register
 
 
-def convert(model: Any, X: Value) -> Outputs:
+def convert(model: Any, X: Value | Table) -> Outputs:
     """What ``model`` computes for the rows of ``X``. Raises ``NotRepresentable`` where it has no rule."""
     name = name_of(model)
     _import_rules(name.partition(".")[0])
@@ -51,7 +54,7 @@ def convert(model: Any, X: Value) -> Outputs:
     return rule(model, X)
 
 
-def output(model: Any, X: Value, *methods: str) -> Value:
+def output(model: Any, X: Value | Table, *methods: str) -> Any:
     """What the first of these methods that its rule carries computes; refused by name where there is none."""
     found = convert(model, X)
     for method in methods:

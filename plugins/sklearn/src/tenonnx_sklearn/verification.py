@@ -2,53 +2,107 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from tenonnx import VerificationFailed
-from tenonnx.extend import Graph
+from tenonnx import TenonnxError, VerificationFailed
+from tenonnx.extend import DType, Graph
 from tenonnx.extend.checks import OutputDifference, Tolerance, Verification, compare, structure_problems
+from tenonnx_sklearn.rows import feeds
+from tenonnx_sklearn.tables import TEXT, fitted_kinds, members, ranges, takes_documents
+
+#: What reads the parts of an estimator: ``frontend.read``.
+Read = Callable[..., Graph]
 
 METHODS = {"label": "predict", "variable": "predict", "probabilities": "predict_proba"}
+
+#: Rows that are made up, and how long an estimator may take for the many that a batch may have.
+FEW, MANY, SECONDS = 100, 10_000, 1.0
 
 
 def verify_against(
     model: Any, examples: tuple[Any, ...], graph: Graph, atol: float | None = None, rtol: float | None = None
 ) -> Verification:
-    """Compare ``graph`` with ``model`` on the examples, or on rows that are made up, and on no rows at all."""
+    """Compare ``graph`` with ``model`` on the examples, or on rows that are made up; on one row, 10,000 and none."""
     found = Verification("scikit-learn")
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
     if found.problems:
         return found
     program = graph.compile()
-    dtype = graph.inputs[0].dtype.numpy
-    made = [np.asarray(examples[0], dtype)] if examples else [made_up(model).astype(dtype)]
-    near = Tolerance(1e-4 if atol is None else atol, 1e-4 if rtol is None else rtol, "sums in another order")
-    if dtype is np.float64:
-        near = Tolerance(1e-7 if atol is None else atol, 1e-7 if rtol is None else rtol, "sums in another order")
-    for rows in made:
-        feeds = feeds_of(graph, rows)
+    exact = any(value.dtype is DType.float64 for value in graph.inputs)
+    near = Tolerance(*((1e-7 if exact else 1e-4) if each is None else each for each in (atol, rtol)), "another order")
+    given = examples[0] if examples else None
+    for rows in batches(model, given, graph):
         try:
-            expected = {name: expected_of(model, METHODS.get(name, name), rows) for name in map(_name, graph.outputs)}
+            expected = {value.name: expected_of(model, METHODS.get(value.name, value.name), rows)
+                        for value in graph.outputs}  # fmt: skip
         except Exception as error:
-            found.notes.append(f"not compared: the estimator does not take such rows: {type(error).__name__}: {error}")
+            note = f"not compared: the estimator does not take such rows: {type(error).__name__}: {error}"
+            if note not in found.notes:
+                found.notes.append(note)
             continue
-        actual = program(feeds)
+        actual = program(feeds(graph, rows))
         for name, array in expected.items():
-            result = compare(actual[name], array.astype(actual[name].dtype), tolerance=near)
-            found.outputs.append(OutputDifference(name, f"{program.backend}, batch={len(rows)}", result))
-        empty = program(feeds_of(graph, rows[:0]))
-        found.problems += [f'"{name}" of no rows has {len(array)}' for name, array in empty.items() if len(array)]
+            made = _plain(actual[name])
+            result = compare(made, array.astype(made.dtype), tolerance=near)
+            found.outputs.append(OutputDifference(name, f"{program.backend}, batch={count(rows)}", result))
+    empty = program(_none(graph))
+    found.problems += [f'"{name}" of no rows has {len(array)}' for name, array in empty.items() if len(array)]
     return found
 
 
-def refuse_difference(found: Verification) -> None:
-    """Raise ``VerificationFailed`` where the graph and the estimator differ."""
+def refuse_difference(model: Any, found: Verification, graph: Graph, examples: tuple[Any, ...], read: Read) -> None:
+    """Raise ``VerificationFailed`` where the graph and the estimator differ, with the step of the pipeline."""
     bad = [*found.problems, *(f'"{d.name}": {d.difference.reason}' for d in found.outputs if not d.equal)]
     if bad:
-        raise VerificationFailed("the graph must compute what the estimator does", given="; ".join(bad)[:600])
+        step = differing_step(model, examples, graph, read)
+        raise VerificationFailed(
+            "the graph must compute what the estimator does",
+            given="; ".join([*([f"the first step that differs is {step}"] if step else []), *bad])[:600],
+        )
+
+
+def differing_step(model: Any, examples: tuple[Any, ...], graph: Graph, read: Read) -> str | None:
+    """The first step of a pipeline, or part of a ``ColumnTransformer``, whose result differs from the estimator's."""
+    for name, part in _parts(model):
+        inputs = "matrix" if len(graph.inputs) == 1 else "columns"
+        dtype = "float64" if any(value.dtype is DType.float64 for value in graph.inputs) else "float32"
+        try:
+            read(part, *examples, inputs=inputs, dtype=dtype, registry=graph.registry)
+        except VerificationFailed:
+            return name
+        except (TenonnxError, AttributeError, TypeError, ValueError):
+            continue
+    return None
+
+
+def _parts(model: Any) -> Iterator[tuple[str, Any]]:
+    """Estimators that compute what comes behind each step."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import Pipeline
+
+    if not isinstance(model, Pipeline):
+        return
+    for end, (name, step) in enumerate(model.steps, 1):
+        if end == 1 and isinstance(step, ColumnTransformer):
+            for part, _, _ in step.transformers_:
+                yield f'"{name}" in "{part}"', _only(step, part)
+        if step not in (None, "passthrough"):
+            yield f'"{name}" ({type(step).__name__})', model[:end] if end < len(model.steps) else model
+
+
+def _only(step: Any, part: str) -> Any:
+    """A ``ColumnTransformer`` with all parts but one dropped."""
+    from copy import copy
+
+    made = copy(step)
+    made.transformers_ = [(n, t if n == part else "drop", c) for n, t, c in step.transformers_]
+    made._n_samples_seen = None
+    return made
 
 
 def expected_of(model: Any, method: str, rows: Any) -> Any:
@@ -61,24 +115,136 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
             if "Buffer dtype mismatch" not in str(error):
                 raise
             found = getattr(model, method)(rows.astype(np.float64))
+    if method == "predict_proba" and isinstance(found, list):
+        found = np.stack(found, axis=1) if len({each.shape for each in found}) == 1 else found
+    if hasattr(found, "to_numpy"):
+        found = found.to_numpy()
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
     return found.astype(object) if found.dtype.kind in "US" else found
 
 
-def feeds_of(graph: Graph, rows: Any) -> dict[str, Any]:
-    """Rows for one matrix, or for an input for each column."""
-    if len(graph.inputs) == 1:
-        return {graph.inputs[0].name: rows}
-    return {value.name: rows[:, k : k + 1] for k, value in enumerate(graph.inputs)}
+def _plain(found: Any) -> Any:
+    """Maps of probabilities as a matrix."""
+    if isinstance(found, list):
+        return np.asarray([list(row.values()) for row in found], np.float32)
+    return found
 
 
-def made_up(model: Any) -> Any:
-    """100 rows about the numbers that the estimator saw, as far as it tells."""
-    generator = np.random.default_rng(0)
-    features = getattr(model, "n_features_in_", 1)
-    low, high = getattr(model, "data_min_", -2.0), getattr(model, "data_max_", 2.0)
-    return generator.uniform(low, high, (100, features))
+# ----- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _name(value: Any) -> str:
-    return str(value.name)
+def batches(model: Any, given: Any, graph: Graph) -> Iterator[Any]:
+    """Rows to compare on: a few, one, and many if the estimator is not slow."""
+    exact = any(value.dtype is DType.float64 for value in graph.inputs)
+    rows = rounded(made_up(model, FEW) if given is None else given, exact)
+    began = time.perf_counter()
+    yield rows
+    seconds = time.perf_counter() - began
+    if not count(rows):
+        return
+    yield taken(rows, [0])
+    if seconds * MANY / count(rows) < SECONDS:
+        if given is None:
+            yield rounded(made_up(model, MANY, seed=1), exact)
+        else:
+            yield taken(rows, np.arange(MANY) % count(rows))
+
+
+def count(rows: Any) -> int:
+    """How many rows there are."""
+    if isinstance(rows, dict):
+        return len(next(iter(rows.values())))
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+def taken(rows: Any, places: Any) -> Any:
+    """Some of the rows, as they are."""
+    if hasattr(rows, "iloc"):
+        return rows.iloc[places]
+    if hasattr(rows, "take") and hasattr(rows, "column_names"):
+        return rows.take(list(places))
+    if isinstance(rows, dict):
+        return {name: [each[k] for k in places] for name, each in rows.items()}
+    return [rows[k] for k in places] if isinstance(rows, list) else rows[places]
+
+
+def rounded(rows: Any, exact: bool) -> Any:
+    """Rows whose numbers are those of float32, where a graph gets these."""
+    if exact:
+        return rows
+    if hasattr(rows, "iloc"):
+        floats = [name for name in rows.columns if str(rows[name].dtype) == "float64"]
+        return rows.astype(dict.fromkeys(floats, np.float32)) if floats else rows
+    if isinstance(rows, np.ndarray) and rows.dtype.kind in "fiu":
+        return rows.astype(np.float32)
+    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype == object:
+        return np.vectorize(lambda each: float(np.float32(each)) if isinstance(each, float) else each, otypes="O")(rows)
+    return rows
+
+
+def _none(graph: Graph) -> dict[str, Any]:
+    return {
+        value.name: np.empty([dim if isinstance(dim, int) else 0 for dim in value.shape], value.dtype.numpy)
+        for value in graph.inputs
+    }
+
+
+def made_up(model: Any, number: int, seed: int = 0) -> Any:
+    """Rows within the ranges that the estimator saw, as far as it tells, with text among the categories it knows."""
+    generator = np.random.default_rng(seed)
+    if takes_documents(model):
+        return _texts(model, generator, min(number, FEW))
+    features = int(getattr(model, "n_features_in_", 1))
+    kinds = fitted_kinds(model, features)
+    low, high = ranges(model, features)
+    numbers = generator.uniform(low, high, (number, features))
+    known = _categories(model, features)
+    for k, categories in known.items():
+        if np.asarray(categories).dtype.kind in "iuf":
+            numbers[:, k] = generator.choice(np.asarray(categories, np.float64), number)
+    names = getattr(model, "feature_names_in_", None)
+    if TEXT not in kinds and names is None:
+        return numbers
+    columns = [
+        generator.choice(np.asarray(known.get(k, ["a", "b"]), object), number) if kind == TEXT else numbers[:, k]
+        for k, kind in enumerate(kinds)
+    ]
+    if names is None:
+        return np.stack([each.astype(object) for each in columns], axis=1)
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        if TEXT not in kinds:
+            return numbers
+        return {str(name): each for name, each in zip(names, columns, strict=True)}
+    return DataFrame(dict(zip(names, columns, strict=True)))
+
+
+def _categories(model: Any, features: int) -> dict[int, Any]:
+    """The categories of the columns that are encoded."""
+    found: dict[int, Any] = {}
+
+    def visit(part: Any, places: list[int]) -> None:
+        held = getattr(part, "categories_", None)
+        if held is not None and len(held) == len(places):
+            found.update(zip(places, held, strict=True))
+        for member, chosen in members(part, len(places)):
+            if len(places) > max(chosen, default=-1):
+                visit(member, [places[k] for k in chosen])
+
+    visit(model, list(range(features)))
+    return found
+
+
+def _texts(model: Any, generator: Any, number: int) -> list[str]:
+    """Texts of the words that the estimator knows, and others."""
+    words: list[str] = []
+
+    def visit(part: Any) -> None:
+        words.extend(getattr(part, "vocabulary_", {}))
+        for member, _ in members(part, 1):
+            visit(member)
+
+    visit(model)
+    words = [*sorted(words)[:2000], "unknown", "Words,", "and", "ÄRGER!", "", "x"]
+    return [" ".join(generator.choice(words, generator.integers(0, 12))) for _ in range(number)]

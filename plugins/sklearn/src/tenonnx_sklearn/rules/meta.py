@@ -27,10 +27,11 @@ from tenonnx_sklearn.algebra import (
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, convert, converts, output, refusal
 from tenonnx_sklearn.rules.results import by_probability
+from tenonnx_sklearn.tables import Table, as_matrix, joined
 
 
-@converts("sklearn.Pipeline")
-def pipeline(model: Any, X: Value) -> Outputs:
+@converts("sklearn.Pipeline", table=True)
+def pipeline(model: Any, X: Table) -> Outputs:
     for _, step in model.steps[:-1]:
         if step not in (None, "passthrough"):
             X = output(step, X, "transform")
@@ -38,20 +39,20 @@ def pipeline(model: Any, X: Value) -> Outputs:
     return {"transform": X} if last in (None, "passthrough") else convert(last, X)
 
 
-@converts("sklearn.FeatureUnion")
-def feature_union(model: Any, X: Value) -> Outputs:
+@converts("sklearn.FeatureUnion", table=True)
+def feature_union(model: Any, X: Table) -> Outputs:
     weights = model.transformer_weights or {}
     parts = []
     for name, step in model.transformer_list:
         if step == "drop":
             continue
         part = X if step == "passthrough" else output(step, X, "transform")
-        parts.append(part * float(weights[name]) if name in weights else part)
-    return {"transform": beside(parts)}
+        parts.append(as_matrix(part) * float(weights[name]) if name in weights else part)
+    return {"transform": joined(parts, X.dtype)}
 
 
-@converts("sklearn.ColumnTransformer")
-def column_transformer(model: Any, X: Value) -> Outputs:
+@converts("sklearn.ColumnTransformer", table=True)
+def column_transformer(model: Any, X: Table) -> Outputs:
     weights = model.transformer_weights or {}
     parts = []
     for name, step, _ in model.transformers_:
@@ -60,28 +61,28 @@ def column_transformer(model: Any, X: Value) -> Outputs:
             chosen = np.flatnonzero(chosen)
         if len(chosen) == 0 or (isinstance(step, str) and step == "drop"):
             continue
-        part = columns(X, chosen)
+        part = X.take(chosen)
         if not (isinstance(step, str) and step == "passthrough"):
             part = output(step, part, "transform")
-        parts.append(part * float(weights[name]) if name in weights else part)
-    return {"transform": beside(parts)}
+        parts.append(as_matrix(part) * float(weights[name]) if name in weights else part)
+    return {"transform": joined(parts, X.dtype)}
 
 
 @converts(
     "sklearn.GridSearchCV", "sklearn.RandomizedSearchCV", "sklearn.HalvingGridSearchCV",
-    "sklearn.HalvingRandomSearchCV",
+    "sklearn.HalvingRandomSearchCV", table=True,
 )  # fmt: skip
-def search(model: Any, X: Value) -> Outputs:
+def search(model: Any, X: Table) -> Outputs:
     return convert(model.best_estimator_, X)
 
 
-@converts("sklearn.FrozenEstimator")
-def frozen(model: Any, X: Value) -> Outputs:
+@converts("sklearn.FrozenEstimator", table=True)
+def frozen(model: Any, X: Table) -> Outputs:
     return convert(model.estimator, X)
 
 
-@converts("sklearn.SelfTrainingClassifier")
-def self_training(model: Any, X: Value) -> Outputs:
+@converts("sklearn.SelfTrainingClassifier", table=True)
+def self_training(model: Any, X: Table) -> Outputs:
     return convert(model.estimator_, X)
 
 
@@ -109,15 +110,15 @@ def dummy_classifier(model: Any, X: Value) -> Outputs:
     return {"predict": label(model.classes_, place * 0 + best), **found}
 
 
-@converts("sklearn.VotingRegressor")
-def voting_regressor(model: Any, X: Value) -> Outputs:
+@converts("sklearn.VotingRegressor", table=True)
+def voting_regressor(model: Any, X: Table) -> Outputs:
     parts = [output(each, X, "predict") for each in model.estimators_]
     weights = np.ones(len(parts)) if model._weights_not_none is None else np.asarray(model._weights_not_none)
     return {"predict": affine(beside(parts), weights / weights.sum()), "transform": beside(parts)}
 
 
-@converts("sklearn.VotingClassifier")
-def voting_classifier(model: Any, X: Value) -> Outputs:
+@converts("sklearn.VotingClassifier", table=True)
+def voting_classifier(model: Any, X: Table) -> Outputs:
     given = model._weights_not_none
     weights = np.ones(len(model.estimators_)) if given is None else np.asarray(given, np.float64)
     total = None
@@ -135,8 +136,8 @@ def voting_classifier(model: Any, X: Value) -> Outputs:
     return {"predict": label(model.classes_, position(total))}
 
 
-@converts("sklearn.StackingRegressor", "sklearn.StackingClassifier")
-def stacking(model: Any, X: Value) -> Outputs:
+@converts("sklearn.StackingRegressor", "sklearn.StackingClassifier", table=True)
+def stacking(model: Any, X: Table) -> Outputs:
     parts = []
     for each, method in zip(model.estimators_, model.stack_method_, strict=True):
         part = output(each, X, method)
@@ -144,15 +145,15 @@ def stacking(model: Any, X: Value) -> Outputs:
             part = column(part, 1)
         parts.append(cast(upright(part), X.dtype))
     if model.passthrough:
-        parts.append(X)
+        parts.append(X.matrix())
     found = convert(model.final_estimator_, beside(parts))
     if hasattr(model, "_label_encoder"):
         found["predict"] = label(model._label_encoder.classes_, found["predict"])
     return found
 
 
-@converts("sklearn.CalibratedClassifierCV")
-def calibrated(model: Any, X: Value) -> Outputs:
+@converts("sklearn.CalibratedClassifierCV", table=True)
+def calibrated(model: Any, X: Table) -> Outputs:
     total = None
     for member in model.calibrated_classifiers_:
         each = _calibrated_by(model, member, X)
@@ -161,7 +162,7 @@ def calibrated(model: Any, X: Value) -> Outputs:
     return by_probability(model.classes_, total / float(len(model.calibrated_classifiers_)))
 
 
-def _calibrated_by(model: Any, member: Any, X: Value) -> Value:
+def _calibrated_by(model: Any, member: Any, X: Table) -> Value:
     decided = hasattr(member.estimator, "decision_function")
     scores = double(output(member.estimator, X, "decision_function" if decided else "predict_proba"))
     binary = len(model.classes_) == 2
@@ -193,8 +194,8 @@ def isotonic(model: Any, X: Value) -> Outputs:
     return {"predict": cast(y, X.dtype), "transform": cast(y, X.dtype)}
 
 
-@converts("sklearn.TunedThresholdClassifierCV", "sklearn.FixedThresholdClassifier")
-def thresholded(model: Any, X: Value) -> Outputs:
+@converts("sklearn.TunedThresholdClassifierCV", "sklearn.FixedThresholdClassifier", table=True)
+def thresholded(model: Any, X: Table) -> Outputs:
     tuned = hasattr(model, "best_threshold_")
     estimator = model.estimator_ if hasattr(model, "estimator_") else model.estimator
     found = convert(estimator, X)
@@ -214,8 +215,8 @@ def thresholded(model: Any, X: Value) -> Outputs:
     return {**found, "predict": label(model.classes_, 1 - above if first else above)}
 
 
-@converts("sklearn.OneVsRestClassifier")
-def one_versus_rest(model: Any, X: Value) -> Outputs:
+@converts("sklearn.OneVsRestClassifier", table=True)
+def one_versus_rest(model: Any, X: Table) -> Outputs:
     if model.multilabel_:
         raise refusal(model, "several labels for a row")
     parts, proba = [], []
@@ -239,8 +240,8 @@ def one_versus_rest(model: Any, X: Value) -> Outputs:
     return found
 
 
-@converts("sklearn.OneVsOneClassifier")
-def one_versus_one(model: Any, X: Value) -> Outputs:
+@converts("sklearn.OneVsOneClassifier", table=True)
+def one_versus_one(model: Any, X: Table) -> Outputs:
     if model.pairwise_indices_ is not None:
         raise refusal(model, "a precomputed kernel")
     scores, chosen = [], []
@@ -271,8 +272,8 @@ def pairwise_votes(classes: int, second: Value, confidence: Value) -> tuple[Valu
     return votes, votes + sums / ((ops.absolute(sums) + 1.0) * 3.0)
 
 
-@converts("sklearn.OutputCodeClassifier")
-def output_code(model: Any, X: Value) -> Outputs:
+@converts("sklearn.OutputCodeClassifier", table=True)
+def output_code(model: Any, X: Table) -> Outputs:
     parts = []
     for each in model.estimators_:
         found = convert(each, X)
@@ -282,8 +283,8 @@ def output_code(model: Any, X: Value) -> Outputs:
     return {"predict": label(model.classes_, nearest(squared_distances(beside(parts), model.code_book_)))}
 
 
-@converts("sklearn.MultiOutputRegressor", "sklearn.MultiOutputClassifier")
-def multi_output(model: Any, X: Value) -> Outputs:
+@converts("sklearn.MultiOutputRegressor", "sklearn.MultiOutputClassifier", table=True)
+def multi_output(model: Any, X: Table) -> Outputs:
     return {"predict": beside([output(each, X, "predict") for each in model.estimators_])}
 
 
@@ -311,8 +312,8 @@ def chain(model: Any, X: Value) -> Outputs:
     return {**predicted, "predict_proba": beside([proba[k] for k in order])} if proba else predicted
 
 
-@converts("sklearn.TransformedTargetRegressor")
-def transformed_target(model: Any, X: Value) -> Outputs:
+@converts("sklearn.TransformedTargetRegressor", table=True)
+def transformed_target(model: Any, X: Table) -> Outputs:
     step = model.transformer_
     y = output(model.regressor_, X, "predict")
     name = type(step).__name__

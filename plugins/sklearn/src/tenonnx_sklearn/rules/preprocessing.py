@@ -9,7 +9,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
-from tenonnx_sklearn.algebra import beside, cast, column, columns, double, greatest, like, total
+from tenonnx_sklearn.algebra import beside, cast, column, columns, double, greatest, is_zero, like, total
 from tenonnx_sklearn.conversion import Outputs, convert, converts, refusal
 
 
@@ -36,7 +36,7 @@ def normalizer(model: Any, X: Value) -> Outputs:
         "max": lambda: greatest(size),
     }  # fmt: skip
     norm = norms[model.norm]()
-    return {"transform": X / ops.where(norm == 0.0, like(X, 1.0), norm)}
+    return {"transform": X / ops.where(is_zero(norm), like(X, 1.0), norm)}
 
 
 @converts("sklearn.Binarizer")
@@ -92,51 +92,6 @@ def bins(model: Any, X: Value) -> Outputs:
     return {"transform": beside(parts)}
 
 
-@converts("sklearn.OrdinalEncoder")
-def ordinal_encoder(model: Any, X: Value) -> Outputs:
-    if getattr(model, "_infrequent_enabled", False):
-        raise refusal(model, "infrequent categories")
-    parts = []
-    for k, categories in enumerate(model.categories_):
-        x, known, missing = _compared(model, column(X, k), categories)
-        codes = np.arange(len(categories), dtype=np.float64)
-        codes[~known] = 0
-        hits = cast(ops.equal(x, like(X, np.where(known, categories, 0))[None]), X.dtype)
-        hits = hits * like(X, known)
-        code = total(hits * like(X, codes))
-        found = total(hits) > 0.5
-        unknown = model.unknown_value if model.handle_unknown == "use_encoded_value" else np.nan
-        code = ops.where(found, code, like(X, np.nan if unknown is None else unknown))
-        if missing:
-            code = ops.where(ops.isnan(column(X, k)), like(X, model.encoded_missing_value), code)
-        parts.append(code)
-    return {"transform": beside(parts)}
-
-
-def _compared(model: Any, x: Value, categories: Any) -> tuple[Value, Any, bool]:
-    """A column of numbers beside its categories: which of these are numbers, and whether one is missing."""
-    if np.asarray(categories).dtype.kind not in "iuf":
-        raise refusal(model, "categories that are text, where inputs are numbers")
-    missing = np.isnan(np.asarray(categories, np.float64))
-    return ops.unsqueeze(x, np.array([1], np.int64)), ~missing, bool(missing.any())
-
-
-@converts("sklearn.OneHotEncoder")
-def one_hot_encoder(model: Any, X: Value) -> Outputs:
-    if getattr(model, "_infrequent_enabled", False):
-        raise refusal(model, "infrequent categories")
-    parts = []
-    for k, categories in enumerate(model.categories_):
-        x, known, _ = _compared(model, column(X, k), categories)
-        same = ops.equal(x, like(X, np.where(known, categories, 0))[None])
-        hits = cast(same, X.dtype) * like(X, known) + cast(ops.isnan(x), X.dtype) * like(X, ~known)
-        dropped = None if model.drop_idx_ is None else model.drop_idx_[k]
-        kept = [j for j in range(len(categories)) if j != dropped]
-        if kept:
-            parts.append(columns(hits, kept))
-    return {"transform": beside(parts)}
-
-
 @converts("sklearn.FunctionTransformer")
 def function_transformer(model: Any, X: Value) -> Outputs:
     """Functions of numpy that are ops; what tests rows alone changes nothing."""
@@ -151,24 +106,6 @@ def function_transformer(model: Any, X: Value) -> Outputs:
     if function not in known or model.kw_args:
         raise refusal(model, f"the function {getattr(function, '__qualname__', function)}")
     return {"transform": known[function](X)}
-
-
-@converts("sklearn.SimpleImputer")
-def simple_imputer(model: Any, X: Value) -> Outputs:
-    filling = np.asarray(model.statistics_, np.float64)
-    kept = np.flatnonzero(~np.isnan(filling))
-    missing = ops.isnan(X) if np.isnan(model.missing_values) else ops.equal(X, like(X, model.missing_values))
-    y = ops.where(missing, like(X, filling), X)
-    y = y if len(kept) == len(filling) else columns(y, kept)
-    if model.indicator_ is not None:
-        y = beside([y, cast(convert(model.indicator_, X)["transform"], X.dtype)])
-    return {"transform": y}
-
-
-@converts("sklearn.MissingIndicator")
-def missing_indicator(model: Any, X: Value) -> Outputs:
-    missing = ops.isnan(X) if np.isnan(model.missing_values) else ops.equal(X, like(X, model.missing_values))
-    return {"transform": columns(missing, model.features_)}
 
 
 @converts(*(f"sklearn.{name}" for name in (
