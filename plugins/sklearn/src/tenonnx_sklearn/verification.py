@@ -34,7 +34,8 @@ def verify_against(
         return found
     program = graph.compile()
     exact = any(value.dtype is DType.float64 for value in graph.inputs)
-    near = Tolerance(*((1e-7 if exact else 1e-4) if each is None else each for each in (atol, rtol)), "another order")
+    limit = 1e-7 if exact else 1e-4
+    near = Tolerance(limit if atol is None else atol, limit if rtol is None else rtol, "sums in another order")
     given = examples[0] if examples else None
     for rows in batches(model, given, graph):
         try:

@@ -1,5 +1,5 @@
-"""Without pandas and CatBoost nothing here is collected: these have an environment of their own, see README.md."""
+"""Without pandas and polars nothing here is collected: these have an environment of their own, see README.md."""
 
 import importlib.util
 
-collect_ignore_glob = ["*"] if any(importlib.util.find_spec(name) is None for name in ("pandas", "catboost")) else []
+collect_ignore_glob = ["*"] if any(importlib.util.find_spec(name) is None for name in ("pandas", "polars")) else []
