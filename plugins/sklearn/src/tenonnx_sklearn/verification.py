@@ -78,11 +78,12 @@ def differing_step(model: Any, examples: tuple[Any, ...], graph: Graph, read: Re
             return name
         except (TenonnxError, AttributeError, TypeError, ValueError):
             continue
-    return None
+    steps = getattr(model, "steps", None)
+    return f'"{steps[-1][0]}" ({type(steps[-1][1]).__name__})' if steps else None
 
 
 def _parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """Estimators that compute what comes behind each step."""
+    """Estimators that compute what comes behind each step but the last."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
 
@@ -92,8 +93,8 @@ def _parts(model: Any) -> Iterator[tuple[str, Any]]:
         if end == 1 and isinstance(step, ColumnTransformer):
             for part, _, _ in step.transformers_:
                 yield f'"{name}" in "{part}"', _only(step, part)
-        if step not in (None, "passthrough"):
-            yield f'"{name}" ({type(step).__name__})', model[:end] if end < len(model.steps) else model
+        if step not in (None, "passthrough") and end < len(model.steps):
+            yield f'"{name}" ({type(step).__name__})', model[:end]
 
 
 def _only(step: Any, part: str) -> Any:
@@ -214,7 +215,7 @@ def made_up(model: Any, number: int, seed: int = 0) -> Any:
         return np.stack([each.astype(object) for each in columns], axis=1)
     try:
         from pandas import DataFrame
-    except ImportError:
+    except ImportError:  # without it rows have no names
         if TEXT not in kinds:
             return numbers
         return {str(name): each for name, each in zip(names, columns, strict=True)}
