@@ -42,10 +42,19 @@ def test_the_certificate_can_be_checked_by_its_hash():
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     assert made["hash"] == hashlib.sha256(text.encode()).hexdigest()
     page = markdown(made)
-    assert "| acme::Twice | 1 | 1 of 2 | types 4 | gradient: it jumps |" in page
+    assert "| acme::Twice | 1 | 1 of 2 | its own body alone | types 4 | gradient: it jumps |" in page
     assert "- acme::Twice@3: by" in page
     assert made["hash"] in page
-    assert "1%20ops%2C%204%20calls-green" in page
+    assert "1%20ops%2C%204%20calls%2C%201%20unjudged-orange" in page
+    assert "## Judged by their own bodies alone\n\nacme::Twice" in page
+
+
+@pytest.mark.parametrize("check", ["onnxruntime", "reference", "expected", "law"])
+def test_what_judged_an_op_beside_its_body_is_told(check):
+    judged = {**CASE, "compared": {"types": 4, check: 1}}
+    made = certificate(merged([{"cases": {"a": judged}, "outcomes": {"x": "passed"}}]))
+    assert "calls-green" in badge(made)
+    assert "alone" not in markdown(made)
 
 
 def test_what_a_certificate_says_is_held_against_today_s_cases():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -275,6 +276,31 @@ def test_what_is_wrong_at_times_is_found_and_said_to_be():
     assert told("numpy", rule) in text
 
 
+def _other_bits(count):
+    """Right, but for the last bit of every second call."""
+    return lambda X, W, *, by: np.nextafter(_right(X, W, by), X.dtype.type(np.inf if next(count) % 2 else -np.inf))
+
+
+def _of_the_main_thread(X, W, *, by):
+    first = threading.current_thread() is threading.main_thread()
+    return _right(X, W, by) if first else _right(X, W, by) + X
+
+
+REPEATED = {
+    "in other bits": (_other_bits(itertools.count()), "gives other bits"),
+    "in another thread": (_of_the_main_thread, "gives other bits in another thread"),
+}
+
+
+@pytest.mark.parametrize(("rule", "says"), REPEATED.values(), ids=REPEATED)
+def test_what_differs_when_it_is_called_again_is_found(rule, says):
+    made = weighted()
+    made.numpy(rule)
+    text = found(made, ["repeated"])["repeated"]
+    assert says in text
+    assert told("numpy", rule) in text
+
+
 def summed():
     @op("Summed", domain="com.example")
     def made(X, *, axis=-1):
@@ -382,6 +408,18 @@ def test_a_lowering_that_is_wrong_at_dim_1_is_found():
 
     taken.lower(to=taken_once)(lowered)
     assert told("lowering 0", lowered) in found(taken, ["own versions"])["own versions"]
+
+
+def test_a_body_that_is_wrong_is_found_by_the_reference_of_its_case():
+    def wrong(X, W, *, by=2.0):
+        return X * W - by
+
+    made = op("Weighted", domain="com.example")(wrong)
+    right = Case(weighted(), drawn, reference=lambda X, W, *, by: _right(X, W, by))
+    check_case(right, "expected")
+    assert right.compared["expected"] > 0
+    with pytest.raises(Failure, match="differs from the reference of its case: output 0"):
+        check_case(Case(made, drawn, reference=lambda X, W, *, by: _right(X, W, by)), "expected")
 
 
 # ----- rules that claim what does not hold ----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ EXAMPLES = 6
 CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
     "versions", "own versions", "layout", "special values", "empty axes", "specialized", "requirements",
-    "outputs", "negative axes", "data movement", "symbolic", "rewrite",
+    "outputs", "negative axes", "data movement", "symbolic", "rewrite", "expected", "repeated",
 )  # fmt: skip
 
 
@@ -84,11 +84,11 @@ class Case:
     """One way to draw calls of ``op``: ``function`` takes hypothesis' ``draw`` and returns a ``Call``.
 
     ``gradient`` is False where there is nothing to differentiate, or names the inputs that have a gradient; by default
-    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes, ``law`` tells of a call what
-    its first output is drawn from. ``compared`` counts, by check, the comparisons that took place, ``drawn``
-    names the inputs that were present and the attributes other than their default, ``undrawn`` says of others why no
-    call can have them, ``reached`` are the versions that
-    calls were compared at, and ``refusals`` holds what oracles answered instead.
+    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes, ``law`` tells of a call
+    what its first output is drawn from, and ``reference`` computes the outputs anew. ``compared`` counts, by check,
+    the comparisons that took place, ``drawn`` names the inputs that were present and the attributes other than their
+    default, ``undrawn`` says of others why no call can have them, ``reached`` are the versions that calls were
+    compared at, and ``refusals`` holds what oracles answered instead.
     """
 
     op: Op
@@ -98,6 +98,7 @@ class Case:
     steps: int = 0
     tolerance: Tolerance | None = None
     law: Callable[[Call], Law] | None = None
+    reference: Callable[..., Any] | None = None
     undrawn: Mapping[str, str] = field(default_factory=dict)
     number: int = 0
     compared: dict[str, int] = field(default_factory=dict)
@@ -131,6 +132,7 @@ def cases(
     steps: int = 0,
     tolerance: Tolerance | None = None,
     law: Callable[[Call], Law] | None = None,
+    reference: Callable[..., Any] | None = None,
     undrawn: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare that the decorated function draws calls of ``op``.
@@ -138,8 +140,9 @@ def cases(
     The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for
     ops without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and
     ``tolerance`` replaces that of the table for float outputs; it must carry a reason. ``law`` gives the distribution
-    of what is drawn at random. ``undrawn`` gives the reason why no call has these inputs or attributes; it is strict,
-    too.
+    of what is drawn at random. ``reference`` computes the outputs anew from arrays and attributes, written in numpy or
+    with another library, so that the op is judged by more than its own body. ``undrawn`` gives the reason why no call
+    has these inputs or attributes; it is strict, too.
     """
     if not hasattr(op, "signature"):
         raise InvalidCall("cases(op) takes an op", given=repr(op))
@@ -162,7 +165,7 @@ def cases(
 
     def declare(function: Function) -> Function:
         held = _collected.setdefault(op, [])
-        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, law, reasons, number=len(held)))
+        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, law, reference, reasons, number=len(held)))
         return function
 
     return declare

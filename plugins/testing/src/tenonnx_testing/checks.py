@@ -22,6 +22,7 @@ from tenonnx_testing import (
     laws,
     mutations,
     oracles,
+    repetition,
     schemas,
     specialization,
 )
@@ -71,6 +72,16 @@ def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
         if op.pure and any(isinstance(node.op, Op) and not node.op.pure for node in graph.walk()):
             failure.add_note("the body draws at random: the op must be declared with pure=False")
         raise
+    return True
+
+
+def gives_what_its_case_expects(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """The op gives what the reference of its case computes, for as many outputs as that has."""
+    assert case.reference is not None, "the check applies to cases that have one"
+    with blaming(f"the reference of {case.op.title}"):
+        found = case.reference(*drawn.inputs, **drawn.attributes)
+    outputs = found if isinstance(found, tuple) else (found,)
+    expect(case, drawn, "the reference of its case", outputs, present(expected)[: len(outputs)])
     return True
 
 
@@ -194,5 +205,7 @@ CHECKS: dict[str, Check] = {
         Check(
             "rewrite", claims.rewritten_alike, applies=_has("rewrite", "rewrite.if_fewer"), missing="each call stays"
         ),
+        Check("expected", gives_what_its_case_expects, applies=lambda case: case.reference is not None),
+        Check("repeated", repetition.gives_the_same_again, examples=2, missing="it draws at random"),
     )
 }

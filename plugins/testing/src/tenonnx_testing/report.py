@@ -160,10 +160,30 @@ def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
+#: The checks that hold an op to something other than its own body, and what judges there.
+_JUDGES = {
+    "onnxruntime": "onnxruntime", "reference": "onnx.reference", "expected": "the reference of its case",
+    "law": "the law of its case",
+}  # fmt: skip
+
+
+def judges(row: Mapping[str, Any]) -> list[str]:
+    """What judged a row of a certificate besides the op's own body; nothing where there was nothing else."""
+    return [judge for check, judge in _JUDGES.items() if row["compared"].get(check)]
+
+
+def unjudged(made: Mapping[str, Any]) -> list[str]:
+    """The ops of which some meaning agrees with its own body alone, so that nothing tells whether that is right."""
+    return sorted({row["op"] for row in made["ops"] if not judges(row)})
+
+
 def badge(made: Mapping[str, Any]) -> str:
-    """One line of Markdown for a README."""
+    """One line of Markdown for a README: amber where an op was judged by nothing but its own body."""
     ops, count = len({row["op"] for row in made["ops"]}), sum(made["comparisons"].values())
-    verdict = f"{len(made['failed'])}%20failed-red" if made["failed"] else f"{ops}%20ops%2C%20{count}%20calls-green"
+    alone = len(unjudged(made))
+    verdict = f"{ops}%20ops%2C%20{count}%20calls" + (f"%2C%20{alone}%20unjudged-orange" if alone else "-green")
+    if made["failed"]:
+        verdict = f"{len(made['failed'])}%20failed-red"
     return f"![tenonnx conformance](https://img.shields.io/badge/tenonnx-{verdict})"
 
 
@@ -176,13 +196,17 @@ def markdown(made: Mapping[str, Any]) -> str:
         f"{made['tests']} tests, {len(made['failed'])} failed.",
         "", f"Calls are drawn by {made['seed']}. SHA-256 of the JSON beside this page without its hash:",
         f"`{made['hash']}`.", "",
-        "| op | from | versions compared | calls compared | gaps |", "| --- | --- | --- | --- | --- |",
+        "| op | from | versions compared | judged by | calls compared | gaps |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
     for row in made["ops"]:
         counts = ", ".join(f"{check} {count}" for check, count in sorted(row["compared"].items()) if count)
         gaps = "; ".join(f"{check}: {reason}" for check, found in sorted(row["gaps"].items()) for reason in found)
         reached = f"{len(set(row['reached']) & set(row['versions']))} of {len(row['versions'])}"
-        lines.append(f"| {row['op']} | {row['since']} | {reached} | {counts} | {gaps} |")
+        judged = ", ".join(judges(row)) or "its own body alone"
+        lines.append(f"| {row['op']} | {row['since']} | {reached} | {judged} | {counts} | {gaps} |")
+    if alone := unjudged(made):
+        lines += ["", "## Judged by their own bodies alone", "", ", ".join(alone)]
     for heading, entries in (("Failed", made["failed"]), ("Never drawn", made["never drawn"])):
         if entries:
             shown = (f"- {name}: {', '.join(e) if isinstance(e, list) else e}" for name, e in sorted(entries.items()))
