@@ -83,7 +83,7 @@ def test_no_zipmap_is_a_flag_of_convert_and_plan(tmp_path, capsys):
     planned = ["plan", *arguments[1:2], *arguments[4:]]
     assert (main(planned), main([*planned, "--no-zipmap"])) == (1, 0)
     assert main(["plan", "--help"]) == 0
-    assert "rows of numbers in place of the maps" in " ".join(capsys.readouterr().out.split())
+    assert "Remove ZipMap: the outputs keep their names" in " ".join(capsys.readouterr().out.split())
     assert {node.domain for node in tx.load(plain).nodes} == {"ai.onnx"}
 
 

@@ -111,4 +111,4 @@ def test_what_is_wrong_is_told_with_its_line(tenonnx, arguments, told):
 
 
 def test_the_help_says_that_the_file_is_run(tenonnx):
-    assert "must be your own or one that you trust" in " ".join(tenonnx("convert", "--help").out.split())
+    assert "use only files that you trust" in " ".join(tenonnx("convert", "--help").out.split())
