@@ -40,7 +40,8 @@ class Frontend(Protocol):
         """The graph of ``source``; examples and options are those that ``load`` was given.
 
         Beside it ``verifier``, called likewise, may give what compares a graph with the source itself: a function of
-        the graph, ``atol`` and ``rtol`` to a ``Verification``. Then ``read`` takes ``verify=False``.
+        the graph, ``atol`` and ``rtol`` to a ``Verification``. Then ``read`` takes ``verify=False``. ``for_files`` may
+        be options with which it reads what is converted at once, where these are not given.
         """
         ...
 
@@ -133,9 +134,10 @@ def _read(
 
 
 def load_and_verifier(source: Any, *examples: Any, **options: Any) -> tuple[Graph, Callable[..., Any] | None]:
-    """``load``, unverified, and what compares a graph with the source itself, where its front end has that."""
+    """``load`` for a file, unverified, and what compares a graph with the source, where its front end has that."""
     plugin = _plugin(_names(source))
     make = None if plugin is None else getattr(plugin.load(), "verifier", None)
+    options = {**({} if plugin is None else getattr(plugin.load(), "for_files", {})), **options}
     if make is None or any(options.get(name) for name in _CHANGING):
         return load(source, *examples, **options), None
     graph = load(source, *examples, verify=False, **options)

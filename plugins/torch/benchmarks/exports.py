@@ -2,43 +2,30 @@
 
 ``python exports.py results.json [ours] [theirs]`` writes for each what came of it: ``right``, or what was wrong. What
 the file holds already is left as it is. The exporter is asked for the opset as its documentation says, and what it
-writes is held against the module by the same comparison. Both trace a module once for the three opsets.
+writes is held against the module by the same comparison.
 """
 
-import contextlib
-import io
 import json
 import logging
-import multiprocessing
 import sys
-import tempfile
 import time
-import warnings
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-import modules
 import onnx
+import sides
 import torch
-from modules import architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
+from sides import OPSETS, modules, verify_against, wrong
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import tenonnx as tx
 from tenonnx_torch.examples import Examples
-from tenonnx_torch.verification import verify_against
-
-OPSETS = (13, 17, 21)
 
 
 def ours(case, module, examples, path):
-    given = Examples.of(module, examples, None, case.dims)
-    graph = tx.load(module, *examples, dims=case.dims, verify=False)
+    write = sides.ours(case, module, examples, path)
 
     def to(opset):
-        tx.export(graph, path, opset_version=opset, verify=lambda g: verify_against(module, given, g).raise_if_failed())
+        write(opset)
         return "right"
 
     return to
@@ -46,14 +33,11 @@ def ours(case, module, examples, path):
 
 def theirs(case, module, examples, path):
     given = Examples.of(module, examples, None, case.dims)
-    program = torch.export.export(
-        module, examples, dynamic_shapes=given.shapes(module) if case.dims else None, strict=False
-    )
+    write = sides.theirs(case, module, examples, path)
 
     def to(opset):
-        torch.onnx.export(program, f=path, dynamo=True, opset_version=opset, verbose=False)
-        model = onnx.load(path)
-        found = next(o.version for o in model.opset_import if not o.domain)
+        write(opset)
+        found = next(o.version for o in onnx.load(path).opset_import if not o.domain)
         if found != opset:
             return f"left at opset {found}"
         graph = tx.load(path)
@@ -65,44 +49,24 @@ def theirs(case, module, examples, path):
     return to
 
 
-def wrong(error):
-    text = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {text[0][:160]} {str(getattr(error, 'given', ''))[:300]}".strip()
-
-
-def tried(who, name, folder):
+def tried(who, name, path):
     """What comes of a module at each opset."""
-    case = modules.CASES[name]
-    module, examples = case.make()
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
+    try:
+        to = who(*sides.made(name), path)
+    except Exception as error:
+        return {f"{who.__name__} {opset}": wrong(error) for opset in OPSETS}
+    found = {}
+    for opset in OPSETS:
         try:
-            to = who(case, module, examples, str(Path(folder) / "model.onnx"))
+            found[f"{who.__name__} {opset}"] = to(opset)
         except Exception as error:
-            return {f"{who.__name__} {opset}": wrong(error) for opset in OPSETS}
-        found = {}
-        for opset in OPSETS:
-            try:
-                found[f"{who.__name__} {opset}"] = to(opset)
-            except Exception as error:
-                found[f"{who.__name__} {opset}"] = wrong(error)
-        return found
-
-
-def apart(who, name, folder):
-    """``tried`` in a process of its own, as onnxruntime ends the process on some of what the exporter writes."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        try:
-            return pool.submit(tried, who, name, folder).result()
-        except BrokenProcessPool:
-            return {f"{who.__name__} {opset}": "ends the process" for opset in OPSETS}
+            found[f"{who.__name__} {opset}"] = wrong(error)
+    return found
 
 
 def main():
+    from modules import architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
+
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
     modules.remember_operations()
@@ -117,9 +81,9 @@ def main():
         if not missing:
             continue
         start = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            for who in missing:
-                held |= apart(who, name, folder)
+        for who in missing:
+            ended = {f"{who.__name__} {opset}": "ends the process" for opset in OPSETS}
+            held |= sides.apart(tried, who, name) or ended
         found[name] = held
         path.write_text(json.dumps(found, indent=1))
         print(f"{time.monotonic() - start:.0f} s {name}: {list(held.values())[1:]}", flush=True)

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 import transformers
-from modules import case
+from sides import modules
 from torch import nn
 
 
@@ -92,4 +92,4 @@ def register():
         ),
     }  # fmt: skip
     for name, (build, x) in made.items():
-        case("larger", name, dims=batch)(lambda build=build, x=x: (build(), x))
+        modules.case("larger", name, dims=batch)(lambda build=build, x=x: (build(), x))

@@ -1,36 +1,24 @@
 """How many nodes the file of a module has: by tenonnx-torch, and by the exporter after onnxslim's pass.
 
 ``python nodes.py nodes.json [names]`` measures, ``python nodes.py nodes.json --table`` prints what it holds. It takes
-``onnxslim`` and ``transformers`` beside this package. Ours is counted as it is written by default, where each parameter
-has its name and contents, and with ``simplify=True``, which computes new weights. Theirs, for which parameters are
-merged and renamed as the exporter likes, is counted at the opset that the exporter reaches: it leaves many at 18.
+``onnxslim`` and ``transformers`` beside this package. Ours is counted as it is written by default, compared with the
+module, and with ``simplify=False``. Of parameters that a file does not have under their name, what took them in is
+looked up. Theirs is counted at the opset that the exporter reaches: it leaves many at 18, which has ops that 13 lacks.
 """
 
-import contextlib
-import io
 import json
 import logging
-import multiprocessing
 import sys
-import tempfile
-import warnings
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
 import larger
-import modules
 import onnx
 import onnxslim
+import sides
 import torch
-from modules import architectures  # noqa: F401  (it registers cases)
+from sides import OPSETS, modules, wrong
 
-import tenonnx_torch
-from tenonnx_torch.examples import Examples
-
-OPSETS = (13, 17, 21)
+import tenonnx as tx
 
 
 def count(path):
@@ -43,81 +31,68 @@ def count(path):
     return found
 
 
-def ours(case, module, examples, path):
+def ours(name, path):
     found = {}
-    for simplify, title in ((False, "ours"), (True, "simplified")):
+    for title, simplify in (("ours", None), ("whole", False)):
+        case, module, examples = sides.made(name)
+        write = sides.ours(case, module.eval(), examples, path, simplify=simplify)
         for opset in OPSETS:
-            tenonnx_torch.export(
-                module,
-                examples,
-                path,
-                opset_version=opset,
-                dims=case.dims,
-                simplify=simplify,
-                verify=opset == OPSETS[1],
-            )
+            write(opset)
             found[f"{title} {opset}"] = count(path)
-            if not simplify:
-                held = {tensor.name for tensor in onnx.load(path, load_external_data=False).graph.initializer}
-                lost = [name for name, _ in module.named_parameters() if name not in held]
-                if lost:
-                    found[f"lost {opset}"] = lost
+        held = {value.name: value.role for value in tx.load(path).variables}
+        merged = {each for role in held.values() if role is not None for each in role.made_of}
+        gone = [each for each, _ in module.named_parameters() if each not in held]
+        found[f"{title}, merged"] = sum(each in merged for each in gone)
+        found[f"{title}, lost"] = [each for each in gone if each not in merged]
     return found
 
 
-def theirs(case, module, examples, path):
-    given = Examples.of(module, examples, None, case.dims)
-    shapes = given.shapes(module) if case.dims else None
-    found = {}
+def theirs(name, path):
+    case, module, examples = sides.made(name)
+    write, found = sides.theirs(case, module.eval(), examples, path), {}
     for opset in OPSETS:
-        torch.onnx.export(
-            module, examples, path, dynamo=True, opset_version=opset, verbose=False, dynamic_shapes=shapes,
-            external_data=False,
-        )  # fmt: skip
+        write(opset)
         slim = onnxslim.slim(onnx.load(path))
         onnx.save(slim, path)
         found[f"theirs {opset}"] = count(path)
         reached = next(o.version for o in slim.opset_import if not o.domain)
         if reached != opset:
             found[f"reached {opset}"] = reached
+    held = {tensor.name for tensor in slim.graph.initializer}
+    found["theirs, lost"] = sum(each not in held for each, _ in module.named_parameters())
     return found
 
 
-def measured(who, name, folder):
-    case = modules.CASES[name]
-    module, examples = case.make()
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        try:
-            return who(case, module.eval(), examples, str(Path(folder) / "model.onnx"))
-        except Exception as error:
-            return {f"{who.__name__} failed": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"}
-
-
-def apart(who, name, folder):
-    """In a process of its own, which some of what the exporter writes ends."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        try:
-            return pool.submit(measured, who, name, folder).result()
-        except BrokenProcessPool:
-            return {f"{who.__name__} failed": "ends the process"}
+def measured(who, name, path):
+    try:
+        return who(name, path)
+    except Exception as error:
+        return {f"{who.__name__} failed": wrong(error)}
 
 
 def table(found):
     """A line for each architecture, its three opsets beside each other."""
-    lines = ["| architecture | ours | with `simplify=True` | exporter and onnxslim |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| architecture | ours | parameters merged into others | with `simplify=False` | exporter and onnxslim "
+        "| names gone |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for name, held in found.items():
-        cells = []
-        for title in ("ours", "simplified", "theirs"):
-            failed = held.get(f"{'ours' if title == 'simplified' else title} failed")
-            numbers = dict.fromkeys(str(held.get(f"{title} {opset}")) for opset in OPSETS)
-            cells.append("refused" if failed else ", ".join(numbers))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        cells = [
+            _counts(held, "ours"), held.get("ours, merged"), _counts(held, "whole"), _counts(held, "theirs"),
+            held.get("theirs, lost"),
+        ]  # fmt: skip
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def _counts(held, title):
+    if f"{title} {OPSETS[0]}" not in held:
+        return "refused"
+    numbers = [
+        (held[f"{title} {opset}"], held.get(f"reached {opset}") if title == "theirs" else None) for opset in OPSETS
+    ]
+    return ", ".join(str(n) + (f" (at {reached})" if reached else "") for n, reached in numbers)
 
 
 def main():
@@ -126,14 +101,17 @@ def main():
     if sys.argv[2:] == ["--table"]:
         print(table(found))
         return
+    from modules import architectures  # noqa: F401  (it registers cases)
+
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     larger.register()
     modules.remember_operations()
     names = [name for name, case in modules.CASES.items() if case.component in ("architectures", "larger")]
     for name in sys.argv[2:] or [name for name in names if name not in found]:
-        with tempfile.TemporaryDirectory() as folder:
-            found[name] = {**apart(ours, name, folder), **apart(theirs, name, folder)}
+        found[name] = {}
+        for who in (ours, theirs):
+            found[name] |= sides.apart(measured, who, name) or {f"{who.__name__} failed": "ends the process"}
         path.write_text(json.dumps(found, indent=1) + "\n")
         print(name, found[name], flush=True)
 

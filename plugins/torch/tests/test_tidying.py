@@ -114,3 +114,107 @@ def test_attention_by_one_product_is_trained_as_pytorch_trains_it():
     trained = {value.name: value.data.array() for value in graph.variables}
     assert all(np.allclose(trained[name], p.detach(), atol=1e-5) for name, p in module.named_parameters())
     tx.retarget(graph, target="tensorrt-10")  # which has no sequences
+
+
+# ----- what is written by default -------------------------------------------------------------------------------------
+
+
+class Image(nn.Module):
+    """Convolutions without and with bias, a Linear that is transposed, and a recurrence of two directions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6)
+        self.rows = nn.LSTM(6, 5, batch_first=True, bidirectional=True)
+        self.fc = nn.Linear(10, 2)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu())).relu()
+        return self.fc(self.rows(y.flatten(2).transpose(1, 2))[0])
+
+
+def image():
+    torch.manual_seed(0)
+    module, x = Image(), torch.randn(2, 3, 7, 7)
+    with torch.no_grad():
+        module.train()(x)  # statistics that are not 0 and 1
+    return module.eval(), x
+
+
+def written(module, x, path, **options):
+    assert tenonnx_torch.export(module, x, path, opset_version=17, **options).verification.equal
+    return tx.load(path)
+
+
+def test_by_default_weights_take_in_what_only_takes_nodes(tmp_path):
+    module, x = image()
+    graph, whole = (written(module, x, tmp_path / "m.onnx", simplify=wanted) for wanted in (None, False))
+    assert not {"BatchNormalization", "Slice"}.intersection(kinds(graph))
+    assert "BatchNormalization" in kinds(whole)
+    held = {value.name: value.role for value in graph.variables}
+    assert held.keys() >= {"conv1.weight", "bn1.bias", "conv2.weight", "conv2.bias", "rows.weight_ih_l0", "fc.weight"}
+    assert held["fc.weight"].permutation == (1, 0)
+    assert held["fc.weight"].made_of == ()
+    assert set(held["conv1.weight"].made_of) >= {"conv1.weight", "bn1.weight"}
+    merged = {name for role in held.values() if role is not None for name in role.made_of}
+    assert {name for name, _ in module.named_parameters()} <= held.keys() | merged
+    assert {name for name, _ in module.named_parameters()} <= {value.name for value in whole.variables}
+
+
+def test_a_module_in_training_form_is_left_whole(tmp_path):
+    module, x = image()
+    graph = written(module.train(), x, tmp_path / "m.onnx")
+    assert kinds(graph).count("BatchNormalization") == 2
+
+
+def test_conversion_of_a_module_does_as_export(tmp_path):
+    module, x = image()
+    tx.convert(module, tmp_path / "m.onnx", x, opset_version=17)
+    assert "BatchNormalization" not in kinds(tx.load(tmp_path / "m.onnx"))
+    tx.convert(module, tmp_path / "m.onnx", x, opset_version=17, reading={"simplify": False})
+    assert "BatchNormalization" in kinds(tx.load(tmp_path / "m.onnx"))
+
+
+def test_parameters_that_are_neutral_at_first_stay(tmp_path):
+    """What begins as zeros or ones is trained, too."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(2, 3, 3)
+            self.scale, self.shift = nn.Parameter(torch.ones(3, 1, 5)), nn.Parameter(torch.zeros(5))
+            nn.init.zeros_(self.conv.bias)
+
+        def forward(self, x):
+            return self.conv(x).relu() * self.scale + self.shift
+
+    graph = written(Scaled().eval(), torch.randn(1, 2, 7, 7), tmp_path / "m.onnx")
+    assert {value.name for value in graph.variables} >= {"conv.weight", "conv.bias", "scale", "shift"}
+
+
+def test_large_weights_are_folded_too(tmp_path):
+    module = nn.Sequential(nn.Linear(600, 600, bias=False), nn.LSTM(600, 200)).eval()
+    graph = written(module, torch.randn(3, 1, 600), tmp_path / "m.onnx")
+    assert not {"Transpose", "Concat"}.intersection(kinds(graph)[:2])
+    assert {"0.weight", "1.weight_ih_l0", "1.weight_hh_l0"} <= {value.name for value in graph.variables}
+
+
+def test_merged_weights_are_not_taken_for_parameters(tmp_path):
+    module, x = image()
+    whole, merged = (tx.load(module, x, simplify=wanted) for wanted in (False, None))
+    network = tenonnx_torch.module(merged)
+    network.write_back()
+    with pytest.raises(tx.InvalidCall, match=r'"conv1\.weight" must be made of the same parameters'):
+        network.write_back(whole)
+    adapted = tt.lora(merged, "conv1.*", rank=1)
+    tt.save_adapters(adapted, tmp_path / "adapters.safetensors")
+    tt.load_adapters(merged, tmp_path / "adapters.safetensors")
+    tt.merged(merged, adapted)
+    with pytest.raises(tx.InvalidCall, match='the weight of "conv1" must be made of the parameters'):
+        tt.load_adapters(whole, tmp_path / "adapters.safetensors")
+    with pytest.raises(tx.InvalidCall, match=r'"conv1\.weight" must be made of the same parameters'):
+        tt.merged(whole, adapted)
+    y = np.zeros((2, 9, 2), np.float32)
+    history = tt.fit(merged, (x.numpy(), y), loss="mean_squared_error", batch_size=2, backend="numpy")
+    assert any("others are merged into" in note and "conv1.weight" in note for note in history.notes)

@@ -30,6 +30,7 @@ from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, Expr, differ
+from tenonnx.graph.training import is_learned
 from tenonnx.graph.types import (
     MapType,
     OptionalType,
@@ -147,6 +148,7 @@ __all__ = [
     "inline",
     "integers",
     "interpreting",
+    "is_learned",
     "join_types",
     "known_op",
     "limits",

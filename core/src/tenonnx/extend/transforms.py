@@ -14,7 +14,8 @@ from tenonnx.graph.graph import near_names
 from tenonnx.graph.types import substitute_type, unify_types
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op
 from tenonnx.op.build import Builder
-from tenonnx.op.call import interpreting
+from tenonnx.op.call import constant_value, interpreting
+from tenonnx.op.evaluate import Evaluator
 from tenonnx.op.graph_inference import ensure_inferred, infer, infer_outputs
 from tenonnx.op.infer import infer_call
 from tenonnx.op.memo import attributes_key
@@ -24,9 +25,9 @@ from tenonnx.transforms.changing import changing
 from tenonnx.transforms.decompose import decompose, refuse_opaque
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.extract import between, extract
-from tenonnx.transforms.fold import fold, folding, keep_names
+from tenonnx.transforms.fold import LARGEST_RESULT, fold, folding, share_of_parameters
 from tenonnx.transforms.grad import grad, pullback
-from tenonnx.transforms.learned import Learned, learned
+from tenonnx.transforms.learned import Learned, check_made_alike, learned
 from tenonnx.transforms.legalize import Legalizer, allowed_at
 from tenonnx.transforms.overridable import leaving_defaults, opened
 from tenonnx.transforms.placing import behind, step_behind
@@ -40,10 +41,12 @@ from tenonnx.transforms.user_rules import apply_rules
 __all__ = [
     "ALLOWANCE",
     "INTERNAL_DOMAIN",
+    "LARGEST_RESULT",
     "Builder",
     "Call",
     "Decision",
     "Demand",
+    "Evaluator",
     "Learned",
     "Legalizer",
     "Rewriter",
@@ -55,6 +58,8 @@ __all__ = [
     "bind",
     "canonical_domain",
     "changing",
+    "check_made_alike",
+    "constant_value",
     "copy_graph",
     "decompose",
     "dependents",
@@ -72,7 +77,6 @@ __all__ = [
     "infer_outputs",
     "interpreting",
     "invoke",
-    "keep_names",
     "known_op",
     "learned",
     "leaving_defaults",
@@ -85,6 +89,7 @@ __all__ = [
     "retarget",
     "retarget_to",
     "same_attribute",
+    "share_of_parameters",
     "step_behind",
     "substitute_type",
     "target_for",

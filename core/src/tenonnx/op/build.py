@@ -11,6 +11,7 @@ from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.definitions import defined_by, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, unique_name
+from tenonnx.graph.training import Role, role_of_result
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, current, interpreting
@@ -61,16 +62,19 @@ class Builder:
     ) -> tuple[Value | None, ...]:
         values = [self.adopt(v) for v in inputs]
         known = infer_call(op, values, attributes, outputs)
-        static = self.static_results(known) if self.fold and op.pure else None
+        static = self.static_results(known, values) if self.fold and op.pure else None
         return self.add(op, values, attributes, known) if static is None else static
 
-    def static_results(self, known: Sequence[Known | None]) -> tuple[Value | None, ...] | None:
+    def static_results(self, known: Sequence[Known | None], inputs: Sequence[Value | None]) -> tuple[Any, ...] | None:
         """The results of a call as constants, or None unless the contents of all of them are known."""
         if not all(k is None or k.data is not None for k in known):
             return None
-        return tuple(
-            None if k is None or k.data is None else self.intern(k.data.array(), k.data.type.dtype) for k in known
-        )
+        held = [None if k is None else k.data for k in known]
+        return tuple(None if data is None else self.result(data.array(), data.type.dtype, inputs) for data in held)
+
+    def result(self, array: np.ndarray[Any, Any], dtype: DType, inputs: Sequence[Value | None]) -> Value:
+        """What is computed from constants alone, which stands for the parameters among them, if any."""
+        return self.intern(array, dtype, role_of_result(inputs) if dtype.is_float and array.ndim else None)
 
     def add(
         self,
@@ -189,16 +193,17 @@ class Builder:
 
     # ----- constants ----------------------------------------------------------------------------------------------
 
-    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
-        return self.intern(array, dtype)
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
+        return self.intern(array, dtype, role)
 
-    def intern(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
-        """A loose constant; equal small ones are one value."""
-        small = array.nbytes <= 1024 and dtype is not DType.string
+    def intern(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
+        """A loose constant; equal small ones are one value, but for those with a role, which training may part."""
+        small = array.nbytes <= 1024 and dtype is not DType.string and role is None
         key = (dtype, array.shape, array.tobytes()) if small else object()
         if key not in self._constants:
             name = self.name(self._within("constant"))
-            self._constants[key] = constant_value(array, dtype, self.graph, name)
+            self._constants[key] = made = constant_value(array, dtype, self.graph, name)
+            made.role = role
         return self._constants[key]
 
     def intern_constant(self, value: Value) -> Value:

@@ -15,6 +15,7 @@ from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Expr
+from tenonnx.graph.training import Role, role_of_result
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 
@@ -33,8 +34,8 @@ class Interpreter(Protocol):
         """Apply ``op`` to inputs and complete attributes; ``outputs`` is how many are wanted, where it is known."""
         ...
 
-    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
-        """A value of static contents."""
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
+        """A value of static contents; ``role`` is what it is to training, if anything."""
         ...
 
 
@@ -160,15 +161,15 @@ def vector(items: Sequence[Any]) -> Value:
         raise TypeMismatch("a list must hold numbers, bools or texts alone", given=f"{items!r}"[:200]) from error
 
 
-def constant(array: Any, dtype: DType | str | None = None) -> Value:
-    """A tensor of static contents, for use in a body or while a graph is built."""
+def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[Value | None] = ()) -> Value:
+    """A tensor of static contents, for a body or while a graph is built; its role is that of what it is ``made_of``."""
     import numpy as np
 
     interpreter = current()
     if interpreter is None:
         raise InvalidCall("constant() must be called while a graph is built", do="use graph.variable(name, array)")
     kind = DType.of(np.asarray(array).dtype if dtype is None else dtype)
-    return interpreter.constant(np.asarray(array).astype(kind.numpy, copy=False), kind)
+    return interpreter.constant(np.asarray(array).astype(kind.numpy, copy=False), kind, role_of_result(made_of))
 
 
 def static(value: Value | None) -> np.ndarray[Any, Any] | None:

@@ -10,6 +10,7 @@ from tenonnx.errors import TypeMismatch, UnsupportedOp
 from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.training import Role
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
 from tenonnx.graph.values import Value
 from tenonnx.op.binding import UNFORESEEN, bind, invoke, known_op, pad, refused
@@ -71,7 +72,7 @@ class Evaluator:
             raise refused(op.title, padded, attributes, error) from error
         return tuple(None if r is None else self.wrap(r) for r in results)
 
-    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
         return constant_value(array, dtype, None, "")
 
     def wrap(self, contents: Any) -> Value:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from tenonnx.errors import InvalidCall, TypeMismatch, UnknownType
 from tenonnx.graph.definitions import Definitions, definitions
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType, Type, join_types
 from tenonnx.graph.values import Value
 from tenonnx.limits import calling, work
@@ -86,7 +87,7 @@ class Abstract:
         calling(op.title)
         return tuple(None if k is None else k.value(op.name) for k in infer_call(op, inputs, attributes, outputs))
 
-    def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
         return constant_value(array, dtype, None, "constant")
 
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tenonnx import limits
 from tenonnx.errors import LimitExceeded
 from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.training import Role
+from tenonnx.graph.training import Role, is_learned
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
-from tenonnx.op.call import constant_value
 from tenonnx.op.evaluate import Evaluator
-from tenonnx.op.rules import moves_data
 from tenonnx.transforms.decompose import Keep, refuse_opaque, refuse_primitive
 from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
-#: Results larger than this are left to be computed, so that folding never makes a file much larger.
+#: Results larger than this are left to be computed, so that folding never makes a file much larger; but for those that
+#: parameters make room for.
 LARGEST_RESULT = 1 << 20
 
 #: Text that would have more bytes than this is left to be computed, too.
@@ -62,11 +58,9 @@ def folding(
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if (call.node is None and not within_bodies) or _has_subgraphs(call) or not call.op.pure:
             return None
-        if _is_shared(rewriter, call):
-            return None
-        if (kept := _transposed(rewriter, call, largest)) is not None:
-            return [kept]
-        if (known := rewriter.static_results(call.known)) is not None:
+        share = share_of_parameters(rewriter, call)
+        most = max(largest, share)
+        if (known := rewriter.static_results(call.known, call.inputs)) is not None:
             return _told(call, known)
         if any(v is not None and not v.is_constant for v in call.inputs):
             return None
@@ -74,17 +68,20 @@ def folding(
             outputs = [None if k is None else Value("", k.type) for k in call.known]
         else:
             outputs = [None if v is None else rewriter.copy(v) for v in call.node.outputs]
-        if any(v is not None and (not isinstance(v.type, TensorType) or _is_larger(v, largest)) for v in outputs):
+        if any(v is not None and (not isinstance(v.type, TensorType) or _is_larger(v, most)) for v in outputs):
             return None  # an optional value is no constant, though it is held as one
-        with limits.override(memory=min(limits.current().memory, largest, LARGEST_TEXT)):
+        with limits.override(memory=min(limits.current().memory, max(share, min(largest, LARGEST_TEXT)))):
             try:
                 results = evaluator(call)
             except LimitExceeded:  # the run tells, where it comes to that
                 return None
-        if any(not isinstance(r, np.ndarray) or r.nbytes > largest for r in results):
+        if any(not isinstance(r, np.ndarray) or r.nbytes > most for r in results):
             return None
         limits.made(sum(r.nbytes for r in results))
-        made = [None if v is None else rewriter.intern(r, v.dtype) for r, v in zip(results, outputs, strict=False)]
+        made = [
+            None if v is None else rewriter.result(r, v.dtype, call.inputs)
+            for r, v in zip(results, outputs, strict=False)
+        ]
         return _told(call, made)
 
     return decide
@@ -98,67 +95,14 @@ def _is_graph(attribute: Any) -> bool:
     return isinstance(attribute, Graph) or (isinstance(attribute, list) and any(map(_is_graph, attribute)))
 
 
-def _variable(call: Call) -> Value | None:
-    """The tensor of floats with axes that a call does nothing with but move its elements."""
-    source = call.inputs[0] if len(call.inputs) == 1 else None
-    if source is None or not source.is_constant or not isinstance(source.type, TensorType) or not source.tensor.shape:
-        return None
-    return source if source.dtype.is_float and moves_data(call.op, call.attributes) else None
-
-
-def _is_shared(rewriter: Rewriter, call: Call) -> bool:
-    """Whether a call moves a parameter that others read, too: two copies of it would part when it is trained."""
-    source = _variable(call)
-    if source is None or source.role is None or source.role.kind not in ("parameter", "frozen") or call.node is None:
-        return False
-    readers = [node for node in rewriter.source.nodes if call.node.inputs[0] in node.uses]
-    return len(readers) > 1
-
-
-def _transposed(rewriter: Rewriter, call: Call, largest: int) -> Value | None:
-    """The constant that a call makes of a variable by ordering its axes; it knows which variable, and how it lies."""
-    import numpy as np
-
-    source = _variable(call)
-    if source is None or source.data is None or source.data.nbytes > largest or source.data.type.dtype.bits < 8:
-        return None
-    if source not in rewriter.graph.variables and (source.role is None or not source.role.name):
-        return None
-    sizes = [dim for dim in source.tensor.shape or () if isinstance(dim, int)]
-    places = np.arange(math.prod(sizes)).reshape(sizes)
-    evaluator = Evaluator()
-    held = constant_value(places, DType.int64, None, source.name)
-    (result,) = evaluator.call(call.op, [held], call.attributes, call.outputs)
-    moved = np.asarray(evaluator.contents(result)) if result is not None else places
-    orders = itertools.permutations(range(len(sizes))) if len(sizes) < 6 and math.prod(sizes) > 1 else iter(())
-    fitting = (axes for axes in orders if np.array_equal(places.transpose(axes), moved))
-    order = next(fitting, None) if moved.ndim == len(sizes) else None
-    if order is None:
-        return None
-    role = source.role or Role("")
-    before = role.permutation or tuple(range(len(sizes)))
-    permutation = tuple(before[axis] for axis in order)
-    contents = np.ascontiguousarray(source.data.array().transpose(order))
-    name = rewriter.name(f"{source.name}/transposed")
-    made = constant_value(contents, source.dtype, rewriter.graph, name)
-    plain = permutation == tuple(range(len(sizes)))
-    made.role = replace(role, name=role.name or source.name, permutation=None if plain else permutation)
-    return made
-
-
-def keep_names(graph: Graph) -> None:
-    """Let what was folded of variables that nothing reads any more be these, under their names."""
-    used = list(dict.fromkeys(v for inner in graph.nested() for node in inner.nodes for v in node.uses))
-    taken = {value.name for inner in graph.nested() for value in inner.values()}
-    for value in used:
-        if value.role is None or not value.role.name or value.producer is not None or value.graph is not graph:
-            continue
-        role = replace(value.role, name="")
-        if value.role.name not in taken:
-            taken.add(value.role.name)
-            value.become(name=value.role.name)
-            graph.variables.append(value)
-        value.role = role if role != Role("") else None
+def share_of_parameters(rewriter: Rewriter, call: Call) -> int:
+    """The bytes of parameters that no node needs any more once all that read them are folded: the share of a call."""
+    total, uses = 0, rewriter.source.uses() if call.node is not None else {}
+    for value in call.node.uses if call.node is not None else ():
+        held = rewriter.mapping.get(value)
+        if held is not None and held.data is not None and is_learned(held):
+            total += held.data.nbytes // max(1, len(uses.get(value, ())))
+    return total
 
 
 def _told(call: Call, made: Sequence[Value | None]) -> Sequence[Value | None]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tenonnx.errors import InvalidCall
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import TensorType
@@ -55,6 +56,19 @@ def learned(graph: Graph) -> Learned:
         if value.role.fixed_rows:
             found.fixed_rows[value.name] = value.role.fixed_rows
     return found
+
+
+def check_made_alike(source: Graph, target: Graph, names: Iterable[str]) -> None:
+    """Raise ``InvalidCall`` for a variable that was made of others in one of two graphs than in the other."""
+    made_of = [{v.name: v.role.made_of for v in graph.variables if v.role is not None} for graph in (source, target)]
+    for name in names:
+        one, other = (each.get(name, ()) for each in made_of)
+        if one != other:
+            raise InvalidCall(
+                f'"{name}" must be made of the same parameters in both graphs',
+                given=f"{', '.join(one) or name}, and {', '.join(other) or name}",
+                do="take graphs that were simplified alike: export a module with simplify=False to keep each parameter",
+            )
 
 
 def _told(value: Value) -> bool:

@@ -286,7 +286,7 @@ class _Retargeting(Rewriter):
         """What may stand for a call that the target does not have, best first."""
         op = call.op
         if op.pure and all(v is None or v.data is not None for v in call.inputs):
-            yield "folded", lambda: self.static_results(call.known)
+            yield "folded", lambda: self.static_results(call.known, call.inputs)
         for lowering in self._lowerings(call):
             yield "lowered", functools.partial(self._lowered, call, lowering)
         if not op.primitive:

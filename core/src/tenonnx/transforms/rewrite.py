@@ -219,13 +219,13 @@ class Rewriter(Builder):
         values = [self.adopt(v) for v in inputs]
         call = Call(op, pad(op, values), attributes, outputs)
         if op.pure and all(v is None or v.is_constant for v in values):
-            folded = self.static_results(call.known)
+            folded = self.static_results(call.known, values)
             if folded is not None:
                 return folded
         results = self._decided(call)
         if results is not None:
             return tuple(results)
-        folded = self.static_results(call.known) if op.pure else None
+        folded = self.static_results(call.known, values) if op.pure else None
         return self.add(op, values, attributes, call.known) if folded is None else folded
 
     def _decided(self, call: Call) -> Sequence[Value | None] | None:

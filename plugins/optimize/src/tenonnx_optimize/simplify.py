@@ -15,13 +15,13 @@ from tenonnx.extend.transforms import (
     fix_shapes,
     folding,
     in_registry_of_graph,
-    keep_names,
     leaving_defaults,
     prune,
     unify_types,
 )
 from tenonnx_optimize.common_subexpressions import merging
 from tenonnx_optimize.fewer_nodes import pack, size
+from tenonnx_optimize.weights import folding_weights, keep_names
 
 #: Rounds after which a graph that still gets smaller is left as it is.
 ROUNDS = 8
@@ -29,23 +29,26 @@ ROUNDS = 8
 
 @leaving_defaults
 @in_registry_of_graph
-def simplify(graph: Graph) -> Graph:
+def simplify(graph: Graph, *, join: bool = True) -> Graph:
     """Fold constants, merge equal nodes, and remove nodes that have no effect or whose outputs are unused.
 
     Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
     by the rule ``rewrite`` of an op, which call takes in another that it alone reads, such as a BatchNormalization
     behind a convolution, and which calls others can replace that are fewer in sum. Inputs, outputs and their types
     stay. Of zeros the sign may be another, and where weights take in others numbers are rounded otherwise: these are
-    new weights, so that what is to be trained further is better left as it is.
+    new weights, so that what is to be trained further is better left as it is. They keep the name of the first
+    parameter that they are made of, of which ``Value.role`` tells all. Without ``join`` several weights that are read
+    side by side do not become one.
     """
-    return pack(_settled(graph), _settled)
+    settled = _settled(graph)
+    return pack(settled, _settled) if join else settled
 
 
 def _settled(graph: Graph) -> Graph:
     """``graph`` simplified call by call until it gets no smaller."""
     for _ in range(ROUNDS):
         before = size(graph)
-        steps = folding(), _simpler, _absorbing(graph), merging()
+        steps = folding_weights(), _simpler, _absorbing(graph), merging()
         graph = prune(Rewriter(graph, functools.partial(_first_of, steps)).run())
         keep_names(graph)
         _drop_copies(graph)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import Value, constant, static
+from tenonnx.extend import Value, constant, is_learned, static
 from tenonnx.extend.transforms import bind
 from tenonnx_standard.batch_norm import (
     batch_normalization,
@@ -27,11 +27,12 @@ from tenonnx_standard.slicing import slice_
 
 
 class Affine(NamedTuple):
-    """``x`` times a factor for each channel, axis 1, plus a shift for each."""
+    """``x`` times a factor for each channel, axis 1, plus a shift for each, and the constants that tell both."""
 
     x: Value
     factor: Array
     shift: Array
+    told_by: Sequence[Value]
 
 
 # ----- factors and shifts ---------------------------------------------------------------------------------------------
@@ -57,11 +58,11 @@ def _scaled_and_shifted(made: Any, first: Value, second: Value) -> Affine | None
     if held is None or (turned and made is div):
         return None
     if made is add:
-        return Affine(x, _ONE, held)
+        return Affine(x, _ONE, held, [number])
     if made is sub:
-        return Affine(x, -_ONE if turned else _ONE, held if turned else -held)
+        return Affine(x, -_ONE if turned else _ONE, held if turned else -held, [number])
     with np.errstate(all="ignore"):
-        return Affine(x, held if made is mul else 1 / held, _ZERO)
+        return Affine(x, held if made is mul else 1 / held, _ZERO, [number])
 
 
 def _normalised(X: Value, scale: Value, B: Value, mean: Value, variance: Value, *, epsilon: float) -> Affine | None:
@@ -72,7 +73,7 @@ def _normalised(X: Value, scale: Value, B: Value, mean: Value, variance: Value, 
     weight, shift, center, spread = (np.asarray(h, np.float64) for h in held)
     with np.errstate(all="ignore"):
         factor = weight / np.sqrt(spread + epsilon)
-    return Affine(X, factor, shift - center * factor)
+    return Affine(X, factor, shift - center * factor, [B, scale, mean, variance])
 
 
 # ----- behind ---------------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ def _absorbed(found: Affine | None) -> Value | None:
         factor = np.broadcast_to(found.factor, channels)
         scaled = _times_outputs(weights, factor, groups, transposed=layer.op is conv_transpose)
     shifted = np.broadcast_to(bias * found.factor + found.shift, channels)
-    return _with_weights(layer.op, x, kernel, scaled, shifted, attributes)
+    return _with_weights(layer.op, x, kernel, inputs[2], found, scaled, shifted, attributes)
 
 
 def _times_outputs(weights: Array, factor: Array, groups: int, *, transposed: bool) -> Array:
@@ -112,14 +113,18 @@ def _times_outputs(weights: Array, factor: Array, groups: int, *, transposed: bo
     return (parts * factor.reshape(groups, 1, -1, *(1,) * (weights.ndim - 2))).reshape(weights.shape)
 
 
-def _with_weights(op: Any, x: Value, before: Any, weights: Array, bias: Array, attributes: Any) -> Value | None:
+def _with_weights(
+    op: Any, x: Value, kernel: Any, before: Value | None, taken: Affine, weights: Array, bias: Array, attributes: Any
+) -> Value | None:
+    """The layer with new weights and a new bias in the place of ``kernel`` and of the bias ``before``."""
     made: list[Value] = []
-    for array in (weights, bias):
+    for array, of in ((weights, kernel), (bias, before)):
         with np.errstate(all="ignore"):
-            rounded = np.asarray(array).astype(before.dtype.numpy)
+            rounded = np.asarray(array).astype(kernel.dtype.numpy)
         if not np.isfinite(rounded.astype(np.float64)).all():  # what was finite in two steps may not be in one
             return None
-        made.append(constant(rounded, before.dtype))
+        stays = of is kernel and bool((taken.factor == 1).all())
+        made.append(kernel if stays else constant(rounded, kernel.dtype, made_of=[of, *taken.told_by]))
     found: Value = op(x, *made, **attributes)
     return found
 
@@ -204,7 +209,7 @@ def _(X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: A
     scaled = (parts * by_group[0]).reshape(weights.shape)
     shifted = bias + (parts * by_group[1]).sum(axis=tuple(range(2, parts.ndim))).reshape(-1)
     attributes |= {"group": group, "auto_pad": auto_pad, "pads": pads}
-    return _with_weights(conv, found.x, W, scaled, shifted, attributes)
+    return _with_weights(conv, found.x, W, B, found, scaled, shifted, attributes)
 
 
 @conv.rewrite
@@ -241,11 +246,11 @@ def _inside(X: Value) -> tuple[Value, list[int] | None]:
 
 
 def _is_zero(x: Value | None) -> bool:
-    """Whether all elements are known to be 0, whatever the shape."""
+    """Whether all elements are known to be 0, whatever the shape, and stay so."""
     node = None if x is None else x.producer
     if node is not None and node.op in (expand, slice_):
         return _is_zero(node.inputs[0])
-    held = static(x)
+    held = None if is_learned(x) else static(x)
     return held is not None and held.dtype.kind in "iufV" and not held.astype(np.float64).any()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, static
+from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, is_learned, static
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.control_flow import if_
 from tenonnx_standard.counting import is_spread
@@ -29,7 +29,8 @@ def _known_shape(x: Value) -> tuple[Any, ...] | None:
 
 
 def _is_all(x: Value, number: float) -> bool:
-    held = static(x)
+    """Whether the elements of a small constant are a number, and stay so."""
+    held = None if is_learned(x) else static(x)
     return held is not None and held.dtype.kind in "iuf" and held.size <= 1024 and bool((held == number).all())
 
 
@@ -439,5 +440,5 @@ def _(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
     x, joined = calls[0][0], np.concatenate(weights, axis=1)
     if x.ndim < 2 or joined.nbytes > MOST_BYTES:
         return None
-    product = matmul(x, constant(joined, calls[0][1].dtype))
+    product = matmul(x, constant(joined, calls[0][1].dtype, made_of=[weight for _, weight in calls]))
     return split(product, [w.shape[1] for w in weights], axis=x.ndim - 1, _outputs=len(weights))

@@ -21,6 +21,7 @@ from tenonnx_torch.examples import Dims
 from tenonnx_torch.forms import Form, Forms
 from tenonnx_torch.frontend import graph_of
 from tenonnx_torch.programs import as_module
+from tenonnx_torch.tidying import simplified
 
 if TYPE_CHECKING:
     import torch
@@ -105,8 +106,10 @@ def export(
 
     ``examples`` are the arguments of one call: a tuple or list, or the only one; with ``input_shape``, or ``height``
     and ``width`` of an image, they are left out: ``export(module, "net.onnx", input_shape=(1, 3, 224, 224))``.
-    ``dynamic_batch`` lets the first axis of every tensor among them vary. ``preset="deploy"`` is opset 17, that and
-    ``simplify``, each unless it is given. The other names are those of ``tx.load`` for modules, and ``fields`` those of
+    ``dynamic_batch`` lets the first axis of every tensor among them vary. What only takes nodes is folded into weights,
+    which keep their names, unless the module is in training form; ``simplify`` False leaves every parameter as it is,
+    and True also makes one weight of several. ``preset="deploy"`` is opset 17, ``dynamic_batch`` and ``simplify``, each
+    unless it is given. The other names are those of ``tx.load`` for modules, and ``fields`` those of
     ``tx.ExportConfig``. Raises ``VerificationFailed`` where the file would not compute what the module does, at the
     size of the examples, at others of the dims that vary, or with these at 1; then nothing is written. Raises what
     ``tx.load`` and ``tx.export`` raise.
@@ -132,12 +135,11 @@ def export(
     allowed = Allowed.of(verify, atol, rtol)
     known = Forms(forms)
     graph = graph_of(module, given, None, input_names, output_names, task, known)
-    if chosen.get("simplify", False) if simplify is None else simplify:
-        graph = tx.simplify(graph)
+    left = simplified(graph, chosen.get("simplify") if simplify is None else simplify)
     checked: list[Verification] = []
     check: Callable[[tx.Graph], None] | None = None
     if allowed is not None:
         check = lambda written: checked.append(verified(module, given, written, graph, allowed, known))  # noqa: E731
     settings = {"opset_version": opset_version, "domains": domains, "verify": check, **fields}
-    report = tx.export(graph, path, **settings)
+    report = tx.export(left, path, **settings)
     return Exported(Path(path), report, checked[0] if checked else None)

@@ -19,13 +19,16 @@ from tenonnx_torch.examples import Dims, Examples, joined, unknown_dims
 from tenonnx_torch.forms import Form, Forms
 from tenonnx_torch.programs import as_module, shapes_of
 from tenonnx_torch.roles import tell_roles
-from tenonnx_torch.tidying import tidied
+from tenonnx_torch.tidying import simplified, tidied
 from tenonnx_torch.tracing import check_call, converted, restore_training_forms, traced
 from tenonnx_torch.verification import verify_against
 
 if TYPE_CHECKING:
     import onnx
     import torch
+
+#: How a module is read that is converted at once.
+for_files: Mapping[str, Any] = {"simplify": None}
 
 #: The names that models of a kind give their outputs, in order.
 TASKS: Mapping[str, Sequence[str]] = {
@@ -49,6 +52,7 @@ def read(
     output_names: Sequence[str] | None = None,
     task: str | None = None,
     forms: Mapping[str, Form] | None = None,
+    simplify: bool | None = False,
     verify: bool | float = True,
     atol: float | None = None,
     rtol: float | None = None,
@@ -62,10 +66,12 @@ def read(
     ``dims`` (or ``dynamic_axes``) names the axes that vary, ``{"x": {0: "batch"}}``, and may be JSON or a file of it.
     In the place of examples ``input_shape``, or ``height`` and ``width`` of an image, make up tensors. ``forms`` say by
     the name of an operator (``"acme::scale"``) what it is over ops; they are called like it, with a value for each
-    tensor. ``atol`` and ``rtol`` replace the table's tolerances; ``verify`` may be the first of them. The graph has the
-    opset of the exporter; ``tx.export`` moves it to any other. Raises ``NotRepresentable`` naming lines of the module
-    where it cannot be traced or has no form in ONNX, ``InvalidCall`` for examples, dims and names that do not fit, and
-    ``VerificationFailed`` where the graph does not compute what the module does, unless ``verify`` is False.
+    tensor. ``simplify`` computes new weights where that takes nodes away; with None each stays apart from the others,
+    and all of a module in training form are left, as for a file. ``atol`` and ``rtol`` replace the table's tolerances;
+    ``verify`` may be the first of them. The graph has the opset of the exporter; ``tx.export`` moves it to any other.
+    Raises ``NotRepresentable`` naming lines of the module where it cannot be traced or has no form in ONNX,
+    ``InvalidCall`` for examples, dims and names that do not fit, and ``VerificationFailed`` where the graph does not
+    compute what the module does, unless ``verify`` is False.
     """
     module = as_module(module)
     given = examples_of(
@@ -75,9 +81,10 @@ def read(
     allowed = Allowed.of(verify, atol, rtol)
     known = Forms(forms)
     graph = graph_of(module, given, registry, input_names, output_names, task, known)
+    left = simplified(graph, simplify)
     if allowed is not None:
-        verified(module, given, graph, graph, allowed, known)
-    return graph
+        verified(module, given, left, graph, allowed, known)
+    return left
 
 
 def verifier(module: torch.nn.Module, *examples: Any, **options: Any) -> Callable[..., Verification]:

@@ -11,7 +11,7 @@ import torch
 
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, find_rule
 from tenonnx.extend.backends import check_feeds
-from tenonnx.extend.transforms import Call, copy_graph, decompose, infer, learned, opened
+from tenonnx.extend.transforms import Call, check_made_alike, copy_graph, decompose, infer, learned, opened
 from tenonnx_torch.examples import to_numpy
 from tenonnx_torch.plan import Plan, gives_codes, place
 from tenonnx_torch.slopes import exact
@@ -80,9 +80,13 @@ class Network(torch.nn.Module):
         return found[0] if len(found) == 1 else tuple(found)
 
     def write_back(self, graph: Graph | None = None) -> Graph:
-        """Give the variables of the graph, or of another with the same ones, what is in the parameters and buffers."""
+        """Give the variables of the graph, or of another with the same ones, what is in the parameters and buffers.
+
+        Raises ``InvalidCall`` for another in which more, or less, was merged into a variable.
+        """
         target = self.source if graph is None else graph
         held, values = self.state_dict(), {value.name: value for value in target.variables}
+        check_made_alike(self.source, target, self._states)
         target.assign({name: _as_held(values.get(name), to_numpy(held[name])) for name in self._states})
         return target
 

@@ -16,7 +16,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Node, Value
 from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
-from tenonnx.extend.transforms import Builder, bind, copy_graph, interpreting
+from tenonnx.extend.transforms import Builder, bind, check_made_alike, copy_graph, interpreting
 from tenonnx_training.modes import settle
 from tenonnx_training.parameters import is_adapter, matches, names_of
 from tenonnx_training.ties import source_of
@@ -34,6 +34,9 @@ _PREFIX = "base_model.model."
 
 #: What the metadata of such a file of ours says beside, and where PEFT says it.
 _SCALE, _CONFIG = "tenonnx.lora.scale", "adapter_config.json"
+
+#: Its entry for modules whose weights are made of several parameters, by the names of these.
+_MADE_OF = "tenonnx.lora.made_of"
 
 #: The element types that such files may have.
 _STORED = {"F32": DType.float32, "F16": DType.float16, "BF16": DType.bfloat16}
@@ -160,9 +163,12 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
     """A copy of ``graph`` whose weights have what the adapters of ``adapted`` add: the same file, other initializers.
 
     One that was exported as it is trained is brought into the form in which it is used, unless ``keep_training_form``.
-    Raises ``InvalidCall`` for an adapter beside a weight that is no variable of floats, such as a quantised one.
+    Raises ``InvalidCall`` for an adapter beside a weight that is no variable of floats, such as a quantised one, or
+    that others were merged into in one of the graphs alone.
     """
     copy, held = copy_graph(graph).infer(), adapters(adapted, name)
+    weights = [_origin(place.weight)[0].name for place in _places(copy, None) if f"{place.module}.lora_A" in held]
+    check_made_alike(copy, adapted, weights)
     scale = float(adapted.metadata[f"tenonnx.lora.{name}"])
     changed: dict[str, Array] = {}
     for place in _places(copy, None):
@@ -207,7 +213,10 @@ def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "defau
         Tensor(f"{_PREFIX}{key}.weight", "F32", array.shape, array.nbytes, np.ascontiguousarray(array).tobytes)
         for key, array in adapters(graph, name).items()
     ]
-    write_tensors(path, tensors, {_SCALE: graph.metadata[f"tenonnx.lora.{name}"]}, overwrite=True)
+    told = {_SCALE: graph.metadata[f"tenonnx.lora.{name}"]}
+    if made_of := _made_of(graph):
+        told[_MADE_OF] = json.dumps(made_of)
+    write_tensors(path, tensors, told, overwrite=True)
 
 
 def load_adapters(
@@ -215,7 +224,8 @@ def load_adapters(
 ) -> Graph:
     """A copy of ``graph`` with the adapters of a file; ``scale`` is by default what the file says, or PEFT's beside it.
 
-    Raises ``InvalidCall`` for adapters of other modules, of whole numbers, and where nothing tells the scale.
+    Raises ``InvalidCall`` for adapters of other modules, of whole numbers, and where nothing tells the scale; and for
+    those that were tuned beside a weight into which other parameters were not merged, as they are here, or the reverse.
     """
     entries, told = read_tensors(path, mapped=False)
     contents = {}
@@ -226,7 +236,22 @@ def load_adapters(
         contents[key.removeprefix(_PREFIX).removesuffix(".weight")] = array.astype(np.float32)
     if scale is None:
         scale = float(told[_SCALE]) if _SCALE in told else _scale_of_peft(Path(path).parent / _CONFIG)
+    tuned, here = json.loads(told.get(_MADE_OF, "{}")), _made_of(graph)
+    for module in sorted({key.rpartition(".lora_")[0] for key in contents}):
+        if tuned.get(module) != here.get(module):
+            was, now = (", ".join(each.get(module, ["one parameter"])) for each in (tuned, here))
+            raise InvalidCall(
+                f'the weight of "{module}" must be made of the parameters that the adapters were tuned beside',
+                given=f"{was}, and here {now}",
+                do="take a graph that keeps each parameter: export the module with simplify=False",
+            )
     return with_adapters(graph, contents, scale=scale, name=name)
+
+
+def _made_of(graph: Graph) -> dict[str, list[str]]:
+    """By module, the parameters that a weight is made of where these are several."""
+    weights = {place.module: _origin(place.weight)[0] for place in _places(copy_graph(graph).infer(), None)}
+    return {name: list(v.role.made_of) for name, v in weights.items() if v.role is not None and v.role.made_of}
 
 
 def _scale_of_peft(path: Path) -> float:

@@ -115,6 +115,12 @@ def chosen_notes(graph: Graph, parameters: Sequence[str], patterns: object, but:
         if rows := {name: told.fixed_rows[name] for name in parameters if name in told.fixed_rows}:
             shown = ", ".join(f"{', '.join(map(str, each))} of {name}" for name, each in rows.items())
             notes.append(f"rows that stay as they are: {shown}")
+    made = [v.name for v in graph.variables if v.name in parameters and v.role is not None and len(v.role.made_of) > 1]
+    if made:
+        notes.append(
+            "trains weights that others are merged into, as no module has them (export it with simplify=False to train "
+            f"each parameter): {_listed(made)}"
+        )
     return notes
 
 

@@ -13,7 +13,7 @@ from tenonnx.graph.training import Role
 if TYPE_CHECKING:
     import onnx
 
-#: The entry of ``metadata_props``: names by kind, and by name the rows that stay and how contents lie.
+#: The entry of ``metadata_props``: names by kind; by name the rows that stay, how contents lie, what they are made of.
 KEY = "tenonnx.variables"
 
 _KINDS = ("parameter", "frozen", "buffer")
@@ -33,6 +33,8 @@ def add_roles(graph: Graph, model: onnx.ModelProto, initializers: Iterable[str])
             told.setdefault("fixed_rows", {})[name] = list(role.fixed_rows)
         if role.permutation is not None:
             told.setdefault("permutation", {})[name] = list(role.permutation)
+        if role.made_of:
+            told.setdefault("made_of", {})[name] = list(role.made_of)
     if told:
         model.metadata_props.add(key=KEY, value=json.dumps(told, sort_keys=True))
 
@@ -47,12 +49,15 @@ def take_roles(graph: Graph) -> None:
         return
     try:
         told = json.loads(text)
-        rows, permutations = dict(told.get("fixed_rows", {})), dict(told.get("permutation", {}))
+        rows, permutations, made_of = (dict(told.get(key, {})) for key in ("fixed_rows", "permutation", "made_of"))
         roles = {
-            str(name): Role(kind, tuple(map(int, rows.get(name, ()))), _axes(permutations.get(name)))
+            str(name): Role(
+                kind, tuple(map(int, rows.get(name, ()))), _axes(permutations.get(name)),
+                tuple(map(str, _names(made_of.get(name, [])))),
+            )
             for kind in _KINDS
             for name in _names(told.get(kind, []))
-        }
+        }  # fmt: skip
         for name in permutations:
             roles.setdefault(name, Role("", permutation=_axes(permutations[name])))
     except (ValueError, AttributeError, TypeError, RecursionError) as error:

@@ -1,0 +1,109 @@
+"""Folding that knows which variable a weight was: it keeps the name, and tells how it lies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tenonnx.extend import DType, Graph, TensorType, Value, is_learned, moves_data
+from tenonnx.extend.formats import Role
+from tenonnx.extend.transforms import (
+    LARGEST_RESULT,
+    Call,
+    Decision,
+    Evaluator,
+    Rewriter,
+    constant_value,
+    folding,
+    share_of_parameters,
+)
+
+
+def folding_weights() -> Decision:
+    """Decides as ``folding``, but that a transposed variable stays this variable, and one that others read as it is."""
+    fold = folding()
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if call.node is None or call.node.subgraphs or not call.op.pure:
+            return fold(rewriter, call)
+        if _is_shared(rewriter, call):
+            return None
+        kept = _transposed(rewriter, call)
+        return fold(rewriter, call) if kept is None else [kept]
+
+    return decide
+
+
+def _variable(call: Call) -> Value | None:
+    """The tensor of floats with axes that a call does nothing with but move its elements."""
+    source = call.inputs[0] if len(call.inputs) == 1 else None
+    if source is None or not source.is_constant or not isinstance(source.type, TensorType) or not source.tensor.shape:
+        return None
+    return source if source.dtype.is_float and moves_data(call.op, call.attributes) else None
+
+
+def _is_shared(rewriter: Rewriter, call: Call) -> bool:
+    """Whether a call moves a parameter that others read, too: two copies of it would part when it is trained."""
+    source = _variable(call)
+    if not is_learned(source) or call.node is None:
+        return False
+    readers = [node for node in rewriter.source.nodes if call.node.inputs[0] in node.uses]
+    return len(readers) > 1
+
+
+def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
+    """The constant that a call makes of a variable by ordering its axes; it knows which variable, and how it lies."""
+    import numpy as np
+
+    source, largest = _variable(call), max(LARGEST_RESULT, share_of_parameters(rewriter, call))
+    if source is None or source.data is None or source.data.nbytes > largest or source.data.type.dtype.bits < 8:
+        return None
+    if source not in rewriter.graph.variables and (source.role is None or not source.role.name):
+        return None
+    sizes = [dim for dim in source.tensor.shape or () if isinstance(dim, int)]
+    places = np.empty(sizes, np.int8)  # only how it lies is looked at
+    evaluator = Evaluator()
+    held = constant_value(places, DType.int8, None, source.name)
+    (result,) = evaluator.call(call.op, [held], call.attributes, call.outputs)
+    moved = np.asarray(evaluator.contents(result)) if result is not None else places
+    orders = itertools.permutations(range(len(sizes))) if len(sizes) < 6 and math.prod(sizes) > 1 else iter(())
+    order = next((axes for axes in orders if _lies_as(places.transpose(axes), moved)), None)
+    if order is None or not np.may_share_memory(places, moved):
+        return None
+    role = source.role or Role("")
+    before = role.permutation or tuple(range(len(sizes)))
+    permutation = tuple(before[axis] for axis in order)
+    contents = np.ascontiguousarray(source.data.array().transpose(order))
+    name = rewriter.name(f"{source.name}/transposed")
+    made = constant_value(contents, source.dtype, rewriter.graph, name)
+    plain = permutation == tuple(range(len(sizes)))
+    made.role = replace(role, name=role.name or source.name, permutation=None if plain else permutation)
+    return made
+
+
+def _lies_as(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same places of memory in one order; where an axis has one element, any stride is."""
+    lies = [[(n, step) for n, step in zip(a.shape, a.strides, strict=True) if n > 1] for a in (one, other)]
+    return bool(one.shape == other.shape and lies[0] == lies[1])
+
+
+def keep_names(graph: Graph) -> None:
+    """Let what was folded of variables that nothing reads any more be these, under their names.
+
+    Where several were made of one, such as the parts of a weight, a number behind the name tells them apart.
+    """
+    used = list(dict.fromkeys(v for inner in graph.nested() for node in inner.nodes for v in node.uses))
+    taken = {value.name for inner in graph.nested() for value in inner.values()}
+    heirs: dict[str, list[Value]] = {}
+    for value in used:
+        if value.role is not None and value.role.name and value.producer is None and value.graph is graph:
+            heirs.setdefault(value.role.name, []).append(value)
+            role = replace(value.role, name="")
+            value.role = role if role != Role("") else None
+    for name, values in heirs.items():
+        for place, value in enumerate(values if name not in taken else ()):
+            value.become(name=name if len(values) == 1 else graph.unique_name(f"{name}/{place}"))
+            graph.variables.append(value)
