@@ -10,12 +10,12 @@ import tiny
 from tenonnx.errors import InvalidCall
 from tenonnx.extend import DType, primitive
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.summary import summary
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, join_types, unify_types
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.build import Builder, subgraph
 from tenonnx.op.call import interpreting
 from tenonnx.op.evaluate import evaluate_graph
+from tenonnx.transforms.summary import summary
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 

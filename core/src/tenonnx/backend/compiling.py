@@ -32,12 +32,12 @@ from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.order import check_whole
 from tenonnx.graph.program import Program
-from tenonnx.graph.summary import weight_bytes
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin, check_takes, cure
 from tenonnx.registry.hints import provider
 from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.transforms.summary import weight_bytes
 
 #: Graphs with more bytes of variables run on the first backend that takes them.
 LARGEST_COMPARED = 1 << 30

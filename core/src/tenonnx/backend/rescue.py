@@ -11,7 +11,7 @@ from tenonnx.backend.wrapped import WrappedProgram
 from tenonnx.errors import FallbackWarning, InvalidCall, TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
-from tenonnx.graph.summary import weight_bytes
+from tenonnx.transforms.summary import weight_bytes
 
 #: A graph with more bytes of variables is not computed twice: an error is due at once there.
 LARGEST_RESCUED = 1 << 28

@@ -30,7 +30,6 @@ from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Dim, Expr, differ
-from tenonnx.graph.training import is_learned
 from tenonnx.graph.types import (
     MapType,
     OptionalType,
@@ -44,7 +43,7 @@ from tenonnx.graph.types import (
 from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import known_op
 from tenonnx.op.build import subgraph
-from tenonnx.op.call import constant, dims, elements, interpreting, static, vector
+from tenonnx.op.call import constant, dims, elements, interpreting, is_learned, static, vector
 from tenonnx.op.contents import Known
 from tenonnx.op.dtypes import load_dtypes
 from tenonnx.op.families import broadcast_types, elementwise, same_type

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from tenonnx.graph.constants import Constant
-
-if TYPE_CHECKING:
-    from tenonnx.graph.values import Value
 
 #: Between the name of a variable and what a file calls that which an optimizer keeps of it.
 _MARK = "__"
 
 #: The entry of the settings that lists the names of variables that are trained.
 PARAMETERS = "parameters"
-
-#: The kinds of variables that are parameters of a model.
-LEARNED = ("parameter", "frozen")
 
 
 @dataclass(frozen=True)
@@ -62,21 +56,6 @@ class TrainingState:
         if isinstance(names := settings.get(PARAMETERS), list):
             settings[PARAMETERS] = [new if name == old else name for name in names]
         return TrainingState(tensors, settings)
-
-
-def is_learned(value: Value | None) -> bool:
-    """Whether a constant is a parameter, or made of some, as far as its maker told: its numbers are to change."""
-    return value is not None and value.is_constant and value.role is not None and value.role.kind in LEARNED
-
-
-def role_of_result(values: Iterable[Value | None]) -> Role | None:
-    """The role of what is computed from constants, which takes the place of the first parameter among them, if any."""
-    roles = [(v.role or Role(""), v.name) for v in values if v is not None and is_learned(v)]
-    if not roles:
-        return None
-    names = [each for role, name in roles for each in role.made_of or (role.name or name,)]
-    role, name = roles[0]
-    return replace(role, name=role.name or name, made_of=tuple(dict.fromkeys(names)))
 
 
 def kept_of(name: str, variables: Collection[str]) -> str | None:

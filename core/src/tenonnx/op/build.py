@@ -11,10 +11,10 @@ from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.definitions import defined_by, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, unique_name
-from tenonnx.graph.training import Role, role_of_result
+from tenonnx.graph.training import Role
 from tenonnx.graph.types import Type
 from tenonnx.graph.values import Node, Value
-from tenonnx.op.call import constant_value, current, interpreting
+from tenonnx.op.call import constant_value, current, interpreting, role_of_result
 from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import Abstract, infer_call
@@ -74,7 +74,7 @@ class Builder:
 
     def result(self, array: np.ndarray[Any, Any], dtype: DType, inputs: Sequence[Value | None]) -> Value:
         """What is computed from constants alone, which stands for the parameters among them, if any."""
-        return self.intern(array, dtype, role_of_result(inputs) if dtype.is_float and array.ndim else None)
+        return self.constant(array, dtype, role_of_result(inputs) if dtype.is_float and array.ndim else None)
 
     def add(
         self,
@@ -194,9 +194,6 @@ class Builder:
     # ----- constants ----------------------------------------------------------------------------------------------
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
-        return self.intern(array, dtype, role)
-
-    def intern(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
         """A loose constant; equal small ones are one value, but for those with a role, which training may part."""
         small = array.nbytes <= 1024 and dtype is not DType.string and role is None
         key = (dtype, array.shape, array.tobytes()) if small else object()
@@ -209,7 +206,7 @@ class Builder:
     def intern_constant(self, value: Value) -> Value:
         assert value.data is not None
         if value.data.nbytes <= 1024:
-            return self.intern(value.data.array(), value.data.type.dtype)
+            return self.constant(value.data.array(), value.data.type.dtype)
         if value not in self._constants:
             name = self.name(self._within("constant"))
             self._constants[value] = Value(name, value.type, data=value.data, graph=self.graph)

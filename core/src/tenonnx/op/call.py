@@ -5,8 +5,9 @@ What a call does is decided by the ambient interpreter. Transforms install their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tenonnx.errors import InvalidCall, TypeMismatch
@@ -15,7 +16,7 @@ from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.symbolic import Expr
-from tenonnx.graph.training import Role, role_of_result
+from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType
 from tenonnx.graph.values import Value
 
@@ -170,6 +171,22 @@ def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[
         raise InvalidCall("constant() must be called while a graph is built", do="use graph.variable(name, array)")
     kind = DType.of(np.asarray(array).dtype if dtype is None else dtype)
     return interpreter.constant(np.asarray(array).astype(kind.numpy, copy=False), kind, role_of_result(made_of))
+
+
+def is_learned(value: Value | None) -> bool:
+    """Whether a constant is a parameter, or made of some, as far as its maker told: its numbers are to change."""
+    role = value.role if value is not None and value.is_constant else None
+    return role is not None and role.kind in ("parameter", "frozen")
+
+
+def role_of_result(values: Iterable[Value | None]) -> Role | None:
+    """The role of what is computed from constants, which takes the place of the first parameter among them, if any."""
+    roles = [(v.role, v.name) for v in values if v is not None and v.role is not None and is_learned(v)]
+    if not roles:
+        return None
+    names = dict.fromkeys(each for role, name in roles for each in role.made_of or (role.name or name,))
+    role, name = roles[0]
+    return replace(role, name=role.name or name, made_of=tuple(names))
 
 
 def static(value: Value | None) -> np.ndarray[Any, Any] | None:

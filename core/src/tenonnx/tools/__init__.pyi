@@ -30,7 +30,6 @@ from tenonnx.formats.recognise import LOOKED_AT as LOOKED_AT
 from tenonnx.formats.recognise import looks_like as looks_like
 from tenonnx.graph.late_bindings import late as late
 from tenonnx.graph.late_bindings import late_if_installed as late_if_installed
-from tenonnx.graph.summary import weight_bytes as weight_bytes
 from tenonnx.graph.types import SparseTensorType as SparseTensorType
 from tenonnx.graph.types import Type as Type
 from tenonnx.graph.values import Operator as Operator
@@ -59,5 +58,6 @@ from tenonnx.transforms.report import Change as Change
 from tenonnx.transforms.runtimes import Runtime as Runtime
 from tenonnx.transforms.runtimes import find_runtime as find_runtime
 from tenonnx.transforms.runtimes import runtimes as runtimes
+from tenonnx.transforms.summary import weight_bytes as weight_bytes
 from tenonnx.transforms.target import INTERNAL_DOMAIN as INTERNAL_DOMAIN
 from tenonnx.transforms.user_rules import conflicts as conflicts

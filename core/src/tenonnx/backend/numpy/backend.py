@@ -16,9 +16,9 @@ from tenonnx.backend.threads import allowed
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
-from tenonnx.graph.summary import weight_bytes
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.fold import decompose_and_fold
+from tenonnx.transforms.summary import weight_bytes
 
 #: The floor of all backends: anything else that can run a graph is faster.
 speed = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.late_bindings import late
+from tenonnx.op.graph_inference import ensure_inferred
 
 
 def weight_bytes(graph: Graph) -> int:
@@ -15,7 +15,7 @@ def weight_bytes(graph: Graph) -> int:
 
 def summary(graph: Graph, *, nodes: int = 40) -> str:
     """Inputs, outputs, ops and the first ``nodes`` nodes of ``graph``, as text."""
-    late("ensure_inferred")(graph)
+    ensure_inferred(graph)
     opsets = ", ".join(f"{domain} {version}" for domain, version in graph.opsets.items()) or "none"
     ops = Counter(n.op_type if n.domain == "ai.onnx" else f"{n.domain}::{n.op_type}" for n in graph.walk())
     lines = [
