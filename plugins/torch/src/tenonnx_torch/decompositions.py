@@ -10,8 +10,12 @@ import torch
 from torch._decomp import decompositions as known
 
 from tenonnx_torch.drawing import DRAWING
+from tenonnx_torch.matrices import MATRICES
+from tenonnx_torch.numerics import NUMERICS
+from tenonnx_torch.order import ORDER
 from tenonnx_torch.primitives import PRIMITIVES
 from tenonnx_torch.special import SPECIAL
+from tenonnx_torch.windows import WINDOWS, each
 
 aten = torch.ops.aten
 
@@ -40,6 +44,13 @@ def wholly_decomposed(program: Any) -> Any:
     written = set(_decomp.get_onnx_implemented_overloads(ONNXRegistry.from_torchlib()))
     table = {**_decomp.create_onnx_friendly_decomposition_table(written), **_DECOMPOSITIONS, **PRIMITIVES}
     return program.run_decompositions(table)
+
+
+def decomposable() -> set[Any]:
+    """The operators that have a form by this package, or by PyTorch's own table."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    return {*_DECOMPOSITIONS, *PRIMITIVES, *decomposition_table, *core_aten_decompositions()}
 
 
 def _nodes(program: Any) -> Iterator[Any]:
@@ -109,19 +120,6 @@ def _attention(
     return joined.reshape(joined.shape[missing:])
 
 
-def _median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    values, places = _kth(x, (x.shape[dim] + 1) // 2, dim, keepdim)
-    if x.is_floating_point():
-        values = torch.where(x.isnan().any(dim, keepdim), torch.nan, values)
-    return values, places
-
-
-def _kth(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    values, places = x.sort(dim)
-    found = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
-    return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
-
-
 def _cumulative_product(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """The product of each beginning, of all at once: ONNX has CumProd from opset 26 alone."""
     if dtype is None:
@@ -153,8 +151,8 @@ def _smoothed(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Where labels are smoothed, which the exporter forgets, what PyTorch makes of it."""
-    if not label_smoothing:
+    """What PyTorch makes of it where labels are smoothed, which the exporter forgets, and where there is one row."""
+    if not label_smoothing and x.ndim > 1:
         return NotImplemented
     arguments = (x, target, weight, reduction, ignore_index, label_smoothing)
     return aten.cross_entropy_loss.default._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *arguments)
@@ -178,14 +176,6 @@ def _places(
 
 def _distances(a: torch.Tensor, b: torch.Tensor, p: float = 2.0, compute_mode: int | None = None) -> torch.Tensor:
     return torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
-
-
-def _hypotenuse(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Without the squares of large numbers."""
-    a, b = a.abs(), b.abs()
-    larger, smaller = torch.maximum(a, b), torch.minimum(a, b)
-    ratio = smaller / torch.where(larger > 0, larger, 1.0)
-    return larger * (1 + ratio * ratio).sqrt()
 
 
 def _beginnings(x: torch.Tensor, dim: int, filled: Any) -> torch.Tensor:
@@ -253,7 +243,7 @@ def _averages(rank: int) -> Callable[..., Any]:
     ) -> Any:  # fmt: skip
         if divisor_override is None:
             return NotImplemented
-        sizes, steps, edges = (_each(given, rank) for given in (kernel, stride or kernel, padding))
+        sizes, steps, edges = (each(given, rank) for given in (kernel, stride or kernel, padding))
         around: list[Any] = []
         for size, step, edge, length in zip(sizes, steps, edges, x.shape[-rank:], strict=True):
             count = (length + 2 * edge - size + (step - 1 if ceil_mode else 0)) // step + 1
@@ -264,11 +254,6 @@ def _averages(rank: int) -> Callable[..., Any]:
         return whole * (math.prod(sizes) / divisor_override)
 
     return pooled
-
-
-def _each(given: Any, rank: int) -> list[int]:
-    numbers = [given] if isinstance(given, int) else list(given)
-    return numbers * rank if len(numbers) == 1 else numbers
 
 
 def _with_corners(x: torch.Tensor, size: Any, corners: bool, *scales: Any) -> Any:
@@ -309,14 +294,12 @@ _DECOMPOSITIONS: Table = {
     aten.embedding_bag.default: _embedding_bag,
     aten.embedding_bag.padding_idx: _embedding_bag,
     aten.scaled_dot_product_attention.default: _attention,
-    aten.median.dim: _median,
-    aten.kthvalue.default: _kth,
     aten.cumprod.default: _cumulative_product,
     aten.scatter_reduce.two: _scatter_mean,
     aten.searchsorted.Tensor: _places,
     aten.cross_entropy_loss.default: _smoothed,
     aten.cdist.default: _distances,
-    aten.hypot.default: _hypotenuse,
+    aten._cdist_forward.default: _distances,
     aten.cummax.default: _cumulative_maximum,
     aten.cummin.default: _cumulative_minimum,
     aten.logcumsumexp.default: _log_cumulative_sum,
@@ -327,6 +310,10 @@ _DECOMPOSITIONS: Table = {
     aten.avg_pool2d.default: _averages(2),
     aten.avg_pool3d.default: _averages(3),
     **dict.fromkeys(_LINEAR_RESIZES, _with_corners),
+    **NUMERICS,
+    **MATRICES,
+    **ORDER,
+    **WINDOWS,
     **SPECIAL,
     **DRAWING,
 }

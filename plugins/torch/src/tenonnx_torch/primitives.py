@@ -14,7 +14,7 @@ aten, prims = torch.ops.aten, torch.ops.prims
 _ALIKE = {
     "default": """
         abs acos acosh asin asinh atan atan2 atanh bitwise_not cat ceil clone conj_physical cos cosh erf exp exp2 expm1
-        floor fmax fmin gcd hypot isfinite log log10 log1p log2 maximum minimum neg reciprocal reshape rev:flip round
+        floor hypot isfinite log log10 log1p log2 maximum minimum neg reciprocal reshape rev:flip round
         rsqrt sign signbit sin sinh sqrt tan tanh transpose:permute trunc view_of:alias
     """,
     "Tensor": """

@@ -101,12 +101,20 @@ def _prepared(program: Program) -> Program:
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
     with _quietly(), plain_attention(), torch.no_grad(), Recurrences(), WithoutOperation():
         try:
-            return _program(module, examples)
+            program = _program(module, examples)
+            if not _has_levels(program):
+                return program
         except Exception as error:
             if "functorch" not in str(error):
                 raise
-            with written_out(module, examples):
-                return _program(module, examples)
+        with written_out(module, examples):
+            return _program(module, examples)
+
+
+def _has_levels(program: Program) -> bool:
+    """Whether a program goes in and out of the levels of ``torch.func``, which nothing after the tracer understands."""
+    inner = (module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
+    return any("wrap_for_grad" in str(node.target) for module in inner for node in module.graph.nodes)
 
 
 def _program(module: torch.nn.Module, examples: Examples) -> Program:

@@ -1,0 +1,250 @@
+"""Operators of PyTorch: its own samples of them, numbers at the edges of their range, and forms of all core ones."""
+
+import itertools
+
+import pytest
+import torch
+from modules import Apply
+from modules.operators import samples
+from torch.nn import functional
+
+import tenonnx as tx
+import tenonnx_torch
+from tenonnx_torch import matrices, numerics, order, windows
+from tenonnx_torch.decompositions import decomposable
+
+aten = torch.ops.aten
+
+#: Of PyTorch's samples the tests take one of each of these; benchmarks/operators.py takes all of them.
+SAMPLED = [
+    "addcmul",
+    "aminmax",
+    "as_strided_scatter",
+    "atan2",
+    "baddbmm",
+    "cholesky_solve",
+    "copysign",
+    "cummax",
+    "diagonal_scatter",
+    "diff",
+    "div.floor_rounding",
+    "expm1",
+    "fmax",
+    "gather",
+    "gcd",
+    "index_add",
+    "linalg.cholesky",
+    "linalg.det",
+    "linalg.inv",
+    "linalg.slogdet",
+    "linalg.solve",
+    "logaddexp",
+    "masked_select",
+    "median",
+    "nanmedian",
+    "nn.functional.adaptive_avg_pool3d",
+    "nn.functional.adaptive_max_pool2d",
+    "nn.functional.binary_cross_entropy_with_logits",
+    "nn.functional.conv_transpose2d",
+    "nn.functional.grid_sample",
+    "nn.functional.interpolate.area",
+    "nn.functional.logsigmoid",
+    "nn.functional.pdist",
+    "nn.functional.softmin.with_dtype",
+    "remainder",
+    "searchsorted",
+    "xlogy",
+]
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_samples_of_pytorch_are_the_same_at_opset_13(name, tmp_path):
+    pytest.importorskip("expecttest", reason="PyTorch's samples need it")
+    module, examples = list(samples(name))[-1]
+    assert tenonnx_torch.export(module, examples, tmp_path / "m.onnx", opset_version=13).passed
+
+
+def test_every_core_operator_has_a_form():
+    from torch.onnx._internal.exporter import _decomp
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    written = {*_decomp.get_onnx_implemented_overloads(ONNXRegistry.from_torchlib())}
+    known = decomposable()
+    lacking = {
+        str(overload)
+        for name in dir(aten)
+        for packet in [getattr(aten, name)]
+        if isinstance(packet, torch._ops.OpOverloadPacket)
+        for overload in (getattr(packet, each) for each in packet.overloads())
+        if torch.Tag.core in overload.tags and overload not in written and overload not in known
+    }
+    assert not lacking
+
+
+# ----- numbers --------------------------------------------------------------------------------------------------------
+
+EDGES = torch.tensor(
+    [-1e30, -200, -90, -3, -1, -0.3, -1e-4, -1e-8, -0.0, 0.0, 1e-8, 1e-4, 0.3, 1, 3, 90, 200, 1e30,
+     torch.inf, -torch.inf, torch.nan]
+)  # fmt: skip
+PAIRS = torch.meshgrid(EDGES, EDGES, indexing="ij")
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [(numerics.log1p, torch.log1p), (numerics.expm1, torch.expm1), (numerics.log_sigmoid, functional.logsigmoid)],
+)
+def test_functions_keep_their_digits(function, reference):
+    assert torch.allclose(function(EDGES), reference(EDGES), rtol=1e-6, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [
+        (numerics.logaddexp, torch.logaddexp), (numerics.logaddexp2, torch.logaddexp2),
+        (numerics.xlogy, torch.xlogy), (numerics.xlog1py, torch.special.xlog1py), (numerics.copysign, torch.copysign),
+        (numerics.atan2, torch.atan2), (numerics.hypot, torch.hypot), (numerics.heaviside, torch.heaviside),
+        (numerics.fmax, torch.fmax), (numerics.fmin, torch.fmin), (numerics.remainder, torch.remainder),
+        (numerics.floor_division, torch.floor_divide),
+    ],
+)  # fmt: skip
+def test_functions_of_two_numbers_are_those_of_pytorch(function, reference):
+    found, expected = function(*PAIRS), reference(*PAIRS)
+    assert torch.allclose(found, expected, rtol=1e-5, atol=2e-8, equal_nan=True)
+    zero = (expected == 0) & (reference is torch.copysign)
+    assert torch.equal(found.signbit()[zero], expected.signbit()[zero])
+
+
+def test_losses_of_large_logits_do_not_overflow():
+    class Loss(torch.nn.Module):
+        def forward(self, x, y):
+            return functional.binary_cross_entropy_with_logits(x, y, reduction="none"), functional.logsigmoid(x)
+
+    x = torch.tensor([0.5, -1.0, 2.0])
+    graph = tx.load(Loss(), x, x.sigmoid())
+    large = torch.tensor([-300.0, 300.0, -120.0])
+    found = graph.run({"x": large.numpy(), "y": torch.ones(3).numpy()})
+    losses, logarithms = found.values()
+    assert losses.tolist() == [300.0, 0.0, 120.0]
+    assert logarithms.tolist() == [-300.0, 0.0, -120.0]
+
+
+# ----- windows and matrices -------------------------------------------------------------------------------------------
+
+
+def same(found, expected, tolerance=1e-4):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape
+        assert torch.allclose(ours.double(), theirs.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def test_pooling_to_a_size():
+    image, volume = torch.randn(2, 3, 7, 9), torch.randn(2, 3, 7, 5, 6)
+    same([windows.adaptive_average(volume, [3, 2, 4])], [aten._adaptive_avg_pool3d(volume, [3, 2, 4])])
+    slope = torch.randn(2, 3, 3, 4)
+    same(
+        [windows.adaptive_average_backward(slope, image)],
+        [aten._adaptive_avg_pool2d_backward(slope, image)],
+    )
+    for x, sizes in ((image, [3, 4]), (image[0], [9, 4])):
+        same(windows.adaptive_maximum(x, sizes), aten.adaptive_max_pool2d(x, sizes))
+    same(windows.adaptive_maximum(volume, [3, 4, 5]), aten.adaptive_max_pool3d(volume, [3, 4, 5]))
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("size", [(3, 4), (14, 20), (5, 5)])
+def test_resizing_with_antialiasing(size, corners):
+    x = torch.randn(2, 3, 7, 9)
+    for mode in ("bilinear", "bicubic"):
+        operator = getattr(aten, f"_upsample_{mode}2d_aa").default
+        arguments = (x, size, corners, None, None)
+        same([windows.WINDOWS[operator](*arguments)], [operator(*arguments)])
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups", "transposed"),
+    list(itertools.product([1, 2], [0, 1], [1, 2], [1, 2], [False, True])),
+)
+def test_gradients_of_convolutions(stride, padding, dilation, groups, transposed):
+    x = torch.randn(2, 4, 9, 8)
+    weight = torch.randn(4, 6 // groups, 3, 2) if transposed else torch.randn(6, 4 // groups, 3, 2)
+    settings = [stride] * 2, [padding] * 2, [dilation] * 2, transposed, [stride - 1 if transposed else 0] * 2, groups
+    slope = torch.randn_like(aten.convolution(x, weight, None, *settings))
+    arguments = (slope, x, weight, [6], *settings, [True] * 3)
+    same(windows.convolution_backward(*arguments), aten.convolution_backward(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("ceil", "padded", "divisor"), list(itertools.product([False, True], [False, True], [None, 5]))
+)
+def test_gradients_of_average_pooling(ceil, padded, divisor):
+    x, settings = torch.randn(2, 3, 7, 9), ([3, 2], [1, 2], [1, 1], ceil, padded, divisor)
+    slope = torch.randn_like(aten.avg_pool2d(x, *settings))
+    same([windows.average_backward(slope, x, *settings)], [aten.avg_pool2d_backward(slope, x, *settings)])
+
+
+def test_linear_algebra():
+    a, b = torch.randn(3, 5, 5), torch.randn(3, 5, 2)
+    a[0, 0, 0] = 0  # a pivot must be looked for
+    positive = a @ a.mT + torch.eye(5)
+    same(matrices.inverse(a)[:1], [a.inverse()], 1e-3)
+    same(matrices.solution(a, b)[:1], [torch.linalg.solve(a, b)], 1e-3)
+    same(matrices.solution(a, b.mT, left=False)[:1], [torch.linalg.solve(a, b.mT, left=False)], 1e-3)
+    same(matrices.sign_and_logarithm(a)[:2], torch.linalg.slogdet(a))
+    for upper in (False, True):
+        factor = torch.linalg.cholesky(positive, upper=upper)
+        same([matrices.cholesky(positive, upper)], [factor])
+        same([matrices.triangular_solution(factor, b, upper=upper)],
+             [torch.linalg.solve_triangular(factor, b, upper=upper)], 1e-3)  # fmt: skip
+        same([matrices.solution_by_cholesky(b, factor, upper)], [torch.cholesky_solve(b, factor, upper)], 1e-3)
+
+
+def test_matrices_of_a_size_that_varies_are_refused():
+    module = Apply(lambda x: torch.linalg.inv(x @ x.mT + torch.eye(x.shape[-1])))
+    with pytest.raises(tx.NotRepresentable, match="must have a size that does not vary"):
+        tx.load(module, torch.randn(3, 3), dims={0: {0: "n", 1: "n"}})
+
+
+def test_medians_and_divisors():
+    x = torch.randn(4, 7)
+    x[1, 3], x[2] = torch.nan, torch.nan
+    same(order.median(x, 1)[:1], x.median(1)[:1])
+    same(order.nanmedian(x, 1)[:1], x.nanmedian(1)[:1])
+    same([order.nanmedian_of_all(x)], [x.nanmedian()])
+    a, b = torch.randint(-1000, 1000, (2, 50))
+    a[3:7], b[:5] = 0, 0
+    assert torch.equal(order.greatest_common_divisor(a, b), torch.gcd(a, b))
+    assert torch.equal(order.least_common_multiple(a, b), torch.lcm(a, b))
+    far = torch.tensor([7540113804746346429]), torch.tensor([4660046610375530309])  # neighbours of Fibonacci
+    assert torch.equal(order.greatest_common_divisor(*far), torch.gcd(*far))
+
+
+class Slope(torch.nn.Module):
+    """A layer's gradient by its input, inside of forward."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*layers)
+
+    def forward(self, x):
+        return torch.func.grad(lambda y: self.layers(y).square().sum())(x)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [torch.nn.Conv2d(3, 4, 3, stride=2, padding=1), torch.nn.ReLU()],
+        [torch.nn.Conv2d(3, 4, 3), torch.nn.AvgPool2d(2), torch.nn.GroupNorm(2, 4)],
+        [torch.nn.Conv2d(3, 4, 3), torch.nn.MaxPool2d(2)],
+        [torch.nn.ConvTranspose2d(3, 2, 2), torch.nn.AdaptiveAvgPool2d(3)],
+    ],
+    ids=lambda layers: type(layers[-1]).__name__,
+)
+def test_gradients_inside_of_networks_of_convolutions(layers, tmp_path):
+    done = tenonnx_torch.export(Slope(*layers), torch.randn(2, 3, 9, 9), tmp_path / "m.onnx", opset_version=17)
+    assert done.passed
+
+
+def test_a_jacobian_inside_of_a_module(tmp_path):
+    module = Apply(lambda x: torch.func.jacrev(lambda y: torch.tanh(y @ torch.ones(3, 2)))(x))
+    assert tenonnx_torch.export(module, torch.randn(3), tmp_path / "m.onnx", opset_version=13).passed
