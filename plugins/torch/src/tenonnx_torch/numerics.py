@@ -19,7 +19,7 @@ def _real(x: Tensor) -> Tensor:
 def _pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Two tensors of one type; a number beside a tensor takes its type, if that is of floats."""
     dtype = torch.result_type(a, b)
-    return tuple(x.to(dtype) if isinstance(x, Tensor) else torch.full((), x, dtype=dtype) for x in (a, b))  # type: ignore[return-value]
+    return tuple(x.to(dtype) if isinstance(x, Tensor) else torch.full((), x, dtype=dtype) for x in (a, b))
 
 
 def _real_pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
