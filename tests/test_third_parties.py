@@ -416,7 +416,9 @@ def test_bench_names_what_is_wrong_and_keeps_no_figure_of_it(installed, python, 
 def test_what_takes_long_is_named_and_so_is_what_ctrl_c_ends(installed, model):
     installed("aaa-stranger", "tenonnx.ops", "ai.onnx", "import time\nwhile True: time.sleep(0.1)")
     environment = {**os.environ, "PYTHONPATH": installed.path}
-    command = [sys.executable, "-m", "tenonnx", "inspect", model]
+    listening = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # which a shell's background jobs ignore
+    text = f"import runpy, signal; {listening}; runpy.run_module('tenonnx', run_name='__main__')"
+    command = [sys.executable, "-c", text, "inspect", model]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
