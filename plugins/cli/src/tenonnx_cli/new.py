@@ -24,14 +24,13 @@ class Part:
     what: str
 
 
-_OP = Part(
-    """
-[project.entry-points."tenonnx.ops"]
-"$domain" = "$module"
+def _entry(group: str, target: str, name: str = "$short") -> str:
+    """The lines of ``pyproject.toml`` by which a part is found."""
+    return f'\n[project.entry-points."tenonnx.{group}"]\n{name} = "{target}"\n'
 
-[project.entry-points."tenonnx.conformance"]
-$short = "$module.cases"
-""",
+
+_OP = Part(
+    _entry("ops", "$module", name='"$domain"') + _entry("conformance", "$module.cases"),
     {
         "op.py": "src/$module/__init__.py",
         "cases.py": "src/$module/cases.py",
@@ -45,10 +44,7 @@ $short = "$module.cases"
 
 _PARTS = {
     "backend": Part(
-        """
-[project.entry-points."tenonnx.backends"]
-$short = "$module.backend"
-""",
+        _entry("backends", "$module.backend"),
         {
             "backend.py": "src/$module/backend.py",
             "test_backend.py": "tests/test_backend.py",
@@ -57,18 +53,12 @@ $short = "$module.backend"
         '- `backend.py`: `graph.run(feeds, backend="$short")`, of a few ops.',
     ),
     "format": Part(
-        """
-[project.entry-points."tenonnx.frontends"]
-$short = "$module.format"
-""",
+        _entry("frontends", "$module.format"),
         {"format.py": "src/$module/format.py", "test_format.py": "tests/test_format.py"},
         "- `format.py`: `tenonnx.load` reads files named `*.$short`.",
     ),
     "target": Part(
-        """
-[project.entry-points."tenonnx.targets"]
-$short = "$module.targets"
-""",
+        _entry("targets", "$module.targets"),
         {
             "targets.py": "src/$module/targets/__init__.py",
             "targets.toml": "src/$module/targets/$short.toml",
@@ -77,18 +67,12 @@ $short = "$module.targets"
         "- `targets/$short.toml`: `tenonnx convert --target $short-1` writes what that runtime takes.",
     ),
     "rules": Part(
-        """
-[project.entry-points."tenonnx.rules"]
-$short = "$module.rules"
-""",
+        _entry("rules", "$module.rules"),
         {"rules.py": "src/$module/rules.py", "test_rules.py": "tests/test_rules.py"},
         "- `rules.py`: what `tenonnx.load` puts in the place of nodes, of `$short.lab` here.",
     ),
     "command": Part(
-        """
-[project.entry-points."tenonnx.commands"]
-$short = "$module.command:command"
-""",
+        _entry("commands", "$module.command:command"),
         {"command.py": "src/$module/command.py", "test_command.py": "tests/test_command.py"},
         "- `command.py`: `tenonnx $short MODEL`.",
     ),
