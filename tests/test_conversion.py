@@ -62,6 +62,33 @@ def test_a_conversion_walks_three_times_and_builds_its_message_once(tmp_path, co
     assert sorted(counted["messages"]) == [read, written]  # onnxruntime reads the original, too
 
 
+def test_command_plan_and_export_walk_no_more_than_a_conversion(tmp_path, counted):
+    read = len(tx.load(DECODER).nodes)
+    options = ["--opset", "17", "--domains", "ai.onnx"]
+    assert main(["convert", str(DECODER), "-o", str(tmp_path / "m.onnx"), *options, "--verify"]) == 0
+    written = len(tx.load(tmp_path / "m.onnx").nodes)
+    assert sorted(counted["walks"]) == [read, read, written]
+    assert sorted(counted["messages"]) == [read, written]
+    target = {"opset_version": 17, "domains": ["ai.onnx"]}
+    for part, walks, messages in (
+        (lambda: tx.export(tx.load(DECODER), tmp_path / "n.onnx", **target), 1, [written]),
+        (lambda: plan(tx.load(DECODER), **target), 1, []),
+        (lambda: main(["plan", str(DECODER), *options]), 3, []),  # two tell what would be constant at fixed sizes
+    ):
+        counted.update(walks=[], messages=[])
+        part()
+        assert counted == {"walks": [read] * walks, "messages": messages}
+
+
+def test_a_walk_asks_once_who_reads_the_values_of_its_source(monkeypatch):
+    """To ask at each node takes time by the square of their number."""
+    graph, asked = tx.load(DECODER), []
+    uses = tx.Graph.uses
+    monkeypatch.setattr(tx.Graph, "uses", lambda self: asked.append(self) or uses(self))
+    tx.fold(graph)
+    assert sum(each is graph for each in asked) <= 1
+
+
 def test_python_converts_as_the_command_does(tmp_path):
     options = ["--opset", "13", "--fix-shapes", "images:1,1,8,8", "--float16", "--for-inference", "--tidy"]
     assert main(["convert", str(CNN), "-o", str(tmp_path / "a.onnx"), *options]) == 0

@@ -29,6 +29,19 @@ def test_a_module_is_the_same_at_an_old_opset(name, tmp_path):
     assert {name for name, _ in module.named_parameters()} <= folded | {value.name for value in variables}
 
 
+def test_an_export_builds_its_message_once_by_the_table_of_conversions(tmp_path, monkeypatch):
+    from tenonnx.conversion.conversion import Conversion
+    from tenonnx.formats.onnx.writer import GraphWriter
+
+    steps, messages, take, write = [], [], Conversion._take, GraphWriter.write
+    monkeypatch.setattr(Conversion, "_take", lambda self, step, graph: steps.append(step) or take(self, step, graph))
+    monkeypatch.setattr(GraphWriter, "write", lambda self: messages.append(self.graph) or write(self))
+    tenonnx_torch.export(nn.Linear(3, 2), torch.randn(1, 3), tmp_path / "m.onnx", opset_version=14)
+    names = [step.__name__ for step in steps if step.__module__ == "tenonnx.conversion.steps"]
+    assert names == ["functions", "retarget", "as_functions", "tidy", "message", "hooks", "verify", "write"]
+    assert len(messages) == 1
+
+
 class Mixed(nn.Module):
     def __init__(self):
         super().__init__()

@@ -98,11 +98,11 @@ def _is_graph(attribute: Any) -> bool:
 
 def share_of_parameters(rewriter: Rewriter, call: Call) -> int:
     """The bytes of parameters that no node needs any more once all that read them are folded: the share of a call."""
-    total, uses = 0, rewriter.source.uses() if call.node is not None else {}
+    total = 0
     for value in call.node.uses if call.node is not None else ():
         held = rewriter.mapping.get(value)
         if held is not None and held.data is not None and is_learned(held):
-            total += held.data.nbytes // max(1, len(uses.get(value, ())))
+            total += held.data.nbytes // max(1, len(rewriter.readers.get(value, ())))
     return total
 
 

@@ -101,6 +101,11 @@ class Rewriter(Builder):
             self.graph.outputs = [self._output(value) for value in self.source.outputs]
         return self.graph
 
+    @cached_property
+    def readers(self) -> Mapping[Value, Sequence[Node]]:
+        """The nodes of the source that read each of its values."""
+        return self.source.uses()
+
     # ----- nodes of the source ------------------------------------------------------------------------------------
 
     def copy(self, value: Value) -> Value:
@@ -187,7 +192,7 @@ class Rewriter(Builder):
             if output is None:
                 continue
             if result is None:
-                if output in self.source.outputs or self.source.uses().get(output):
+                if output in self.source.outputs or self.readers.get(output):
                     raise InvalidCall(f'{node.title}: nothing replaces output "{output.name}"')
                 continue
             if result in fresh:
