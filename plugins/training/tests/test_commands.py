@@ -58,7 +58,7 @@ def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkey
     assert tx.load(state).training_state.tensors["training__step"].array() == 2
 
 
-@pytest.mark.parametrize("place", ["training_step.step_graph", "TrainingStep.train", "commands.train.read_data"])
+@pytest.mark.parametrize("place", ["training_step.step_graph", "TrainingStep.train", "commands.data.DataOptions.read"])
 def test_ctrl_c_before_the_first_step_says_that_nothing_was_learned(place, tmp_path, data, capsys, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt

@@ -1,6 +1,8 @@
 """What goes wrong at first, in the API and on the command line, and what is said then."""
 
+import inspect
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -230,3 +232,20 @@ def test_hints_hold_in_the_api_and_on_the_command_line(tmp_path, capsys, train, 
     code, shown = train("--resume", state, "--optimizer", "sgd", *output)
     assert code == 2
     assert "no --resume / graph.training_state = None" in shown
+
+
+def test_options_are_told_once():
+    shown, named = inspect.signature(tt.fit).parameters, [each.name for each in fields(tt.TrainingConfig)]
+    assert list(shown) == ["graph", "data", "config", *named, "options"]
+    assert shown["epochs"].default == 1
+    assert {each.name for each in fields(tt.StepConfig)} <= {*inspect.signature(tt.TrainingStep).parameters}
+
+
+def test_a_configuration_is_as_good_as_keywords():
+    how = {"loss": "mean_squared_error", "optimizer": tt.SGD(1e-2), "epochs": 3, "batch_size": 2, "seed": 5}
+    expected = tt.fit(linear(), (X, Y), **how).losses
+    config = tt.TrainingConfig(**how)
+    assert tt.fit(linear(), (X, Y), config=config).losses == expected
+    assert tt.fit(linear(), (X, Y), config=config, epochs=1).losses == expected[: len(expected) // 3]
+    with pytest.raises(InvalidCall, match='TrainingStep has no option "epochs"'):
+        tt.TrainingStep(linear(), "mean_squared_error", epochs=3)

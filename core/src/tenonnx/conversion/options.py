@@ -43,7 +43,8 @@ class Option:
     asks: str = ""
 
 
-def _option(default: Any, help: str, flag: str = "", **more: Any) -> Any:
+def option(default: Any, help: str, flag: str = "", **more: Any) -> Any:
+    """A field of a configuration with its default, which users of the command line give as ``flag``; see ``Option``."""
     metadata = {"option": Option(help, flag, **more)}
     return (
         field(default_factory=dict, metadata=metadata) if default == {} else field(default=default, metadata=metadata)
@@ -72,63 +73,63 @@ class ExportConfig:
     numbers with those of the graph that is exported, a number is the absolute difference that is allowed then.
     """
 
-    opset_version: int | Mapping[str, int] | None = _option(
+    opset_version: int | Mapping[str, int] | None = option(
         None, "Target opset of ai.onnx, such as 17, or of another domain, such as com.microsoft=1. Repeatable.",
         "--opset",
         kind="opsets", metavar="N",
     )  # fmt: skip
-    domains: Collection[str] | None = _option(
+    domains: Collection[str] | None = option(
         None, "The only operator domains that the result may use.", "--domains", kind="names", metavar="A,B"
     )
-    target: str | None = _option(
+    target: str | None = option(
         None, "The runtime or converter that the model is for; `tenonnx targets` lists them.", "--target",
         kind="text", metavar="NAME",
     )  # fmt: skip
-    external_data_threshold: int | None = _option(
+    external_data_threshold: int | None = option(
         None, "Store tensors of at least this size as external data, in a file beside the model.",
         "--external-data-threshold",
         kind="count", metavar="BYTES",
     )  # fmt: skip
-    fuse: bool | Collection[str] | None = _option(
+    fuse: bool | Collection[str] | None = option(
         False,
         "Fuse subgraphs into ops available in the target, such as LayerNormalization or Attention. On by default if "
         "--opset is newer than the model's, or --domains names a domain that the model does not use.",
         "--fuse/--no-fuse", asks="fuse",
     )  # fmt: skip
-    functions: str = _option(
+    functions: str = option(
         "keep",
         "Model-local functions: keep them, inline them, or (vendor) also define the ops of third-party packages as "
         "model-local functions, so that the file runs without those packages.",
         "--functions", kind="choice", choices=FUNCTIONS,
     )  # fmt: skip
-    ir_version: int | None = _option(
+    ir_version: int | None = option(
         None, "IR version of the file. By default the model's own, or, where the opset changes, that of the ONNX "
         "release that introduced the opset.",
         "--ir-version", kind="version", metavar="N",
     )  # fmt: skip
-    tidy: bool = _option(
+    tidy: bool = option(
         False, "Also sort nodes topologically, declare every domain and write the types of all values.", "--tidy"
     )
-    shapes: str | None = _option(
+    shapes: str | None = option(
         None, "Write the types of all values, or of inputs and outputs only. By default, the types that the "
         "source file declares.",
         "--shapes", kind="choice", choices=SHAPES,
     )  # fmt: skip
     include_training_state: bool = False
-    overwrite: bool = _option(False, "Replace the output file even if it is read-only.", "--overwrite")
-    post_export_hooks: Iterable[PostExportHook] = _option(
+    overwrite: bool = option(False, "Replace the output file even if it is read-only.", "--overwrite")
+    post_export_hooks: Iterable[PostExportHook] = option(
         (),
         "Post-process the ModelProto before it is written: a hook of an installed package, or FILE.py:FUNCTION, "
         "which is executed. Repeatable; hooks run in the given order.",
         "--hook", kind="hooks", metavar="NAME",
     )  # fmt: skip
-    verify: Callable[[Graph], object] | bool | float | None = _option(  # noqa: RUF009 - as all of them
+    verify: Callable[[Graph], object] | bool | float | None = option(
         None,
         "Run the original and the converted model on the same inputs and write nothing if outputs differ. On by "
         "default where both can run.",
         "--verify/--no-verify",
     )
-    fuse_also: Collection[str] = _option(
+    fuse_also: Collection[str] = option(
         (),
         "Also fuse into an op that few runtimes implement, such as GroupNormalization, SimplifiedLayerNormalization "
         "or com.microsoft::QLinearAdd. Repeatable.",
@@ -153,43 +154,43 @@ class ConvertConfig(ExportConfig):
         default=None, metadata=ExportConfig.__dataclass_fields__["fuse"].metadata
     )
     transforms: Collection[str | Callable[[Graph], Graph]] = ()
-    fix_shapes: Mapping[str, Sequence[int | str | None]] = _option(
+    fix_shapes: Mapping[str, Sequence[int | str | None]] = option(
         {}, "Make the dims of an input static, such as image:1,3,224,224. Repeatable.", "--fix-shapes",
         kind="dims", metavar="NAME:DIMS",
     )  # fmt: skip
-    free_dims: Mapping[str, Mapping[int, str]] = _option(
+    free_dims: Mapping[str, Mapping[int, str]] = option(
         {}, "Make dims of an input dynamic, such as image:0=batch,2=height. Repeatable.", "--free-dims",
         kind="free_dims", metavar="NAME:AXIS=SYMBOL",
     )  # fmt: skip
-    float16: bool = _option(
+    float16: bool = option(
         False, "Convert float32 to float16. Inputs and outputs stay float32, and so do nodes that need it.",
         "--float16",
         asks="precision",
     )  # fmt: skip
-    bfloat16: bool = _option(False, "Convert float32 to bfloat16, as --float16 does.", "--bfloat16", asks="precision")
-    half_interface: bool = _option(
+    bfloat16: bool = option(False, "Convert float32 to bfloat16, as --float16 does.", "--bfloat16", asks="precision")
+    half_interface: bool = option(
         False, "With --float16 or --bfloat16: also convert inputs and outputs.", "--half-interface"
     )
-    budget: float = _option(
+    budget: float = option(
         BUDGET,
         "With --float16 or --bfloat16: the allowed error of each output, relative to its largest absolute value. "
         "Nodes are kept in float32 until it is met.",
         "--budget", kind="positive",
     )  # fmt: skip
     feeds: Mapping[str, Any] | None = None
-    input_shapes: Mapping[str, Sequence[int | str | None]] = _option(
+    input_shapes: Mapping[str, Sequence[int | str | None]] = option(
         {}, "Shape of an input, such as x:1,3,224,224 or mask:batch,past+new. Repeatable.", "--input-shapes",
         kind="dims", metavar="NAME:DIMS",
     )  # fmt: skip
-    seed: int = _option(0, "Seed of random inputs.", "--seed", kind="count")
-    absolute: float | None = _option(
+    seed: int = option(0, "Seed of random inputs.", "--seed", kind="count")
+    absolute: float | None = option(
         None, "Absolute tolerance. By default it depends on the element type.", "--atol", kind="difference"
     )
-    relative: float | None = _option(
+    relative: float | None = option(
         None, "Relative tolerance. By default it depends on the element type.", "--rtol", kind="difference"
     )
-    exact: bool = _option(False, "Require outputs to be identical bit for bit.", "--exact")
-    timeout: float = _option(
+    exact: bool = option(False, "Require outputs to be identical bit for bit.", "--exact")
+    timeout: float = option(
         TIMEOUT, "Stop verification after this many seconds; the result is then not verified.",
         "--timeout", kind="positive", metavar="SECONDS",
     )  # fmt: skip
@@ -208,7 +209,7 @@ class ConvertConfig(ExportConfig):
         return "float16" if self.float16 else "bfloat16" if self.bfloat16 else None
 
 
-def options_of(config: type[ExportConfig]) -> dict[str, Option]:
+def options_of(config: type[Any]) -> dict[str, Option]:
     """The options of a configuration by field, in order."""
     return {each.name: each.metadata["option"] for each in fields(config) if "option" in each.metadata}
 

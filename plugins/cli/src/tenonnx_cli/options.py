@@ -6,6 +6,8 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -143,25 +145,46 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def config_options(*names: str) -> Callable[[Command], Command]:
-    """A decorator that gives a command options of a conversion, in order: fields of ``ConvertConfig``."""
+def config_options(
+    *names: str, of: type[Any] | None = None, kinds: Mapping[str, Mapping[str, Any]] = _KINDS
+) -> Callable[[Command], Command]:
+    """A decorator that gives a command options, in order: fields of a configuration, by default ``ConvertConfig``.
+
+    ``kinds`` says how click reads an option, by its kind.
+    """
     from tenonnx.tools import ConvertConfig, options_of
 
-    known = options_of(ConvertConfig)
+    config: type[Any] = of or ConvertConfig
+    known = options_of(config)
 
     def decorate(command: Command) -> Command:
         for name in reversed(names or list(known)):
             told = known[name]
-            kind = {"type": click.Choice(told.choices)} if told.choices else _KINDS[told.kind]
+            kind = {"type": click.Choice(told.choices)} if told.choices else kinds[told.kind]
             default: dict[str, Any] = {}
             if not kind.get("multiple"):
-                default = {"default": ConvertConfig.__dataclass_fields__[name].default}
+                default = {"default": config.__dataclass_fields__[name].default}
             if told.choices and default["default"] is not None:
                 default["show_default"] = True
             command = click.option(told.flag, name, help=told.help, metavar=told.metavar, **{**kind, **default})(
                 command
             )
         return command
+
+    return decorate
+
+
+def gathered(name: str, kind: type[Any]) -> Callable[[Command], Command]:
+    """A decorator that hands a command the options which are fields of ``kind`` as one argument, ``name``."""
+    own = [each.name for each in fields(kind)]
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def called(*arguments: Any, **given: Any) -> Any:
+            made = kind(**{each: given.pop(each) for each in own})
+            return command(*arguments, **{**given, name: made})
+
+        return called  # type: ignore[return-value]
 
     return decorate
 

@@ -1,5 +1,6 @@
 """Trains graphs: forward, backward and update are one graph of plain ops, which any backend runs."""
 
+from tenonnx_training.config import StepConfig, TrainingConfig
 from tenonnx_training.data import Samples
 from tenonnx_training.evaluation import evaluate
 from tenonnx_training.fitting import History, TrainingFailed, fit
@@ -24,9 +25,10 @@ from tenonnx_training.stopping import Patience
 from tenonnx_training.training_step import TrainingStep
 
 __all__ = [
-    "F1", "LAMB", "SGD", "Accuracy", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay", "FunctionLoss",
-    "Group", "History", "ImageFolder", "LinearDecay", "Lion", "MeanAbsoluteError", "MeanSquaredError", "Momentum",
-    "NegativeLogLikelihood", "Patience", "Perplexity", "RMSprop", "RocAuc", "Samples", "SoftmaxCrossEntropy",
-    "StepDecay", "TopK", "TrainingFailed", "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit",
-    "load_adapters", "lora", "merged", "save_adapters", "training_info",
+    "F1", "LAMB", "SGD", "Accuracy", "Adagrad", "Adam", "AdamW", "BinaryCrossEntropy", "CosineDecay",
+    "FunctionLoss", "Group", "History", "ImageFolder", "LinearDecay", "Lion", "MeanAbsoluteError",
+    "MeanSquaredError", "Momentum", "NegativeLogLikelihood", "Patience", "Perplexity", "RMSprop", "RocAuc",
+    "Samples", "SoftmaxCrossEntropy", "StepConfig", "StepDecay", "TopK", "TrainingConfig", "TrainingFailed",
+    "TrainingStep", "averaged", "evaluate", "evaluation_form", "fit", "load_adapters", "lora", "merged",
+    "save_adapters", "training_info",
 ]  # fmt: skip

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, TenonnxError
+from tenonnx_training.config import TrainingConfig, configured, takes
 from tenonnx_training.data import Batches, Data, samples_of
 from tenonnx_training.interruption import Interruption
-from tenonnx_training.losses import Loss
-from tenonnx_training.metrics import Metric
-from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
 from tenonnx_training.state import LABELS, PREDICTIONS
-from tenonnx_training.step_options import refuse_unknown
 from tenonnx_training.stopping import Best, Patience
 from tenonnx_training.training_step import TrainingStep, check_graph
-
-#: Called after every epoch with what is known of it; what returns True ends the training.
-Callback = Callable[[dict[str, float]], bool | None]
 
 
 class TrainingFailed(TenonnxError):
@@ -46,76 +40,50 @@ class History:
     notes: list[str] = field(default_factory=list)
 
 
-def fit(
-    graph: Graph,
-    data: Data,
-    *,
-    loss: str | Loss | Callable[..., Any] | None = None,
-    optimizer: Optimizer | str | None = None,
-    trainable: str | Sequence[str] | None = None,
-    epochs: int = 1,
-    batch_size: int | None = None,
-    shuffle: bool | None = None,
-    output: str | None = None,
-    labels: str = "labels",
-    metrics: Sequence[str | Metric] = (),
-    validation: Data = None,
-    callbacks: Sequence[Callback] = (),
-    patience: Patience | int | None = None,
-    sample_weights: str | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    seed: int | None = None,
-    backend: str = "auto",
-    progress: bool | None = None,
-    **options: Any,
-) -> History:
-    """Train the variables of ``graph`` that match ``trainable`` for so many more ``epochs``, and write them back to it.
+@takes(TrainingConfig)
+def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **options: Any) -> History:
+    """Train the variables of ``graph`` for so many more ``epochs``, and write them back to it.
 
-    ``data`` and ``validation`` are arrays by name, a tuple (inputs ..., labels), or an iterable of batches in either
-    form; arrays are cut into shuffled batches of ``batch_size``. ``loss`` is a name, an object, a function of
-    prediction and labels, or a scalar value of the graph. A graph that carries training state goes on from it, also in
-    the middle of an epoch, and what is not given is as it was before; without state 32 samples are a batch, and they
-    are shuffled. ``sample_weights`` names an array of the data with a weight for each sample, by which the loss is a
-    weighted mean. After each epoch the graph is written to ``checkpoint``, a native file; then each of ``callbacks`` is
-    called with what was measured, and what returns True ends the training. With ``patience``, so do epochs that bring
-    nothing, and the graph goes back to the best one. Ctrl-C ends the training in
-    order. ``progress`` shows a line an epoch and a bar on stderr, by default on a terminal. Further ``options`` go to
-    ``TrainingStep``.
+    ``data`` are arrays by name, a tuple (inputs ..., labels), or an iterable of batches in either form. ``options``
+    are fields of ``TrainingConfig``, given one by one or as a ``config``, and options of the backend. A graph that
+    carries training state goes on from it, also in the middle of an epoch, and what is not given is as it was before.
+    Ctrl-C ends the training in order.
 
     Raises ``TrainingFailed`` when the loss, or at the end of an epoch a parameter, is not finite: then graph and
     checkpoint are as after the last epoch before.
     """
     check_graph(graph)
-    refuse_unknown(options, backend, fit, TrainingStep.__init__)
-    cutting, notes = settled(graph.training_state, {"batch_size": batch_size, "shuffle": shuffle})
-    counts = ((epochs, 0), (cutting["batch_size"], 1))
+    config, more = configured(TrainingConfig, config, options, "fit")
+    cutting, notes = settled(graph.training_state, {"batch_size": config.batch_size, "shuffle": config.shuffle})
+    counts = ((config.epochs, 0), (cutting["batch_size"], 1))
     if not all(isinstance(count, int | np.integer) and count >= least for count, least in counts):
         raise InvalidCall(
             "there must be epochs and samples in a batch",
-            given=f"epochs={epochs!r}, batch_size={cutting['batch_size']!r}",
+            given=f"epochs={config.epochs!r}, batch_size={cutting['batch_size']!r}",
         )
-    objective: dict[str, Any] = {"output": output, "labels": labels, "metrics": metrics}
-    objective["sample_weights"] = sample_weights
-    best = None if patience is None else Best(patience if isinstance(patience, Patience) else Patience(patience))
-    options = {**objective, "trainable": trainable, "seed": seed, "backend": backend, **options}
-    step = TrainingStep(graph, loss, optimizer, **options)
+    best = None
+    if config.patience is not None:
+        best = Best(config.patience if isinstance(config.patience, Patience) else Patience(config.patience))
+    step = TrainingStep(graph, config=config, **more)
     inputs = [value.name for value in graph.inputs if value.name != step.labels]
-    inputs += [] if sample_weights is None else [sample_weights]
+    inputs += [] if config.sample_weights is None else [config.sample_weights]
     common = {**cutting, "seed": step.seed}
     run = _Run(
         step,
         Batches(data, inputs, step.labels, **common),
-        None if validation is None else Batches(validation, inputs, step.labels, **{**common, "shuffle": False}),
-        checkpoint,
-        Progress(progress),
+        None
+        if config.validation is None
+        else Batches(config.validation, inputs, step.labels, **{**common, "shuffle": False}),
+        config.checkpoint,
+        Progress(config.progress),
     )
     run.cutting = cutting
     run.history.notes = [*step.notes, *notes, *run.notes()]
     try:
         with run.interruption.caught():
-            for _ in range(epochs):
+            for _ in range(config.epochs):
                 measured = run.epoch()
-                wishes = [callback(measured) for callback in callbacks]
+                wishes = [callback(measured) for callback in config.callbacks]
                 if any([*wishes, best is not None and best.tired(measured, graph)]):
                     break
             if best is not None and best.restore(graph):

@@ -12,19 +12,13 @@ from tenonnx.extend import InvalidCall
 from tenonnx.extend.formats import TrainingState
 from tenonnx_training.losses import LOSSES
 from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
-from tenonnx_training.recipe import Group
+from tenonnx_training.recipe import Group, Recipe
 from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
 
 #: What holds where nothing is given and there is no state.
 DEFAULTS: dict[str, Any] = {
+    **{field.name: field.default for field in fields(Recipe)},
     "optimizer": Adam(),
-    "groups": (),
-    "accumulate": 1,
-    "precision": "float32",
-    "loss_scale": 1.0,
-    "frozen_statistics": False,
-    "unbiased_statistics": False,
-    "recompute": (),
     "seed": 0,
     "batch_size": 32,
     "shuffle": True,

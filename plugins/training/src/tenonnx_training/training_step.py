@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
+from dataclasses import fields
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,22 +17,21 @@ from tenonnx.extend.formats import Report, export
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_training import ties
 from tenonnx_training.classes import axis_by_labels
+from tenonnx_training.config import StepConfig, configured, takes
 from tenonnx_training.data import samples_of
 from tenonnx_training.losses import Loss
 from tenonnx_training.measuring import Measurement, Measuring
-from tenonnx_training.metrics import Metric
 from tenonnx_training.modes import settle, tied_statistics
 from tenonnx_training.objective import Objective, wanted_labels
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.parameters import GROUPED, as_before, grouped, groups_as_before
 from tenonnx_training.precision import must_cast
-from tenonnx_training.recipe import Group, Recipe
+from tenonnx_training.recipe import Recipe
 from tenonnx_training.scales import following
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
 from tenonnx_training.state import LABELS, PREDICTIONS, not_finite, restore, write_back
 from tenonnx_training.step_graph import evaluation_graph, step_graph
-from tenonnx_training.step_options import refuse_unknown
 from tenonnx_training.unannounced import adopt
 from tenonnx_training.updates import COUNT, RATE, SEED, average_name, fill
 
@@ -45,76 +44,52 @@ _OLDEST = 16
 class TrainingStep:
     """Trains ``graph`` by one batch a call. Parameters and moments stay with the backend until ``write_back``.
 
-    ``loss`` is a name, an object, a function of prediction and labels, or a scalar value of the graph. It reads the
-    value ``output``, by default the first graph output that holds floats, and a graph input ``labels``. ``trainable``
-    is a pattern of variable names, or several. ``seed`` decides all random numbers. A graph that carries training state
-    goes on from it, and what is not given is as it was before (an infinite ``clip_norm`` ends clipping). ``notes`` say
-    what a reader of the file should know.
-
-    Variables that an exporter merged stay one, under all their names, unless ``untie`` gives the graph a variable for
-    each; running statistics are always given their own. Where the file was exported as it is trained, ``write_back``
-    brings the graph into the form in which it is used, unless ``keep_training_form``.
+    ``options`` are fields of ``StepConfig``, given one by one or as a ``config``, and options of the backend. A graph
+    that carries training state goes on from it, and what is not given is as it was before. ``notes`` say what a reader
+    of the file should know.
     """
 
+    @takes(StepConfig)
     def __init__(
         self,
         graph: Graph,
         loss: str | Loss | Callable[..., Any] | None = None,
         optimizer: Optimizer | str | None = None,
         *,
-        output: str | None = None,
-        labels: str = "labels",
-        metrics: Sequence[str | Metric] = (),
-        sample_weights: str | None = None,
-        trainable: str | Sequence[str] | None = None,
-        groups: Sequence[Group] | None = None,
-        clip_norm: float | None = None,
-        clip_value: float | None = None,
-        accumulate: int | None = None,
-        average: float | None = None,
-        precision: str | None = None,
-        loss_scale: float | None = None,
-        frozen_statistics: bool | None = None,
-        unbiased_statistics: bool | None = None,
-        recompute: Sequence[str] | None = None,
-        seed: int | None = None,
-        untie: bool = False,
-        keep_training_form: bool = False,
-        backend: str = "auto",
+        config: StepConfig | None = None,
         **options: Any,
     ) -> None:
         check_graph(graph)
-        _check_seed(seed)
-        refuse_unknown(options, backend, TrainingStep.__init__)
+        options |= {} if loss is None else {"loss": loss}
+        options |= {} if optimizer is None else {"optimizer": optimizer}
+        config, more = configured(StepConfig, config, options, "TrainingStep")
         adopted = adopt(graph)
-        self._source, self._keep_training_form = graph, keep_training_form
-        self._options = {"backend": backend, **options}
-        separated = ties.untie(graph, None if untie else tied_statistics(graph))
-        how = {
-            "trainable": trainable, "groups": groups, "clip_norm": clip_norm, "clip_value": clip_value,
-            "accumulate": accumulate, "average": average, "precision": precision, "loss_scale": loss_scale,
-            "frozen_statistics": frozen_statistics, "unbiased_statistics": unbiased_statistics, "recompute": recompute,
-        }  # fmt: skip
-        given = {"loss": loss, "output": output, "optimizer": optimizer, "seed": seed, **how}
+        self._source, self._keep_training_form = graph, config.keep_training_form
+        self._options = {"backend": config.backend, **more}
+        separated = ties.untie(graph, None if config.untie else tied_statistics(graph))
+        how = [each.name for each in fields(Recipe)]
+        given = {name: getattr(config, name) for name in ("loss", "output", "optimizer", "seed", *how)}
         chosen, news = settled(graph.training_state, given)
-        if trainable is None:
+        if config.trainable is None:
             chosen["trainable"] = as_before(graph, chosen["trainable"])
-        if groups is None:
+        if config.groups is None:
             chosen["groups"] = groups_as_before(graph, chosen["groups"])
         if chosen["clip_norm"] == math.inf:
             chosen["clip_norm"] = None
-        self._objective = Objective(chosen["loss"], chosen["output"], labels, metrics, sample_weights)
+        self._objective = Objective(
+            chosen["loss"], chosen["output"], config.labels, config.metrics, config.sample_weights
+        )
         self.optimizer = as_optimizer(chosen["optimizer"])
         self.recipe = Recipe(**{name: chosen[name] for name in how})
         self.seed = int(chosen["seed"])
         self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
-        by_casts = must_cast(self.recipe.precision, backend, options)
+        by_casts = must_cast(self.recipe.precision, config.backend, more)
         whole = copy_graph(graph).infer()
         self._made = step_graph(whole, self._objective, self.optimizer, self.recipe, by_casts=by_casts)
         self._compile()
-        self._made.notes += [*adopted, *news, *_notes_on_separated([] if untie else separated)]
+        self._made.notes += [*adopted, *news, *_notes_on_separated([] if config.untie else separated)]
         self._made.notes += _notes_on_lost(chosen["loss"], self.optimizer)
-        if optimizer is None:
+        if config.optimizer is None:
             self._made.notes += self._notes_on_rate()
 
     def _compile(self) -> None:
@@ -298,11 +273,6 @@ def check_graph(graph: Any) -> None:
         raise InvalidCall(
             "what is trained must be a graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file"
         )
-
-
-def _check_seed(seed: int | None) -> None:
-    if seed is not None and not (isinstance(seed, Integral) and 0 <= seed < 2**63):
-        raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(seed))
 
 
 def _notes_on_separated(names: Sequence[str]) -> list[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from tenonnx_cli.extend import gathered
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -14,8 +17,79 @@ if TYPE_CHECKING:
 #: Losses whose labels are the numbers of classes.
 _OF_CLASSES = ("softmax_cross_entropy", "negative_log_likelihood")
 
-
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which data there is, and how images become what the model takes."""
+
+    data: str
+    labels: str | None
+    image_size: int | None
+    image_mean: tuple[float, ...]
+    image_std: tuple[float, ...]
+
+    def read(
+        self,
+        graph: Graph,
+        loss: str | None,
+        *,
+        weights: str | None,
+        output: str | None,
+        validation: str | None = None,
+    ) -> dict[str, Any]:
+        """The inputs, labels and weights that a model is trained or measured with, of ``data`` or ``validation``.
+
+        Classes of a folder for validation are numbered as in that of the data.
+        """
+        from tenonnx.extend import InvalidCall
+        from tenonnx_cli.extend import is_table
+
+        path = validation or self.data
+        if Path(path).is_dir():
+            if self.labels is not None or weights is not None:
+                given = f"--labels {self.labels}" if self.labels else "--sample-weights"
+                raise InvalidCall("a folder of images holds no arrays", given=given)
+            return _from_folder(graph, path, self, output)
+        if validation is None and (self.image_size or self.image_mean or self.image_std):
+            raise InvalidCall("--image-size, --image-mean and --image-std are for a folder of images", given=path)
+        read = _from_table if is_table(path) else _from_archive
+        return read(graph, path, self.labels, loss, weights)
+
+
+@dataclass(frozen=True)
+class ClassOptions:
+    """What a loss or metric of classes is told beside its name."""
+
+    ignore_index: int | None
+    class_axis: int | None
+
+    def loss(self, name: str | None) -> Any:
+        """A loss by name, as it is, or with what these options say."""
+        from tenonnx.extend import InvalidCall
+        from tenonnx_training.losses import LOSSES
+
+        given = {option: value for option, value in asdict(self).items() if value is not None}
+        if not given:
+            return name
+        if name not in _OF_CLASSES:
+            raise InvalidCall(
+                "--ignore-index and --class-axis are for losses of classes", given=f"--loss {name}",
+                available=", ".join(_OF_CLASSES),
+            )  # fmt: skip
+        return LOSSES[name](**given)
+
+
+def in_order(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator of several options, which ``--help`` shows in this order."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
 
 
 def _numbers_of(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[float, ...]:
@@ -26,110 +100,51 @@ def _numbers_of(ctx: click.Context, option: click.Parameter, text: str | None) -
         raise click.BadParameter(f"{text!r} is no list of numbers such as 0.485,0.456,0.406", ctx, option) from error
 
 
-def data_options(command: Command) -> Command:
-    """Which data there is, and how images become what the model takes."""
-    kinds = (
-        click.option(
-            "--data",
-            required=True,
-            metavar="PATH",
-            help="A .npz or .csv file with the inputs by name and the labels; or a folder with one subfolder of "
-            "images for each class.",
-        ),
-        click.option(
-            "--image-size",
-            type=click.IntRange(min=1),
-            metavar="PIXELS",
-            help="Height and width to resize images to, where the model has dynamic ones; by default the size of "
-            "the first image.",
-        ),
-        click.option(
-            "--image-mean",
-            metavar="A,B,C",
-            callback=_numbers_of,
-            help="Mean to subtract from each channel, for pixels from 0 to 1.",
-        ),
-        click.option(
-            "--image-std", metavar="A,B,C", callback=_numbers_of, help="Standard deviation to divide each channel by."
-        ),
-    )
-    for option in reversed(kinds):
-        command = option(command)
-    return command
+data_options = in_order(
+    click.option(
+        "--data", required=True, metavar="PATH",
+        help="A .npz or .csv file with the inputs by name and the labels; or a folder with one subfolder of images "
+        "for each class.",
+    ),
+    click.option(
+        "--labels", metavar="NAME",
+        help='The array or column of --data with the labels; by default "labels", or the only one that is not an '
+        "input.",
+    ),
+    click.option(
+        "--image-size", type=click.IntRange(min=1), metavar="PIXELS",
+        help="Height and width to resize images to, where the model has dynamic ones; by default the size of the "
+        "first image.",
+    ),
+    click.option(
+        "--image-mean", metavar="A,B,C", callback=_numbers_of,
+        help="Mean to subtract from each channel, for pixels from 0 to 1.",
+    ),
+    click.option(
+        "--image-std", metavar="A,B,C", callback=_numbers_of, help="Standard deviation to divide each channel by."
+    ),
+    gathered("data", DataOptions),
+)  # fmt: skip
+
+class_options = in_order(
+    click.option("--ignore-index", type=int, metavar="LABEL", help="Label that loss and metrics ignore, such as -100."),
+    click.option(
+        "--class-axis", type=int, metavar="AXIS",
+        help="Axis of the classes in the scores: 1 (default), as in PyTorch, or -1 for the last axis.",
+    ),
+    gathered("classes", ClassOptions),
+)  # fmt: skip
 
 
-def class_options(command: Command) -> Command:
-    """What a loss or metric of classes is told beside its name."""
-    kinds = (
-        click.option(
-            "--ignore-index", type=int, metavar="LABEL", help="Label that loss and metrics ignore, such as -100."
-        ),
-        click.option(
-            "--class-axis",
-            type=int,
-            metavar="AXIS",
-            help="Axis of the classes in the scores: 1 (default), as in PyTorch, or -1 for the last axis.",
-        ),
-    )
-    for option in reversed(kinds):
-        command = option(command)
-    return command
-
-
-def told(name: str | None, ignore_index: int | None, class_axis: int | None) -> Any:
-    """A loss by name, as it is, or with what the options of classes say."""
-    from tenonnx.extend import InvalidCall
-    from tenonnx_training.losses import LOSSES
-
-    given = {"ignore_index": ignore_index, "class_axis": class_axis}
-    given = {option: value for option, value in given.items() if value is not None}
-    if not given:
-        return name
-    if name not in _OF_CLASSES:
-        raise InvalidCall(
-            "--ignore-index and --class-axis are for losses of classes", given=f"--loss {name}",
-            available=", ".join(_OF_CLASSES),
-        )  # fmt: skip
-    return LOSSES[name](**given)
-
-
-def read_data(
-    graph: Graph,
-    path: str,
-    labels: str | None,
-    loss: str | None,
-    *,
-    weights: str | None = None,
-    of: str | None = None,
-    like: str | None = None,
-    **images: Any,
-) -> dict[str, Any]:
-    """The arrays of a file, or the images of a folder, that a model is trained or measured with.
-
-    These are its inputs, labels and weights. Classes are numbered as in the folder ``like``.
-    """
-    from tenonnx.extend import InvalidCall
-    from tenonnx_cli.extend import is_table
-
-    if Path(path).is_dir():
-        if labels is not None or weights is not None:
-            raise InvalidCall(
-                "a folder of images holds no arrays", given=f"--labels {labels}" if labels else "--sample-weights"
-            )
-        return _from_folder(graph, path, of, like, images)
-    if any(images.values()) and like is None:
-        raise InvalidCall("--image-size, --image-mean and --image-std are for a folder of images", given=path)
-    read = _from_table if is_table(path) else _from_archive
-    return read(graph, path, labels, loss, weights)
-
-
-def _from_folder(graph: Graph, path: str, of: str | None, like: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _from_folder(graph: Graph, path: str, how: DataOptions, output: str | None) -> dict[str, Any]:
     from tenonnx_cli.extend import complain, plural
     from tenonnx_training.images import ImageFolder
 
-    classes = ImageFolder.of(like).classes if like is not None and Path(like).is_dir() else None
-    folder, size = ImageFolder.of(path, classes), given["image_size"]
-    feeds = folder.feeds(graph, output=of, size=size and (size, size), mean=given["image_mean"], std=given["image_std"])
+    classes = ImageFolder.of(how.data).classes if path != how.data and Path(how.data).is_dir() else None
+    folder, side = ImageFolder.of(path, classes), how.image_size
+    feeds = folder.feeds(
+        graph, output=output, size=(side, side) if side else None, mean=how.image_mean, std=how.image_std
+    )
     names = [name if folder.numbered else f"{number} {name}" for number, name in enumerate(folder.classes[:11])]
     shown = ", ".join([*names[:10], *(["..."] if len(names) > 10 else [])])
     complain(f"{path}: {plural(len(folder.files), 'image')} of the classes {shown}")

@@ -1,0 +1,238 @@
+"""The options of a training, each once, with its help: the keywords of Python and the flags of the command line."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral
+from typing import Any, TypeVar
+
+import tenonnx as tx
+from tenonnx.extend import InvalidCall
+from tenonnx.extend.options import option
+from tenonnx_training.data import Data
+from tenonnx_training.losses import Loss
+from tenonnx_training.metrics import Metric
+from tenonnx_training.optimizers import Optimizer
+from tenonnx_training.recipe import Group
+from tenonnx_training.stopping import Patience
+
+#: Called after every epoch with what is known of it; what returns True ends the training.
+Callback = Callable[[dict[str, float]], bool | None]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepConfig:
+    """The options of ``TrainingStep``. What is None is as the training state of the graph says, or the default.
+
+    ``loss`` is a name, an object, a function of prediction and labels, or a scalar value of the graph. It reads the
+    value ``output``, by default the first graph output that holds floats, and a graph input ``labels``.
+    ``sample_weights`` names an input with a weight for each sample, by which the loss is a weighted mean. ``seed``
+    decides all random numbers. ``Recipe`` tells of those from ``trainable`` to ``recompute``; an infinite
+    ``clip_norm`` ends clipping.
+
+    Variables that an exporter merged stay one, under all their names, unless ``untie`` gives the graph a variable for
+    each; running statistics are always given their own. Where the file was exported in training mode, the graph is
+    written back in inference mode unless ``keep_training_form``.
+    """
+
+    loss: str | Loss | Callable[..., Any] | None = option(
+        None,
+        "softmax_cross_entropy, negative_log_likelihood, mean_squared_error, mean_absolute_error, "
+        "binary_cross_entropy, or the name of a scalar value of the model. Required unless --resume is given.",
+        "--loss", kind="text", metavar="NAME",
+    )  # fmt: skip
+    output: str | None = option(
+        None, "The value that goes into the loss; by default the first floating-point output.", "--of",
+        kind="text", metavar="VALUE",
+    )  # fmt: skip
+    labels: str = "labels"
+    sample_weights: str | None = option(
+        None, "The array or column of --data with a weight for each sample.", "--sample-weights",
+        kind="text", metavar="NAME",
+    )  # fmt: skip
+    metrics: Sequence[str | Metric] = option(
+        (), "accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.", "--metric",
+        kind="texts", metavar="NAME",
+    )  # fmt: skip
+    optimizer: Optimizer | str | None = option(
+        None, "sgd, momentum, adagrad, adam, adamw, rmsprop, lion or lamb.  [default: adam, or that of --resume]",
+        "--optimizer", kind="text", metavar="NAME",
+    )  # fmt: skip
+    trainable: str | Sequence[str] | None = option(
+        None,
+        "Patterns of initializers to train, or of nodes that use them; !PATTERN excludes.  [default: all with axes]",
+        "--trainable", kind="patterns", metavar="A,B",
+    )  # fmt: skip
+    groups: Sequence[Group] | None = option(
+        None,
+        "Parameter group: multiply the learning rate of the matching initializers by N, or give them their own "
+        "weight decay. Repeatable; the first match applies.",
+        "--group", kind="groups", metavar="PATTERN:rate=N,weight_decay=N",
+    )  # fmt: skip
+    clip_norm: float | None = option(None, "Clip gradients by their global norm.", "--clip-norm", kind="positive")
+    clip_value: float | None = option(None, "Clip every element of the gradients.", "--clip-value", kind="positive")
+    accumulate: int | None = option(
+        None, "Gradient accumulation: update with the mean gradient of this many batches.", "--accumulate",
+        kind="number", metavar="BATCHES",
+    )  # fmt: skip
+    average: float | None = option(
+        None,
+        "Exponential moving average of the weights with this decay, such as 0.999, for validation and --output.",
+        "--average", kind="share", metavar="SHARE",
+    )  # fmt: skip
+    precision: str | None = option(
+        None, "Mixed precision: compute matrix products and convolutions in float32, bfloat16 or float16.",
+        "--precision", kind="text", metavar="TYPE",
+    )  # fmt: skip
+    loss_scale: float | None = None
+    frozen_statistics: bool | None = option(
+        None,
+        "BatchNormalization uses its running statistics and does not update them.  [default: if neither its scale "
+        "nor its bias is trained]",
+        "--frozen-statistics/--no-frozen-statistics",
+    )  # fmt: skip
+    unbiased_statistics: bool | None = option(
+        None,
+        "Update running variances with the unbiased variance of a batch, divided by n - 1, as PyTorch does.  "
+        "[default: divided by n, as ONNX specifies]",
+        "--unbiased-statistics/--no-unbiased-statistics",
+    )  # fmt: skip
+    recompute: Sequence[str] | None = option(
+        None,
+        "Activation checkpointing: patterns of nodes, such as */layer.0/*,*/layer.1/*, whose values are computed "
+        "again in the backward pass, which saves memory and takes time.",
+        "--recompute", kind="patterns", metavar="A,B",
+    )  # fmt: skip
+    untie: bool = option(
+        False, "Separate the initializers that the exporter merged because they were equal.", "--untie"
+    )
+    keep_training_form: bool = option(
+        False,
+        "Write BatchNormalization and Dropout in training mode if the file was exported so. By default they are "
+        "written in inference mode.",
+        "--keep-training-form",
+    )  # fmt: skip
+    seed: int | None = option(
+        None, "Seed for shuffling and random ops.  [default: 0, or that of --resume]", "--seed", kind="count"
+    )
+    backend: str = option("auto", "auto, numpy, onnxruntime ...", "--backend", kind="shown", metavar="NAME")
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not (isinstance(self.seed, Integral) and 0 <= self.seed < 2**63):
+            raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(self.seed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(StepConfig):
+    """The options of ``fit``: those of ``StepConfig``, and how often the data are gone through.
+
+    Arrays are cut into shuffled batches of ``batch_size``, by default 32. ``validation`` are data, measured after each
+    epoch; then the graph is written to ``checkpoint``, a native file, and each of ``callbacks`` is called with what
+    was measured: what returns True ends the training. ``patience`` ends it after so many epochs without a better loss,
+    and the graph goes back to the best one. ``progress`` shows a line an epoch and a bar on stderr, by default on a
+    terminal.
+    """
+
+    epochs: int = option(1, "Number of epochs to train; with --resume, further ones.", "--epochs", kind="epochs")
+    batch_size: int | None = option(
+        None, "Batch size.  [default: 32, or that of --resume]", "--batch-size", kind="number"
+    )
+    shuffle: bool | None = None
+    validation: Data = option(
+        None, "Validation data, in the format of --data, evaluated after each epoch.", "--validation",
+        kind="text", metavar="PATH",
+    )  # fmt: skip
+    callbacks: Sequence[Callback] = ()
+    patience: Patience | int | None = option(
+        None,
+        "Early stopping: stop after this many epochs without a better (validation) loss, and restore the best "
+        "weights.",
+        "--patience", kind="number", metavar="EPOCHS",
+    )  # fmt: skip
+    checkpoint: str | os.PathLike[str] | None = option(
+        None, "Write a .safetensors checkpoint after each epoch.", "--checkpoint", kind="text", metavar="FILE"
+    )
+    progress: bool | None = None
+
+
+Config = TypeVar("Config", bound=StepConfig)
+
+
+def takes(kind: type[StepConfig]) -> Callable[[Function], Function]:
+    """A decorator that shows the fields of ``kind`` as keywords of a function, in ``help`` and in notebooks."""
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = signature.parameters
+        keywords = [
+            inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+            for each in fields(kind)
+            if each.name not in own
+        ]
+        *first, rest = own.values()
+        function.__signature__ = signature.replace(parameters=[*first, *keywords, rest])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def configured(
+    kind: type[Config], config: StepConfig | None, options: Mapping[str, Any], taker: str
+) -> tuple[Config, dict[str, Any]]:
+    """``config`` with the fields that ``options`` give besides, and the options that are left for the backend.
+
+    Raises ``InvalidCall``, before a graph is differentiated and compiled, for one that ``taker`` and the backend lack.
+    """
+    known = [each.name for each in fields(kind)]
+    base = {} if config is None else {each.name: getattr(config, each.name) for each in fields(config)}
+    own = {name: value for name, value in {**base, **options}.items() if name in known}
+    made = kind(**own)
+    left = {name: value for name, value in options.items() if name not in known}
+    if left:
+        _refuse_unknown(left, made.backend, known, taker)
+    return made, left
+
+
+#: Where users look for these elsewhere.
+_ELSEWHERE = {
+    "learning_rate": "optimizer=tt.Adam(1e-3)",
+    "lr": "optimizer=tt.Adam(1e-3)",
+    "weight_decay": "optimizer=tt.AdamW(1e-3, weight_decay=0.01)",
+    "momentum": "optimizer=tt.Momentum(1e-2, momentum=0.9)",
+    "x": "data=(inputs, labels)",
+    "y": "data=(inputs, labels)",
+    "validation_data": "validation=(inputs, labels)",
+    "verbose": "progress=True",
+}
+
+
+def _refuse_unknown(options: Mapping[str, Any], backend: str, known: Sequence[str], taker: str) -> None:
+    """Raise ``InvalidCall`` for options that the backend does not have, either."""
+    try:
+        _nothing().compile(backend, **options)
+    except InvalidCall as error:
+        if error.given is None or not any(name in str(error.given) for name in options):
+            raise
+        wrong = next(name for name in options if name in str(error.given))
+        near = difflib.get_close_matches(wrong, known, 1)
+        raise InvalidCall(
+            f'{taker} has no option "{wrong}"',
+            given=f"{wrong}={options[wrong]!r}"[:80],
+            available=f"{', '.join(sorted(known))}; of the backend: {error.available}",
+            do=_ELSEWHERE.get(wrong, f"{near[0]}=" if near else ""),
+        ) from error
+
+
+def _nothing() -> tx.Graph:
+    """A graph that compiles at once."""
+    import tenonnx_standard as ops
+
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.output("y", ops.identity(graph.input("x", "float32", ())))
+    return graph
