@@ -1,0 +1,317 @@
+"""What is drawn of a graph: its nodes, those of one path of names as a group, groups and subgraphs open or closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx import Graph, Node, TensorType, Value
+from tenonnx.extend import Constant
+from tenonnx.tools import Op
+from tenonnx_cli.drawing.text import short
+
+#: Elements that are drawn where nobody says what is open.
+BUDGET = 160
+
+#: Lines about a node: its weights and attributes.
+MOST_FACTS = 4
+
+#: Groups inside each other.
+_DEEPEST = 12
+
+
+@dataclass(slots=True, eq=False)
+class Element:
+    """A box: a node, an input or output, a group of nodes, or where a line enters or leaves an open group.
+
+    ``key`` is the way to it: ``n3`` is the fourth node, ``n3/then_branch/n0`` the first of a subgraph of it, and ``g:``
+    leads to a group. ``inside`` is what is drawn in it.
+    """
+
+    key: str
+    kind: str
+    title: str
+    facts: list[str] = field(default_factory=list)
+    item: Node | Value | None = None
+    nodes: int = 1
+    can_open: bool = False
+    inside: list[Scope] = field(default_factory=list)
+    x: float = 0.0
+    y: float = 0.0
+    width: float = 0.0
+    height: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """A value on its way between two elements of a scope, or to and from the rim of that."""
+
+    source: Element
+    target: Element
+    value: Value
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """Elements that are laid out together, with the lines between them. ``entries`` and ``exits`` are at the rims."""
+
+    title: str = ""
+    elements: list[Element] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    entries: dict[Value, Element] = field(default_factory=dict)
+    exits: dict[Value, Element] = field(default_factory=dict)
+    width: float = 0.0
+    height: float = 0.0
+    _linked: set[tuple[int, int, int]] = field(default_factory=set)
+
+    def link(self, source: Element, target: Element, value: Value) -> None:
+        key = id(source), id(target), id(value)
+        if key not in self._linked:
+            self._linked.add(key)
+            self.links.append(Link(source, target, value))
+
+
+#: What else can be drawn in a node, such as its decomposition: titles with graphs.
+Bodies = Callable[[str, Node], Sequence[tuple[str, Graph]]]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Nodes whose names begin alike."""
+
+    path: str
+    title: str
+    nodes: list[int] = field(default_factory=list)
+    groups: dict[str, _Group] = field(default_factory=dict)
+    count: int = 0
+
+
+def outline(graph: Graph, opened: Collection[str] | None = None, bodies: Bodies | None = None) -> Scope:
+    """What to draw, where elements of the keys ``opened`` are open; with None as many as a picture has room for.
+
+    Inside an open node are its subgraphs, or what ``bodies`` gives for it, which is asked of nodes that are ``opened``.
+    """
+    return _Outline(graph, opened if opened is not None else automatic(graph), bodies).scope
+
+
+def automatic(graph: Graph, budget: int = BUDGET) -> set[str]:
+    """The keys of groups and nodes to open, from outside in, as long as there is room."""
+    root = _grouped(graph)
+    opened: set[str] = set()
+    shown = len(root.nodes) + len(root.groups) + len(graph.all_inputs) + len(graph.outputs)
+    waiting: list[_Group] = list(root.groups.values())
+    while waiting:
+        waiting.sort(key=lambda group: group.count)
+        following: list[_Group] = []
+        for group in waiting:
+            inside = len(group.nodes) + len(group.groups)
+            if shown + inside > budget:
+                return opened
+            opened.add(f"g:{group.path}")
+            shown += inside
+            following += group.groups.values()
+        waiting = following
+    for number, node in enumerate(graph.nodes):
+        inside = sum(len(nested.nodes) for nested in node.subgraphs)
+        if inside and shown + inside <= budget:
+            opened.add(f"n{number}")
+            shown += inside
+    return opened
+
+
+class _Outline:
+    """The outline of one graph. ``prefix`` is the way to it from that which is drawn as a whole."""
+
+    def __init__(self, graph: Graph, opened: Collection[str], bodies: Bodies | None, prefix: str = "") -> None:
+        self.graph, self.opened, self.bodies, self.prefix = graph, opened, bodies, prefix
+        self.scope = Scope(graph.name)
+        #: Of what makes a value, the elements that it is in, from outside in; and so of each node.
+        self.ways: dict[Node | Value, list[Element]] = {}
+        self.scopes: dict[Element, Scope] = {}
+        for number, value in enumerate(graph.all_inputs):
+            if not value.is_constant:
+                self._add_end(f"i{number}", "input", value, value)
+        self._add(_grouped(graph), self.scope, [])
+        ends = {value: self._end(f"o{number}", "output", value) for number, value in enumerate(graph.outputs)}
+        for node in graph.nodes:
+            for value in node.uses:
+                self._lead(value, self.ways[node])
+        for value, end in ends.items():
+            self.scope.elements.append(end)
+            self._lead(value, [end])
+
+    def _add_end(self, name: str, kind: str, value: Value, of: Value) -> None:
+        end = self._end(name, kind, value)
+        self.scope.elements.append(end)
+        self.ways[of] = [end]
+
+    def _end(self, name: str, kind: str, value: Value) -> Element:
+        return Element(self.prefix + name, kind, short(value.name), [short(str(value.type or "?"))], value)
+
+    def _add(self, group: _Group, scope: Scope, way: list[Element]) -> None:
+        """The elements of a group, in the order of the graph."""
+        parts: list[tuple[int, int | _Group]] = [(number, number) for number in group.nodes]
+        parts += [(_first(inner), inner) for inner in group.groups.values()]
+        for _, part in sorted(parts, key=lambda each: each[0]):
+            if isinstance(part, int):
+                element = self._node(part)
+                self.ways[self.graph.nodes[part]] = [*way, element]
+                scope.elements.append(element)
+                continue
+            key = f"{self.prefix}g:{part.path}"
+            element = Element(key, "group", short(part.title), nodes=part.count, can_open=True)
+            scope.elements.append(element)
+            if key in self.opened:
+                inside = Scope()
+                element.inside = [inside]
+                self.scopes[element] = inside
+                self._add(part, inside, [*way, element])
+            else:
+                element.facts = [f"{part.count:,} nodes"]
+                for number in _all(part):
+                    self.ways[self.graph.nodes[number]] = [*way, element]
+
+    def _node(self, number: int) -> Element:
+        node = self.graph.nodes[number]
+        key = f"{self.prefix}n{number}"
+        element = Element(key, "node", short(node.op_type), facts(node), node)
+        element.can_open = bool(node.subgraphs) or (
+            self.bodies is not None and not getattr(node.op, "primitive", False)
+        )
+        if key not in self.opened:
+            return element
+        named: Iterable[tuple[str, Graph]] = subgraphs(node)
+        if not node.subgraphs and self.bodies is not None:
+            named = self.bodies(key, node)
+        for name, graph in named:
+            inner = _Outline(graph, self.opened, self.bodies, f"{key}/{name}/").scope
+            inner.title = name
+            element.inside.append(inner)
+        return element
+
+    def _lead(self, value: Value, to: list[Element]) -> None:
+        """A line from what makes a value to an element, through the rims of the open groups between."""
+        start = self.ways.get(value.producer or value)
+        if start is None:  # a constant, or from outside
+            return
+        level = 0
+        while level < min(len(start), len(to)) and start[level] is to[level]:
+            level += 1
+        if level == len(start) or level == len(to):
+            return  # within one closed group
+        self._scope(start, level).link(start[level], to[level], value)
+        for deep in range(level + 1, len(start)):
+            scope = self._scope(start, deep)
+            scope.link(start[deep], _rim(scope.exits, value, scope, "exit"), value)
+        for deep in range(level + 1, len(to)):
+            scope = self._scope(to, deep)
+            scope.link(_rim(scope.entries, value, scope, "entry"), to[deep], value)
+
+    def _scope(self, way: list[Element], level: int) -> Scope:
+        return self.scope if level == 0 else self.scopes[way[level - 1]]
+
+
+def _rim(rims: dict[Value, Element], value: Value, scope: Scope, kind: str) -> Element:
+    if value not in rims:
+        rims[value] = Element("", kind, "", item=value)
+        scope.elements.append(rims[value])
+    return rims[value]
+
+
+# ----- groups ---------------------------------------------------------------------------------------------------------
+
+
+def _grouped(graph: Graph) -> _Group:
+    """The nodes of a graph by the paths of their names; groups of one part alone are left out."""
+    root = _Group("", "")
+    for number, node in enumerate(graph.nodes):
+        group = root
+        for part in path_of(node):
+            inner = group.groups.get(part)
+            if inner is None:
+                inner = group.groups[part] = _Group(f"{group.path}/{part}", part)
+            group = inner
+        group.nodes.append(number)
+    _tidy(root)
+    return root
+
+
+def path_of(node: Node) -> list[str]:
+    """The names of the modules that a node is in, as far as its own name tells."""
+    name = node.name
+    for separator in ("/", "."):
+        if separator in name:
+            return [part for part in name.split(separator)[:-1] if part][:_DEEPEST]
+    return []
+
+
+def _tidy(group: _Group) -> None:
+    for part, inner in list(group.groups.items()):
+        while not inner.nodes and len(inner.groups) == 1:  # a group of one group
+            (deeper,) = inner.groups.values()
+            deeper.title = f"{inner.title}/{deeper.title}"
+            inner = group.groups[part] = deeper
+        _tidy(inner)
+        if len(inner.nodes) == 1 and not inner.groups:
+            group.nodes += inner.nodes
+            del group.groups[part]
+    group.count = len(group.nodes) + sum(inner.count for inner in group.groups.values())
+
+
+def _all(group: _Group) -> Iterator[int]:
+    yield from group.nodes
+    for inner in group.groups.values():
+        yield from _all(inner)
+
+
+def _first(group: _Group) -> int:
+    return min(_all(group))
+
+
+# ----- what is said of a node -----------------------------------------------------------------------------------------
+
+
+def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
+    """The graphs that a node holds, by the names of its attributes."""
+    for name, attribute in node.attributes.items():
+        several = attribute if isinstance(attribute, list) else [attribute]
+        for place, inner in enumerate(several):
+            if isinstance(inner, Graph):
+                yield (name if len(several) == 1 else f"{name}.{place}"), inner
+
+
+def facts(node: Node) -> list[str]:
+    """The sizes of a node's weights, and attributes that are not as they are by default, in few lines."""
+    found = []
+    for value in node.inputs:
+        if value is not None and value.is_constant and isinstance(value.type, TensorType):
+            found.append(f"{short(value.name.rpartition('.')[2].rpartition('/')[2], 16)} {sizes(value.type)}")
+    defaults = node.op.signature.attributes if isinstance(node.op, Op) else {}
+    for name, attribute in node.attributes.items():
+        text = _attribute(attribute)
+        if text and text != _attribute(defaults.get(name)):
+            found.append(f"{name} {text}")
+    shown = [short(fact) for fact in found[:MOST_FACTS]]
+    return [*shown[: MOST_FACTS - 1], f"and {len(found) - MOST_FACTS + 1} more"] if len(found) > MOST_FACTS else shown
+
+
+def _attribute(attribute: Any) -> str:
+    if isinstance(attribute, Graph):
+        return ""
+    if isinstance(attribute, list | tuple) and all(isinstance(each, int | float) for each in attribute):
+        return ", ".join(f"{each:.4g}" if isinstance(each, float) else str(each) for each in attribute[:8])
+    if isinstance(attribute, float):
+        return f"{attribute:.4g}"
+    if isinstance(attribute, Constant):
+        return str(attribute.array().item()) if attribute.type.shape == () else str(attribute.type)
+    return str(attribute) if isinstance(attribute, int | str) else ""
+
+
+def sizes(kind: Any) -> str:
+    """The dims of a tensor, as on a line: ``n×3×224×224``; empty where they are not known."""
+    shape = getattr(kind, "shape", None)
+    if shape is None:
+        return ""
+    return "×".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
