@@ -15,6 +15,7 @@ import tenonnx as tx
 from tenonnx_contrib_ms import (
     dropout,
     fused,
+    gated_delta_net,
     gelu,
     layouts,
     linear_attention,
@@ -242,7 +243,7 @@ FORMULAS = {
     dropout.bitmask_dropout: lambda x, *_, seed: (x, bits(x, None)),
     dropout.bitmask_bias_dropout: lambda *inputs, seed: (added(*inputs, seed=seed), bits(inputs[0], None)),
     packed.varlen_causal_conv_with_state: conv_with_state,
-    packed.gated_delta_net: delta_net,
+    gated_delta_net.gated_delta_net: delta_net,
 }
 CASES = [case for made in FORMULAS for case in collected(made) if case.law is None]
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
-from tenonnx_contrib_ms.indexers import packed_sparse_attention_indexer, sparse_attention_indexer
+from tenonnx_contrib_ms.indexers import sparse_attention_indexer
+from tenonnx_contrib_ms.packed_indexer import packed_sparse_attention_indexer
 
 RANDOM = np.random.default_rng(5)
 RATIO, HEADS, SIZE, WIDTH, LENGTH, BUDGET, BEST = 3, 2, 8, 4, 17, 6, 2

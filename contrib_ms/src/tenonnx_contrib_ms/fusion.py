@@ -5,6 +5,7 @@ from __future__ import annotations
 from tenonnx_contrib_ms import (
     decoder,
     fused,
+    gated_delta_net,
     gates,
     gelu,
     indexers,
@@ -13,6 +14,7 @@ from tenonnx_contrib_ms import (
     matrix,
     normalization,
     packed,
+    packed_indexer,
     padding,
     paged,
     position_bias,
@@ -22,14 +24,14 @@ from tenonnx_contrib_ms import (
     tensors,
 )
 
-RARE = (
+ON_REQUEST = (
     decoder.decoder_attention, decoder.decoder_masked_self_attention, fused.bias_add, fused.bias_softmax,
     gates.branchwise_rms_norm, gates.engram_gate, gates.gated_add, gates.gated_rms_norm,
     gates.hyper_connection_post_mix, gates.hyper_connection_pre_mix, gates.scaled_silu, gelu.bias_split_gelu,
-    indexers.packed_sparse_attention_indexer, indexers.sparse_attention_indexer, layouts.nhwc_conv,
+    packed_indexer.packed_sparse_attention_indexer, indexers.sparse_attention_indexer, layouts.nhwc_conv,
     layouts.nhwc_fused_conv, math.complex_mul, math.complex_mul_conj, math.irfft, math.is_all_finite, math.rfft,
     matrix.fused_matmul_activation, matrix.gemm_fast_gelu, matrix.transpose_matmul, normalization.group_norm,
-    normalization.skip_group_norm, packed.gated_delta_net, packed.varlen_causal_conv_with_state,
+    normalization.skip_group_norm, gated_delta_net.gated_delta_net, packed.varlen_causal_conv_with_state,
     padding.gated_relative_position_bias, padding.packed_attention, padding.packed_multi_head_attention,
     padding.remove_padding, padding.restore_padding, paged.paged_attention, position_bias.relative_position_bias,
     rotary.gemma_rotary_embedding, selected.dynamic_sparse_attention, selected.sparse_paged_attention,
@@ -38,5 +40,5 @@ RARE = (
 )  # fmt: skip
 
 
-for _op in RARE:
+for _op in ON_REQUEST:
     _op.traits(on_request=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.indexers import packed_sparse_attention_indexer, sparse_attention_indexer
+from tenonnx_contrib_ms.indexers import sparse_attention_indexer
+from tenonnx_contrib_ms.packed_indexer import packed_sparse_attention_indexer
 from tenonnx_testing import Gap, call, cases, tensors
 
 SIZE, WIDTH, RATIO, POSITIONS = 8, 4, 2, 16

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.packed import gated_delta_net, varlen_causal_conv_with_state, varlen_ngram_hash_mapping
+from tenonnx_contrib_ms.gated_delta_net import gated_delta_net
+from tenonnx_contrib_ms.packed import varlen_causal_conv_with_state, varlen_ngram_hash_mapping
 from tenonnx_testing import call, cases, shapes, tensors
 
 

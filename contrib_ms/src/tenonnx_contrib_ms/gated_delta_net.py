@@ -1,0 +1,151 @@
+"""Linear attention with a state that decays and is corrected (the gated delta rule), over packed sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    DType,
+    Value,
+    at_least,
+    constant,
+    dims,
+    dtypes,
+    floats,
+    holds,
+    one_of,
+    op,
+    same_dtype,
+    subgraph,
+    together,
+)
+from tenonnx_contrib_ms.packed_sequences import PackedSequences, holds_bounds, holds_captures
+
+
+@op("GatedDeltaNet", domain="com.microsoft")
+def gated_delta_net(
+    query, key=None, value=None, cu_seqlens=None, decay=None, beta=None, initial_state=None, a_log=None, dt_bias=None,
+    capture_count=None, state_update_active=None, *,
+    beta_activation="none", chunk_size=64, gate_activation="none", qk_l2_norm=0, scale=0.0, state_update_capacity=0,
+    update_rule="gated_delta",
+):  # fmt: skip
+    """LinearAttention of packed sequences, with its gates, and the norm of queries and keys, in float32.
+
+    Of a single input the parts are taken apart by the shape of the state, whose third axis is that of the values. The
+    third output holds the decays, keys and written values of the first elements of each sequence.
+    """
+    q, k, v = (query, key, value) if key is not None else _apart(query, initial_state)
+    heads, width = dims(v)[-2:]
+    size, dtype, leading = dims(q)[-1], v.dtype, dims(v)[:-2]
+    wide = DType.float64 if dtype is DType.float64 else DType.float32
+    q, k, v = (ops.cast(ops.reshape(x, [-1, *dims(x)[-2:]]), to=wide) for x in (q, k, v))
+    decay, beta, initial_state, a_log, dt_bias = (
+        x if x is None else ops.cast(x, to=wide) for x in (decay, beta, initial_state, a_log, dt_bias)
+    )
+    if qk_l2_norm:
+        q, k = (x / ops.sqrt(ops.reduce_sum(x * x, [-1]) + _TINY) for x in (q, k))
+    if cu_seqlens is None:
+        batch = dims(initial_state)[0]
+        cu_seqlens = ops.range_(0, batch + 1, 1) * (dims(v)[0] // batch)
+    sequences = PackedSequences(cu_seqlens, dims(v)[0])
+    count = dims(sequences.starts)[0]
+    kept = rate = ops.ones_like(v[:, :, :1])
+    if update_rule in ("gated", "gated_delta") and decay is not None:
+        if gate_activation == "qwen":
+            decay = -ops.exp(a_log) * ops.softplus(decay + dt_bias)
+        kept = ops.exp(ops.reshape(decay, [-1, heads, dims(decay)[-1] if decay.ndim > len(leading) + 1 else 1]))
+    corrects = update_rule in ("delta", "gated_delta")
+    if corrects and beta is not None:
+        rate = ops.reshape(ops.sigmoid(beta) if beta_activation == "sigmoid" else beta, [-1, heads, 1])
+    keys, queries = (ops.reshape(_repeated(x, heads // dims(k)[1]), [-1, heads, size]) for x in (k, q))
+    if initial_state is None:
+        state = ops.expand(constant(0.0, wide), [count, heads, size, width])
+    else:
+        state = ops.transpose(initial_state, perm=[0, 1, 3, 2])
+    state, found, updates = _recurrence(sequences.sequence, state, queries, keys, v, kept, rate if corrects else None)
+    factor = scale or (size**-0.5 if isinstance(size, int) else ops.reciprocal(ops.sqrt(ops.cast(size, to=v.dtype))))
+    y = ops.reshape(ops.cast(found * factor, to=dtype), [*leading, heads, width])
+    final = ops.transpose(state, perm=[0, 1, 3, 2])
+    if not state_update_capacity:
+        return y, final, None
+    if state_update_active is not None:
+        capture_count = capture_count * ops.cast(ops.not_(ops.equal(state_update_active, 0)), to=capture_count.dtype)
+    rows = [
+        ops.where(
+            ops.unsqueeze(there, [1]),
+            ops.reshape(ops.gather(x, ops.minimum(end, sequences.total) - 1), [count, -1]),
+            0.0,
+        )
+        for x in (kept, k, updates)
+        for end, there in sequences.captured(capture_count, state_update_capacity)
+    ]
+    return y, final, ops.concat(*rows, axis=1)
+
+
+def _recurrence(
+    sequence: Value, state: Value, queries: Value, keys: Value, values: Value, kept: Value, rate: Value | None
+) -> tuple[Value, Value, Value]:
+    """The last of (sequences, heads, size, width) states, what each token reads, and the value that it writes.
+
+    A token keeps a share of the state of its ``sequence`` and adds its key times its value; with a ``rate`` what the
+    state has for the key is taken off the value first (the delta rule).
+    """
+    places = ops.reshape(ops.range_(0, dims(state)[0], 1), [-1, 1, 1, 1])
+
+    def step(state: Value, at: Value, q: Value, k: Value, v: Value, kept: Value, rate: Value) -> tuple[Value, ...]:
+        own = ops.gather(state, at) * ops.unsqueeze(kept, [-1])
+        if corrects:
+            v = (v - ops.squeeze(ops.unsqueeze(k, [1]) @ own, [1])) * rate
+        own = own + ops.unsqueeze(k, [2]) @ ops.unsqueeze(v, [1])
+        found = ops.squeeze(ops.unsqueeze(q, [1]) @ own, [1])
+        return ops.where(ops.equal(places, at), own, state), found, v
+
+    corrects = rate is not None
+    tokens = [sequence, queries, keys, values, kept, kept if rate is None else rate]
+    formals = [("state", state.type), *((f"x{n}", x.tensor.with_shape(x.shape[1:])) for n, x in enumerate(tokens))]
+    return ops.scan(state, *tokens, body=subgraph(step, formals), num_scan_inputs=len(tokens))  # type: ignore[no-any-return]
+
+
+#: What is added to the sum of squares under the root of a norm.
+_TINY = 1e-6
+
+
+def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
+    """Query, key and value of rows that hold all three, with heads apart."""
+    _, heads, width, size = dims(state)
+    *leading, whole = dims(packed)
+    pairs = (whole - heads * width) // (2 * size)
+    sizes = [pairs * size, pairs * size, heads * width]
+    q, k, v = ops.split(packed, sizes, axis=-1)
+    q, k = (ops.reshape(x, [*leading, pairs, size]) for x in (q, k))
+    return q, k, ops.reshape(v, [*leading, heads, width])
+
+
+def _repeated(x: Value, times: Any) -> Value:
+    """Each head so many times in a row."""
+    length, heads, size = dims(x)
+    return ops.expand(ops.unsqueeze(x, [2]), [length, heads, times, size])
+
+
+gated_delta_net.requires(
+    floats("query"),
+    same_dtype("query", "key", "value"),
+    dtypes(cu_seqlens="int32", capture_count="int32", state_update_active="int32"),
+    together("key", "value"),
+    one_of(
+        update_rule=("linear", "gated", "delta", "gated_delta"), gate_activation=("none", "qwen"),
+        beta_activation=("none", "sigmoid"),
+    ),
+    at_least(state_update_capacity=0),
+    holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
+    holds(lambda cu_seqlens: holds_bounds(cu_seqlens)),
+    holds(
+        lambda key, cu_seqlens, initial_state: "initial_state must be given with one input or without cu_seqlens"
+        if initial_state is None and (key is None or cu_seqlens is None) else None
+    ),
+    holds(
+        lambda gate_activation, a_log, dt_bias: "gate_activation qwen needs a_log and dt_bias"
+        if gate_activation == "qwen" and (a_log is None or dt_bias is None) else None
+    ),
+)  # fmt: skip
