@@ -379,6 +379,17 @@ def test_a_transform_that_gives_no_graph_is_named_and_nothing_is_written(install
     assert not Path(installed.path, "made.onnx").exists()
 
 
+def test_an_interrupt_of_its_own_is_told_in_a_background_job_too(installed, model):
+    """The background jobs of a shell ignore Ctrl-C."""
+    installed("aaa-stranger", "tenonnx.ops", "ai.onnx", "raise KeyboardInterrupt")
+    ignoring = "import runpy, signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    command = [sys.executable, "-c", f"{ignoring}; runpy.run_module('tenonnx', run_name='__main__')", "run", model]
+    environment = {**os.environ, "PYTHONPATH": installed.path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "it raised KeyboardInterrupt" in done.stderr
+
+
 @pytest.mark.parametrize("distribution", ["aaa-stranger", "Tenonnx_Optimize", "tenonnx-optimize", "tenonnx"])
 def test_a_transform_of_ours_is_not_taken_over(installed, python, model, distribution):
     text = "def change(graph): graph.nodes[0].op_type = 'Neg'; return graph"

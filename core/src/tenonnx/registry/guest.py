@@ -103,7 +103,8 @@ def _interruptible(doing: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        known = takes_over or interrupts is before or before is None
+        # a background job of a shell ignores Ctrl-C, so that none can have come
+        known = takes_over or interrupts is before or before in (None, signal.SIG_IGN)
         if known and not interrupts.heard:
             raise _End("it raised KeyboardInterrupt") from error
         error.add_note(f"interrupted while {doing}")
