@@ -108,7 +108,7 @@ def test_a_right_composite_passes():
 def test_each_check_that_applies_is_one_test():
     labels = [test.label for test in items_of_cases([case_of(sine)])]
     names = ["onnxruntime", "reference", "types", "gradient", "export", "layout", "empty axes", "bad input", "oracle"]
-    names.append("repeated")
+    names += ["repeated", "constants", "variations", "kinks"]
     assert labels == [f"Sin@7-{name}" for name in names]
 
 

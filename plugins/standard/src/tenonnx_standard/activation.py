@@ -104,7 +104,7 @@ leaky_relu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * alpha, g))
 
 @_numpy(leaky_relu)
 def _(x, *, alpha):
-    if alpha == 0:  # an infinity times 0 must not reach the result
+    if alpha <= 0:  # an infinity times 0 must not reach the result, and a negative zero stays one
         return np.where(x < 0, x * alpha, x)
     return np.maximum(x, x * alpha) if alpha <= 1 else np.minimum(x, x * alpha)
 

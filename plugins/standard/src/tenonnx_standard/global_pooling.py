@@ -18,7 +18,10 @@ def power(x: Value, p: float) -> Value:
 
 
 def root(x: Value, p: float) -> Value:
-    return x if p == 1 else sqrt(x) if p == 2 else pow_(x, 1.0 / p)
+    if float(p).is_integer():
+        return x if p == 1 else sqrt(x) if p == 2 else pow_(x, 1.0 / p)
+    nothing = equal(x, 0)  # where the slope is infinite, and that of the norm is not
+    return where(nothing, 0, pow_(where(nothing, 1, x), 1.0 / p))
 
 
 def _image_axes(X: Value) -> list[int]:

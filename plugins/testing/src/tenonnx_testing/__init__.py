@@ -15,6 +15,7 @@ from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, incomparabl
 
 if TYPE_CHECKING:
     from tenonnx_testing.backends import backend_conformance, onnx_conformance
+    from tenonnx_testing.edges import holds_negative_zero
     from tenonnx_testing.frontends import Example, frontend_conformance
     from tenonnx_testing.kit import check_case, known_gaps
     from tenonnx_testing.signatures import signature_problems
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Call", "Case", "Example", "Gap", "Law", "Tolerance", "axis_of", "backend_conformance", "broadcastable", "call",
-    "cases", "check_case", "conformance", "frontend_conformance", "incomparable", "known_gaps", "onnx_conformance",
-    "shapes", "signature_problems", "tensors", "unwritten",
+    "cases", "check_case", "conformance", "frontend_conformance", "holds_negative_zero", "incomparable", "known_gaps",
+    "onnx_conformance", "shapes", "signature_problems", "tensors", "unwritten",
 ]  # fmt: skip
 
 #: Imported on first use: every pytest run loads this package, for the sake of its plugin.
 _MODULES = {
     "backends": ("backend_conformance", "onnx_conformance"),
+    "edges": ("holds_negative_zero",),
     "frontends": ("Example", "frontend_conformance"),
     "kit": ("check_case", "known_gaps"),
     "suite": ("conformance",),

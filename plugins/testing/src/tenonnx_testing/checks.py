@@ -19,12 +19,15 @@ from tenonnx_testing import (
     exports,
     gradients,
     inference,
+    kinks,
+    knowledge,
     laws,
     mutations,
     oracles,
     repetition,
     schemas,
     specialization,
+    variations,
 )
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node
@@ -207,5 +210,17 @@ CHECKS: dict[str, Check] = {
         ),
         Check("expected", gives_what_its_case_expects, applies=lambda case: case.reference is not None),
         Check("repeated", repetition.gives_the_same_again, examples=2, missing="it draws at random"),
+        Check("constants", knowledge.constants_are_alike, examples=3, missing="it draws at random"),
+        Check("variations", variations.varied_agree, examples=4, missing="nothing could be otherwise"),
+        Check(
+            "other attributes",
+            variations.other_attributes_agree,
+            applies=variations.has_other_ways,
+            examples=4,
+            missing="no attribute could be another",
+        ),
+        Check(
+            "kinks", kinks.between_both_sides, applies=gradients.applies, examples=4, missing="no slope is to be had"
+        ),
     )
 }

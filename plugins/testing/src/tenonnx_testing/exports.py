@@ -58,7 +58,10 @@ _latest: tuple[Call, tuple[Graph, list[Any], bool]] | None = None
 
 
 def _written(case: Case, drawn: Call) -> tuple[Graph, list[Any], bool]:
-    """The call as a graph of one node, what to feed it with, and whether ONNX's own inference takes it."""
+    """The call as a graph of one node, what to feed it with, and whether ONNX's own inference takes it.
+
+    Of three calls one has constants for all inputs but the first.
+    """
     global _latest
     if _latest is None or _latest[0].inputs is not drawn.inputs or _latest[0].attributes is not drawn.attributes:
         with blaming(f"{case.op.title} in a graph"):
@@ -73,7 +76,8 @@ def _traced(case: Case, drawn: Call) -> tuple[Graph, list[Any]]:
     def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
         return builder.call(case.op, values, drawn.attributes, drawn.outputs)
 
-    return trace(case.op, drawn, the_op, symbolic=False)
+    known = range(1, len(drawn.inputs)) if drawn.turn % 3 == 2 else ()
+    return trace(case.op, drawn, the_op, symbolic=False, known=known)
 
 
 # ----- a domain's own versions ---------------------------------------------------------------------------------------

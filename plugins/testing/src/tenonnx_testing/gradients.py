@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,15 +44,15 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
 
     It is that of a graph of known dims for every second call, and of symbolic dims for the others.
     """
-    wide = Call(tuple(_widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
-    wrt = _differentiable(case, wide)
+    wide = Call(tuple(widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
+    wrt = differentiable(case, wide)
     if not wrt or is_random(case.op, wide):
         return False
     with blaming(f"{case.op.title} in float64"):
         outputs = evaluate(case.op, wide)
     random = np.random.default_rng(0)
     cotangents = [
-        random.uniform(0.5, 1.5, o.shape) * random.choice([-1, 1], o.shape) if _is_wide(o) else None for o in outputs
+        random.uniform(0.5, 1.5, o.shape) * random.choice([-1, 1], o.shape) if is_wide(o) else None for o in outputs
     ]
     if all(c is None for c in cotangents):
         return False
@@ -131,17 +131,19 @@ def vector_jacobian(
     symbolic: bool,
     by: Callable[[Builder, list[Value | None]], Sequence[Value | None]] | None = None,
     expected: Outputs | None = None,
+    known: Container[int] = (),
 ) -> list[np.ndarray[Any, Any]]:
     """The gradients of the outputs, weighted with their cotangents, with respect to the inputs at ``wrt``.
 
-    ``by`` makes the outputs from the inputs where it is not the op alone. Raises ``Failure`` where the graph that has
-    the gradients gives other outputs than those ``expected``: a rule ``residuals`` says them anew.
+    ``by`` makes the outputs from the inputs where it is not the op alone, and ``known`` tells which inputs are
+    constants. Raises ``Failure`` where the graph that has the gradients gives other outputs than those ``expected``: a
+    rule ``residuals`` says them anew.
     """
 
     def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
         return builder.call(case.op, values, drawn.attributes, drawn.outputs)
 
-    graph, feeds = trace(case.op, drawn, by or the_op, symbolic=symbolic)
+    graph, feeds = trace(case.op, drawn, by or the_op, symbolic=symbolic, known=known)
     weighted = [(v.name, c) for v, c in zip(graph.outputs, cotangents, strict=False) if c is not None]
     seeds = {name: f"cotangent{position}" for position, (name, _) in enumerate(weighted)}
     derived = grad(graph, of=list(seeds), wrt=[f"input{p}" for p in wrt], seeds=seeds, strict=False)
@@ -153,25 +155,25 @@ def vector_jacobian(
     return [np.asarray(product) for product in outputs[len(graph.outputs) :]]
 
 
-def _differentiable(case: Case, drawn: Call) -> list[int]:
+def differentiable(case: Case, drawn: Call) -> list[int]:
     named = None if isinstance(case.gradient, bool) else case.gradient
     return [
         position
         for position, contents in enumerate(drawn.inputs)
-        if _is_wide(contents)
+        if is_wide(contents)
         and not is_index(case.op, position)
         and (named is None or case.op.signature.input_at(position).name in named)
     ]
 
 
-def _is_wide(contents: Any) -> bool:
+def is_wide(contents: Any) -> bool:
     return isinstance(contents, np.ndarray) and contents.dtype == np.float64
 
 
-def _widened(contents: Any) -> Any:
+def widened(contents: Any) -> Any:
     """Floats as float64, but for those of 8 bits or fewer: an op may take them as codes alone."""
     if isinstance(contents, list):
-        return [_widened(c) for c in contents]
+        return [widened(c) for c in contents]
     if not isinstance(contents, np.ndarray) or contents.dtype == object:
         return contents
     dtype = DType.of(contents.dtype)

@@ -51,7 +51,7 @@ def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: b
     ways: dict[str, Callable[[], Outputs]] = {"called": lambda: called(case.op, mutated)}
     inferred: list[Type | None] = []
     model = None
-    if not _has_subgraph(mutated):  # a subgraph belongs to one graph
+    if not has_subgraph(mutated):  # a subgraph belongs to one graph
         if not any(v is None and takes_none(case.op, k) for k, v in enumerate(mutated.inputs)):
             ways["in a graph"] = lambda: _in_graph(case.op, mutated, symbolic, inferred)
         model = _attempt("writing a file", lambda: _model(case.op, mutated, len(expected)))
@@ -186,7 +186,7 @@ def _alike(dtype: DType, allowed: str) -> bool:
     return same and (dtype.is_numeric or dtype is other)
 
 
-def _has_subgraph(drawn: Call) -> bool:
+def has_subgraph(drawn: Call) -> bool:
     return any(isinstance(value, Graph) for value in drawn.attributes.values())
 
 
@@ -257,7 +257,7 @@ def _other_position(random: Random, op: Op, drawn: Call) -> Call | None:
 
 def _other_count(random: Random, op: Op, drawn: Call) -> Call | None:
     """An input is missing, or there is one too many."""
-    if not drawn.inputs or _has_subgraph(drawn):  # a loop without its condition never ends
+    if not drawn.inputs or has_subgraph(drawn):  # a loop without its condition never ends
         return None
     if random.integers(3) == 0:
         further = next((v for v in drawn.inputs if v is not None), None)

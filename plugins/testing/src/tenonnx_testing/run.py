@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -184,11 +184,17 @@ def symbolic_type(contents: Any, prefix: str, *, unknown: str = "") -> tuple[Typ
 
 
 def trace(
-    op: Op, drawn: Call, apply: Callable[..., Sequence[Value | None]], *, symbolic: bool
+    op: Op,
+    drawn: Call,
+    apply: Callable[..., Sequence[Value | None]],
+    *,
+    symbolic: bool,
+    known: Container[int] = (),
 ) -> tuple[Graph, list[Any]]:
     """A graph of what ``apply(builder, values)`` calls, and the contents to feed it with.
 
-    Index inputs become constants, all others graph inputs, of symbolic dims if wanted. Absent results leave no output.
+    Index inputs and those at ``known`` become constants, all others graph inputs, of symbolic dims if wanted. Absent
+    results leave no output.
     """
     graph = Graph("conformance")
     feeds: list[Any] = []
@@ -197,7 +203,7 @@ def trace(
     for position, contents in enumerate(drawn.inputs):
         if contents is None and not takes_none(op, position):
             values.append(None)
-        elif isinstance(contents, np.ndarray) and is_index(op, position):
+        elif isinstance(contents, np.ndarray) and (position in known or is_index(op, position)):
             values.append(builder.constant(contents, DType.of(contents.dtype)))
         else:
             name = f"input{position}"

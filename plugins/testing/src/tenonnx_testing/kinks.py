@@ -1,0 +1,89 @@
+"""Gradients where drawn calls do not come: at ties, at 0 and at large numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import TenonnxError
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.gradients import differentiable, is_wide, vector_jacobian, widened
+from tenonnx_testing.repro import one_line
+from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, is_random
+
+#: What all inputs hold that have a gradient: so all are ties, too.
+POINTS = (0.0, 100.0, -100.0, 1.5)
+
+#: Steps to either side, whose slopes must agree, and how far.
+STEPS, AGREEMENT = (1e-4, 1e-5), 1e-2
+
+#: How far the product may be outside of what both sides give, relative to the slopes.
+MARGIN = 1e-3
+
+
+def between_both_sides(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Where a gradient has a slope on either side, it is a number between the two."""
+    wide = Call(tuple(widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
+    wrt = differentiable(case, wide)
+    if not wrt or is_random(case.op, wide):
+        return False
+    point = POINTS[drawn.turn % len(POINTS)]
+    inputs = tuple(np.full_like(v, point) if p in wrt else v for p, v in enumerate(wide.inputs))
+    there = Call(inputs, wide.attributes, wide.outputs, wide.version)
+    random = np.random.default_rng(0)
+    directions = {p: random.uniform(0.5, 1, inputs[p].shape) * random.choice([-1, 1], inputs[p].shape) for p in wrt}
+    sides = _slopes(case, there, directions)
+    if sides is None:
+        return False
+    outputs, left, right = sides
+    cotangents = [
+        random.uniform(0.5, 1.5, o.shape) * random.choice([-1, 1], o.shape) if is_wide(o) else None for o in outputs
+    ]
+    given = [c for c, o in zip(cotangents, outputs, strict=True) if o is not None]
+    what = f"the gradient of {case.op.title} where all inputs are {point:g}"
+    with blaming(what):
+        products = vector_jacobian(case, there, given, wrt, symbolic=False)
+    found = float(sum(np.sum(p * directions[k]) for k, p in zip(wrt, products, strict=True)))
+    pairs = [(c * a, c * b) for c, a, b in zip(cotangents, left, right, strict=True) if c is not None]
+    low, high = (float(sum(np.sum(choose(a, b)) for a, b in pairs)) for choose in (np.minimum, np.maximum))
+    margin = MARGIN * max(1.0, float(sum(np.sum(np.abs(a) + np.abs(b)) for a, b in pairs)))
+    if not low - margin <= found <= high + margin:
+        failure = Failure(f"{what} is {found:.9g} along a direction, and on both sides {low:.6g} to {high:.6g}")
+        failure.add_note(f"there: {one_line(case.op, there)}")
+        failure.call = there
+        raise failure
+    return True
+
+
+def _slopes(case: Case, drawn: Call, directions: dict[int, Any]) -> tuple[Outputs, list[Any], list[Any]] | None:
+    """The outputs at a call and their slopes from either side; None where these do not exist, or it is refused."""
+
+    def at(step: float) -> Outputs:
+        moved = tuple(v + step * directions[p] if p in directions else v for p, v in enumerate(drawn.inputs))
+        return evaluate(case.op, Call(moved, drawn.attributes, drawn.outputs))
+
+    try:
+        with np.errstate(all="ignore"):
+            outputs = at(0.0)
+            found = [[_slope(outputs, at(sign * step), sign * step) for step in STEPS] for sign in (-1, 1)]
+    except (TenonnxError, ArithmeticError, ValueError, IndexError, TypeError):
+        return None
+    if not any(is_wide(o) and o.size for o in outputs):
+        return None
+    for wide, narrow in found:
+        for a, b in zip(wide, narrow, strict=True):
+            if a is None:
+                continue
+            if b is None or a.shape != b.shape or not (np.isfinite(a) & np.isfinite(b)).all():
+                return None
+            if (np.abs(a - b) > AGREEMENT * np.maximum(1.0, np.abs(b))).any():
+                return None
+    return outputs, found[0][-1], found[1][-1]
+
+
+def _slope(outputs: Outputs, moved: Outputs, step: float) -> list[Any]:
+    return [
+        (b - a) / step if is_wide(a) and is_wide(b) and a.shape == b.shape else None
+        for a, b in zip(outputs, moved, strict=True)
+    ]

@@ -1,0 +1,154 @@
+"""What a case could draw and may not: other element types, ranks, sizes and attributes, and no optional inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, InvalidCall, TypeMismatch, Value, find_rule
+from tenonnx.extend.testing import type_of
+from tenonnx_testing import claims, exports
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.mutations import as_dtype, called, has_subgraph, others, refuse_or_agree, with_input
+from tenonnx_testing.repro import one_line
+from tenonnx_testing.run import Failure, Outputs, is_index, is_random
+
+#: A larger call has an axis of so many places, and a tensor of so many elements.
+PLACES, ELEMENTS = 17, 1000
+
+#: Beyond so many elements, larger calls cost more than they tell.
+TOO_MANY = 1 << 14
+
+RANKS = 5
+
+
+def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Calls of other types, ranks and sizes, and without optional inputs, are refused or computed alike everywhere."""
+    tried = [*_varied(case, drawn), *_without_options(case, drawn)]
+    for changed in tried:
+        refuse_or_agree(case, changed, expected, symbolic=False)
+    return bool(tried)
+
+
+def _varied(case: Case, drawn: Call) -> Iterator[Call]:
+    """Of four calls one after the other, two are of half floats, one of another rank and one larger."""
+    given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
+    kind, turn = drawn.turn % 4, drawn.turn // 4
+    if kind in (0, 1):
+        name = ("float16", "bfloat16")[kind]
+        floats = {k: v for k, v in given.items() if DType.of(v.dtype) in (DType.float32, DType.float64)}
+        changed = {k: as_dtype(v, name) for k, v in floats.items()}
+    elif kind == 2:
+        changed = _of_rank(given, turn % RANKS)
+    else:
+        changed = _larger(given, turn)
+    if changed:
+        yield replace(drawn, inputs=tuple(changed.get(k, v) for k, v in enumerate(drawn.inputs)))
+
+
+def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
+    """All tensors of the highest rank with axes of one place before the others, or without their first axes."""
+    highest = max((v.ndim for v in given.values()), default=0)
+    if highest == rank or not all(v.size for v in given.values()):
+        return {}
+    if rank > highest:
+        more = rank - highest
+        return {k: v.reshape((1,) * more + v.shape) for k, v in given.items() if v.ndim == highest}
+    return {k: v[(0,) * (v.ndim - rank)] if v.ndim > rank else v for k, v in given.items()}
+
+
+def _larger(given: dict[int, Any], turn: int) -> dict[int, Any]:
+    """All axes of one size longer, so that the largest tensor has many elements."""
+    largest = max(given.values(), key=lambda v: v.size, default=np.zeros(0))
+    sizes = sorted(set(largest.shape) - {0})
+    if not largest.size or not sizes:
+        return {}
+    size = sizes[turn % len(sizes)]
+    times = largest.shape.count(size)
+    rest = largest.size // size**times
+    places = max(PLACES, math.ceil((ELEMENTS / rest) ** (1 / times)))
+    changed = {k: _repeated(v, size, places) for k, v in given.items()}
+    return changed if max(v.size for v in changed.values()) <= TOO_MANY else {}
+
+
+def _repeated(array: Any, size: int, places: int) -> Any:
+    for axis, found in enumerate(array.shape):
+        if found == size:
+            array = array.take(np.arange(places) % size, axis)
+    return array
+
+
+def _without_options(case: Case, drawn: Call) -> Iterator[Call]:
+    """The call without one of the optional inputs that it has, another one in each turn."""
+    if has_subgraph(drawn):  # a loop without its condition never ends
+        return
+    given = [
+        k
+        for k, v in enumerate(drawn.inputs)
+        if v is not None and case.op.signature.input_at(k).optional and not case.op.signature.input_at(k).variadic
+    ]
+    if given:
+        yield with_input(drawn, given[drawn.turn % len(given)], None)
+
+
+# ----- attributes -----------------------------------------------------------------------------------------------------
+
+
+def has_other_ways(case: Case) -> bool:
+    """Whether a call with attributes is said in other ways, too: by rules or at other versions."""
+    rules = any(find_rule(case.op, consumer) is not None for consumer in ("rewrite", "rewrite.if_fewer"))
+    return bool(case.op.signature.attributes) and (rules or len(exports.own_versions(case)) > 1)
+
+
+def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """With an attribute that no call may have, rewrites and other versions of a call that is taken agree with it."""
+    if is_random(case.op, drawn):
+        return False
+    compared = False
+    versions = exports.own_versions(case)
+    for place, there in enumerate(_with_another(case, drawn)):
+        outputs = _taken(case, there)
+        if outputs is None:
+            continue
+        there = replace(there, version=versions[(drawn.turn + place) % len(versions)])
+        try:
+            compared |= claims.rewritten_alike(case, there, outputs)
+            compared |= len(versions) > 1 and exports.keeps_meaning(case, there, outputs)
+        except Failure as failure:
+            failure.add_note(f"with another attribute: {one_line(case.op, there)}")
+            failure.call = there
+            raise
+    return compared
+
+
+def _taken(case: Case, drawn: Call) -> Outputs | None:
+    """What a call gives; nothing where it is refused, as it should be or not, which "bad input" tells."""
+    try:
+        return called(case.op, drawn)
+    except Exception:
+        return None
+
+
+def _with_another(case: Case, drawn: Call) -> Iterator[Call]:
+    """The call with one attribute changed to what meets the requirements, for each attribute in turn."""
+    known = {name: items for each in case.op.requirements.declared for name, items in each.choices.items()}
+    for name, value in drawn.attributes.items():
+        if not isinstance(value, int | float | str | list):
+            continue
+        tried = [v for v in (*known.get(name, ()), *others(value)) if type(v) is type(value) and v != value]
+        tried = [v for v in tried if _is_taken(case, replace(drawn, attributes={**drawn.attributes, name: v}))]
+        if tried:
+            yield replace(drawn, attributes={**drawn.attributes, name: tried[drawn.turn % len(tried)]})
+
+
+def _is_taken(case: Case, drawn: Call) -> bool:
+    contents = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
+    try:
+        case.op.requirements.check(contents, case.op.signature.complete(case.op, drawn.attributes))
+    except (TypeMismatch, InvalidCall):
+        return False
+    return True
