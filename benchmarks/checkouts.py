@@ -33,8 +33,9 @@ PROGRAMS = {
     ),
     "compile a first file": ("import tenonnx as tx; graph = tx.load(first)", "graph.compile(backend='numpy')"),
     "convert the decoder example": (
-        "from importlib.metadata import entry_points; (script,) = entry_points(group='console_scripts', name='tenonnx')\n"
-        "command = script.load(); command(['targets'])\n"
+        "from importlib.metadata import entry_points\n"
+        "(script,) = entry_points(group='console_scripts', name='tenonnx'); command = script.load()\n"
+        "command(['targets'])\n"
         "arguments = ['--opset', '17', '--domains', 'ai.onnx', '--inputs', inputs, '--verify', '--overwrite']",
         "assert command(['convert', vendor, '-o', written, *arguments]) == 0",
     ),

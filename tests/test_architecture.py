@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import json
 import re
 import sys
 import tomllib
@@ -35,6 +34,7 @@ ROOF = {"__init__"}
 
 #: What is said in a text, and imported where it is asked for: graphs do by that what floors above do.
 LATE = "graph/late_bindings.py"
+LATE_MODULE = "tenonnx.graph.late_bindings"
 
 #: Op names that core may have, and why.
 NAMED = {
@@ -70,7 +70,7 @@ def imports(path, *, running=False):
 def named_modules(path):
     """Modules of ours that a file names in texts: what ``import_module`` is given, now or later."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Constant) and re.fullmatch(r"tenonnx(\.[a-z_]+)+", str(node.value)):
+        if isinstance(node, ast.Constant) and re.fullmatch(r"tenonnx(_\w+)?(\.\w+)+", str(node.value)):
             yield node.value
 
 
@@ -115,21 +115,36 @@ def circles(edges):
     return {frozenset(other for other in reached[m] if m in reached[other]) for m in edges if m in reached[m]}
 
 
-#: Values and graphs hold each other.
-MUTUAL = frozenset({"tenonnx.graph.graph", "tenonnx.graph.values"})
-
-
-def test_no_module_leads_back_to_itself():
-    known, edges = modules(), {}
+def module_edges(known):
+    """Which modules each module names: in imports wherever they stand, and in texts; but for the one table of these."""
+    edges = {}
     for module, path in known.items():
-        edges[module] = set()
+        named = set() if module == LATE_MODULE else set(named_modules(path))
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [f"{node.module}.{name.name}" for name in node.names]
-                edges[module] |= {name if name in known else node.module for name in names} & known.keys() - {module}
+                named |= {name if name in known else node.module for name in names}
             elif isinstance(node, ast.Import):
-                edges[module] |= {name.name for name in node.names} & known.keys()
-    assert circles(edges) - {MUTUAL} == set()
+                named |= {name.name for name in node.names}
+        edges[module] = named & known.keys() - {module}
+    return edges
+
+
+def test_no_module_leads_back_to_itself():
+    assert circles(module_edges(modules())) == set()
+
+
+def test_circles_through_type_checking_functions_and_texts_are_found(tmp_path):
+    texts = {
+        "a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tenonnx_x.b import B",
+        "b": "def f():\n    from tenonnx_x import c",
+        "c": "from importlib import import_module\nLATER = {'f': 'tenonnx_x.a'}\n",
+        "d": "import tenonnx_x.a",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    edges = module_edges({f"tenonnx_x.{name}": tmp_path / f"{name}.py" for name in texts})
+    assert circles(edges) == {frozenset({"tenonnx_x.a", "tenonnx_x.b", "tenonnx_x.c"})}
 
 
 def test_circles_are_found():
@@ -137,15 +152,66 @@ def test_circles_are_found():
     assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == set()
 
 
+#: Classes and types of ours that are called like an op: contents, the dims of a tensor, and one of these.
+OUR_CLASSES = {"Constant", "Shape", "Size"}
+
+
+def ops_named(source, names):
+    """Ops that a source names, with their lines: in a text, alone or among others, or as a name of Python.
+
+    A text names ops that holds nothing else (``"Conv Gemm"``), one with its domain or version (``"ai.onnx::Conv"``,
+    ``"Conv@11"``), or what the names of some begin or end with (``startswith("QLinear")``). Docstrings and sentences
+    do not.
+    """
+    tree = ast.parse(source)
+    documents = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
+    for node in ast.walk(tree):
+        found = set()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in documents:
+            text = node.value if isinstance(node.value, str) else node.value.decode("latin1")
+            words = set(re.split(r"\W+", text.strip()))
+            whole = {word for pair in re.findall(r"::(\w+)|\b(\w+)@", text) for word in pair}
+            found = ((whole if " " not in text else set()) | (words if words <= names else set())) & names
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("startswith", "endswith"):
+            parts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+            given = [part for part in parts if re.fullmatch(r"[A-Z]\w{2,}", part)]
+            found = {name for name in names for part in given if getattr(name, node.func.attr)(part)}
+        elif isinstance(node, ast.Name | ast.Attribute | ast.keyword | ast.ClassDef | ast.FunctionDef):
+            word = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
+            found = {word or getattr(node, "name", None)} & names - OUR_CLASSES
+        yield from ((getattr(node, "lineno", 0), name) for name in sorted(found))
+
+
+def names_of_ops():
+    """The names of all operators of our families, without words of the language and of types."""
+    registry = Registry.installed()
+    names = {op.name for domain in registry.domains() for op in registry.ops(domain)}
+    return names - {"Optional", "If", "Loop", "Scan"}
+
+
 def test_core_knows_no_op_by_name():
-    names = set(json.loads((ROOT / "plugins/standard/src/tenonnx_standard/dtypes.json").read_text("utf-8"))["ops"])
-    names -= {"Optional", "If"}  # a type of ONNX, and a word
+    names = names_of_ops()
+    assert {"Conv", "Gelu", "QLinearConv", "TreeEnsemble"} <= names
     for path in CORE.rglob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and node.value in names:
-                found = str(path.relative_to(CORE)), node.value
-                assert found in NAMED, f"{found[0]}:{node.lineno} has the op name {node.value!r}"
+        for line, name in ops_named(path.read_text("utf-8"), names):
+            found = str(path.relative_to(CORE)), name
+            assert found in NAMED, f"{found[0]}:{line} names the op {name}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'op == "Conv"', 'op in ("Conv", x)', 'op in "Gemm Conv".split()', 'f"ai.onnx::Conv"', 'x = "Conv@11"',
+        'name.startswith("QLinear")', "match op:\n    case 'Conv':\n        pass", '{"Conv": 1}', "dict(Conv=1)",
+        "ops.Conv", "class Conv: pass", "name == b'Conv'",
+    ],
+)  # fmt: skip
+def test_every_form_in_which_an_op_may_be_named_is_found(source):
+    assert list(ops_named(source, {"Conv", "Gemm", "QLinearConv"}))
+
+
+def test_sentences_and_docstrings_name_no_op():
+    assert not list(ops_named('"""Conv"""\nraise E("as Conv does, and Gemm")', {"Conv", "Gemm"}))
 
 
 def lines_of(*parts):

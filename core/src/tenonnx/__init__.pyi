@@ -26,13 +26,13 @@ from tenonnx.errors import UnsupportedOp as UnsupportedOp
 from tenonnx.errors import VerificationFailed as VerificationFailed
 from tenonnx.graph.dtypes import DType as DType
 from tenonnx.graph.graph import Graph as Graph
+from tenonnx.graph.graph import Node as Node
+from tenonnx.graph.graph import Value as Value
 from tenonnx.graph.program import Program as Program
 from tenonnx.graph.types import MapType as MapType
 from tenonnx.graph.types import OptionalType as OptionalType
 from tenonnx.graph.types import SequenceType as SequenceType
 from tenonnx.graph.types import TensorType as TensorType
-from tenonnx.graph.values import Node as Node
-from tenonnx.graph.values import Value as Value
 from tenonnx.loading import load as load
 from tenonnx.op.graph_inference import infer as infer
 from tenonnx.registry.registry import Registry as Registry

@@ -16,11 +16,12 @@ from tenonnx.registry.hints import provider
 from tenonnx.registry.import_rules import ImportRule
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx.transforms.dims import fix_shapes
-from tenonnx.transforms.layouts import Permutations, make_constant, transpose_interface
 from tenonnx.transforms.user_rules import apply_installed_rules, apply_rules
 
 if TYPE_CHECKING:
     import onnx
+
+    from tenonnx.transforms.layouts import Permutations
 
     Source = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto
 
@@ -89,11 +90,16 @@ def load(
     if rules:
         graph = apply_rules(graph, rules, strict=True, frontend=frontend)
     graph = apply_installed_rules(graph, frontend)
-    for name, contents in (constants or {}).items():
-        make_constant(graph, name, contents)
+    if constants:
+        from tenonnx.transforms.layouts import make_constant
+
+        for name, contents in constants.items():
+            make_constant(graph, name, contents)
     if input_shapes:
         graph = fix_shapes(graph, input_shapes)
     if transpose_inputs or transpose_outputs:
+        from tenonnx.transforms.layouts import transpose_interface
+
         transpose_interface(graph, transpose_inputs or {}, transpose_outputs or {})
     if strict:
         from tenonnx.transforms.decompose import refuse_opaque

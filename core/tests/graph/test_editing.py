@@ -5,8 +5,7 @@ import pytest
 import tiny
 
 from tenonnx.errors import InvalidCall
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.evaluate import evaluate_graph
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)

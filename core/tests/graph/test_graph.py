@@ -9,9 +9,8 @@ import tiny
 
 from tenonnx.errors import InvalidCall
 from tenonnx.extend import DType, primitive
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, join_types, unify_types
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.build import Builder, subgraph
 from tenonnx.op.call import interpreting
 from tenonnx.op.evaluate import evaluate_graph

@@ -9,7 +9,7 @@ import tiny
 from tenonnx.errors import TypeMismatch
 from tenonnx.extend import DType, TensorType, constant, floats, op, static
 from tenonnx.graph.constants import ArrayConstant
-from tenonnx.graph.values import Value
+from tenonnx.graph.graph import Value
 from tenonnx.op.infer import infer_call
 from tenonnx.op.memo import attributes_key
 

@@ -12,8 +12,7 @@ import tiny
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, TypeMismatch
 from tenonnx.extend import Index, TensorType, inline, op, primitive, subgraph
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node
+from tenonnx.graph.graph import Graph, Node
 from tenonnx.op import signature
 from tenonnx.op.binding import bind
 from tenonnx.op.evaluate import Evaluator

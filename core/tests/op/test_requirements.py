@@ -23,9 +23,9 @@ from tenonnx.extend import (
     shapes,
     together,
 )
+from tenonnx.graph.graph import Value
 from tenonnx.graph.symbolic import symbol
 from tenonnx.graph.types import SequenceType, TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.infer import infer_by_body
 from tenonnx.registry.registry import Registry
 

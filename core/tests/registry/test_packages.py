@@ -11,10 +11,10 @@ import tenonnx as tx
 from tenonnx.errors import PluginError
 from tenonnx.extend import op
 from tenonnx.op.op import Op
-from tenonnx.registry.absence import absence
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.packages import KEY
 from tenonnx.registry.registry import Registry
+from tenonnx.transforms.absence import absence
 
 
 @op("Halve", domain="com.acme")

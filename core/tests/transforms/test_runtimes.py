@@ -9,8 +9,7 @@ import tiny
 
 from tenonnx.conversion.convert import export
 from tenonnx.errors import InvalidCall, NotRepresentable
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.op import Opaque
 from tenonnx.registry import discovery
 from tenonnx.registry.discovery import Plugin

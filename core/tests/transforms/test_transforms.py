@@ -6,8 +6,7 @@ import tiny
 
 import tenonnx as tx
 from tenonnx.errors import InvalidCall, InvalidModel, LimitExceeded, NotDifferentiable, NotRepresentable, UnsupportedOp
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.evaluate import evaluate_graph
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Opaque, op

@@ -11,11 +11,10 @@ import numpy as np
 from tenonnx.backend.feeds import FeedCheck
 from tenonnx.backend.state import MovingState, State
 from tenonnx.errors import InvalidModel, UnsupportedOp
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.late_bindings import late_if_installed
 from tenonnx.graph.program import Program
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Value
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.fold import fold
 from tenonnx.transforms.overridable import opened

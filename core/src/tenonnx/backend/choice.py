@@ -19,9 +19,8 @@ from tenonnx import limits
 from tenonnx.backend.state import MovingState
 from tenonnx.backend.strangers import CheckedProgram, differing
 from tenonnx.errors import PluginError, TenonnxError
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.program import Program
-from tenonnx.graph.values import Value
 
 #: Of so many graphs the figures are kept.
 REMEMBERED = 1000

@@ -29,13 +29,14 @@ from tenonnx.errors import (
 )
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.garbage import uncollected
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.order import check_whole
 from tenonnx.graph.program import Program
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin, check_takes, cure
 from tenonnx.registry.hints import provider
 from tenonnx.transforms.decompose import refuse_opaque
+from tenonnx.transforms.extract import extract
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.summary import weight_bytes
 
@@ -77,6 +78,21 @@ def compile_graph(
     if not isinstance(deadline, Real) or not deadline > 0:
         raise InvalidCall("deadline must be a positive number of seconds", given=repr(deadline)[:80])
     return TimedProgram(_compiled(graph, backend, strict, options), float(deadline))
+
+
+def run(
+    graph: Graph, feeds: Mapping[str, Any], backend: str = "auto", *, outputs: Sequence[str | Value] | str | None = None
+) -> dict[str, Any]:
+    """The outputs of a graph, or other values of it, see ``Graph.run``."""
+    if outputs is None:
+        return compile_graph(graph, backend)(feeds)
+    several = [outputs] if isinstance(outputs, str | Value) else outputs
+    names = [graph.find(value).name for value in several]
+    part = extract(graph, None, names)
+    unneeded = {v.name for v in graph.all_inputs} - {v.name for v in part.all_inputs}
+    given = {name: array for name, array in feeds.items() if name not in unneeded}
+    found = compile_graph(part, backend)(given)
+    return {name: found[name] for name in names}
 
 
 @uncollected()

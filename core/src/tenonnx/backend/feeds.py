@@ -9,9 +9,9 @@ import numpy as np
 
 from tenonnx.errors import InvalidFeed
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Value
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import MapType, TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.binding import bind
 from tenonnx.op.op import Op
 from tenonnx.op.requirements import Requirement

@@ -12,10 +12,9 @@ from tenonnx.checks.compare import compare
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.errors import PluginError, TenonnxError
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.program import Program
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin
 

@@ -20,9 +20,8 @@ from tenonnx.errors import OutOfTime, TenonnxError
 from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_trait

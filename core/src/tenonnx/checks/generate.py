@@ -10,10 +10,9 @@ import numpy as np
 
 from tenonnx.errors import InvalidFeed
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.symbolic import Dim, evaluate, symbol, symbols_of
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
-from tenonnx.graph.values import Value
 from tenonnx.op.graph_inference import infer
 
 #: How a user gives what cannot be made up.

@@ -11,9 +11,8 @@ from tenonnx.checks.tolerance import EXACT, rounding_for, tolerance_for
 from tenonnx.checks.verification import GRADES
 from tenonnx.graph.definitions import definitions, in_registry_of_graph
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op

@@ -17,8 +17,7 @@ from tenonnx.formats.onnx.messages import as_message
 from tenonnx.formats.onnx.tensors import TensorContents, packed_bytes, to_proto
 from tenonnx.formats.onnx.types import write_type
 from tenonnx.graph.constants import Constant
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node
+from tenonnx.graph.graph import Graph, Node
 from tenonnx.op.op import Op
 from tenonnx.op.signature import kind_of
 

@@ -19,10 +19,9 @@ from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import beyond_the_specification, structure_problems
 from tenonnx.checks.verification import AsUsed, Verification
 from tenonnx.errors import InvalidCall, InvalidFeed, OutOfTime, TenonnxError, UnsupportedOp
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.late_bindings import late_if_installed
 from tenonnx.graph.program import Program
-from tenonnx.graph.values import Node, Value
 from tenonnx.loading import is_onnx_file, load
 from tenonnx.op.op import Op
 

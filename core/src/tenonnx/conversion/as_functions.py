@@ -13,8 +13,8 @@ from tenonnx.formats.onnx.functions import read_functions
 from tenonnx.formats.onnx.reader import read_closed
 from tenonnx.formats.onnx.tensors import to_inline_proto
 from tenonnx.formats.onnx.writer import GraphWriter
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Operator, Value
+from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.op.binding import known_op
 from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op

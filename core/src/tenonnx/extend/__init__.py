@@ -28,7 +28,7 @@ from tenonnx.errors import (
 from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant
 from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.symbolic import Dim, Expr, differ
 from tenonnx.graph.types import (
     MapType,
@@ -40,7 +40,6 @@ from tenonnx.graph.types import (
     Type,
     join_types,
 )
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import known_op
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import constant, dims, elements, interpreting, is_learned, static, vector

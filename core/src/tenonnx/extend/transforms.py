@@ -10,7 +10,7 @@ or outputs ``@changing("interface")``: a conversion is else held to the numbers 
 
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.garbage import uncollected
-from tenonnx.graph.graph import near_names
+from tenonnx.graph.names import near_names
 from tenonnx.graph.types import substitute_type, unify_types
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op
 from tenonnx.op.build import Builder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from tenonnx.errors import InvalidCall
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 
@@ -37,6 +38,9 @@ class RowConstant(Constant, Protocol):
         """These positions along the first axis of a tensor that has one; nothing of them is kept."""
         ...
 
+
+#: Contents of at most this many bytes are propagated through ops while types are inferred.
+PROPAGATED_BYTES = 8192
 
 #: From so many bytes contents are read in parts.
 _LARGE = 1 << 18
@@ -88,3 +92,16 @@ class ArrayConstant(Contents):
 
     def array(self) -> np.ndarray[Any, Any]:
         return self._array
+
+
+def contents_given(name: str, data: Any) -> Constant:
+    """Contents as they were given. Raises ``InvalidCall`` for what is no array."""
+    import numpy as np
+
+    if not isinstance(data, np.ndarray | np.generic | Constant):
+        what = f'variable "{name}" must have the contents of an array'
+        raise InvalidCall(what, given=type(data).__name__, do="wrap it: numpy.array(data)")
+    if not isinstance(data, np.ndarray | np.generic):
+        return data
+    small = data.nbytes <= PROPAGATED_BYTES  # types may follow from it, whatever becomes of the array that was given
+    return ArrayConstant(np.array(data) if small else np.asarray(data))

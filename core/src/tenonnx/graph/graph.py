@@ -1,36 +1,288 @@
-"""The graph: inputs, variables, nodes and outputs in single-assignment form."""
+"""Graphs, values and nodes, which hold each other: a graph of operators in single-assignment form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from tenonnx.errors import InvalidCall, TypeMismatch
-from tenonnx.graph.constants import ArrayConstant, Constant
+from tenonnx.errors import InvalidCall, UnknownType
+from tenonnx.graph.constants import Constant, Contents, contents_given
 from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.late_bindings import late, late_if_installed
-from tenonnx.graph.symbolic import dims_given
-from tenonnx.graph.training import TrainingState
-from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Node, Operator, Value
+from tenonnx.graph.late_bindings import late
+from tenonnx.graph.methods import Methods
+from tenonnx.graph.names import near_names, unique_name
+from tenonnx.graph.parts import Attributes, Inputs, Operator, Places
+from tenonnx.graph.training import Role, TrainingState
+from tenonnx.graph.typed import Typed
+from tenonnx.graph.types import Type, type_given
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx
 
-    from tenonnx.graph.program import Program
-
-#: Contents of at most this many bytes are propagated through ops while types are inferred.
-PROPAGATED_BYTES = 8192
 
 #: Below this IR version every initializer had to be listed as an input, so that the list says nothing.
 OPTIONAL_INPUTS_IR = 4
 
 
-class Graph:
+#: What says that a part of a value stays as it is.
+KEPT: Final[Any] = object()
+
+
+class Value(Typed):
+    """One value of a graph. Two values are equal only if they are the same object.
+
+    ``type`` is None while unknown. ``data`` holds the contents where they are static, which ``numpy.asarray(value)``
+    reads. ``elements`` holds the contents of a small integer tensor as a numpy object array of ints, symbolic
+    expressions and None, where these are known.
+
+    To set the ``name``, the ``type`` of an input or the ``data`` of a variable is an edit of the graph. ``producer``,
+    ``graph`` and ``elements`` are kept by the graph. ``role`` is what a variable is to training, None where nobody said
+    so.
+    """
+
+    __slots__ = ("_data", "_name", "_type", "graph", "origin", "producer", "role", "symbolic_contents")
+
+    #: An array on the left leaves the operator to the value, instead of making an array of objects.
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        name: str,
+        type: Type | None = None,
+        *,
+        data: Constant | None = None,
+        producer: Node | None = None,
+        graph: Graph | None = None,
+    ) -> None:
+        self._name = name
+        self._type = type
+        self._data = data
+        self.producer = producer
+        self.graph = graph
+        self.symbolic_contents: np.ndarray[Any, Any] | None = None
+        self.origin: Any = None
+        self.role: Role | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        if self.graph is None:
+            self._name = name
+        else:
+            self.graph.rename(self, name)
+
+    @property
+    def type(self) -> Type | None:
+        return self._type
+
+    @type.setter  # noqa: A003 (the property of just above)
+    def type(self, kind: Type | None) -> None:
+        if self.graph is None:
+            self._type = kind
+        else:
+            late("set_type")(self, kind)
+
+    @property
+    def data(self) -> Constant | None:
+        return self._data
+
+    @data.setter
+    def data(self, contents: Any) -> None:
+        if self.graph is None:
+            self._data = contents
+        else:
+            late("set_data")(self, contents)
+
+    def become(self, *, name: Any = KEPT, type: Any = KEPT, data: Any = KEPT) -> None:
+        """Let the value be another, whatever the graph is then: for what builds graphs."""
+        if name is not KEPT:
+            self._name = name
+        if type is not KEPT:
+            self._type = type
+        if data is not KEPT:
+            self._data = data
+
+    def forget(self) -> None:
+        """Let nothing be known of the value."""
+        self._type = self._data = self.symbolic_contents = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._data is None:
+            raise UnknownType(
+                f'the contents of value "{self.name}" must be known to be read as an array',
+                given="an input" if self.producer is None else "what a node computes",
+                do="compute it: tenonnx.extract(graph, None, [name]).run(feeds)",
+            )
+        return Contents.__array__(self._data, dtype, copy)  # type: ignore[arg-type]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether this is an initializer: static contents that no node computes."""
+        return self.data is not None and self.producer is None
+
+    def __repr__(self) -> str:
+        return f"Value({self.name}: {self.type or '?'})"
+
+
+class Node:
+    """One use of an operator.
+
+    ``version`` is the opset version in whose spelling ``inputs`` and ``attributes`` are written. ``attributes`` holds
+    those that were written. ``captures`` are the outer values that the node's subgraphs use; an absent optional input
+    or output is None. ``origin`` is the reader's record of the node, from which an untouched node is written back
+    verbatim.
+
+    To set ``inputs``, ``attributes`` or one of them, ``op`` or ``version`` of a node in a graph is an edit, which all
+    consumers see; one that the graph cannot have is refused, and leaves it as it was.
+    """
+
+    __slots__ = (
+        "_attributes", "_captures", "_inputs", "_op", "_outputs", "_subgraphs", "_version", "name", "origin",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        op: Operator,
+        version: int,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        outputs: Sequence[Value | None] = (),
+        *,
+        name: str = "",
+        captures: Sequence[Value] = (),
+        origin: Any = None,
+    ) -> None:
+        self._op = op
+        self._version = version
+        self._inputs = Places(inputs)
+        self._attributes = Attributes(attributes, self)
+        self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
+        self._outputs = Places(outputs)
+        self.name = name
+        self._captures = tuple(captures)
+        self.origin = origin
+
+    @property
+    def op(self) -> Operator:
+        return self._op
+
+    @op.setter
+    def op(self, op: Operator) -> None:
+        self._edit(op=op)
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self._edit(version=version)
+
+    @property
+    def inputs(self) -> tuple[Value | None, ...]:
+        return self._inputs
+
+    @inputs.setter
+    def inputs(self, inputs: Sequence[Value | str | None]) -> None:
+        self._edit(inputs=inputs)
+
+    @property
+    def attributes(self) -> Attributes:
+        return self._attributes
+
+    @attributes.setter
+    def attributes(self, attributes: Mapping[str, Any]) -> None:
+        self._edit(attributes=attributes)
+
+    @property
+    def outputs(self) -> tuple[Value | None, ...]:
+        return self._outputs
+
+    @outputs.setter
+    def outputs(self, outputs: Sequence[Value | None]) -> None:
+        self._edit(outputs=outputs)
+
+    @property
+    def captures(self) -> tuple[Value, ...]:
+        return self._captures
+
+    @captures.setter
+    def captures(self, captures: Sequence[Value]) -> None:
+        self._edit(captures=captures)
+
+    def _edit(self, **parts: Any) -> None:
+        late("set_parts")(self, parts)
+
+    def become(
+        self,
+        *,
+        op: Operator | None = None,
+        version: int | None = None,
+        inputs: Sequence[Value | None] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        outputs: Sequence[Value | None] | None = None,
+        captures: Sequence[Value] | None = None,
+    ) -> None:
+        """Let the node be another, whatever the graph is then: for what builds graphs."""
+        if op is not None:
+            self._op = op
+        if version is not None:
+            self._version = version
+        if inputs is not None:
+            self._inputs = Places(inputs)
+        if attributes is not None:
+            self._attributes.hold(attributes)
+            self._subgraphs = self.origin = None
+        if outputs is not None:
+            self._outputs = Places(outputs)
+        if captures is not None:
+            self._captures = tuple(captures)
+
+    @property
+    def domain(self) -> str:
+        return self._op.domain
+
+    @property
+    def op_type(self) -> str:
+        return self._op.name
+
+    @property
+    def uses(self) -> tuple[Value, ...]:
+        """Every value that the node reads: present inputs, then captures."""
+        return tuple(v for v in self._inputs if v is not None) + self._captures
+
+    @property
+    def subgraphs(self) -> Sequence[Graph]:
+        if self._subgraphs is None:
+            found: list[Graph] = []
+            for attribute in self._attributes.values():
+                items = attribute if isinstance(attribute, list) else [attribute]
+                found += items if items and isinstance(items[0], Graph) else []
+            self._subgraphs = tuple(found)
+        return self._subgraphs
+
+    @property
+    def label(self) -> str:
+        """The name, else that of the first output."""
+        return self.name or next((v.name for v in self.outputs if v is not None), "")
+
+    @property
+    def title(self) -> str:
+        """How messages name the node."""
+        label = self.name or (f"-> {self.label}" if any(v is not None for v in self.outputs) else "")
+        return f'node "{label}" ({self.domain}::{self.op_type}@{self.version})'
+
+    def __repr__(self) -> str:
+        names = ", ".join("" if v is None else v.name for v in self.inputs)
+        outputs = ", ".join("" if v is None else v.name for v in self.outputs)
+        return f"Node({outputs} = {self.domain}::{self.op_type}@{self.version}({names}))"
+
+
+class Graph(Methods):
     """A graph of operators at the meaning that their opset versions gave them.
 
     ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.
@@ -38,7 +290,6 @@ class Graph:
     ``opsets`` maps each domain to its version. ``functions`` holds the operators that this graph alone defines.
     ``pending`` maps, while a subgraph is built, outer values to their stand-ins.
     ``value_types`` are the types that a file declared for inner values; they count only where inference knows nothing.
-    ``is_edited`` tells, of the outermost graph, that an edit of several steps is under way.
     ``fixed`` says of a graph that cannot be edited what it is.
     ``retyped`` tells that values have other types than the file declared, so that all are declared anew.
     ``training_state`` is what an optimizer needs to go on; it is written where an export asks for it.
@@ -69,7 +320,6 @@ class Graph:
         self.origin: Any = None
         self.registry: Any = parent.registry if parent is not None else None
         self.pending: dict[Value, Value] = {}
-        self.is_edited = False
         self.fixed = ""
         self.retyped = False
         self._names: dict[str, int] | None = None
@@ -146,22 +396,25 @@ class Graph:
         """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that the whole graph has not yet; it is taken."""
         return unique_name(self.names(), wanted)
 
+    def forget_names(self) -> None:
+        """Count the names that are taken anew: values have others than before."""
+        self.root._names = None
+
+    def reserve(self, names: Mapping[str, int]) -> None:
+        """Take these names, which values of this graph will have."""
+        self._names = dict(names)
+
+    def forget_declared(self) -> None:
+        """Let nothing count that the file declared of types: values have others, which are declared anew."""
+        for graph in self.nested():
+            graph.value_types = {}
+        self.retyped = True
+
     # ----- building -----------------------------------------------------------------------------------------------
 
     def input(self, name: str, dtype: DType | str | Type, shape: tuple[int | str | None, ...] | None = None) -> Value:
         """Add a graph input. A dim is an int, a symbol or expression such as ``"batch"`` or ``"2*n + 1"``, or None."""
-        try:
-            kind: Type = dtype if isinstance(dtype, Type) else TensorType(DType.of(dtype), shape)  # type: ignore[arg-type]
-            if isinstance(kind, TensorType):
-                kind = kind.with_dtype(DType.of(kind.dtype))
-        except (TypeError, ValueError) as error:
-            raise InvalidCall(
-                f'input "{name}" must have an element type of ONNX',
-                given=repr(dtype),
-                available=", ".join(map(str, DType)),
-            ) from error
-        if isinstance(kind, TensorType):
-            kind = tensor_type_given(name, kind)
+        kind = type_given(name, dtype, shape)
         value = Value(self._claim(name), kind, graph=self)
         self.all_inputs.append(value)
         return value
@@ -224,20 +477,7 @@ class Graph:
 
         What the training state keeps of a variable is renamed with it.
         """
-        value = self.find(value)
-        if name == value.name:
-            return
-        text = isinstance(name, str) and name != ""
-        if not text or any(name == other.name for graph in self.root.nested() for other in graph.values()):
-            given = "a value of that name exists" if text else "no text"
-            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given=given)
-        if value.name in self.value_types:
-            self.value_types = {name if n == value.name else n: kind for n, kind in self.value_types.items()}
-        if self.training_state is not None and value in self.variables:
-            variables = {variable.name for variable in self.variables}
-            self.training_state = self.training_state.renamed(value.name, name, variables)
-        value.become(name=name)
-        self.root._names, self.root.retyped = None, True
+        late("rename")(self, value, name)
 
     def assign(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Give variables other contents of the same type, and forget what was inferred from the old ones.
@@ -245,26 +485,7 @@ class Graph:
         The contents are kept, not copied. Raises ``InvalidCall`` for a name that is no variable, ``TypeMismatch`` for
         another dtype or shape; then nothing changes.
         """
-        held = {value.name: value for value in self.variables}
-        new = {}
-        for name, array in contents.items():
-            if name not in held:
-                raise InvalidCall(f'no variable "{name}" in graph "{self.name}"', available=", ".join(list(held)[:20]))
-            new[name] = ArrayConstant(array)
-            if new[name].type != held[name].type:
-                given, wanted = new[name].type, held[name].type
-                raise TypeMismatch(f'variable "{name}" must stay {wanted}', given=str(given))
-        with self.editing() if any(constant.nbytes <= PROPAGATED_BYTES for constant in new.values()) else nullcontext():
-            for name, constant in new.items():
-                held[name].become(data=constant)
-                held[name].symbolic_contents = None
-
-    def editing(self) -> AbstractContextManager[None]:
-        """A scope whose edits count together: at its end nodes are put in order and types are checked.
-
-        After an error, nothing has changed. Each of the edits below is such a scope of its own.
-        """
-        return late("editing")(self)  # type: ignore[no-any-return]
+        late("assign")(self, contents)
 
     def replace(self, old: Value | str, new: Value | str) -> None:
         """Let every node and output that reads ``old`` read ``new``, but for the nodes that ``new`` comes from.
@@ -290,153 +511,3 @@ class Graph:
         return (
             f'Graph("{self.name}": {len(self.nodes)} nodes, {len(self.variables)} variables, {opsets or "no opsets"})'
         )
-
-    # ----- what the floors above do with a graph ------------------------------------------------------------------
-
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """The graph as a function: on values of another graph it is put into that one, on arrays it is computed.
-
-        Inputs are those that must be fed, in order or by name. One result, or a tuple where there are several outputs.
-        """
-        return late("apply_graph")(self, inputs, named)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return late("pickled")(self)  # type: ignore[no-any-return]
-
-    def _repr_html_(self) -> str | None:
-        drawn = late_if_installed("to_html")
-        return None if drawn is None else drawn(self)
-
-    def to_dot(self) -> str:
-        """The graph in the language of Graphviz."""
-        return late("to_dot")(self)  # type: ignore[no-any-return]
-
-    def to_svg(self) -> str:
-        """The graph as a drawing."""
-        return late("to_svg")(self)  # type: ignore[no-any-return]
-
-    def to_proto(self, **fields: Any) -> onnx.ModelProto:
-        """What ``tenonnx.export`` would write, as a message; ``fields`` are those of ``ExportConfig``."""
-        return late("to_proto")(self, **fields)  # type: ignore[no-any-return]
-
-    def summary(self, *, nodes: int = 40) -> str:
-        """Inputs, outputs, ops and the first ``nodes`` nodes, as text."""
-        return late("summary")(self, nodes=nodes)  # type: ignore[no-any-return]
-
-    def building(self, prefix: str = "") -> AbstractContextManager[None]:
-        """A scope in which every op that is called adds its node here, also one without inputs or on arrays.
-
-        ``prefix`` begins the names of new values. After an error inside, there is nothing of what the block added.
-        """
-        return late("building")(self, prefix)  # type: ignore[no-any-return]
-
-    def infer(self, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph:
-        """Give every value its type; ``input_shapes`` are further facts about the inputs. Returns the graph itself."""
-        late("infer")(self, input_shapes)
-        return self
-
-    def extract(self, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Graph:
-        """The part of the graph that computes ``outputs`` from ``inputs``, names of values; None for those it needs."""
-        return late("extract")(self, inputs, outputs)  # type: ignore[no-any-return]
-
-    def copy(self) -> Graph:
-        """A graph of its own with the same contents; the arrays of constants are shared."""
-        return late("copy_graph")(self)  # type: ignore[no-any-return]
-
-    def compile(self, backend: str = "auto", **options: Any) -> Program:
-        """The graph made ready to run, see ``tenonnx.backend.base.compile_graph``."""
-        return late("compile_graph")(self, backend, **options)  # type: ignore[no-any-return]
-
-    def run(
-        self, feeds: Mapping[str, Any], backend: str = "auto", *, outputs: Sequence[str | Value] | str | None = None
-    ) -> dict[str, Any]:
-        """The outputs for ``feeds``, by name. For many calls, ``compile`` once.
-
-        ``outputs`` are other values to compute, inner ones, too: what these do not need is neither fed nor run.
-        """
-        if outputs is None:
-            return self.compile(backend)(feeds)
-        several = [outputs] if isinstance(outputs, str | Value) else outputs
-        names = [self.find(value).name for value in several]
-        part = self.extract(None, names)
-        unneeded = {v.name for v in self.all_inputs} - {v.name for v in part.all_inputs}
-        given = {name: array for name, array in feeds.items() if name not in unneeded}
-        found = part.compile(backend)(given)
-        return {name: found[name] for name in names}
-
-    def save(self, path: str | PathLike[str], *, overwrite: bool = False, training_state: bool = True) -> None:
-        """Write the graph as a native file ``*.safetensors``; ``overwrite`` replaces a read-only file, too.
-
-        ``training_state`` False leaves out what an optimizer needs to go on.
-        """
-        late("save")(self, path, overwrite=overwrite, training_state=training_state)
-
-
-def _edited(name: str) -> Callable[..., Any]:
-    def edit(self: Inputs, *arguments: Any, **keywords: Any) -> Any:
-        plain = list(self)
-        result = getattr(plain, name)(*arguments, **keywords)
-        self._graph.inputs = plain
-        list.__setitem__(self, slice(None), plain)
-        return self if result is plain else result
-
-    return edit
-
-
-class Inputs(list[Value]):
-    """The inputs of a graph: what is removed from this list, or put in another order, is so in the graph."""
-
-    __slots__ = ("_graph",)
-
-    def __init__(self, values: Sequence[Value], graph: Graph) -> None:
-        super().__init__(values)
-        self._graph = graph
-
-    append, extend, insert, remove, pop, clear, sort, reverse = map(
-        _edited, ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse")
-    )
-    __setitem__, __delitem__, __iadd__, __imul__ = map(_edited, ("__setitem__", "__delitem__", "__iadd__", "__imul__"))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (tuple(self),)
-
-
-def tensor_type_given(name: str, kind: TensorType) -> TensorType:
-    """A type as it was given, with dims as they are reckoned with. Raises ``InvalidCall`` for what is none."""
-    try:
-        kind = kind.with_dtype(DType.of(kind.dtype))
-        return kind if kind.shape is None else kind.with_shape(dims_given(kind.shape))
-    except (TypeError, ValueError) as error:
-        what = f'the shape of input "{name}" must be a tuple of sizes, symbols and None'
-        raise InvalidCall(what, given=repr(kind.shape), do='("batch", 3)') from error
-
-
-def contents_given(name: str, data: Any) -> Constant:
-    """Contents as they were given. Raises ``InvalidCall`` for what is no array."""
-    import numpy as np
-
-    if not isinstance(data, np.ndarray | np.generic | Constant):
-        what = f'variable "{name}" must have the contents of an array'
-        raise InvalidCall(what, given=type(data).__name__, do="wrap it: numpy.array(data)")
-    if not isinstance(data, np.ndarray | np.generic):
-        return data
-    small = data.nbytes <= PROPAGATED_BYTES  # types may follow from it, whatever becomes of the array that was given
-    return ArrayConstant(np.array(data) if small else np.asarray(data))
-
-
-def unique_name(names: MutableMapping[str, int], wanted: str) -> str:
-    """The first of ``wanted``, ``wanted_1``, ``wanted_2`` ... that is not among ``names``; it is taken."""
-    name, count = wanted, names.get(wanted, 0)
-    while name in names:
-        count += 1
-        name = f"{wanted}_{count}"
-    names[wanted] = count
-    names.setdefault(name, 0)
-    return name
-
-
-def near_names(name: str, names: Sequence[str]) -> list[str]:
-    """The names that are written much like this one, or else the first twenty."""
-    import difflib
-
-    return difflib.get_close_matches(name, names, 3) or list(names[:20])

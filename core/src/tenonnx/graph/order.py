@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenonnx.errors import InvalidCall
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 
 
 def ordered(graph: Graph) -> list[Node]:
@@ -18,6 +17,9 @@ def ordered(graph: Graph) -> list[Node]:
     given = {*graph.all_inputs, *graph.captures}
     order: dict[Node, None] = {}
     for node in graph.nodes:
+        if all(v.producer in order or _is_there(v, given, order) for v in node.uses):
+            order[node] = None
+            continue
         way: dict[Node, Iterator[Value]] = {} if node in order else {node: iter(node.uses)}
         while way:
             reader, values = next(reversed(way.items()))

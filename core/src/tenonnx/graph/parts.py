@@ -1,13 +1,14 @@
-"""The parts of a node that hold several: each is replaced as a whole, or changed as an edit of the graph."""
+"""The parts of graphs and nodes that hold several: each is replaced as a whole, or changed as an edit of the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from tenonnx.errors import InvalidCall
 
 Item = TypeVar("Item", covariant=True)
+Thing = TypeVar("Thing")
 
 
 class Holder(Protocol):
@@ -18,6 +19,23 @@ class Holder(Protocol):
 
     @attributes.setter
     def attributes(self, attributes: Mapping[str, Any]) -> None: ...
+
+
+class Named(Protocol):
+    """What has a name, such as a value."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Operator(Protocol):
+    """What a graph needs to know of an operator: its name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
 
 
 def _refused(name: str) -> Callable[..., Any]:
@@ -104,3 +122,32 @@ class Places(tuple[Item, ...]):
     do = "node.inputs = [...], or graph.replace(old, new)"
 
     __setitem__, __delitem__ = map(_refused, ("a new item", "del"))
+
+
+def _edited(name: str) -> Callable[..., Any]:
+    def edit(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        plain = list(self)
+        result = getattr(plain, name)(*arguments, **keywords)
+        self._graph.inputs = plain
+        list.__setitem__(self, slice(None), plain)
+        return self if result is plain else result
+
+    return edit
+
+
+class Inputs(list[Thing]):
+    """The inputs of a graph: what is removed from this list, or put in another order, is so in the graph."""
+
+    __slots__ = ("_graph",)
+
+    def __init__(self, values: Sequence[Thing], graph: Any) -> None:
+        super().__init__(values)
+        self._graph = graph
+
+    append, extend, insert, remove, pop, clear, sort, reverse = map(
+        _edited, ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse")
+    )
+    __setitem__, __delitem__, __iadd__, __imul__ = map(_edited, ("__setitem__", "__delitem__", "__iadd__", "__imul__"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (tuple(self),)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.symbolic import Dim, join, substitute, unify
+from tenonnx.graph.symbolic import Dim, dims_given, join, substitute, unify
 
 Shape: TypeAlias = tuple[Dim, ...]
 
@@ -141,3 +141,22 @@ def substitute_type(kind: Type | None, values: Mapping[str, Dim]) -> Type | None
     if isinstance(kind, MapType):
         return MapType(kind.key, substitute_type(kind.value, values))
     return kind
+
+
+def type_given(name: str, given: Any, shape: Any = None) -> Type:
+    """The type of an input as it was given, with dims as they are reckoned with. Raises ``InvalidCall`` for none."""
+    try:
+        kind: Type = given if isinstance(given, Type) else TensorType(DType.of(given), shape)
+        if isinstance(kind, TensorType):
+            kind = kind.with_dtype(DType.of(kind.dtype))
+    except (TypeError, ValueError) as error:
+        raise InvalidCall(
+            f'input "{name}" must have an element type of ONNX', given=repr(given), available=", ".join(map(str, DType))
+        ) from error
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return kind
+    try:
+        return kind.with_shape(dims_given(kind.shape))
+    except (TypeError, ValueError) as error:
+        what = f'the shape of input "{name}" must be a tuple of sizes, symbols and None'
+        raise InvalidCall(what, given=repr(kind.shape), do='("batch", 3)') from error

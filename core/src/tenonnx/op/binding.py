@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, TypeMismatch, UnsupportedOp
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Node, Value
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, static
 from tenonnx.op.op import Op
 from tenonnx.op.versioned_signature import VersionedSignature, bind_attributes, signature_at

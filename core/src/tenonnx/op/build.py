@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.definitions import defined_by, operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph, unique_name
+from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.names import unique_name
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import Type
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.call import constant_value, current, interpreting, role_of_result
 from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import ensure_inferred

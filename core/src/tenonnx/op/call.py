@@ -14,11 +14,10 @@ from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Value
 
 if TYPE_CHECKING:
     import numpy as np

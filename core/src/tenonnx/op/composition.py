@@ -10,7 +10,7 @@ from typing import Any
 
 from tenonnx.errors import TypeMismatch
 from tenonnx.graph.definitions import defined_by
-from tenonnx.graph.values import Value
+from tenonnx.graph.graph import Value
 from tenonnx.op.build import Builder
 from tenonnx.op.call import Interpreter, as_inputs, current, interpreting
 from tenonnx.op.evaluate import Evaluator

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.graph.constants import ArrayConstant, Constant
-from tenonnx.graph.graph import PROPAGATED_BYTES, Graph
+from tenonnx.graph.constants import PROPAGATED_BYTES, ArrayConstant, Constant
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.symbolic import Expr
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Value
 from tenonnx.op.binding import invoke, numpy_arguments
 from tenonnx.op.call import interpreting
 from tenonnx.op.evaluate import Evaluator

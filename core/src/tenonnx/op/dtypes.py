@@ -11,8 +11,8 @@ from typing import Any
 from tenonnx.errors import TypeMismatch
 from tenonnx.graph.definitions import definitions
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Value
 from tenonnx.graph.types import OptionalType, SequenceType, TensorType, Type
-from tenonnx.graph.values import Value
 from tenonnx.op.op import Op
 
 

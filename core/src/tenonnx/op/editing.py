@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
+from tenonnx.graph.constants import PROPAGATED_BYTES, ArrayConstant, contents_given
 from tenonnx.graph.definitions import operators
-from tenonnx.graph.graph import Graph, contents_given, tensor_type_given
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.order import ordered
-from tenonnx.graph.types import TensorType, Type, may_be_one, unify_types
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.types import Type, may_be_one, type_given, unify_types
 from tenonnx.op.build import building
 from tenonnx.op.call import constant, current
 from tenonnx.op.graph_inference import ensure_inferred, infer_after
 from tenonnx.op.inline import inline
 from tenonnx.op.op import Op
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: The outermost graphs of which an edit of several steps is under way.
+_EDITED: WeakSet[Graph] = WeakSet()
 
 #: The parts of a graph that an edit may change.
 _LISTS = ("all_inputs", "captures", "variables", "nodes", "outputs")
@@ -29,7 +36,7 @@ def editing(graph: Graph) -> Iterator[None]:
     Raises ``InvalidCall`` for a cycle, naming the way round, and for a node that does not take what it now reads.
     """
     root = graph.root
-    if root.is_edited:  # the outermost edit judges
+    if root in _EDITED:  # the outermost edit judges
         yield
         return
     if root.fixed:
@@ -37,7 +44,7 @@ def editing(graph: Graph) -> Iterator[None]:
         raise InvalidCall(f"{root.fixed} cannot be edited", given=root.name, do=do)
     ensure_inferred(root)
     before = _Before(root)
-    root.is_edited = True
+    _EDITED.add(root)
     try:
         yield
         _settle(root, before)
@@ -45,7 +52,8 @@ def editing(graph: Graph) -> Iterator[None]:
         before.restore()
         raise
     finally:
-        root.is_edited, root._names = False, None
+        _EDITED.discard(root)
+        root.forget_names()
 
 
 def _settle(root: Graph, before: _Before) -> None:
@@ -198,8 +206,7 @@ def set_type(value: Value, kind: Any) -> None:
         raise InvalidCall(f'the type of "{value.name}" is what the node of its subgraph gives', given=str(kind))
     if not isinstance(kind, Type):
         raise InvalidCall(f'"{value.name}" must have a type', given=repr(kind)[:200], do="value.type.with_shape(dims)")
-    if isinstance(kind, TensorType):
-        kind = tensor_type_given(value.name, kind)
+    kind = type_given(value.name, kind)
     with editing(graph):
         value.become(type=kind)
         graph.root.retyped = True
@@ -425,3 +432,39 @@ def _value_of(given: Any, formal: Value) -> Value | None:
             f'input "{formal.name}" must be {formal.type}', given=f"{value.type}", do="cast or reshape it"
         ) from error
     return value
+
+
+def rename(graph: Graph, value: Value | str, name: str) -> None:
+    """Give a value another name, see ``Graph.rename``."""
+    value = graph.find(value)
+    if name == value.name:
+        return
+    text = isinstance(name, str) and name != ""
+    if not text or any(name == other.name for graph in graph.root.nested() for other in graph.values()):
+        given = "a value of that name exists" if text else "no text"
+        raise InvalidCall(f'the name "{name}" must be new in graph "{graph.name}"', given=given)
+    if value.name in graph.value_types:
+        graph.value_types = {name if n == value.name else n: kind for n, kind in graph.value_types.items()}
+    if graph.training_state is not None and value in graph.variables:
+        variables = {variable.name for variable in graph.variables}
+        graph.training_state = graph.training_state.renamed(value.name, name, variables)
+    value.become(name=name)
+    graph.forget_names()
+    graph.root.retyped = True
+
+
+def assign(graph: Graph, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Give variables other contents of the same type, see ``Graph.assign``."""
+    held = {value.name: value for value in graph.variables}
+    new = {}
+    for name, array in contents.items():
+        if name not in held:
+            raise InvalidCall(f'no variable "{name}" in graph "{graph.name}"', available=", ".join(list(held)[:20]))
+        new[name] = ArrayConstant(array)
+        if new[name].type != held[name].type:
+            given, wanted = new[name].type, held[name].type
+            raise TypeMismatch(f'variable "{name}" must stay {wanted}', given=str(given))
+    with editing(graph) if any(constant.nbytes <= PROPAGATED_BYTES for constant in new.values()) else nullcontext():
+        for name, constant in new.items():
+            held[name].become(data=constant)
+            held[name].symbolic_contents = None

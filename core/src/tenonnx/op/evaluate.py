@@ -9,10 +9,9 @@ from tenonnx import limits
 from tenonnx.errors import TypeMismatch, UnsupportedOp
 from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
-from tenonnx.graph.values import Value
 from tenonnx.op.binding import UNFORESEEN, bind, invoke, known_op, pad, refused
 from tenonnx.op.call import constant_value, interpreting
 from tenonnx.op.op import Op

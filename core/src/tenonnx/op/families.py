@@ -7,9 +7,9 @@ from typing import Any
 
 from tenonnx.errors import TypeMismatch
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Value
 from tenonnx.graph.symbolic import broadcast_shapes
 from tenonnx.graph.types import Shape, TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.op import Define, Op, P, primitive
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
 from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.symbolic import Dim, differ, dims_given, symbols_of
 from tenonnx.graph.types import TensorType, Type, may_be_one, substitute_type, unify_types
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, known_op
 from tenonnx.op.contents import Known
 from tenonnx.op.infer import infer_call

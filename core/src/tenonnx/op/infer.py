@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 from tenonnx.errors import InvalidCall, TypeMismatch, UnknownType
 from tenonnx.graph.definitions import Definitions, definitions
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Value
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType, Type, join_types
-from tenonnx.graph.values import Value
 from tenonnx.limits import calling, work
 from tenonnx.op.binding import UNFORESEEN, invoke, pad, refused
 from tenonnx.op.call import constant_value, current, interpreting

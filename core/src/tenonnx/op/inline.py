@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.errors import InvalidCall, TypeMismatch
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.binding import bind, known_op
 from tenonnx.op.build import subgraph
 from tenonnx.op.call import Interpreter, current

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.graph.constants import Constant
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.values import Value
+from tenonnx.graph.graph import Value
 
 if TYPE_CHECKING:
     from tenonnx.errors import UnknownType

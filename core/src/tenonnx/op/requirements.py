@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.graph.graph import Value
 from tenonnx.graph.symbolic import Dim
 from tenonnx.graph.types import Shape, TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.signature import Signature
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.constants import chunks_of
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Value
 from tenonnx.graph.symbolic import Dim, differ
 from tenonnx.graph.types import Shape, TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.requirements import Arguments, Requirement, listed
 
 # ----- shapes ---------------------------------------------------------------------------------------------------------

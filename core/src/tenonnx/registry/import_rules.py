@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.errors import InvalidCall
 
 if TYPE_CHECKING:
-    from tenonnx.graph.values import Node
+    from tenonnx.graph.graph import Node
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,16 +30,15 @@ from tenonnx.formats.recognise import LOOKED_AT as LOOKED_AT
 from tenonnx.formats.recognise import looks_like as looks_like
 from tenonnx.graph.late_bindings import late as late
 from tenonnx.graph.late_bindings import late_if_installed as late_if_installed
+from tenonnx.graph.parts import Operator as Operator
 from tenonnx.graph.types import SparseTensorType as SparseTensorType
 from tenonnx.graph.types import Type as Type
-from tenonnx.graph.values import Operator as Operator
 from tenonnx.loading import is_onnx_file as is_onnx_file
 from tenonnx.loading import load_and_verifier as load_and_verifier
 from tenonnx.op.evaluate import type_of as type_of
 from tenonnx.op.op import Op as Op
 from tenonnx.op.rules import broken_rules as broken_rules
 from tenonnx.op.rules import find_rule as find_rule
-from tenonnx.registry.absence import absence as absence
 from tenonnx.registry.contents import in_words as in_words
 from tenonnx.registry.discovery import GROUPS as GROUPS
 from tenonnx.registry.discovery import Plugin as Plugin
@@ -53,6 +52,7 @@ from tenonnx.registry.guest import Attendants as Attendants
 from tenonnx.registry.hints import provider as provider
 from tenonnx.registry.import_rules import rules_of as rules_of
 from tenonnx.registry.registry import canonical_domain as canonical_domain
+from tenonnx.transforms.absence import absence as absence
 from tenonnx.transforms.changing import changed_by as changed_by
 from tenonnx.transforms.report import Change as Change
 from tenonnx.transforms.runtimes import Runtime as Runtime

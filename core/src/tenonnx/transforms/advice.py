@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node
 from tenonnx.op.op import Op
-from tenonnx.registry.absence import absence, remedy
 from tenonnx.registry.registry import Registry
+from tenonnx.transforms.absence import absence, remedy
 from tenonnx.transforms.legalize import body_nodes
 from tenonnx.transforms.target import Target
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.graph.constants import Constant, Contents
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Node, Value
 
 if TYPE_CHECKING:
     import numpy as np

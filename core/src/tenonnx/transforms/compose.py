@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import unify_types
-from tenonnx.graph.values import Operator, Value
 from tenonnx.op.graph_inference import ensure_inferred, infer
 from tenonnx.transforms.rewrite import copy_graph
 
@@ -45,7 +45,8 @@ def compose(first: Graph, second: Graph, mapping: Mapping[str, str] | None = Non
     whole.outputs += [fed.get(value, value) for value in part.outputs]
     whole.opsets = {**part.opsets, **{d: max(v, part.opsets.get(d, v)) for d, v in whole.opsets.items()}}
     _share_functions(part, whole)
-    whole.value_types, whole.retyped, whole._names = {}, True, None
+    whole.forget_declared()
+    whole.forget_names()
     try:
         infer(whole)
     except InvalidModel as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tenonnx.errors import UnsupportedOp
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
@@ -62,9 +61,9 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
             missing.setdefault((node.domain, node.op_type), []).append(node)
     if not missing:
         return
-    from tenonnx.registry.absence import absence, remedy
     from tenonnx.registry.contents import in_words
     from tenonnx.registry.packages import packages_of
+    from tenonnx.transforms.absence import absence, remedy
 
     registry, said = graph.registry, packages_of(graph)
     lines, absences = [], []

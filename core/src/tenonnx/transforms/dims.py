@@ -67,7 +67,5 @@ def _untyped(graph: Graph) -> Graph:
         for value in node.outputs if isinstance(node.op, Op) else ():
             if value is not None:
                 value.forget()
-    for nested in copy.nested():
-        nested.value_types = {}
-    copy.retyped = True
+    copy.forget_declared()
     return copy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tenonnx.errors import InvalidCall
-from tenonnx.graph.graph import Graph, near_names
-from tenonnx.graph.values import Value
+from tenonnx.graph.graph import Graph, Value
+from tenonnx.graph.names import near_names
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.rewrite import copy_graph

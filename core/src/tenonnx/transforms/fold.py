@@ -10,10 +10,9 @@ from typing import Any
 from tenonnx import limits
 from tenonnx.errors import LimitExceeded
 from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.call import is_learned
 from tenonnx.op.evaluate import Evaluator
 from tenonnx.transforms.decompose import Keep, refuse_opaque, refuse_primitive

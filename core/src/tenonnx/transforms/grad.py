@@ -8,9 +8,9 @@ from typing import Any
 from tenonnx.errors import InvalidCall, NotDifferentiable
 from tenonnx.graph.definitions import in_registry_of_graph, operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph, near_names
+from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.names import near_names
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import foreseeing, invoke
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting

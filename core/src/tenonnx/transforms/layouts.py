@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from tenonnx.errors import InvalidCall, TypeMismatch
+from tenonnx.graph.constants import contents_given
 from tenonnx.graph.definitions import in_registry_of_graph, operators
-from tenonnx.graph.graph import Graph, contents_given
-from tenonnx.graph.values import Value
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.op.build import building
 from tenonnx.op.editing import replace_outputs
 
@@ -22,6 +20,8 @@ Permutations: TypeAlias = Mapping[str, Sequence[int]] | Iterable[str]
 @in_registry_of_graph
 def make_constant(graph: Graph, name: str, contents: Any) -> None:
     """Let an input be a variable with these contents, in place."""
+    import numpy as np
+
     value = next((value for value in graph.all_inputs if value.name == name), None)
     if value is None:
         given = ", ".join(each.name for each in graph.all_inputs)

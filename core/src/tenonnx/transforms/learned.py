@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_trait
 from tenonnx.registry.registry import Registry, default_registry

@@ -10,9 +10,9 @@ import numpy as np
 
 from tenonnx.errors import NotRepresentable
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Node, Operator, Value
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.dtypes import type_code
 from tenonnx.op.op import Op

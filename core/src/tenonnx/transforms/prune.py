@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.transforms.rewrite import copy_graph
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from tenonnx.errors import NotRepresentable
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node
 from tenonnx.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
-from tenonnx.graph.values import Node
 from tenonnx.transforms.target import Target
 
 #: How many refused nodes a message names; the report has them all.

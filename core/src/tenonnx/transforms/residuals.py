@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tenonnx.errors import InvalidCall
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import TensorType, may_be_one
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op
 from tenonnx.op.build import Builder
 from tenonnx.op.call import interpreting

@@ -13,9 +13,8 @@ from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMi
 from tenonnx.graph.definitions import definitions, in_registry_of_graph, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.garbage import uncollected
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import bind, foreseeing
 from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import give

@@ -8,8 +8,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.definitions import defined_by, definitions, operators
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Node, Value
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.limits import calling, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures
@@ -75,7 +74,7 @@ class Rewriter(Builder):
     def __init__(self, source: Graph, decide: Decision, *, strict: bool = False, outer: Rewriter | None = None) -> None:
         super().__init__(_blank(source, None if outer is None else outer.graph), fold=True, outer=outer)
         if outer is None:
-            self.graph._names = dict(source.root.names())
+            self.graph.reserve(source.root.names())
         self.source = source
         self.decide = decide
         self.strict = strict

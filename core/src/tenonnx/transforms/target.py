@@ -8,8 +8,8 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Operator
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import canonical_domain, default_registry
 from tenonnx.transforms.runtimes import Runtime, find_runtime

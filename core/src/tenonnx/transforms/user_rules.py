@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tenonnx.errors import InvalidCall, PluginError, TenonnxError, TypeMismatch
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import unify_types
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.graph_inference import infer
 from tenonnx.registry.discovery import Plugin, plugins, warn_once
 from tenonnx.registry.import_rules import ImportRule, rules_of
@@ -83,6 +81,8 @@ def conflicts() -> list[str]:
 
 
 def _check_keys(graph: Graph, rules: Mapping[str, Any]) -> None:
+    import difflib
+
     known = dict.fromkeys(key for node in graph.walk() for key in _keys(node))
     for key in rules:
         if key not in known:

@@ -107,10 +107,8 @@ def _lowered(
         if value in used and name not in taken:
             value.become(name=name)
             taken.add(name)
-    result._names = None
-    for nested in result.nested():
-        nested.value_types = {}
-    result.retyped = True
+    result.forget_names()
+    result.forget_declared()
     return result
 
 

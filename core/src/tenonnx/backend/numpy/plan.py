@@ -16,9 +16,8 @@ from tenonnx.backend.numpy.specialization import SMALLEST_REUSED, Observations, 
 from tenonnx.backend.numpy.steps import Kernel, Step
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.binding import UNFORESEEN, bind, known_op, refused
 from tenonnx.op.evaluate import GraphFunction
 from tenonnx.op.rules import find_rule

@@ -12,8 +12,8 @@ from tenonnx import limits
 from tenonnx.errors import TenonnxError
 from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Value
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.binding import bind, known_op
 from tenonnx.op.infer import infer_call
 from tenonnx.op.memo import SIZES

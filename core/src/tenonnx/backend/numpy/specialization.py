@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tenonnx.graph.graph import Value
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import TensorType
-from tenonnx.graph.values import Value
 from tenonnx.op.binding import known_op
 from tenonnx.op.operand import Operand
 from tenonnx.op.rules import find_rule

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
-from tenonnx.graph.values import Node
+from tenonnx.graph.graph import Node
 
 Kernel = Callable[..., Any]
 

@@ -10,8 +10,8 @@ import onnx
 
 from tenonnx.formats.onnx.attributes import read_attribute
 from tenonnx.formats.onnx.resolve import Resolver
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Operator, Value
+from tenonnx.graph.graph import Graph, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.op.inline import inline
 from tenonnx.op.op import Op
 from tenonnx.op.signature import Input, Signature

@@ -24,9 +24,8 @@ from tenonnx.formats.onnx.types import read_type
 from tenonnx.formats.recognise import looks_like
 from tenonnx.graph.constants import Constant
 from tenonnx.graph.garbage import uncollected
-from tenonnx.graph.graph import Graph
+from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import Type
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
 

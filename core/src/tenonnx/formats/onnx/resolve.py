@@ -10,7 +10,7 @@ import onnx
 
 from tenonnx.errors import InvalidModel, TypeMismatch
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.values import Operator
+from tenonnx.graph.parts import Operator
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.op import Op, Opaque
 from tenonnx.op.signature import PHRASES, REQUIRED, is_kind

@@ -13,10 +13,9 @@ from tenonnx.formats.onnx.ir import ir_version
 from tenonnx.formats.onnx.roles import add_roles
 from tenonnx.formats.onnx.tensors import Initializers, SparseContents, to_inline_proto, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
-from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph
+from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph, Node, Value
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.types import TensorType, Type
-from tenonnx.graph.values import Node, Value
 from tenonnx.op.op import Op
 from tenonnx.op.versioned_signature import signature_at
 
