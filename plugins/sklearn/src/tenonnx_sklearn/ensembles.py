@@ -140,7 +140,7 @@ class Memberships:
     asked: list[tuple[int, Array, bool]] = field(default_factory=list)
 
     def ask(self, feature: int, members: Array, otherwise: bool) -> int:
-        """The column of a question: sets of integers, and what holds of a missing or other number."""
+        """The column of a question: sets of integers, and what holds of any other number."""
         self.asked.append((feature, np.asarray(members, bool), otherwise))
         return self.features + len(self.asked) - 1
 
@@ -149,14 +149,17 @@ class Memberships:
         for feature in sorted({feature for feature, _, _ in self.asked}):
             questions = [(m, o) for f, m, o in self.asked if f == feature]
             size = max(len(members) for members, _ in questions)
-            table = np.ones((size + 1, len(questions)), X.dtype.numpy)
+            table = np.empty((size + 2, len(questions)), X.dtype.numpy)
             for k, (members, otherwise) in enumerate(questions):
+                table[:, k] = not otherwise
                 table[: len(members), k] = ~members
-                table[size, k] = not otherwise
+            table[size + 1] = np.nan  # a missing number takes the branch that the tree says
             x = columns(X, [feature])
-            whole = ops.floor(ops.where(ops.isnan(x), X.dtype.numpy.type(-1), x))
+            missing = ops.isnan(x)
+            whole = ops.floor(ops.where(missing, X.dtype.numpy.type(-1), x))
             inside = ops.and_(x > -1.0, whole < float(size))
             code = ops.where(inside, ops.maximum(whole, X.dtype.numpy.type(0)), X.dtype.numpy.type(size))
+            code = ops.where(missing, X.dtype.numpy.type(size + 1), code)
             index = ops.squeeze(ops.cast(code, to=DType.int64), np.array([1], np.int64))
             parts.append(ops.gather(table, index, axis=0))
         order = sorted(range(len(self.asked)), key=lambda k: (self.asked[k][0], k))

@@ -8,31 +8,52 @@ from typing import Any
 import numpy as np
 
 import tenonnx as tx
+from tenonnx_sklearn.rows import feeds
 from tenonnx_sklearn.verification import METHODS, expected_of
+
+#: What a file is judged as: at the newest version that the front end writes, at 13, and of ``ai.onnx`` alone.
+WAYS: dict[str, dict[str, Any]] = {"newest": {}, "13": {"opset_version": 13}, "plain": {"domains": ["ai.onnx"]}}
 
 
 def judge(model: Any, rows: Any, path: Path, opset: int | None = None, **options: Any) -> str:
     """``right``, ``refused: why``, ``wrong: where`` or ``fails: why`` of the file that tenonnx writes."""
+    return judged(model, rows, path, {"": {"opset_version": opset} if opset else {}}, **options)[""]
+
+
+def judged(model: Any, rows: Any, path: Path, ways: dict[str, dict[str, Any]], **options: Any) -> dict[str, str]:
+    """The verdict on the file that is written in each of these ways."""
+    try:
+        graph = tx.load(model, *_examples(rows), verify=False, **options)
+    except tx.TenonnxError as error:
+        return dict.fromkeys(ways, f"refused: {' '.join(str(error).split())}")
+    return {name: _judged_file(model, rows, graph, path, way) for name, way in ways.items()}
+
+
+def _examples(rows: Any) -> tuple[Any, ...]:
+    """Rows whose types do not follow from the fit are given as an example."""
+    return (rows,) if isinstance(rows, np.ndarray) and rows.dtype.kind == "O" else ()
+
+
+def _judged_file(model: Any, rows: Any, graph: tx.Graph, path: Path, way: dict[str, Any]) -> str:
     import onnxruntime
 
     try:
-        graph = tx.load(model, verify=False, **options)
-        if opset:
-            tx.export(graph, path, opset_version=opset)
-        else:
-            tx.export(graph, path)
+        tx.export(graph, path, **way)
     except tx.TenonnxError as error:
         return f"refused: {' '.join(str(error).split())}"
     names = [value.name for value in graph.outputs]
     try:
-        session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
-        feed = session.get_inputs()[0].name
-        found = dict(zip(names, session.run(names, {feed: rows}), strict=True))
-        empty = session.run(names, {feed: rows[:0]})
+        quiet = onnxruntime.SessionOptions()
+        quiet.log_severity_level = 3
+        session = onnxruntime.InferenceSession(path.read_bytes(), quiet, providers=["CPUExecutionProvider"])
+        fed = feeds(graph, rows)
+        found = dict(zip(names, session.run(names, fed), strict=True))
+        empty = session.run(names, {name: array[:0] for name, array in fed.items()})
+        alone = session.run(names, {name: array[:1] for name, array in fed.items()})
     except Exception as error:
         return f"fails: {' '.join(str(error).split())}"
-    if any(len(array) for array in empty):
-        return "wrong: rows of none"
+    if any(len(array) for array in empty) or any(len(array) != 1 for array in alone):
+        return "wrong: rows of none, or of one"
     try:
         return difference(model, rows, found)
     except ValueError as error:

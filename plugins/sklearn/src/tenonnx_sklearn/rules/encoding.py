@@ -121,3 +121,21 @@ def label_binarizer(model: Any, X: Table) -> Outputs:
     rows = np.vstack([rows, np.full(len(model.classes_), model.neg_label)])
     rows = rows[:, 1:] if len(model.classes_) == 2 else rows
     return {"transform": cast(encoded(X.column(0), model.classes_, rows, DType.float64), DType.int64)}
+
+
+def coded(model: Any, X: Table, categories: dict[int, Any]) -> Value:
+    """The rows of a booster, which codes the categories of some columns by their places; others are missing."""
+    if not categories:
+        return X.matrix()
+    parts = []
+    for k in range(X.shape[1]):
+        x = X.column(k)
+        if k not in categories:
+            parts.append(cast(x, X.dtype))
+            continue
+        if isinstance(categories[k][0], str) and x.dtype is not DType.string:
+            raise refusal(model, f"column {k} holds text; give tx.load an example of the rows that the estimator takes")
+        places = positions(x, categories[k])
+        known = places < len(categories[k])
+        parts.append(ops.where(known, cast(places, X.dtype), np.asarray(np.nan, X.dtype.numpy)))
+    return beside(parts)

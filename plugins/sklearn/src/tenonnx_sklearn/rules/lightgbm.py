@@ -8,44 +8,98 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import both, flat, label, position
+from tenonnx_sklearn.algebra import beside, both, column, columns, flat, label, like, position
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
+from tenonnx_sklearn.rules.encoding import coded
 from tenonnx_sklearn.rules.results import by_decision
+from tenonnx_sklearn.tables import Table
+
+#: Numbers that LightGBM takes for zero.
+ZERO = 1.0000000180025095e-35
 
 
-def _scores(model: Any, X: Value) -> tuple[Value, list[str]]:
+def _scores(model: Any, rows: Table) -> tuple[Value, list[str]]:
     """The raw scores, and the words of the objective."""
     dumped = model.booster_.dump_model()
-    if not isinstance(dumped.get("objective"), str):
-        raise refusal(model, "an objective that is a function")
-    if dumped.get("pandas_categorical"):
-        raise refusal(model, "categories of pandas, where inputs are numbers")
+    X = coded(model, rows, _categories_of_pandas(model, dumped))
     targets = dumped["num_tree_per_iteration"]
-    memberships = Memberships(X.shape[1])
-    trees = [
-        _tree(model, info["tree_structure"], memberships, targets, k % targets)
-        for k, info in enumerate(dumped["tree_info"])
-    ]
-    scores = Ensemble(trees, stored=np.float64).scores(memberships.append(X))
+    roots = [info["tree_structure"] for info in dumped["tree_info"]]
+    memberships, linear = Memberships(X.shape[1]), _linear_features(roots)
+    width = targets * (1 + len(linear))
+    zeros: set[int] = set()
+    trees = [_tree(root, memberships, zeros, width, k % targets, targets, linear) for k, root in enumerate(roots)]
+    X = _zeros_as_missing(X, sorted(zeros))
+    sums = Ensemble(trees, stored=np.float64).scores(memberships.append(X))
+    scores = columns(sums, range(targets)) if linear else sums
+    for k, feature in enumerate(linear, 1):  # the factors of a feature in all leaves that a row reaches, summed
+        x = columns(X, [feature])
+        x = ops.where(ops.isnan(x), like(X, 0.0), x)
+        scores = scores + x * columns(sums, range(k * targets, (k + 1) * targets))
     if dumped.get("average_output"):
         scores = scores / float(len(trees) // targets)
-    return (flat(scores) if targets == 1 else scores), dumped["objective"].split()
+    return (flat(scores) if targets == 1 else scores), str(dumped.get("objective", "custom")).split()
 
 
-def _tree(model: Any, root: dict[str, Any], memberships: Memberships, targets: int, target: int) -> Tree:
-    nodes = [root]
+def _categories_of_pandas(model: Any, dumped: dict[str, Any]) -> dict[int, Any]:
+    found = dumped.get("pandas_categorical") or []
+    known = [k for k, name in enumerate(dumped["feature_names"]) if dumped["feature_infos"].get(name, {}).get("values")]
+    if found and len(found) != len(known):
+        raise refusal(model, "categories of pandas, of which some columns hold one alone")
+    return dict(zip(known, found, strict=True)) if found else {}
+
+
+def _zeros_as_missing(X: Value, features: list[int]) -> Value:
+    if not features:
+        return X
+    parts = [column(X, k) for k in range(X.shape[1])]
+    for k in features:
+        zero = ops.absolute(parts[k]) <= like(X, ZERO)
+        parts[k] = ops.where(zero, like(X, np.nan), parts[k])
+    return beside(parts)
+
+
+def _linear_features(roots: list[dict[str, Any]]) -> list[int]:
+    """The features that a leaf has a factor for."""
+    nodes, found = list(roots), set()
     for node in nodes:
         nodes += [node[side] for side in ("left_child", "right_child") if side in node]
+        found |= {int(k) for k in node.get("leaf_features", [])}
+    return sorted(found)
+
+
+def _without_missing(leaf: dict[str, Any]) -> dict[str, Any]:
+    """A linear leaf below questions whether one of its features is missing, where it is a number alone."""
+    node = leaf
+    for feature in leaf.get("leaf_features", []):
+        node = {
+            "split_feature": int(feature), "decision_type": "<=", "threshold": np.finfo(np.float32).max,
+            "missing_type": "NaN", "default_left": False, "left_child": node,
+            "right_child": {"leaf_value": leaf["leaf_value"]},
+        }  # fmt: skip
+    return node
+
+
+def _tree(
+    root: dict[str, Any], memberships: Memberships, zeros: set[int], width: int, target: int, targets: int,
+    linear: list[int],
+) -> Tree:  # fmt: skip
+    nodes = [_without_missing(root)]
+    for node in nodes:
+        for side in ("left_child", "right_child"):
+            if side in node and "split_feature" in node:
+                if "leaf_features" in node[side] and node["right_child"].keys() != {"leaf_value"}:
+                    node[side] = _without_missing(node[side])
+                nodes.append(node[side])
     places = {id(node): k for k, node in enumerate(nodes)}
     feature, left, right = (np.full(len(nodes), fill) for fill in (0, -1, -1))
     threshold, missing = np.zeros(len(nodes)), np.zeros(len(nodes), bool)
-    values = np.zeros((len(nodes), targets))
+    values = np.zeros((len(nodes), width))
     for k, node in enumerate(nodes):
         if "split_feature" not in node:
-            if "leaf_coeff" in node:
-                raise refusal(model, "linear_tree=True")
-            values[k, target] = node["leaf_value"]
+            values[k, target] = node.get("leaf_const", node["leaf_value"])
+            for each, factor in zip(node.get("leaf_features", []), node.get("leaf_coeff", []), strict=True):
+                values[k, (1 + linear.index(int(each))) * targets + target] += factor
             continue
         left[k], right[k] = places[id(node["left_child"])], places[id(node["right_child"])]
         feature[k] = node["split_feature"]
@@ -54,12 +108,12 @@ def _tree(model: Any, root: dict[str, Any], memberships: Memberships, targets: i
             members = np.zeros(max(inside) + 1, bool)
             members[inside] = True
             feature[k], threshold[k] = memberships.ask(int(feature[k]), members, otherwise=False), 0.5
-        elif node["missing_type"] == "Zero":
-            raise refusal(model, "zero_as_missing=True")
-        else:
-            threshold[k] = node["threshold"]
-            as_zero = node["missing_type"] == "None"
-            missing[k] = threshold[k] >= 0 if as_zero else node["default_left"]
+            continue
+        threshold[k] = node["threshold"]
+        if node["missing_type"] == "Zero":
+            zeros.add(int(feature[k]))
+        as_zero = node["missing_type"] == "None"
+        missing[k] = threshold[k] >= 0 if as_zero else node["default_left"]
     return Tree(feature, threshold, left, right, values, missing)
 
 
@@ -67,10 +121,10 @@ def _parameter(words: list[str], name: str) -> float:
     return next((float(word.partition(":")[2]) for word in words if word.startswith(f"{name}:")), 1.0)
 
 
-@converts("lightgbm.LGBMClassifier")
-def classifier(model: Any, X: Value) -> Outputs:
+@converts("lightgbm.LGBMClassifier", table=True)
+def classifier(model: Any, X: Table) -> Outputs:
     scores, words = _scores(model, X)
-    if words[0] == "binary" and scores.rank == 1:
+    if words[0] in ("binary", "cross_entropy") and scores.rank == 1:
         decision = scores * _parameter(words, "sigmoid")
         return by_decision(model.classes_, decision, both(ops.sigmoid(decision)))
     if words[0] == "multiclassova":
@@ -82,14 +136,16 @@ def classifier(model: Any, X: Value) -> Outputs:
     return {"predict": label(model.classes_, position(proba)), "predict_proba": proba}
 
 
-@converts("lightgbm.LGBMRegressor", "lightgbm.LGBMRanker")
-def regressor(model: Any, X: Value) -> Outputs:
+@converts("lightgbm.LGBMRegressor", "lightgbm.LGBMRanker", table=True)
+def regressor(model: Any, X: Table) -> Outputs:
     scores, words = _scores(model, X)
     name = words[0]
     if name in ("poisson", "gamma", "tweedie"):
         return {"predict": ops.exp(scores)}
     if name == "cross_entropy":
         return {"predict": ops.sigmoid(scores)}
-    if name in ("cross_entropy_lambda", "binary", "multiclass", "multiclassova"):
+    if name == "cross_entropy_lambda":
+        return {"predict": ops.log(ops.exp(scores) + 1.0)}
+    if name in ("binary", "multiclass", "multiclassova"):
         raise refusal(model, f"objective={name}")
     return {"predict": ops.sign(scores) * scores * scores if "sqrt" in words else scores}

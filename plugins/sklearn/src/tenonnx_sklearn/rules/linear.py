@@ -76,11 +76,12 @@ def linear_classifier(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.SGDClassifier")
 def sgd_classifier(model: Any, X: Value) -> Outputs:
-    decision = _decision(model, X)
+    """Scores are large, and shares of small probabilities need all of their digits."""
+    decision = _decision(model, double(X))
     if model.loss == "log_loss":
         each = ops.sigmoid(decision)
     elif model.loss == "modified_huber":
-        each = (ops.clip(decision, like(X, -1.0), like(X, 1.0)) + 1.0) / 2.0
+        each = (ops.clip(decision, like(decision, -1.0), like(decision, 1.0)) + 1.0) / 2.0
     else:
         return by_decision(model.classes_, decision)
     return by_decision(model.classes_, decision, both(each) if decision.rank == 1 else normalized(each))

@@ -9,40 +9,74 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import both, flat, like
+from tenonnx_sklearn.algebra import affine, both, cast, flat, label, like
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
-from tenonnx_sklearn.ensembles import Ensemble, Tree
+from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
+from tenonnx_sklearn.rules.encoding import coded
 from tenonnx_sklearn.rules.results import by_decision, by_probability
+from tenonnx_sklearn.tables import Table
 
 _LOGISTIC = ("binary:logistic", "reg:logistic")
-_LOG = ("count:poisson", "reg:gamma", "reg:tweedie")
+_LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox")
 _IDENTITY = (
-    "binary:logitraw", "multi:softmax", "multi:softprob", "rank:map", "rank:ndcg", "rank:pairwise",
-    "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:squarederror", "reg:squaredlogerror",
+    "binary:hinge", "binary:logitraw", "multi:softmax", "multi:softprob", "rank:map", "rank:ndcg", "rank:pairwise",
+    "reg:absoluteerror", "reg:expectileerror", "reg:pseudohubererror", "reg:quantileerror", "reg:squarederror",
+    "reg:squaredlogerror",
 )  # fmt: skip
 
 
-def _margins(model: Any, X: Value) -> tuple[Value, str]:
-    """The sums of trees and the base score, before the link; and the name of the objective."""
+def _margins(model: Any, rows: Table) -> tuple[Value, str]:
+    """The sums before the link, with the base score; and the name of the objective."""
     booster = model.get_booster()
     learner = json.loads(booster.save_raw("json"))["learner"]
     objective, boosted = learner["objective"]["name"], learner["gradient_booster"]
-    if boosted["name"] not in ("gbtree", "dart"):
-        raise refusal(model, f"booster={boosted['name']}")
-    if model.missing is not None and not np.isnan(model.missing):
-        raise refusal(model, f"missing={model.missing}")
+    margin = _base(model, learner, objective)
+    if boosted["name"] == "gblinear":
+        return _linear(boosted["model"]["weights"], margin[0], _with_missing(model, rows.matrix())), objective
     weights = boosted.get("weight_drop")
     held = (boosted["gbtree"] if weights is not None else boosted)["model"]
-    margin = _base(model, learner, objective)
-    targets = max(len(margin), 1 + max(held["tree_info"], default=0))
+    X = _with_missing(model, coded(model, rows, _categories(model, held)))
+    size = max([1, *(int(tree["tree_param"].get("size_leaf_vector", 1)) for tree in held["trees"])])
+    targets = max(len(margin), size, 1 + max(held["tree_info"], default=0))
     best = booster.attr("best_iteration")
     last = held["iteration_indptr"][int(best) + 1] if best is not None else len(held["trees"])
+    memberships = Memberships(X.shape[1])
     trees = [
-        _tree(model, tree, targets, target, 1.0 if weights is None else weights[k])
+        _tree(tree, memberships, targets, None if size > 1 else target, 1.0 if weights is None else weights[k])
         for k, (tree, target) in enumerate(zip(held["trees"][:last], held["tree_info"][:last], strict=True))
     ]
-    scores = Ensemble(trees, strict=True).scores(X) + like(X, margin)
+    scores = Ensemble(trees, strict=True).scores(memberships.append(X)) + like(X, margin)
     return (flat(scores) if targets == 1 else scores), objective
+
+
+def _linear(weights: list[float], margin: Any, X: Value) -> Value:
+    """A row of weights for each feature, and the biases below; a number that is missing counts for nothing."""
+    table = np.asarray(weights, np.float64).reshape(X.shape[1] + 1, -1)
+    known = ops.where(ops.isnan(X), like(X, 0.0), X)
+    scores = affine(known, table[:-1].T, table[-1] + margin)
+    return flat(scores) if table.shape[1] == 1 else scores
+
+
+def _with_missing(model: Any, X: Value) -> Value:
+    """Rows in which the number that stands for a missing one is NaN."""
+    if model.missing is None or np.isnan(model.missing):
+        return X
+    return ops.where(ops.equal(X, like(X, model.missing)), like(X, np.nan), X)
+
+
+def _categories(model: Any, held: dict[str, Any]) -> dict[int, Any]:
+    """The categories of pandas by the column, which XGBoost keeps from 3.1 on."""
+    found = {}
+    for k, each in enumerate((held.get("cats") or {}).get("enc", [])):
+        values = each["values"]
+        if not values:
+            continue
+        if "offsets" in each:
+            text = bytes(np.asarray(values).astype(np.uint8))
+            found[k] = [text[a:b].decode() for a, b in zip(each["offsets"], each["offsets"][1:], strict=False)]
+        else:
+            found[k] = values
+    return found
 
 
 def _base(model: Any, learner: dict[str, Any], objective: str) -> Any:
@@ -57,31 +91,50 @@ def _base(model: Any, learner: dict[str, Any], objective: str) -> Any:
     return base
 
 
-def _tree(model: Any, tree: dict[str, Any], targets: int, target: int, weight: float) -> Tree:
-    if any(tree["split_type"]) or int(tree["tree_param"].get("size_leaf_vector", 1)) > 1:
-        raise refusal(model, "splits by categories, or leaves of several targets")
+def _tree(tree: dict[str, Any], memberships: Memberships, targets: int, target: int | None, weight: float) -> Tree:
+    """``target`` is the column that leaves count for, or None where they have a number for each."""
     conditions = np.asarray(tree["split_conditions"], np.float32).astype(np.float64)
     left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
+    leaf, feature = left < 0, np.asarray(tree["split_indices"])
     values = np.zeros((len(left), targets))
-    values[:, target] = np.where(left < 0, conditions * weight, 0)
-    return Tree(
-        np.asarray(tree["split_indices"]), conditions, left, right, values, np.asarray(tree["default_left"], bool)
-    )
+    if target is not None:
+        values[:, target] = np.where(leaf, conditions * weight, 0)
+    elif "leaf_weights" in tree:  # by the place that the right child of a leaf is
+        held = np.asarray(tree["leaf_weights"], np.float32).reshape(-1, targets)
+        values[leaf] = held[right[leaf]] * weight
+    else:
+        values[leaf] = np.asarray(tree["base_weights"], np.float32).reshape(-1, targets)[leaf] * weight
+    parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
+    for node, start, size in parts:  # categories of a set go to the right, and all others to the left
+        inside = np.asarray(tree["categories"][start : start + size])
+        members = np.ones(int(inside.max()) + 1, bool)
+        members[inside] = False
+        feature[node], conditions[node] = memberships.ask(int(feature[node]), members, otherwise=True), 0.5
+    return Tree(feature, conditions, left, right, values, np.asarray(tree["default_left"], bool))
 
 
-@converts("xgboost.XGBClassifier", "xgboost.XGBRFClassifier")
-def classifier(model: Any, X: Value) -> Outputs:
+@converts("xgboost.XGBClassifier", "xgboost.XGBRFClassifier", table=True)
+def classifier(model: Any, X: Table) -> Outputs:
     margins, objective = _margins(model, X)
     if objective.startswith("multi:"):
         return by_probability(model.classes_, ops.softmax(margins, axis=1))
-    if objective != "binary:logistic" or margins.rank != 1:
-        raise refusal(model, f"objective={objective}, or several labels for a row")
-    return by_decision(model.classes_, margins, both(ops.sigmoid(margins)))
+    if objective == "binary:logistic" and margins.rank == 1:
+        return by_decision(model.classes_, margins, both(ops.sigmoid(margins)))
+    if objective == "binary:logistic":
+        proba = ops.sigmoid(margins)
+        return {"predict": ops.cast(proba > 0.5, to="int64"), "predict_proba": proba}
+    if objective in ("binary:logitraw", "binary:hinge"):
+        shown = margins if objective == "binary:logitraw" else cast(margins > 0.0, margins.dtype)
+        chosen = ops.cast(shown > 0.5, to="int64")
+        return {"predict": label(model.classes_, chosen), "predict_proba": both(shown)}
+    raise refusal(model, f"objective={objective}")
 
 
-@converts("xgboost.XGBRegressor", "xgboost.XGBRFRegressor", "xgboost.XGBRanker")
-def regressor(model: Any, X: Value) -> Outputs:
+@converts("xgboost.XGBRegressor", "xgboost.XGBRFRegressor", "xgboost.XGBRanker", table=True)
+def regressor(model: Any, X: Table) -> Outputs:
     margins, objective = _margins(model, X)
     if objective in _LOG:
         return {"predict": ops.exp(margins)}
-    return {"predict": ops.sigmoid(margins) if objective in _LOGISTIC else margins}
+    if objective == "binary:hinge":
+        return {"predict": cast(margins > 0.0, margins.dtype)}
+    return {"predict": ops.sigmoid(margins) if objective in ("binary:logistic", "reg:logistic") else margins}

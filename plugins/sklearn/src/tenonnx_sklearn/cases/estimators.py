@@ -1,24 +1,15 @@
-"""Cases of every estimator of scikit-learn that predicts or transforms: fitted on small data of the right kind."""
+"""Every estimator of scikit-learn that predicts or transforms, by its defaults."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class Case:
-    """An estimator and a function that fits it and gives it with rows to ask it about."""
-
-    name: str
-    fitted: Callable[[], tuple[Any, Any]]
-
-
-def cases() -> Iterator[Case]:
+def defaults() -> Iterator[tuple[str, Callable[[], tuple[Any, Any]]]]:
     """Every estimator by its defaults, on data of two classes and of three, or of one target."""
     from sklearn.utils import all_estimators
 
@@ -28,7 +19,7 @@ def cases() -> Iterator[Case]:
         if kind.__name__ in _NOT_OF_ROWS:
             continue
         for classes in (0,) if not _classifies(kind) else (2,) if kind.__name__ in _BINARY else (2, 3):
-            yield Case(f"{name}{f' {classes} classes' if classes else ''}", _fit(kind, classes))
+            yield f"{name}{f' {classes} classes' if classes else ''}", _fit(kind, classes)
 
 
 def _classifies(kind: Any) -> bool:
@@ -89,6 +80,10 @@ def _made(kind: Any) -> Any:
         return FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())])
     if kind is ColumnTransformer:
         return ColumnTransformer([("a", StandardScaler(), [0, 2]), ("b", MinMaxScaler(), [1])], remainder="passthrough")
+    if name in ("SelectFromModel", "SelfTrainingClassifier"):
+        return kind(LinearRegression() if name == "SelectFromModel" else LogisticRegression())
+    if name == "SparseCoder":
+        return kind(np.eye(4)[:3])
     if kind is SequentialFeatureSelector:
         return kind(LinearRegression(), n_features_to_select=2)
     if name in ("LocalOutlierFactor",):

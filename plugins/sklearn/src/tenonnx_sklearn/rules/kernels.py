@@ -1,0 +1,153 @@
+"""Support vectors, kernels and Gaussian processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value
+from tenonnx_sklearn.algebra import (
+    KERNELS,
+    affine,
+    cast,
+    double,
+    flat,
+    kernel,
+    label,
+    like,
+    position,
+    squared_distances,
+    total,
+)  # fmt: skip
+from tenonnx_sklearn.conversion import Outputs, converts, refusal
+from tenonnx_sklearn.rules.meta import pairwise_votes
+from tenonnx_sklearn.rules.results import by_decision, outliers
+
+
+def _kernel_of(model: Any, X: Value, points: Any, gamma: Any) -> Value:
+    if not isinstance(model.kernel, str) or model.kernel not in KERNELS:
+        raise refusal(model, f"kernel={model.kernel}")
+    coef0, degree = (getattr(model, name, None) for name in ("coef0", "degree"))
+    coef0, degree = 1.0 if coef0 is None else coef0, 3 if degree is None else degree
+    return kernel(X, points, model.kernel, gamma, coef0, degree)
+
+
+def _supported(model: Any, X: Value) -> Value:
+    if not isinstance(model.support_vectors_, np.ndarray):
+        raise refusal(model, "sparse support vectors")
+    return _kernel_of(model, X, model.support_vectors_, model._gamma)
+
+
+@converts("sklearn.SVR", "sklearn.NuSVR")
+def support_regressor(model: Any, X: Value) -> Outputs:
+    return {"predict": cast(flat(affine(_supported(model, X), model.dual_coef_, model.intercept_)), X.dtype)}
+
+
+@converts("sklearn.OneClassSVM")
+def support_one_class(model: Any, X: Value) -> Outputs:
+    decision = flat(affine(_supported(model, X), model.dual_coef_, model.intercept_))
+    found = outliers(decision, 0.0, inclusive=False)
+    return {**found, "score_samples": decision + float(np.ravel(model.offset_)[0])}
+
+
+@converts("sklearn.SVC", "sklearn.NuSVC")
+def support_classifier(model: Any, X: Value) -> Outputs:
+    values, classes = _supported(model, X), len(model.classes_)
+    if classes == 2:
+        return by_decision(model.classes_, flat(affine(values, model.dual_coef_, model.intercept_)))
+    starts = np.concatenate([[0], np.cumsum(model.n_support_)])
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    weights = np.zeros((len(pairs), values.shape[1]))
+    for row, (i, j) in enumerate(pairs):
+        of_i, of_j = (slice(starts[k], starts[k + 1]) for k in (i, j))
+        weights[row, of_i] = model.dual_coef_[j - 1, of_i]
+        weights[row, of_j] = model.dual_coef_[i, of_j]
+    scores = affine(values, weights, model.intercept_)
+    _, decision = pairwise_votes(classes, cast(scores < 0.0, DType.float64), -scores)
+    firsts = cast(scores > 0.0, DType.float64)
+    chosen = pairwise_votes(classes, 1.0 - firsts, scores)[0]
+    if model.break_ties and model.decision_function_shape == "ovr":
+        chosen = decision
+    shown = decision if model.decision_function_shape == "ovr" else scores
+    return {"predict": label(model.classes_, position(chosen)), "decision_function": shown}
+
+
+@converts("sklearn.KernelRidge")
+def kernel_ridge(model: Any, X: Value) -> Outputs:
+    y = affine(_kernel_of(model, X, model.X_fit_, model.gamma), np.asarray(model.dual_coef_).T)
+    return {"predict": cast(y, X.dtype)}
+
+
+@converts("sklearn.Nystroem")
+def nystroem(model: Any, X: Value) -> Outputs:
+    values = _kernel_of(model, X, model.components_, model.gamma)
+    return {"transform": cast(affine(values, model.normalization_), X.dtype)}
+
+
+@converts("sklearn.KernelPCA")
+def kernel_components(model: Any, X: Value) -> Outputs:
+    values = _kernel_of(model, X, model.X_fit_, getattr(model, "gamma_", model.gamma))
+    centre = model._centerer
+    means = total(values, keepdims=True) / float(len(model.X_fit_))
+    values = values - centre.K_fit_rows_ - means + float(centre.K_fit_all_)
+    kept = np.flatnonzero(model.eigenvalues_)
+    scaled = np.zeros_like(model.eigenvectors_)
+    scaled[:, kept] = model.eigenvectors_[:, kept] / np.sqrt(model.eigenvalues_[kept])
+    return {"transform": cast(affine(values, scaled.T), X.dtype)}
+
+
+@converts("sklearn.RBFSampler")
+def kernel_sampler(model: Any, X: Value) -> Outputs:
+    waves = ops.cos(cast(affine(double(X), model.random_weights_.T, model.random_offset_), DType.float32))
+    return {"transform": cast(waves, X.dtype) * float(np.sqrt(2.0 / model.n_components))}
+
+
+@converts("sklearn.KernelCenterer")
+def kernel_centerer(model: Any, X: Value) -> Outputs:
+    means = total(X, keepdims=True) / float(len(model.K_fit_rows_))
+    return {"transform": X - like(X, model.K_fit_rows_) - means + like(X, model.K_fit_all_)}
+
+
+@converts("sklearn.GaussianProcessRegressor")
+def gaussian_process(model: Any, X: Value) -> Outputs:
+    if np.ndim(model.y_train_) > 1 and np.shape(model.y_train_)[1] > 1:
+        raise refusal(model, "several targets")
+    if not hasattr(model, "X_train_"):
+        raise refusal(model, "no rows fitted")
+    values = covariance(model, model.kernel_, X, model.X_train_)
+    scale, mean = (float(np.ravel(n)[0]) for n in (model._y_train_std, model._y_train_mean))
+    y = affine(values, np.ravel(model.alpha_)) * scale + mean
+    return {"predict": cast(y, X.dtype)}
+
+
+def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
+    """The kernel of a Gaussian process between rows and the points that it was fitted on."""
+    name = type(part).__name__
+    if name in ("Sum", "Product"):
+        one, two = (covariance(model, each, X, points) for each in (part.k1, part.k2))
+        return one + two if name == "Sum" else one * two
+    if name == "ConstantKernel":
+        return squared_distances(X, points) * 0.0 + float(part.constant_value)
+    if name == "WhiteKernel":
+        return squared_distances(X, points) * 0.0
+    if name == "DotProduct":
+        return double(X) @ np.asarray(points, np.float64).T + float(part.sigma_0**2)
+    if name in ("RBF", "Matern", "RationalQuadratic"):
+        length = np.asarray(part.length_scale, np.float64)
+        square = squared_distances(double(X) / length, points / length)
+        if name == "RBF" or (name == "Matern" and part.nu == np.inf):
+            return ops.exp(square * -0.5)
+        if name == "RationalQuadratic":
+            return ops.pow_(square / float(2 * part.alpha) + 1.0, np.float64(-part.alpha))
+        distance = ops.sqrt(square)
+        if part.nu == 0.5:
+            return ops.exp(-distance)
+        if part.nu == 1.5:
+            scaled = distance * float(np.sqrt(3))
+            return (scaled + 1.0) * ops.exp(-scaled)
+        if part.nu == 2.5:
+            scaled = distance * float(np.sqrt(5))
+            return (scaled + 1.0 + scaled * scaled / 3.0) * ops.exp(-scaled)
+    raise refusal(model, f"the kernel {part}")
