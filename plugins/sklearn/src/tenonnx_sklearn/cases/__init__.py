@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_sklearn.cases.configurations import BOOSTERS, CONFIGURATIONS
+from tenonnx_sklearn.cases.boosters import BOOSTERS
+from tenonnx_sklearn.cases.configurations import CONFIGURATIONS
 from tenonnx_sklearn.cases.data import rows_and_target
 
 PACKAGES = ("lightgbm", "xgboost", "catboost")

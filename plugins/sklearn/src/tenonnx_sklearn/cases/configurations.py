@@ -3,9 +3,8 @@
 Behind ``->`` stand the outputs that are asked for, where they are not those by default.
 """
 
-CONFIGURATIONS: dict[str, str] = {}
-
-CONFIGURATIONS["binary three"] = """
+CONFIGURATIONS = {
+    "binary three": """
 LogisticRegression(C=0.1, penalty="l2", solver="newton-cg") -> predict, decision_function, predict_log_proba
 LogisticRegression(solver="saga", l1_ratio=0.5, max_iter=50)
 LogisticRegressionCV(Cs=3)
@@ -89,9 +88,8 @@ make_pipeline(NeighborhoodComponentsAnalysis(2, random_state=0), KNeighborsClass
 make_pipeline(FunctionTransformer(np.tanh), LogisticRegression())
 RandomForestClassifier(5, random_state=0) -> apply
 DecisionTreeClassifier(max_depth=4) -> apply
-"""
-
-CONFIGURATIONS["binary"] = """
+""",
+    "binary": """
 FixedThresholdClassifier(LogisticRegression(), threshold=0.3)
 FixedThresholdClassifier(LinearSVC(), threshold=0.2, response_method="decision_function")
 FixedThresholdClassifier(GaussianNB(), threshold=0.7, pos_label=0)
@@ -101,9 +99,8 @@ GradientBoostingClassifier(loss="exponential", n_estimators=8)
 HistGradientBoostingClassifier(max_iter=10, monotonic_cst=[1, 0, 0, -1])
 HistGradientBoostingClassifier(max_iter=20, early_stopping=True)
 LogisticRegression(class_weight="balanced", fit_intercept=False)
-"""
-
-CONFIGURATIONS["words"] = """
+""",
+    "words": """
 LogisticRegression()
 RandomForestClassifier(10, random_state=0)
 HistGradientBoostingClassifier(max_iter=10)
@@ -117,9 +114,8 @@ MLPClassifier((8,), max_iter=40, random_state=0)
 OneVsOneClassifier(LinearSVC())
 DummyClassifier(strategy="constant", constant="b")
 GaussianNB()
-"""
-
-CONFIGURATIONS["number"] = """
+""",
+    "number": """
 LinearRegression(fit_intercept=False)
 LinearRegression(positive=True)
 Ridge(alpha=0.5, solver="lsqr")
@@ -203,9 +199,8 @@ make_pipeline(SelectKBest(f_regression, k=2), RandomForestRegressor(5, random_st
 RFE(LinearRegression(), n_features_to_select=2)
 RandomForestRegressor(5, random_state=0) -> apply
 IsotonicRegression(out_of_bounds="clip")
-"""
-
-CONFIGURATIONS["above zero"] = """
+""",
+    "above zero": """
 PoissonRegressor(alpha=0.1)
 GammaRegressor(alpha=0.1)
 TweedieRegressor(power=1.5, alpha=0.1)
@@ -216,9 +211,8 @@ RandomForestRegressor(10, criterion="poisson", random_state=0)
 TransformedTargetRegressor(LinearRegression(), func=np.log, inverse_func=np.exp)
 TransformedTargetRegressor(Ridge(), func=np.log1p, inverse_func=np.expm1)
 TransformedTargetRegressor(Ridge(), transformer=FunctionTransformer(np.sqrt, np.square))
-"""
-
-CONFIGURATIONS["several numbers"] = """
+""",
+    "several numbers": """
 LinearRegression()
 Ridge()
 RidgeCV()
@@ -244,9 +238,8 @@ DummyRegressor(strategy="mean")
 TransformedTargetRegressor(Ridge(), transformer=StandardScaler())
 BaggingRegressor(Ridge(), n_estimators=3, random_state=0)
 RANSACRegressor(random_state=0)
-"""
-
-CONFIGURATIONS["several labels"] = """
+""",
+    "several labels": """
 MultiOutputClassifier(LogisticRegression())
 MultiOutputClassifier(RandomForestClassifier(5, random_state=0)) -> predict
 ClassifierChain(LogisticRegression(), order=[1, 0])
@@ -263,9 +256,8 @@ RidgeClassifier()
 RidgeClassifierCV()
 MLPClassifier((8,), max_iter=50, random_state=0)
 DummyClassifier(strategy="most_frequent")
-"""
-
-CONFIGURATIONS["rows"] = """
+""",
+    "rows": """
 StandardScaler(with_mean=False)
 StandardScaler(with_std=False)
 RobustScaler(quantile_range=(10, 90), unit_variance=True)
@@ -357,9 +349,8 @@ ColumnTransformer([("a", "passthrough", slice(0, 2)), ("b", "drop", [2])], remai
 make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0))
 make_pipeline(StandardScaler(), IsolationForest(n_estimators=5, random_state=0))
 make_pipeline(StandardScaler(), "passthrough", PCA(2))
-"""
-
-CONFIGURATIONS["positive"] = """
+""",
+    "positive": """
 NMF(2, init="nndsvda", max_iter=300)
 MiniBatchNMF(2, init="nndsvda")
 LatentDirichletAllocation(2, random_state=0, max_iter=5)
@@ -371,9 +362,8 @@ Nystroem(kernel="chi2", n_components=8, random_state=0)
 FunctionTransformer(np.log)
 TfidfTransformer(sublinear_tf=True)
 TfidfTransformer(norm=None, use_idf=False)
-"""
-
-CONFIGURATIONS["counts three"] = """
+""",
+    "counts three": """
 MultinomialNB(alpha=0.5) -> predict, predict_proba, predict_joint_log_proba
 ComplementNB(norm=True)
 CategoricalNB(min_categories=12)
@@ -391,15 +381,13 @@ SelectPercentile(chi2, percentile=50)
 HistGradientBoostingClassifier(categorical_features=[0, 2], max_iter=10)
 make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
 make_pipeline(TfidfTransformer(), LinearSVC())
-"""
-
-CONFIGURATIONS["counts number"] = """
+""",
+    "counts number": """
 TargetEncoder(target_type="continuous")
 HistGradientBoostingRegressor(categorical_features=[0, 1, 2, 3], max_iter=10)
 make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge())
-"""
-
-CONFIGURATIONS["missing"] = """
+""",
+    "missing": """
 SimpleImputer(strategy="median")
 SimpleImputer(strategy="most_frequent")
 SimpleImputer(strategy="constant", fill_value=-1.0, add_indicator=True)
@@ -417,9 +405,8 @@ MaxAbsScaler()
 PowerTransformer()
 QuantileTransformer(n_quantiles=20)
 FeatureUnion([("a", SimpleImputer()), ("b", MissingIndicator())])
-"""
-
-CONFIGURATIONS["missing binary"] = """
+""",
+    "missing binary": """
 DecisionTreeClassifier(max_depth=5)
 RandomForestClassifier(10, random_state=0)
 ExtraTreesClassifier(10, random_state=0)
@@ -427,16 +414,14 @@ HistGradientBoostingClassifier(max_iter=15)
 BaggingClassifier(DecisionTreeClassifier(max_depth=3), n_estimators=4, random_state=0)
 make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression())
 make_pipeline(KNNImputer(), GaussianNB())
-"""
-
-CONFIGURATIONS["missing number"] = """
+""",
+    "missing number": """
 DecisionTreeRegressor(max_depth=5)
 RandomForestRegressor(10, random_state=0)
 HistGradientBoostingRegressor(max_iter=15)
 make_pipeline(IterativeImputer(max_iter=2), LinearRegression())
-"""
-
-CONFIGURATIONS["texts"] = """
+""",
+    "texts": """
 CountVectorizer()
 CountVectorizer(binary=True, lowercase=False)
 CountVectorizer(analyzer="char", ngram_range=(2, 3))
@@ -453,9 +438,8 @@ TfidfVectorizer(ngram_range=(1, 2), use_idf=False)
 HashingVectorizer(n_features=32, lowercase=False)
 HashingVectorizer(n_features=32, lowercase=False, alternate_sign=False, norm=None)
 make_pipeline(CountVectorizer(), TfidfTransformer())
-"""
-
-CONFIGURATIONS["texts binary"] = """
+""",
+    "texts binary": """
 make_pipeline(TfidfVectorizer(), LogisticRegression())
 make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), LinearSVC())
 make_pipeline(CountVectorizer(), MultinomialNB())
@@ -463,9 +447,8 @@ make_pipeline(CountVectorizer(), ComplementNB())
 make_pipeline(TfidfVectorizer(max_features=20), RandomForestClassifier(5, random_state=0))
 make_pipeline(TfidfVectorizer(), TruncatedSVD(5, random_state=0), SGDClassifier(loss="log_loss", random_state=0))
 make_pipeline(TfidfVectorizer(), SelectKBest(k=10), LogisticRegression())
-"""
-
-CONFIGURATIONS["table binary"] = """
+""",
+    "table binary": """
 make_pipeline(ColumnTransformer([("t", OneHotEncoder(handle_unknown="ignore"), [0]), ("n", StandardScaler(), [1, 2])]), LogisticRegression())
 make_pipeline(ColumnTransformer([("t", OrdinalEncoder(), [0])], remainder="passthrough"), RandomForestClassifier(5, random_state=0))
 make_pipeline(ColumnTransformer([("t", OrdinalEncoder(), [0])], remainder="passthrough"), HistGradientBoostingClassifier(max_iter=5))
@@ -473,133 +456,5 @@ make_pipeline(ColumnTransformer([("t", TargetEncoder(), [0]), ("n", SimpleImpute
 make_pipeline(ColumnTransformer([("t", OneHotEncoder(drop="first"), [0]), ("n", KBinsDiscretizer(3), [1])]), LinearSVC())
 make_pipeline(ColumnTransformer([("t", CountVectorizer(), 0)], remainder=MinMaxScaler()), LogisticRegression())
 make_pipeline(make_column_transformer((make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")), [0]), (make_pipeline(SimpleImputer(), StandardScaler()), [1, 2])), SVC())
-"""
-
-BOOSTERS = {
-    "binary three": """
-LGBMClassifier(n_estimators=10, verbose=-1)
-LGBMClassifier(n_estimators=10, boosting_type="dart", verbose=-1)
-LGBMClassifier(n_estimators=10, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7, verbose=-1)
-LGBMClassifier(n_estimators=10, data_sample_strategy="goss", verbose=-1)
-LGBMClassifier(n_estimators=10, linear_tree=True, verbose=-1)
-LGBMClassifier(n_estimators=10, extra_trees=True, class_weight="balanced", verbose=-1)
-XGBClassifier(n_estimators=10)
-XGBClassifier(n_estimators=10, booster="dart", rate_drop=0.3)
-XGBClassifier(n_estimators=10, base_score=0.3, max_leaves=8, grow_policy="lossguide")
-XGBClassifier(n_estimators=10, booster="gblinear")
-XGBClassifier(n_estimators=10, tree_method="exact")
-XGBRFClassifier(n_estimators=10)
-CatBoostClassifier(iterations=10, verbose=0, allow_writing_files=False)
-CatBoostClassifier(iterations=10, grow_policy="Depthwise", verbose=0, allow_writing_files=False)
-CatBoostClassifier(iterations=10, grow_policy="Lossguide", verbose=0, allow_writing_files=False)
-VotingClassifier([("a", LGBMClassifier(n_estimators=5, verbose=-1)), ("b", LogisticRegression())], voting="soft")
-make_pipeline(StandardScaler(), XGBClassifier(n_estimators=5))
-CalibratedClassifierCV(XGBClassifier(n_estimators=5), cv=2)
-""",
-    "binary": """
-LGBMClassifier(n_estimators=10, objective="cross_entropy", verbose=-1)
-LGBMClassifier(n_estimators=10, sigmoid=2.0, is_unbalance=True, verbose=-1)
-XGBClassifier(n_estimators=10, objective="binary:logitraw")
-XGBClassifier(n_estimators=10, objective="binary:hinge")
-XGBClassifier(n_estimators=10, scale_pos_weight=3.0)
-CatBoostClassifier(iterations=10, loss_function="CrossEntropy", verbose=0, allow_writing_files=False)
-""",
-    "three": """
-LGBMClassifier(n_estimators=10, objective="multiclassova", verbose=-1)
-XGBClassifier(n_estimators=10, objective="multi:softmax")
-XGBClassifier(n_estimators=10, multi_strategy="multi_output_tree")
-CatBoostClassifier(iterations=10, loss_function="MultiClassOneVsAll", verbose=0, allow_writing_files=False)
-""",
-    "words": """
-LGBMClassifier(n_estimators=10, verbose=-1)
-CatBoostClassifier(iterations=10, verbose=0, allow_writing_files=False)
-""",
-    "number": """
-LGBMRegressor(n_estimators=10, verbose=-1)
-LGBMRegressor(n_estimators=10, objective="l1", verbose=-1)
-LGBMRegressor(n_estimators=10, objective="huber", verbose=-1)
-LGBMRegressor(n_estimators=10, objective="fair", verbose=-1)
-LGBMRegressor(n_estimators=10, objective="quantile", alpha=0.7, verbose=-1)
-LGBMRegressor(n_estimators=10, linear_tree=True, verbose=-1)
-LGBMRegressor(n_estimators=10, linear_tree=True, boosting_type="dart", verbose=-1)
-LGBMRegressor(n_estimators=10, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7, verbose=-1)
-LGBMRegressor(n_estimators=10, reg_sqrt=True, verbose=-1)
-LGBMRegressor(n_estimators=10, zero_as_missing=True, verbose=-1)
-LGBMRegressor(n_estimators=10, use_missing=False, verbose=-1)
-LGBMRegressor(n_estimators=10, monotone_constraints=[1, 0, 0, 0], verbose=-1)
-XGBRegressor(n_estimators=10)
-XGBRegressor(n_estimators=10, objective="reg:absoluteerror")
-XGBRegressor(n_estimators=10, objective="reg:pseudohubererror")
-XGBRegressor(n_estimators=10, objective="reg:quantileerror", quantile_alpha=0.7)
-XGBRegressor(n_estimators=10, objective="reg:quantileerror", quantile_alpha=np.array([0.2, 0.8]))
-XGBRegressor(n_estimators=10, booster="dart", rate_drop=0.3, one_drop=True)
-XGBRegressor(n_estimators=10, booster="gblinear")
-XGBRegressor(n_estimators=10, base_score=2.0, monotone_constraints=(1, 0, 0, 0))
-XGBRegressor(n_estimators=10, missing=0.0)
-XGBRFRegressor(n_estimators=10)
-CatBoostRegressor(iterations=10, verbose=0, allow_writing_files=False)
-CatBoostRegressor(iterations=10, loss_function="MAE", verbose=0, allow_writing_files=False)
-CatBoostRegressor(iterations=10, loss_function="Quantile:alpha=0.7", verbose=0, allow_writing_files=False)
-CatBoostRegressor(iterations=10, loss_function="RMSEWithUncertainty", verbose=0, allow_writing_files=False)
-CatBoostRegressor(iterations=10, grow_policy="Lossguide", verbose=0, allow_writing_files=False)
-""",
-    "above zero": """
-LGBMRegressor(n_estimators=10, objective="poisson", verbose=-1)
-LGBMRegressor(n_estimators=10, objective="gamma", verbose=-1)
-LGBMRegressor(n_estimators=10, objective="tweedie", verbose=-1)
-LGBMRegressor(n_estimators=10, objective="mape", verbose=-1)
-XGBRegressor(n_estimators=10, objective="count:poisson")
-XGBRegressor(n_estimators=10, objective="reg:gamma")
-XGBRegressor(n_estimators=10, objective="reg:tweedie", tweedie_variance_power=1.3)
-XGBRegressor(n_estimators=10, objective="reg:squaredlogerror")
-XGBRegressor(n_estimators=10, objective="survival:cox")
-CatBoostRegressor(iterations=10, loss_function="Poisson", verbose=0, allow_writing_files=False)
-CatBoostRegressor(iterations=10, loss_function="Tweedie:variance_power=1.5", verbose=0, allow_writing_files=False)
-""",
-    "unit": """
-LGBMRegressor(n_estimators=10, objective="cross_entropy", verbose=-1)
-LGBMRegressor(n_estimators=10, objective="cross_entropy_lambda", verbose=-1)
-XGBRegressor(n_estimators=10, objective="reg:logistic")
-CatBoostRegressor(iterations=10, loss_function="LogCosh", verbose=0, allow_writing_files=False)
-""",
-    "several numbers": """
-XGBRegressor(n_estimators=10)
-XGBRegressor(n_estimators=10, multi_strategy="multi_output_tree")
-CatBoostRegressor(iterations=10, loss_function="MultiRMSE", verbose=0, allow_writing_files=False)
-MultiOutputRegressor(LGBMRegressor(n_estimators=5, verbose=-1))
-""",
-    "several labels": """
-XGBClassifier(n_estimators=10)
-CatBoostClassifier(iterations=10, loss_function="MultiLogloss", verbose=0, allow_writing_files=False)
-MultiOutputClassifier(LGBMClassifier(n_estimators=5, verbose=-1))
-""",
-    "missing binary": """
-LGBMClassifier(n_estimators=10, verbose=-1)
-LGBMClassifier(n_estimators=10, zero_as_missing=True, verbose=-1)
-LGBMClassifier(n_estimators=10, linear_tree=True, verbose=-1)
-XGBClassifier(n_estimators=10)
-CatBoostClassifier(iterations=10, verbose=0, allow_writing_files=False)
-CatBoostClassifier(iterations=10, nan_mode="Max", verbose=0, allow_writing_files=False)
-""",
-    "missing number": """
-LGBMRegressor(n_estimators=10, verbose=-1)
-LGBMRegressor(n_estimators=10, linear_tree=True, verbose=-1)
-XGBRegressor(n_estimators=10)
-CatBoostRegressor(iterations=10, verbose=0, allow_writing_files=False)
-""",
-    "counts three": """
-LGBMClassifier(n_estimators=10, categorical_feature=[0, 2], min_data_per_group=5, verbose=-1)
-LGBMClassifier(n_estimators=10, categorical_feature=[0, 2], max_cat_to_onehot=12, verbose=-1)
-XGBClassifier(n_estimators=10, enable_categorical=True, feature_types=["c", "q", "c", "q"])
-""",
-    "counts number": """
-LGBMRegressor(n_estimators=10, categorical_feature=[0, 1], min_data_per_group=5, linear_tree=True, verbose=-1)
-XGBRegressor(n_estimators=10, enable_categorical=True, feature_types=["c", "q", "c", "c"], max_cat_to_onehot=1)
-XGBRegressor(n_estimators=10, enable_categorical=True, feature_types=["c", "q", "c", "c"], max_cat_to_onehot=20)
-""",
-    "ranked": """
-LGBMRanker(n_estimators=10, min_child_samples=5, verbose=-1)
-XGBRanker(n_estimators=10)
-CatBoostRanker(iterations=10, verbose=0, allow_writing_files=False)
 """,
 }
