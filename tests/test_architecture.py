@@ -25,7 +25,7 @@ FLOORS = [
     {"formats"},
     {"loading"},
     {"backend", "checks"},
-    {"conversion"},
+    {"conversion", "frontends"},
     {"extend", "tools", "__main__"},
 ]
 

@@ -12,10 +12,11 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 import tenonnx as tx
 from tenonnx.extend.checks import accumulation, coarse_inside, compare
+from tenonnx.extend.frontends import sizes_to_compare
 from tenonnx_jax.examples import Examples
 from tenonnx_jax.frontend import graph_of
 from tenonnx_jax.sources import source_of
-from tenonnx_jax.verification import array_of, outputs_of, sizes_to_compare
+from tenonnx_jax.verification import array_of, outputs_of
 
 OPSETS = (13, 17, 21)
 

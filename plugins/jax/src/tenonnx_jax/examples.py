@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from tenonnx.extend import InvalidCall
+from tenonnx.extend.frontends import (
+    Dims,
+    batched,
+    chosen_names,
+    named_axes,
+    read_dims,
+    resized,
+    sizes_of,
+    unknown_dims,
+)
 from tenonnx_jax.sources import Source, path_name
-
-#: Dims that vary, by input (its name, or its position among the arrays) and axis.
-Dims = Mapping[str | int, Mapping[int, str] | Sequence[str | None]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Examples:
         arguments: Sequence[Any],
         keywords: Mapping[str, Any] | None = None,
         dims: Dims | str | os.PathLike[str] | None = None,
+        dynamic_axes: Dims | str | os.PathLike[str] | None = None,
         dynamic_batch: bool = False,
         names: Sequence[str] | None = None,
     ) -> Examples:
@@ -55,21 +61,17 @@ class Examples:
         leaves = [_as_array(leaf) for _, leaf in pairs]
         places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)]
         found = [_label(labels, pairs[k][0]) for k in places]
-        chosen = (
-            list(names)
-            if names is not None
-            else [n if found.count(n) == 1 else f"{n}_{k}" for k, n in enumerate(found)]
-        )
-        if len(chosen) != len(places) or len(set(chosen)) != len(chosen):
-            raise InvalidCall(
-                f"the names of inputs must be different, and one for each of the {len(places)} inputs",
-                given=", ".join(chosen),
-            )
-        ranks = {name: np.ndim(leaves[k]) for name, k in zip(chosen, places, strict=True)}
-        varying = _checked(_read(dims), chosen, found, ranks)
+        default = [n if found.count(n) == 1 else f"{n}_{k}" for k, n in enumerate(found)]
+        chosen = chosen_names("inputs", names, default)
+        shapes = {name: np.shape(leaves[k]) for name, k in zip(chosen, places, strict=True)}
+        varying, others = named_axes(read_dims(dims, dynamic_axes), shapes, dict(zip(default, chosen, strict=True)))
+        if others:
+            raise unknown_dims(next(iter(others)), chosen)
         if dynamic_batch:
-            batched = {name: {0: "batch"} for name, rank in ranks.items() if rank}
-            varying = {name: {**batched.get(name, {}), **varying.get(name, {})} for name in chosen}
+            varying = batched(varying, shapes)
+        for dim in (dim for axes in varying.values() for dim in axes.values()):
+            if not (isinstance(dim, str) and dim.isidentifier()):
+                raise InvalidCall("a dim that varies must have a name", given=repr(dim), do='as in {"x": {0: "batch"}}')
         return cls(structure, leaves, places, chosen, varying)
 
     @property
@@ -79,15 +81,7 @@ class Examples:
     @property
     def sizes(self) -> dict[str, int]:
         """The size of each dim that has a name. Raises ``InvalidCall`` where one name has two."""
-        found: dict[str, tuple[int, str]] = {}
-        for name, axes in self.dims.items():
-            for axis, dim in axes.items():
-                size = int(self.arrays[name].shape[axis])
-                first, where = found.setdefault(dim, (size, name))
-                if first != size:
-                    given = f'{first} in "{where}", {size} in "{name}"'
-                    raise InvalidCall(f'dim "{dim}" must be one number', given=given)
-        return {dim: size for dim, (size, _) in found.items()}
+        return sizes_of(self.dims, {name: array.shape for name, array in self.arrays.items()})
 
     def arguments(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call with other arrays."""
@@ -99,13 +93,10 @@ class Examples:
 
     def resized(self, sizes: Mapping[str, int]) -> list[Any]:
         """The arrays, those dims of these names at other sizes, made of the same elements."""
-        found = []
-        for name, array in self.arrays.items():
-            for axis, dim in self.dims.get(name, {}).items():
-                if dim in sizes:
-                    array = _resized(array, axis, sizes[dim])
-            found.append(array)
-        return found
+        return [
+            _resized(array, {axis: sizes[dim] for axis, dim in self.dims.get(name, {}).items() if dim in sizes})
+            for name, array in self.arrays.items()
+        ]
 
     def types(self) -> list[jax.ShapeDtypeStruct]:
         """Shapes with a symbol of JAX for each dim that varies."""
@@ -133,18 +124,12 @@ def _as_array(leaf: Any) -> Any:
     return leaf
 
 
-def _resized(array: Any, axis: int, size: int) -> Any:
-    """More or fewer elements along an axis: those there are, repeated, floats a little smaller each time."""
-    length = array.shape[axis]
-    if not length:
-        raise InvalidCall("a dim that varies must have elements in the examples", given=f"shape {list(array.shape)}")
-    if _is_key(array):
-        return array[jax.numpy.arange(size) % length] if not axis else array
-    array = np.asarray(array)
-    rounds = [
-        array * array.dtype.type(0.875**k) if array.dtype.kind in "fcV" else array for k in range(-(-size // length))
-    ]
-    return np.take(np.concatenate(rounds, axis), range(size), axis).astype(array.dtype)
+def _resized(array: Any, sizes: Mapping[int, int]) -> Any:
+    if not sizes:
+        return array
+    if not _is_key(array):
+        return resized(np.asarray(array), sizes)
+    return array[jax.numpy.arange(sizes[0]) % len(array)] if 0 in sizes else array
 
 
 def _labels(source: Source, bound: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[Any, str]:
@@ -163,44 +148,3 @@ def _label(labels: Mapping[Any, str], path: Any) -> str:
     first, second, *others = path
     start = labels[(first.idx, getattr(second, "idx", getattr(second, "key", None)))]
     return "_".join([start, *(part for part in path_name(others).split(".") if others)])
-
-
-def _read(dims: Any) -> Any:
-    if isinstance(dims, str | os.PathLike):
-        text = str(dims)
-        if not text.lstrip().startswith("{"):
-            text = Path(dims).read_text()
-        try:
-            dims = json.loads(text)
-        except ValueError as error:
-            raise InvalidCall("dims must be JSON, or a file of it", given=str(error)) from error
-        return {
-            name: {int(axis): dim for axis, dim in axes.items()} if isinstance(axes, dict) else axes
-            for name, axes in dims.items()
-        }
-    return dims or {}
-
-
-def _checked(
-    dims: Any, names: Sequence[str], found: Sequence[str], ranks: Mapping[str, int]
-) -> dict[str, dict[int, str]]:
-    if not isinstance(dims, Mapping):
-        raise InvalidCall("dims must be a mapping of inputs to axes and names", given=repr(dims)[:100])
-    checked: dict[str, dict[int, str]] = {}
-    for key, given in dims.items():
-        name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
-        if name not in names and list(found).count(name) == 1:
-            name = names[list(found).index(name)]
-        if name not in names:
-            raise InvalidCall("dims must name inputs that are arrays", given=repr(key), available=", ".join(names))
-        axes = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
-        rank = ranks[name]
-        for axis, dim in axes.items():
-            if not isinstance(axis, int) or not -rank <= axis < rank:
-                raise InvalidCall(
-                    f'dims of input "{name}" must be of its axes', given=f"axis {axis!r}", available=f"0 to {rank - 1}"
-                )
-            if dim is not None and not (isinstance(dim, str) and dim.isidentifier()):
-                raise InvalidCall("a dim that varies must have a name", given=repr(dim), do='as in {"x": {0: "batch"}}')
-        checked[name] = {axis % rank: dim for axis, dim in axes.items() if dim is not None}
-    return checked

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry, TenonnxError, TensorType, Value, constant
-from tenonnx.extend.checks import Allowed, Verification
+from tenonnx.extend import Graph, NotRepresentable, Registry, TenonnxError, Value, constant
 from tenonnx.extend.formats import Role
-from tenonnx_jax import lines
+from tenonnx.extend.frontends import Allowed, Dims, Verification, chosen_names, output_names
 from tenonnx_jax.dims import Sizes, as_dim
-from tenonnx_jax.examples import Dims, Examples
+from tenonnx_jax.examples import Examples
 from tenonnx_jax.interpreter import Interpreter, as_value, check_primitives
+from tenonnx_jax.lines import USER
 from tenonnx_jax.rules import (  # noqa: F401 - what they are imported for is their rules
     bits,
     complexes,
@@ -32,7 +32,7 @@ from tenonnx_jax.rules import (  # noqa: F401 - what they are imported for is th
     special,
     windows,
 )
-from tenonnx_jax.sources import Source, path_name, source_of
+from tenonnx_jax.sources import Source, source_of
 from tenonnx_jax.tidying import tidied
 from tenonnx_jax.types import Held, Parts, dtype_of, is_complex, is_key, parts_of
 from tenonnx_jax.verification import verify_against
@@ -72,7 +72,7 @@ def read(
     """
     allowed = Allowed.of(verify, atol, rtol)
     held = source_of(source, variables, method, mutable)
-    given = _examples(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
+    given = Examples.of(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
     graph = graph_of(held, given, registry, output_names)
     if allowed is not None:
         verify_against(held, given, graph, allowed).raise_if_failed()
@@ -94,21 +94,11 @@ def verifier(
 ) -> Callable[..., Verification]:
     """What compares a graph with ``source``, called with the options of ``read``; it takes ``atol`` and ``rtol``."""
     held = source_of(source, variables, method, mutable)
-    given = _examples(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
+    given = Examples.of(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
     return lambda graph, atol=None, rtol=None: verify_against(held, given, graph, Allowed(atol, rtol))
 
 
-def _examples(
-    source: Source, examples: Any, keywords: Any, dims: Any, dynamic_axes: Any, dynamic_batch: bool, names: Any
-) -> Examples:
-    if dims is not None and dynamic_axes is not None:
-        raise InvalidCall("dims that vary are named by dims or by dynamic_axes", given="both")
-    return Examples.of(source, examples, keywords, dims if dims is not None else dynamic_axes, dynamic_batch, names)
-
-
-def graph_of(
-    source: Source, examples: Examples, registry: Registry | None, output_names: Sequence[str] | None
-) -> Graph:
+def graph_of(source: Source, examples: Examples, registry: Registry | None, names: Sequence[str] | None) -> Graph:
     """The graph of a call, not verified yet."""
     types = examples.types()
     closed, (structure, changed) = traced(source, examples, types)
@@ -117,8 +107,9 @@ def graph_of(
     graph.registry = registry
     try:
         with graph.building():
-            names = _output_names(structure, output_names, examples.names)
-            _build(graph, source, examples, types, closed, [*names, *(f"{name}_next" for name in sorted(changed))])
+            paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(structure)[0]]
+            outputs = chosen_names("outputs", names, output_names(paths, examples.names), examples.names)
+            _build(graph, source, examples, types, closed, [*outputs, *(f"{name}_next" for name in sorted(changed))])
     except TenonnxError as error:
         notes = getattr(error, "__notes__", [])
         if notes and isinstance(error, NotRepresentable):
@@ -145,7 +136,7 @@ def traced(source: Source, examples: Examples, types: Sequence[Any]) -> tuple[An
     except TenonnxError:
         raise
     except Exception as error:
-        where = "\n".join(lines.of_error(error)[-3:])
+        where = "\n".join(USER.of_error(error)[-3:])
         said = str(error).strip().split("\n\n")[0].replace("\n", " ")[:500]
         raise NotRepresentable(
             f"{source.name} must be a function that JAX can trace for these examples and dims",
@@ -220,22 +211,4 @@ def _constant(graph: Graph, array: Any) -> Held:
     return graph.variable(next(name for k in count() if (name := f"constant_{k}") not in taken), held)
 
 
-def _output_names(shape: Any, names: Sequence[str] | None, inputs: Sequence[str]) -> list[str]:
-    pairs = jax.tree_util.tree_flatten_with_path(shape)[0]
-    keyed = all(hasattr(path[0], "key") for path, _ in pairs if path)
-    found = []
-    for path, _ in pairs:
-        inner = path_name(path).replace(".", "_") if path else ""
-        name = inner if keyed and path else "_".join(part for part in ("output", inner) if part)
-        found.append(f"output_{name}" if name in inputs else name)
-    if names is None:
-        return found
-    if len(names) != len(found) or len(set(names)) != len(names) or set(names) & set(inputs):
-        raise InvalidCall(
-            f"the names of outputs must be different, and one for each of the {len(found)} outputs",
-            given=", ".join(names),
-        )
-    return list(names)
-
-
-__all__ = ["TensorType", "graph_of", "read", "verifier"]
+__all__ = ["graph_of", "read", "verifier"]

@@ -8,17 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from tenonnx.extend import Graph, TenonnxError
-from tenonnx.extend.checks import (
-    BY_TABLE,
-    Allowed,
-    OutputDifference,
-    Verification,
-    accumulation,
-    coarse_inside,
-    compare,
-    structure_problems,
-)
+from tenonnx.extend import Graph
+from tenonnx.extend.checks import coarse_inside
+from tenonnx.extend.frontends import BY_TABLE, Allowed, SourceCall, Verification, sizes_to_compare, verify_calls
 from tenonnx_jax.examples import Examples
 from tenonnx_jax.sources import Source
 from tenonnx_jax.types import Parts, parts_of
@@ -26,33 +18,17 @@ from tenonnx_jax.types import Parts, parts_of
 
 def verify_against(source: Source, examples: Examples, graph: Graph, allowed: Allowed = BY_TABLE) -> Verification:
     """Compare ``graph`` with ``source`` on the fastest backend, at the sizes of the examples, at 1, and beyond."""
-    found = Verification("JAX")
-    found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
-    if found.problems:
-        return found
-    program = graph.compile()
-    terms, coarse = accumulation(graph), coarse_inside(graph)
-    for sizes in sizes_to_compare(examples.sizes):
-        where = program.backend + "".join(f", {dim}={size}" for dim, size in sizes.items())
-        arrays = examples.resized(sizes)
-        try:
-            expected = outputs_of(source, examples, arrays)
-        except Exception as error:
-            said = str(error).split("\n")[0]
-            found.notes.append(f"not compared ({where}): JAX does not take that: {type(error).__name__}: {said}")
-            continue
-        feeds = {v.name: array_of(a) for v, a in zip(graph.inputs, arrays, strict=True)}
-        try:
-            actual = program(feeds)
-        except TenonnxError as error:
-            found.problems.append(f"{where}: {error}")
-            continue
-        for value, array in zip(graph.outputs, expected, strict=True):
-            difference = compare(
-                actual[value.name], array, accumulation=terms, tolerance=allowed.around(array, terms, coarse)
-            )
-            found.outputs.append(OutputDifference(value.name, where, difference))
-    return found
+    calls = (_call(source, examples, graph, sizes) for sizes in sizes_to_compare(examples.sizes))
+    return verify_calls("JAX", graph, calls, allowed, coarse_inside(graph))
+
+
+def _call(source: Source, examples: Examples, graph: Graph, sizes: Mapping[str, int]) -> SourceCall:
+    arrays = examples.resized(sizes)
+    return SourceCall(
+        lambda: {v.name: array_of(a) for v, a in zip(graph.inputs, arrays, strict=True)},
+        lambda: outputs_of(source, examples, arrays),
+        ", ".join(f"{dim}={size}" for dim, size in sizes.items()),
+    )
 
 
 def outputs_of(source: Source, examples: Examples, arrays: Any) -> list[Any]:
@@ -76,9 +52,3 @@ def array_of(array: Any) -> Any:
     if isinstance(held, Parts):
         return np.stack(list(held), -1)
     return held.astype(jax.dtypes.canonicalize_dtype(held.dtype))
-
-
-def sizes_to_compare(given: Mapping[str, int]) -> list[dict[str, int]]:
-    """The sizes of the examples, and for each dim 1 and one more than two times as many; all of them at 1."""
-    alone = [{dim: other} for dim, size in given.items() for other in dict.fromkeys((1, 2 * size + 1))]
-    return [{}, *alone, *([dict.fromkeys(given, 1)] if len(given) > 1 else [])]

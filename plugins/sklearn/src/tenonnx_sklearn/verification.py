@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx import TenonnxError, VerificationFailed
-from tenonnx.extend import DType, Graph
-from tenonnx.extend.checks import OutputDifference, Tolerance, Verification, compare, structure_problems
+from tenonnx.extend import DType, Graph, TensorType, Value
+from tenonnx.extend.checks import Tolerance
+from tenonnx.extend.frontends import SourceCall, Verification, verify_calls
 from tenonnx_sklearn.rows import feeds
 from tenonnx_sklearn.tables import TEXT, fitted_kinds, members, ranges, takes_documents
 
@@ -28,32 +29,29 @@ def verify_against(
     model: Any, examples: tuple[Any, ...], graph: Graph, atol: float | None = None, rtol: float | None = None
 ) -> Verification:
     """Compare ``graph`` with ``model`` on the examples, or on rows that are made up; on one row, 10,000 and none."""
-    found = Verification("scikit-learn")
-    found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
-    if found.problems:
-        return found
-    program = graph.compile()
     exact = any(value.dtype is DType.float64 for value in graph.inputs)
     limit = 1e-7 if exact else 1e-4
     near = Tolerance(limit if atol is None else atol, limit if rtol is None else rtol, "sums in another order")
-    given = examples[0] if examples else None
-    for rows in batches(model, given, graph):
-        try:
-            expected = {value.name: expected_of(model, METHODS.get(value.name, value.name), rows)
-                        for value in graph.outputs}  # fmt: skip
-        except Exception as error:
-            note = f"not compared: the estimator does not take such rows: {type(error).__name__}: {error}"
-            if note not in found.notes:
-                found.notes.append(note)
-            continue
-        actual = program(feeds(graph, rows))
-        for name, array in expected.items():
-            made = _plain(actual[name])
-            result = compare(made, array.astype(made.dtype), tolerance=near)
-            found.outputs.append(OutputDifference(name, f"{program.backend}, batch={count(rows)}", result))
-    empty = program(_none(graph))
+    calls = (_call(model, graph, rows) for rows in batches(model, examples[0] if examples else None, graph))
+    found = verify_calls("scikit-learn", graph, calls, coarse=near, seen=_plain)
+    if found.problems:
+        return found
+    empty = graph.compile()(_none(graph))
     found.problems += [f'"{name}" of no rows has {len(array)}' for name, array in empty.items() if len(array)]
     return found
+
+
+def _call(model: Any, graph: Graph, rows: Any) -> SourceCall:
+    def expected() -> list[Any]:
+        found = [expected_of(model, METHODS.get(v.name, v.name), rows) for v in graph.outputs]
+        return [a.astype(_dtype(v)) for v, a in zip(graph.outputs, found, strict=True)]
+
+    return SourceCall(lambda: feeds(graph, rows), expected, f"batch={count(rows)}")
+
+
+def _dtype(value: Value) -> Any:
+    """The element type of an output, or of the probabilities in maps."""
+    return value.type.dtype.numpy if isinstance(value.type, TensorType) else np.float32
 
 
 def refuse_difference(model: Any, found: Verification, graph: Graph, examples: tuple[Any, ...], read: Read) -> None:

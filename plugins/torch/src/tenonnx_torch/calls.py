@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from tenonnx.extend import InvalidCall
-from tenonnx_torch.examples import Dims, Examples
+from tenonnx.extend.frontends import Dims, read_dims
+from tenonnx_torch.examples import Examples
 from tenonnx_torch.programs import arguments_of, free_dims, program_of
 
 #: What ``input_shape`` may be: one shape, several in order, or shapes by name.
@@ -36,15 +35,13 @@ def examples_of(
     program = program_of(module)
     if program is not None and not (input_shape or height or arguments or keywords):
         arguments, keywords = arguments_of(program)
-    if dims is not None and dynamic_axes is not None:
-        raise InvalidCall("axes that vary are given by dims or by dynamic_axes", given="both")
     if (height is None) != (width is None):
         raise InvalidCall("an image must have a height and a width", given="one of the two")
     if height is not None:
         if input_shape is not None:
             raise InvalidCall("an input is given by input_shape or by height and width", given="both")
         input_shape = (1, _channels(module), height, width)
-    named: dict[str | int, Any] = _dims(dims if dynamic_axes is None else dynamic_axes)
+    named = read_dims(dims, dynamic_axes)
     if input_shape is not None:
         if arguments or keywords:
             raise InvalidCall("a call is given by examples or by shapes", given="both")
@@ -87,37 +84,3 @@ def _made_up(
         raise InvalidCall("input_shape must be a shape such as (1, 3, 224, 224), or several", given=repr(shapes)[:200])
     several = shapes and all(isinstance(each, list | tuple) for each in shapes)
     return tuple(tensor(k, shape) for k, shape in enumerate(shapes if several else [shapes])), {}, symbols
-
-
-def _dims(given: Any) -> dict[str | int, Any]:
-    """Dims as a mapping of axes, whatever of JSON and of ``torch.onnx`` they are written in."""
-    if isinstance(given, str | os.PathLike):
-        given = _decoded(given)
-    if not isinstance(given, Mapping | None):
-        raise InvalidCall("dims must be a mapping of inputs", given=repr(given)[:200], available='{"x": {0: "batch"}}')
-    return {key: _axes(key, axes) for key, axes in (given or {}).items()}
-
-
-def _decoded(given: str | os.PathLike[str]) -> Any:
-    text = os.fspath(given)
-    try:
-        return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidCall(
-            "dims must be JSON, or a file of it", given=f"{text[:200]}: {error}", available='{"x": {"0": "batch"}}'
-        ) from error
-
-
-def _axes(key: Any, axes: Any) -> Any:
-    """``{"0": "batch"}`` by number; ``[0, 2]``, axes that have no name yet, with names of their own."""
-    if isinstance(axes, Mapping):
-        return {int(axis) if _is_number(axis) else axis: dim for axis, dim in axes.items()}
-    if isinstance(axes, Sequence) and axes and all(type(axis) is int for axis in axes):
-        return {axis: f"{key}_dim_{axis}" for axis in axes}
-    if not isinstance(axes, Sequence) or isinstance(axes, str):
-        raise InvalidCall(f'dims of input "{key}" must be of its axes', given=repr(axes)[:200])
-    return axes
-
-
-def _is_number(text: Any) -> bool:
-    return isinstance(text, str) and text.removeprefix("-").isdecimal() and text.isascii()

@@ -10,12 +10,13 @@ import torch
 import tenonnx as tx
 from tenonnx.extend import Graph
 from tenonnx.extend.checks import Allowed, Verification, accumulation, compare
+from tenonnx.extend.frontends import sizes_to_compare
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_torch import lines
 from tenonnx_torch.examples import Examples, to_numpy
 from tenonnx_torch.forms import Forms
 from tenonnx_torch.tracing import converted, traced
-from tenonnx_torch.verification import coarsest, sizes_to_compare, verify_against
+from tenonnx_torch.verification import coarsest, verify_against
 
 
 def verified(

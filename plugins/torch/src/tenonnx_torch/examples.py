@@ -11,13 +11,9 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from tenonnx.extend import InvalidCall
+from tenonnx.extend import DType, InvalidCall
+from tenonnx.extend.frontends import Dims, joined, named_axes, resized, sizes_of
 from tenonnx_torch import caches
-
-#: Dims that vary, by input (its name, or its position among the tensors) and axis: a name, or a ``torch.export.Dim``.
-Dims = Mapping[str | int, Mapping[int, Any] | Sequence[Any]]
-
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True)
@@ -63,22 +59,14 @@ class Examples:
         tensors = {name: leaf for name, leaf in _leaves(bound.arguments) if isinstance(leaf, torch.Tensor)}
         if not tensors:
             raise InvalidCall("the examples must hold a tensor", given=", ".join(map(repr, arguments)) or "no examples")
-        return cls(given, named, tensors, *_checked(dims or {}, tensors, names or ()))
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        aliases = dict(zip(names or (), tensors, strict=False))
+        return cls(given, named, tensors, *named_axes(dims or {}, shapes, aliases))
 
     @property
     def sizes(self) -> dict[str, int]:
         """The size of each dim that has a name. Raises ``InvalidCall`` where one name has two."""
-        found: dict[str, tuple[int, str]] = {}
-        for name, axes in self.dims.items():
-            for axis, dim in axes.items():
-                if isinstance(dim, str):
-                    size = self.tensors[name].shape[axis]
-                    first, where = found.setdefault(dim, (size, name))
-                    if first != size:
-                        raise InvalidCall(
-                            f'dim "{dim}" must be one number', given=f'{first} in "{where}", {size} in "{name}"'
-                        )
-        return {dim: size for dim, (size, _) in found.items()}
+        return sizes_of(self.dims, {name: tensor.shape for name, tensor in self.tensors.items()})
 
     def resized(self, sizes: Mapping[str, int]) -> Examples:
         """Examples whose dims of these names have other sizes, made of the same elements."""
@@ -138,60 +126,8 @@ def _leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield joined(parameter, path), leaf
 
 
-def joined(start: str, path: Sequence[Any]) -> str:
-    """The name of what lies at ``path``: keys, attributes and positions behind ``start``."""
-    parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
-    return "_".join([start, *parts] if start else parts)
-
-
-def _checked(
-    dims: Dims, tensors: Mapping[str, torch.Tensor], final: Sequence[str]
-) -> tuple[dict[str, Mapping[int, Any]], dict[str, Any]]:
-    """Dims of the tensors, and what is left over, which may be of outputs."""
-    found: dict[str, Mapping[int, Any]] = {}
-    others: dict[str, Any] = {}
-    names = list(tensors)
-    renamed = dict(zip(final, names, strict=False))
-    for key, given in dims.items():
-        name = names[key] if isinstance(key, int) and 0 <= key < len(names) else renamed.get(str(key), key)
-        if not isinstance(name, str):
-            raise unknown_dims(key, names)
-        if name not in tensors:
-            others[name] = given
-            continue
-        axes = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
-        rank = tensors[name].ndim
-        wrong = [axis for axis in axes if not isinstance(axis, int) or not -rank <= axis < rank]
-        if wrong:
-            raise InvalidCall(
-                f'dims of input "{name}" must be of its axes',
-                given=f"axis {wrong[0]!r}",
-                available=f"0 to {rank - 1}, as its shape is {list(tensors[name].shape)}",
-            )
-        found[name] = {axis % rank: dim for axis, dim in axes.items() if dim is not None}
-    return found, others
-
-
-def unknown_dims(key: Any, names: Sequence[str]) -> InvalidCall:
-    return InvalidCall(
-        "dims must name inputs that are tensors, or outputs", given=repr(key), available=", ".join(names)
-    )
-
-
 def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    """The elements again and again along each axis; floats shrink in each round, so that no two are equal for that.
-
-    Integers in order, such as offsets, stay in order.
-    """
-    changed = tensor.detach()
-    ordered = changed.ndim == 1 and changed.dtype in _INTEGERS and bool((changed[1:] >= changed[:-1]).all())
-    for axis, size in sizes.items():
-        length = changed.shape[axis]
-        if not length:
-            return torch.zeros([sizes.get(k, n) for k, n in enumerate(tensor.shape)], dtype=tensor.dtype)
-        rounds = [changed * 0.875**k if changed.is_floating_point() else changed for k in range(-(-size // length))]
-        changed = torch.cat(rounds, dim=axis).narrow(axis, 0, size) if rounds else changed.narrow(axis, 0, 0)
-    return changed.sort().values if ordered else changed.contiguous()
+    return to_tensor(resized(to_numpy(tensor), sizes)) if sizes else tensor.detach()
 
 
 def to_numpy(tensor: torch.Tensor) -> Any:
@@ -205,3 +141,12 @@ def to_numpy(tensor: torch.Tensor) -> Any:
         name = str(plain.dtype).removeprefix("torch.")
         bits = {1: torch.uint8, 2: torch.int16}[plain.element_size()]
         return plain.view(bits).numpy().view(getattr(ml_dtypes, name))
+
+
+def to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """An array as a tensor of its own element type."""
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype.kind == "V" or DType.of(array.dtype) is DType.bfloat16:
+        bits = {1: np.uint8, 2: np.int16}[array.itemsize]
+        return torch.from_numpy(array.view(bits).copy()).view(getattr(torch, array.dtype.name))
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

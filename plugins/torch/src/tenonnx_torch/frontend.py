@@ -12,10 +12,10 @@ from torch.utils import _pytree as pytree
 
 import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry
-from tenonnx.extend.checks import Allowed, Verification
+from tenonnx.extend.frontends import Allowed, Dims, Verification, chosen_names, output_names, unknown_dims
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
-from tenonnx_torch.examples import Dims, Examples, joined, unknown_dims
+from tenonnx_torch.examples import Examples
 from tenonnx_torch.forms import Form, Forms
 from tenonnx_torch.programs import as_module, shapes_of
 from tenonnx_torch.roles import tell_roles
@@ -99,7 +99,7 @@ def graph_of(
     examples: Examples,
     registry: Registry | None,
     input_names: Sequence[str] | None,
-    output_names: Sequence[str] | None,
+    outputs: Sequence[str] | None,
     task: str | None,
     forms: Forms,
 ) -> Graph:
@@ -120,12 +120,12 @@ def graph_of(
             "every example that is a tensor must be an input", given=f"{found} of {', '.join(given)}"
         )
     _name_inputs(graph, given)
-    keys = [f"output_{name}" if name in given else name for name in _names_of_outputs(program, graph)]
-    outputs = _chosen("outputs", output_names, keys, TASKS, task)
-    _name_outputs(graph, outputs)
+    keys = _names_of_outputs(program, graph, given)
+    chosen = _chosen("outputs", outputs, keys, TASKS, task)
+    _name_outputs(graph, chosen)
     for name in examples.of_outputs:  # of these the dims follow
-        if name not in outputs:
-            raise unknown_dims(name, [*given, *outputs])
+        if name not in chosen:
+            raise unknown_dims(name, [*given, *chosen])
     graph.name = type(module).__name__
     return graph
 
@@ -167,14 +167,13 @@ def _name_dims(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
                 dim.dim_param = names.get(dim.dim_param) or pattern.sub(lambda m: plain[m[1]], dim.dim_param)
 
 
-def _names_of_outputs(program: Any, graph: Graph) -> list[str]:
+def _names_of_outputs(program: Any, graph: Graph, inputs: Sequence[str]) -> list[str]:
     """The keys and positions that lead to each tensor of what the module returns."""
     spec = program.call_spec.out_spec
     whole = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
     paths = [path for path, _ in pytree.tree_flatten_with_path(whole)[0]]
     kept = [p for p, s in zip(paths, program.graph_signature.output_specs[-len(paths) :], strict=True) if _is_tensor(s)]
-    keyed = all(hasattr(path[0], "key") for path in kept if path)
-    names = [joined("" if keyed and path else "output", path) for path in kept]
+    names = output_names(kept, inputs)
     return names if len(names) == len(graph.outputs) else [v.name for v in graph.outputs]
 
 
@@ -195,13 +194,8 @@ def _chosen(
         if task not in (tasks or {}):
             raise InvalidCall("a task must be known", given=repr(task), available=", ".join(tasks or ()))
         names = _by_key((tasks or {})[task], default)
-    chosen = list(default if names is None else names)
-    if len(chosen) != len(default) or len(set(chosen)) != len(chosen):
-        what = f'the {kind} of the task "{task}"' if task else f"the names of {kind}"
-        raise InvalidCall(
-            f"{what} must be different, and one for each of the {len(default)} {kind}", given=", ".join(chosen)
-        )
-    return chosen
+    what = f'the {kind} of the task "{task}"' if task else ""
+    return chosen_names(kind, names, default, what=what)
 
 
 def _by_key(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:

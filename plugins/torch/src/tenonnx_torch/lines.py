@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import onnxscript
@@ -13,8 +12,10 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.overrides import TorchFunctionMode
 
+from tenonnx.extend.frontends import UserLines, line
+
 #: Code that is not the user's: PyTorch, the exporter, and this package.
-_FOREIGN = (*(str(Path(each).parent) for each in (torch.__file__, onnxscript.__file__, __file__)), "<")
+_USER = UserLines((torch.__file__, onnxscript.__file__, __file__))
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n *(?P<code>[^\n]*)')
 
@@ -30,8 +31,8 @@ def of_error(error: BaseException) -> list[str]:
     found: list[str] = []
     for each in _chain(error):
         for node in _locals(each, torch.fx.Node):
-            found += [line] if (line := of_node(node)) else []
-        found += [_line(f.filename, f.lineno or 0, f.name, f.line or "") for f in _frames(each)]
+            found += [held] if (held := of_node(node)) else []
+        found += _USER.of_error(each)
         found += _in_text(str(each))
     return list(dict.fromkeys(found))
 
@@ -56,9 +57,9 @@ class FixedSizes(TorchFunctionMode):
         environment = None if mode is None else mode.shape_env
         if environment is not None and len(environment.guards) > self._known:
             self._known = len(environment.guards)
-            frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_FOREIGN)]
+            frames = [f for f in traceback.extract_stack() if not _USER.is_foreign(f.filename)]
             inside = [f for f in frames if f.name != "<module>"]
-            self.found |= {_line(f.filename, f.lineno or 0, f.name, f.line or ""): None for f in inside[-1:]}
+            self.found |= {line(f.filename, f.lineno or 0, f.name, f.line): None for f in inside[-1:]}
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -74,15 +75,7 @@ def _locals(error: BaseException, kind: type[Any]) -> Iterator[Any]:
                 yield value
 
 
-def _frames(error: BaseException) -> Iterable[traceback.FrameSummary]:
-    return [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_FOREIGN)]
-
-
 def _in_text(text: str) -> Iterator[str]:
     for match in _FRAME.finditer(text):
-        if not match["file"].startswith(_FOREIGN):
-            yield _line(match["file"], int(match["line"]), match["function"], match["code"])
-
-
-def _line(file: str, number: int, function: str, code: str) -> str:
-    return f"{file}:{number}, in {function}: {code.strip()}"
+        if not _USER.is_foreign(match["file"]):
+            yield line(match["file"], int(match["line"]), match["function"], match["code"])

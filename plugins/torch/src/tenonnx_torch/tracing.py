@@ -16,9 +16,10 @@ import torch
 from onnx_ir import traversal
 
 from tenonnx.extend import InvalidCall, NotRepresentable
+from tenonnx.extend.frontends import joined
 from tenonnx_torch import lines, special
 from tenonnx_torch.decompositions import decomposed, wholly_decomposed
-from tenonnx_torch.examples import Examples, joined
+from tenonnx_torch.examples import Examples
 from tenonnx_torch.forms import GROUP, Forms
 from tenonnx_torch.functional import written_out
 from tenonnx_torch.losses import WithoutOperation

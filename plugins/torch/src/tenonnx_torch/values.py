@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tenonnx.extend import DType, TensorType
-from tenonnx_torch.examples import to_numpy
+from tenonnx_torch.examples import to_numpy, to_tensor
 
 #: The element types that PyTorch has kernels for. What is of others (text, integers of 4 bits, floats of 8, unsigned
 #: ones of more than 8) is computed by numpy.
@@ -33,10 +33,7 @@ def to_contents(held: Any) -> Any:
         held = np.asarray(held)
     if not isinstance(held, np.ndarray) or held.dtype.kind in "OUST" or DType.of(held.dtype) not in NATIVE:
         return held
-    array = np.ascontiguousarray(held).reshape(held.shape)
-    if array.dtype.kind == "V" or DType.of(array.dtype) is DType.bfloat16:
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    return to_tensor(held)
 
 
 def to_arrays(held: Any) -> Any:

@@ -9,20 +9,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from tenonnx.extend import DType, Graph, TenonnxError
-from tenonnx.extend.checks import (
-    BY_TABLE,
-    Allowed,
-    OutputDifference,
-    Tolerance,
-    Verification,
-    accumulation,
-    coarse_inside,
-    compare,
-    element_types_inside,
-    structure_problems,
-    tolerance_for,
-)
+from tenonnx.extend import DType, Graph
+from tenonnx.extend.checks import Tolerance, accumulation, coarse_inside, element_types_inside, tolerance_for
+from tenonnx.extend.frontends import BY_TABLE, Allowed, SourceCall, Verification, sizes_to_compare, verify_calls
 from tenonnx_torch.examples import Examples, to_numpy
 
 
@@ -35,42 +24,20 @@ def verify_against(
     at 1 and at a size beyond that of the examples. A size that the module itself does not take is noted, and so are
     outputs that it draws at random.
     """
-    found = Verification("PyTorch")
-    found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
-    if found.problems:
-        return found
-    program = graph.compile()
-    drawn = _drawn(module, examples)
     names = [value.name for value in graph.outputs]
-    if any(drawn):
-        which = [name for name, random in zip(names, drawn, strict=False) if random]
-        found.notes.append(f"drawn at random, not compared: {', '.join(which)}")
-    terms, coarse = accumulation(graph), coarsest(graph)
-    for sizes in sizes_to_compare(examples.sizes):
-        where = program.backend + "".join(f", {dim}={size}" for dim, size in sizes.items())
-        changed = examples.resized(sizes)
-        try:
-            expected = _outputs(module, changed)
-        except Exception as error:
-            found.notes.append(
-                f"not compared ({where}): the module does not take that: {type(error).__name__}: {error}"
-            )
-            continue
-        try:
-            actual = program(changed.feeds([value.name for value in graph.all_inputs]))
-        except TenonnxError as error:
-            found.problems.append(f"{where}: {error}")
-            continue
-        if len(expected) != len(names):
-            found.problems.append(f"{len(names)} outputs, where the module gives {len(expected)} tensors")
-            return found
-        for name, tensor, random in zip(names, expected, drawn, strict=True):
-            if not random:
-                array = to_numpy(tensor)
-                near = allowed.around(array, terms, coarse)
-                difference = compare(actual[name], array, accumulation=terms, tolerance=near)
-                found.outputs.append(OutputDifference(name, where, difference))
+    drawn = [name for name, random in zip(names, _drawn(module, examples), strict=False) if random]
+    calls = (_call(module, examples.resized(sizes), graph, sizes) for sizes in sizes_to_compare(examples.sizes))
+    found = verify_calls("PyTorch", graph, calls, allowed, coarsest(graph), drawn)
+    found.notes += [f"drawn at random, not compared: {', '.join(drawn)}"] if drawn else []
     return found
+
+
+def _call(module: torch.nn.Module, examples: Examples, graph: Graph, sizes: Mapping[str, int]) -> SourceCall:
+    return SourceCall(
+        lambda: examples.feeds([value.name for value in graph.all_inputs]),
+        lambda: [to_numpy(tensor) for tensor in _outputs(module, examples)],
+        ", ".join(f"{dim}={size}" for dim, size in sizes.items()),
+    )
 
 
 def coarsest(graph: Graph) -> Tolerance | None:
@@ -88,11 +55,6 @@ def coarsest(graph: Graph) -> Tolerance | None:
         held = tolerance_for(DType.float32, accumulation(graph))
         return Tolerance(held.absolute, held.relative, "attributes or inner values are float32")
     return None
-
-
-def sizes_to_compare(given: Mapping[str, int]) -> list[dict[str, int]]:
-    """The sizes to compare at: those of the examples, and for each dim 1 and one more than two times as many."""
-    return [{}, *({dim: other} for dim, size in given.items() for other in dict.fromkeys((1, 2 * size + 1)))]
 
 
 def _drawn(module: torch.nn.Module, examples: Examples) -> list[bool]:

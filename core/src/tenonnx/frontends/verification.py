@@ -1,0 +1,73 @@
+"""Verification of a graph against what it was read from, call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenonnx.checks.allowed import BY_TABLE, Allowed
+from tenonnx.checks.compare import compare
+from tenonnx.checks.grades import accumulation
+from tenonnx.checks.structure import structure_problems
+from tenonnx.checks.tolerance import Tolerance
+from tenonnx.checks.verification import OutputDifference, Verification
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.graph import Graph
+
+
+@dataclass(frozen=True)
+class SourceCall:
+    """A call to compare: ``expected`` computes what the source gives, by output; ``feeds`` are those of the graph.
+
+    What ``expected`` raises is a call that the source does not take. ``where`` tells the call from the others, such as
+    ``"batch=1"``.
+    """
+
+    feeds: Callable[[], Mapping[str, Any]]
+    expected: Callable[[], Sequence[Any]]
+    where: str = ""
+
+
+def verify_calls(
+    source: str,
+    graph: Graph,
+    calls: Iterable[SourceCall],
+    allowed: Allowed = BY_TABLE,
+    coarse: Tolerance | None = None,
+    skipped: Sequence[str] = (),
+    seen: Callable[[Any], Any] = lambda found: found,
+) -> Verification:
+    """Compare ``graph`` on the fastest backend with a source, after ``onnx.checker`` took it.
+
+    ``coarse`` is the tolerance where that of the table is too fine; outputs that are ``skipped`` are not compared. What
+    the graph gives is compared as ``seen``. Calls that the source does not take are noted.
+    """
+    found = Verification(source)
+    found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
+    if found.problems:
+        return found
+    program, terms = graph.compile(), accumulation(graph)
+    for call in calls:
+        where = ", ".join(part for part in (program.backend, call.where) if part)
+        try:
+            expected = list(call.expected())
+        except Exception as error:
+            said = str(error).split("\n")[0]
+            note = f"not compared ({where}): {source} does not take that: {type(error).__name__}: {said}"
+            found.notes += [note] if note not in found.notes else []
+            continue
+        if len(expected) != len(graph.outputs):
+            found.problems.append(f"{len(graph.outputs)} outputs, where the source gives {len(expected)}")
+            return found
+        try:
+            actual = program(call.feeds())
+        except TenonnxError as error:
+            found.problems.append(f"{where}: {error}")
+            continue
+        for value, array in zip(graph.outputs, expected, strict=True):
+            if value.name not in skipped:
+                near = allowed.around(array, terms, coarse)
+                difference = compare(seen(actual[value.name]), array, accumulation=terms, tolerance=near)
+                found.outputs.append(OutputDifference(value.name, where, difference))
+    return found
