@@ -25,7 +25,7 @@ FLOORS = [
     {"formats"},
     {"loading"},
     {"backend", "checks"},
-    {"conversion", "frontends"},
+    {"conversion"},
     {"extend", "tools", "__main__"},
 ]
 
@@ -276,6 +276,7 @@ PACKAGES = (
     "plugins/jax",
     "plugins/onnxruntime",
     "plugins/cli",
+    "plugins/frontends",
     "plugins/openvino",
     "plugins/optimize",
     "plugins/sklearn",

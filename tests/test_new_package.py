@@ -40,7 +40,7 @@ def test_the_example_is_what_the_command_writes(tmp_path, monkeypatch):
 
 def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    parts = ["--backend", "--format", "--target", "--command", "--rules"]
+    parts = ["--backend", "--format", "--frontend", "--target", "--command", "--rules"]
     assert main(["plugins", "new", "tenonnx-toy", "--domain", "com.toy", *parts]) == 0
     folder = tmp_path / "tenonnx-toy"
     environment = installed(folder, tmp_path / "site")
@@ -61,7 +61,8 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
         "| com.toy::Squareplus | 1 and newer | X | b=4.0 | output | no | yes | of its body |"
     ), table.stderr
     options = ["--tenonnx-examples=1", "--tenonnx-report=conformance.json"]
-    names = ["test_conformance.py", "test_format.py", "test_target.py", "test_command.py", "test_rules.py"]
+    kinds = ("conformance", "format", "frontend", "target", "command", "rules")
+    names = [f"test_{kind}.py" for kind in kinds]
     held = ("Add@7", "Mul@7", "feeds", "defaults", "arrays of its own", "state")  # of a few hundred
     names += [f"test_backend.py::test_cases[{name}]" for name in held]
     options += [f"tests/{name}" for name in names]

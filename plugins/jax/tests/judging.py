@@ -12,7 +12,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 import tenonnx as tx
 from tenonnx.extend.checks import accumulation, coarse_inside, compare
-from tenonnx.extend.frontends import sizes_to_compare
+from tenonnx_frontends import sizes_to_compare
 from tenonnx_jax.examples import Examples
 from tenonnx_jax.frontend import graph_of
 from tenonnx_jax.sources import source_of

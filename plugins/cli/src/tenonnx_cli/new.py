@@ -17,16 +17,26 @@ from tenonnx_cli.output import say, say_json
 
 @dataclass(frozen=True)
 class Part:
-    """What a package may have: its entry points, its files by template, and a sentence for its README."""
+    """What a package may have: its entry points, its files by template, a sentence for its README, and packages."""
 
-    entries: str
+    entries: tuple[tuple[str, str], ...]
     files: Mapping[str, str]
     what: str
+    needs: tuple[str, ...] = ()
 
 
-def _entry(group: str, target: str, name: str = "$short") -> str:
-    """The lines of ``pyproject.toml`` by which a part is found."""
-    return f'\n[project.entry-points."tenonnx.{group}"]\n{name} = "{target}"\n'
+def _entry(group: str, target: str, name: str = "$short") -> tuple[tuple[str, str], ...]:
+    """The group by which a part is found, and its line in ``pyproject.toml``."""
+    return ((group, f'{name} = "{target}"'),)
+
+
+def _entries(parts: list[Part]) -> str:
+    """The tables of ``pyproject.toml`` by which parts are found, those of one group together."""
+    lines = [entry for part in parts for entry in part.entries]
+    tables = {group: [line for of, line in lines if of == group] for group, _ in lines}
+    return "".join(
+        f'\n[project.entry-points."tenonnx.{group}"]\n' + "\n".join(held) + "\n" for group, held in tables.items()
+    )
 
 
 _OP = Part(
@@ -57,6 +67,12 @@ _PARTS = {
         {"format.py": "src/$module/format.py", "test_format.py": "tests/test_format.py"},
         "- `format.py`: `tenonnx.load` reads files named `*.$short`.",
     ),
+    "frontend": Part(
+        _entry("frontends", "$module.frontend", name="$module"),
+        {"frontend.py": "src/$module/frontend.py", "test_frontend.py": "tests/test_frontend.py"},
+        "- `frontend.py`: `tenonnx.load` reads objects of `$module`, verified against themselves at any size.",
+        ("tenonnx-frontends",),
+    ),
     "target": Part(
         _entry("targets", "$module.targets"),
         {
@@ -86,6 +102,7 @@ _COMMON = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "ci.yml
 @click.option("--domain", metavar="DOMAIN", help="Include an op of this domain, such as com.acme.")
 @click.option("--backend", is_flag=True, help="Include a backend.")
 @click.option("--format", is_flag=True, help="Include a front end for a file format.")
+@click.option("--frontend", is_flag=True, help="Include a front end for a framework.")
 @click.option("--target", is_flag=True, help="Include a deployment target.")
 @click.option("--rules", is_flag=True, help="Include import rules, which replace nodes while a model is read.")
 @click.option("--command", is_flag=True, help="Include a command of the command line.")
@@ -137,7 +154,9 @@ def _files(name: str, domain: str, parts: list[Part]) -> Iterator[tuple[Path, st
     def fill(text: str) -> str:
         return Template(text).substitute(words)
 
-    words["entries"] = "".join(fill(part.entries) for part in parts)
+    words["entries"] = fill(_entries(parts))
+    needs = dict.fromkeys(need for part in parts for need in part.needs)
+    words["needs"] = "".join(f', "{need}"' for need in needs)
     words["what"] = "\n".join(fill(part.what) for part in parts)
     folder = resources.files("tenonnx_cli").joinpath("template")
     start = {} if _OP in parts else {"init.py": "src/$module/__init__.py"}

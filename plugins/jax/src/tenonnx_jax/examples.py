@@ -11,16 +11,7 @@ import jax
 import numpy as np
 
 from tenonnx.extend import InvalidCall
-from tenonnx.extend.frontends import (
-    Dims,
-    batched,
-    chosen_names,
-    named_axes,
-    read_dims,
-    resized,
-    sizes_of,
-    unknown_dims,
-)
+from tenonnx_frontends import Dims, batched, chosen_names, named_axes, read_dims, resized, sizes_of, unknown_dims
 from tenonnx_jax.sources import Source, path_name
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Graph, NotRepresentable, Registry, TenonnxError, Value, constant
 from tenonnx.extend.formats import Role
-from tenonnx.extend.frontends import Allowed, Dims, Verification, chosen_names, output_names
+from tenonnx.extend.frontends import Allowed, Verification
+from tenonnx_frontends import Dims, chosen_names, output_names
 from tenonnx_jax.dims import Sizes, as_dim
 from tenonnx_jax.examples import Examples
 from tenonnx_jax.interpreter import Interpreter, as_value, check_primitives

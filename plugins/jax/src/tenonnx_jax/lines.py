@@ -9,7 +9,7 @@ import jax
 import jaxlib
 
 import tenonnx
-from tenonnx.extend.frontends import UserLines
+from tenonnx_frontends import UserLines
 
 #: Files of libraries, by a folder that they lie in.
 _LIBRARIES = ("/flax/", "/equinox/", "/haiku/", "/optax/", "/jaxtyping/", "/functools.py", "/contextlib.py")

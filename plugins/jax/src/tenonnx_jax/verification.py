@@ -10,7 +10,8 @@ import numpy as np
 
 from tenonnx.extend import Graph
 from tenonnx.extend.checks import coarse_inside
-from tenonnx.extend.frontends import BY_TABLE, Allowed, SourceCall, Verification, sizes_to_compare, verify_calls
+from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
+from tenonnx_frontends import SourceCall, sizes_to_compare, verify_calls
 from tenonnx_jax.examples import Examples
 from tenonnx_jax.sources import Source
 from tenonnx_jax.types import Parts, parts_of

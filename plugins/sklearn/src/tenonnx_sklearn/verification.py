@@ -12,7 +12,8 @@ import numpy as np
 from tenonnx import TenonnxError, VerificationFailed
 from tenonnx.extend import DType, Graph, TensorType, Value
 from tenonnx.extend.checks import Tolerance
-from tenonnx.extend.frontends import SourceCall, Verification, verify_calls
+from tenonnx.extend.frontends import Verification
+from tenonnx_frontends import SourceCall, verify_calls
 from tenonnx_sklearn.rows import feeds
 from tenonnx_sklearn.tables import TEXT, fitted_kinds, members, ranges, takes_documents
 

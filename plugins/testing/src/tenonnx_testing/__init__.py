@@ -1,9 +1,9 @@
 """The conformance kit: declare per op how its inputs are drawn, and everything known of the op is checked.
 
 ``cases``, ``call``, ``Gap``, ``Law`` and the strategies (``tensors``, ``shapes``, ``broadcastable``, ``axis_of``)
-declare cases, ``conformance`` makes the test function of a package, ``backend_conformance``, ``onnx_conformance`` and
-``frontend_conformance`` those of a backend and of a front end. The strategies and the checks need the extra
-``tenonnx[testing]``.
+declare cases, ``conformance`` makes the test function of a package, ``backend_conformance`` and ``onnx_conformance``
+those of a backend, ``frontend_conformance`` that of a front end, and ``source_conformance`` that of one that reads
+objects of a framework. The strategies and the checks need the extra ``tenonnx[testing]``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from tenonnx_testing.frontends import Example, frontend_conformance
     from tenonnx_testing.kit import check_case, known_gaps
     from tenonnx_testing.signatures import signature_problems
+    from tenonnx_testing.sources import SourceCase, component_table, source_conformance
     from tenonnx_testing.strategies import axis_of, broadcastable, shapes, tensors
     from tenonnx_testing.suite import conformance
 
 __all__ = [
-    "Call", "Case", "Example", "Gap", "Law", "Tolerance", "axis_of", "backend_conformance", "broadcastable", "call",
-    "cases", "check_case", "conformance", "frontend_conformance", "holds_negative_zero", "incomparable", "known_gaps",
-    "onnx_conformance", "shapes", "signature_problems", "tensors", "unwritten",
+    "Call", "Case", "Example", "Gap", "Law", "SourceCase", "Tolerance", "axis_of", "backend_conformance",
+    "broadcastable", "call", "cases", "check_case", "component_table", "conformance", "frontend_conformance",
+    "holds_negative_zero", "incomparable", "known_gaps", "onnx_conformance", "shapes", "signature_problems",
+    "source_conformance", "tensors", "unwritten",
 ]  # fmt: skip
 
 #: Imported on first use: every pytest run loads this package, for the sake of its plugin.
@@ -35,6 +37,7 @@ _MODULES = {
     "frontends": ("Example", "frontend_conformance"),
     "kit": ("check_case", "known_gaps"),
     "suite": ("conformance",),
+    "sources": ("SourceCase", "component_table", "source_conformance"),
     "signatures": ("signature_problems",),
     "strategies": ("axis_of", "broadcastable", "shapes", "tensors"),
 }

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tenonnx.extend import InvalidCall
-from tenonnx.extend.frontends import Dims, read_dims
+from tenonnx_frontends import Dims, read_dims
 from tenonnx_torch.examples import Examples
 from tenonnx_torch.programs import arguments_of, free_dims, program_of
 

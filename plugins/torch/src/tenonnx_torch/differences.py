@@ -10,8 +10,8 @@ import torch
 import tenonnx as tx
 from tenonnx.extend import Graph
 from tenonnx.extend.checks import Allowed, Verification, accumulation, compare
-from tenonnx.extend.frontends import sizes_to_compare
 from tenonnx.extend.transforms import copy_graph
+from tenonnx_frontends import sizes_to_compare
 from tenonnx_torch import lines
 from tenonnx_torch.examples import Examples, to_numpy
 from tenonnx_torch.forms import Forms

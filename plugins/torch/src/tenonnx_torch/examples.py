@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tenonnx.extend import DType, InvalidCall
-from tenonnx.extend.frontends import Dims, joined, named_axes, resized, sizes_of
+from tenonnx_frontends import Dims, joined, named_axes, resized, sizes_of
 from tenonnx_torch import caches
 
 

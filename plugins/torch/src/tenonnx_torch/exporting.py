@@ -15,7 +15,7 @@ import tenonnx as tx
 from tenonnx.extend import InvalidCall
 from tenonnx.extend.checks import Allowed, Verification
 from tenonnx.extend.formats import Report
-from tenonnx.extend.frontends import Dims
+from tenonnx_frontends import Dims
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
 from tenonnx_torch.forms import Form, Forms

@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry
-from tenonnx.extend.frontends import Allowed, Dims, Verification, chosen_names, output_names, unknown_dims
+from tenonnx.extend.frontends import Allowed, Verification
+from tenonnx_frontends import Dims, chosen_names, output_names, unknown_dims
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
 from tenonnx_torch.examples import Examples

@@ -12,7 +12,7 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.overrides import TorchFunctionMode
 
-from tenonnx.extend.frontends import UserLines, line
+from tenonnx_frontends import UserLines, line
 
 #: Code that is not the user's: PyTorch, the exporter, and this package.
 _USER = UserLines((torch.__file__, onnxscript.__file__, __file__))

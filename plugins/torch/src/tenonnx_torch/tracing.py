@@ -16,7 +16,7 @@ import torch
 from onnx_ir import traversal
 
 from tenonnx.extend import InvalidCall, NotRepresentable
-from tenonnx.extend.frontends import joined
+from tenonnx_frontends import joined
 from tenonnx_torch import lines, special
 from tenonnx_torch.decompositions import decomposed, wholly_decomposed
 from tenonnx_torch.examples import Examples

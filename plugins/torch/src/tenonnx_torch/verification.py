@@ -11,7 +11,8 @@ from torch.utils import _pytree as pytree
 
 from tenonnx.extend import DType, Graph
 from tenonnx.extend.checks import Tolerance, accumulation, coarse_inside, element_types_inside, tolerance_for
-from tenonnx.extend.frontends import BY_TABLE, Allowed, SourceCall, Verification, sizes_to_compare, verify_calls
+from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
+from tenonnx_frontends import SourceCall, sizes_to_compare, verify_calls
 from tenonnx_torch.examples import Examples, to_numpy
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidCall
+from tenonnx.extend import InvalidCall
 
 #: Dims that vary, by input (its name, or its position) and axis: a name, or what stands for one in the framework.
 Dims = Mapping[str | int, Mapping[int, Any] | Sequence[Any]]

@@ -6,14 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.checks.allowed import BY_TABLE, Allowed
-from tenonnx.checks.compare import compare
-from tenonnx.checks.grades import accumulation
-from tenonnx.checks.structure import structure_problems
-from tenonnx.checks.tolerance import Tolerance
-from tenonnx.checks.verification import OutputDifference, Verification
-from tenonnx.errors import TenonnxError
-from tenonnx.graph.graph import Graph
+from tenonnx.extend import Graph, TenonnxError
+from tenonnx.extend.checks import OutputDifference, Tolerance, accumulation, compare, structure_problems
+from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
 
 
 @dataclass(frozen=True)

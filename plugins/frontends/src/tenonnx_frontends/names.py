@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenonnx.errors import InvalidCall
+from tenonnx.extend import InvalidCall
 
 
 def path_parts(path: Sequence[Any]) -> list[str]:
