@@ -1,0 +1,250 @@
+"""Graphs on JAX: programs, with state, and as pure functions."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx as tx
+import tenonnx_jax
+import tenonnx_training as tt
+from tenonnx.extend.backends import DefaultsProgram
+from tenonnx_jax import backend
+from tenonnx_testing import backend_conformance
+
+test_cases = backend_conformance("jax")
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21]>\n'
+SUM = HEAD + "g (float[N, 3] x) => (float[N, 3] y) <float[3] w = {1, 2, 3}> { y = Add(x, w) }"
+LOOP = (
+    HEAD
+    + """
+g (float[3] x, int64 n) => (float[3] y, float[K, 3] rows) <bool go = {1}> {
+  y, rows = Loop(n, go, x) <body = b (int64 i, bool c, float[3] h) => (bool c1, float[3] h1, float[3] row) {
+    c1 = Identity(c)  h1 = Add(h, h)  row = Identity(h1)
+  }>
+}"""
+)
+UNTIL = (
+    HEAD
+    + """
+g (float x) => (float y) <int64 most = {1000}, float limit = {100}, bool go = {1}> {
+  y = Loop(most, go, x) <body = b (int64 i, bool c, float h) => (bool c1, float h1) {
+    h1 = Add(h, h)  c1 = Less(h1, limit)
+  }>
+}"""
+)
+BRANCH = (
+    HEAD
+    + """
+g (float[3] x, bool c) => (float[3] y) {
+  y = If(c) <then_branch = t () => (float[3] a) { a = Exp(x) }, else_branch = e () => (float[3] b) { b = Neg(x) }>
+}"""
+)
+SCAN = (
+    HEAD
+    + """
+g (float[2] h, float[T, 2] xs) => (float[2] last, float[T, 2] all) {
+  last, all = Scan <num_scan_inputs = 1, body = b (float[2] s, float[2] x) => (float[2] s1, float[2] o) {
+    s1 = Add(s, x)  o = Identity(s1)
+  }> (h, xs)
+}"""
+)
+CHOSEN = HEAD + "g (float[N] x) => (int64[1, K] y) { y = NonZero(x) }"
+
+
+def graph_of(text):
+    return tx.load(onnx.parser.parse_model(text))
+
+
+def test_shapes_are_compiled_once_each_and_a_storm_of_them_is_not():
+    made = []
+    program = DefaultsProgram(graph_of(SUM), lambda form: made.append(backend.JaxProgram(form, None)) or made[-1])
+    for rows in (2, 3, 2, 3, 2):
+        assert program({"x": np.ones((rows, 3), np.float32)})["y"].shape == (rows, 3)
+    assert made[0].compiled == 2
+    for rows in range(4, 40):
+        np.testing.assert_array_equal(program({"x": np.ones((rows, 3), np.float32)})["y"][-1], [2, 3, 4])
+    assert made[0].compiled == backend.KINDS
+    for _ in range(3):
+        program({"x": np.ones((30, 3), np.float32)})
+    assert made[0].compiled == backend.KINDS + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "feeds"),
+    [
+        (LOOP, {"x": np.float32([1, 2, 3]), "n": np.int64(6)}),
+        (UNTIL, {"x": np.float32(3)}),
+        (BRANCH, {"x": np.float32([1, 2, 3]), "c": np.array(True)}),
+        (BRANCH, {"x": np.float32([1, 2, 3]), "c": np.array(False)}),
+        (SCAN, {"h": np.zeros(2, np.float32), "xs": np.arange(6, dtype=np.float32).reshape(3, 2)}),
+        (CHOSEN, {"x": np.float32([0, 1, 0, 2])}),
+    ],
+)
+def test_control_flow_and_shapes_of_data(text, feeds):
+    graph = graph_of(text)
+    found, expected = graph.compile("jax", strict=True)(feeds), graph.run(feeds, backend="numpy")
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+def test_a_loop_is_traced_and_differentiated_where_its_length_is_known():
+    graph = graph_of(LOOP.replace("float[3] x, int64 n)", "float[3] x)").replace("<bool go", "<int64 n = {6}, bool go"))
+    f = tenonnx_jax.function(graph)
+    slope = jax.jit(jax.grad(lambda x: f({}, {"x": x})["y"].sum()))(jnp.ones(3))
+    np.testing.assert_allclose(slope, np.full(3, 64))
+
+
+@pytest.mark.parametrize("text", [UNTIL, BRANCH, SCAN])
+def test_control_flow_is_compiled(text):
+    f = tenonnx_jax.function(graph_of(text))
+    feeds = {"h": jnp.zeros(2), "xs": jnp.ones((4, 2)), "x": jnp.float32(2) if text is UNTIL else jnp.ones(3)}
+    feeds = {name: feeds.get(name, jnp.array(True)) for name in f.input_names}
+    expected = f({}, feeds)
+    for name, array in jax.jit(f)({}, feeds).items():
+        np.testing.assert_allclose(array, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [(CHOSEN, "NonZero"), (HEAD + "g (float[2] x) => (float[2] y) { y = RandomNormalLike(x) }", "RandomNormal")],
+)
+def test_what_cannot_be_traced_is_refused_by_name(text, node):
+    f = tenonnx_jax.function(graph_of(text))
+    with pytest.raises(tx.NotRepresentable, match=node):
+        jax.jit(f)({}, {"x": jnp.ones(2)})
+
+
+def test_text_is_computed_by_numpy():
+    graph = graph_of(
+        HEAD + "g (string[N] a, float[N] x) => (string[N] b, float[N] y) { b = StringConcat(a, a) y = Exp(x) }"
+    )
+    found = graph.compile("jax", strict=True)({"a": np.array(["u", "v"], object), "x": np.zeros(2, np.float32)})
+    assert found["b"].tolist() == ["uu", "vv"]
+    assert found["y"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint64"])
+def test_element_types_stay(dtype):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", dtype, (2,))
+    graph.output("y", x + x)
+    array = np.array([3, 5]).astype(getattr(ml_dtypes, dtype, dtype))
+    found = graph.compile("jax", strict=True)({"x": array})["y"]
+    assert found.dtype == array.dtype
+    assert found.tolist() == [6, 10]
+
+
+# ----- state ----------------------------------------------------------------------------------------------------------
+
+COUNTER = (
+    HEAD
+    + """
+g (float[2] step, float[2] count) => (float[2] next, float[2] double) <float[2] count = {10, 20}> {
+  next = Add(count, step)  double = Add(next, next)
+}"""
+)
+
+
+def test_state_lives_in_the_program():
+    program = graph_of(COUNTER).compile("jax", state={"count": "next"}, strict=True)
+    first = program({"step": np.float32([1, 2])})
+    second = program({"step": np.float32([1, 2])})  # what the first gave is read after its buffer was given away
+    assert first["next"].tolist() == [11, 22]
+    assert second["double"].tolist() == [24, 48]
+    assert program.state["count"].tolist() == [12, 24]
+    with pytest.raises(tx.InvalidFeed):
+        program({"step": np.float32([1, 2, 3])})
+    assert program.state["count"].tolist() == [12, 24]
+    program.state["count"] = np.float32([0, 0])
+    assert program({"step": np.float32([1, 2])})["next"].tolist() == [1, 2]
+
+
+def network():
+    graph, generator = tx.Graph(opsets={"ai.onnx": 21}), np.random.default_rng(0)
+    import tenonnx_standard as ops
+
+    x = graph.input("x", "float32", ("batch", 4))
+    for k, (rows, columns) in enumerate(((4, 8), (8, 3))):
+        x = ops.matmul(x, graph.variable(f"w{k}", (generator.standard_normal((rows, columns)) / 2).astype(np.float32)))
+        x = ops.tanh(x) if k == 0 else x
+    graph.output("scores", x)
+    return graph
+
+
+def test_a_hundred_steps_are_those_of_numpy():
+    generator = np.random.default_rng(1)
+    data = generator.standard_normal((200, 4)).astype(np.float32), generator.integers(0, 3, 200)
+    held = {}
+    for name in ("numpy", "jax"):
+        graph = network()
+        tt.fit(graph, data, loss="softmax_cross_entropy", optimizer=tt.Adam(1e-2), batch_size=8, epochs=4, backend=name)
+        held[name] = {value.name: value.data.array() for value in graph.variables}
+    for name, array in held["numpy"].items():
+        np.testing.assert_allclose(held["jax"][name], array, rtol=2e-4, atol=2e-5)
+
+
+# ----- functions ------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_ours_and_vmap_is_a_loop():
+    graph = network()
+    f = tenonnx_jax.function(graph)
+    assert {name: p.shape for name, p in f.parameters.items()} == {"w0": (4, 8), "w1": (8, 3)}
+    x = np.random.default_rng(2).standard_normal((5, 4)).astype(np.float32)
+    slopes = jax.jit(jax.grad(lambda p: f(p, {"x": x})["scores"].sum()))(f.parameters)
+    ours = tx.grad(graph, of="scores", wrt=["w0", "w1"], seeds={"scores": "g"})
+    expected = ours.run({"x": x, "g": np.ones((5, 3), np.float32)}, backend="numpy")
+    for name, slope in slopes.items():
+        np.testing.assert_allclose(slope, expected[f"{name}/grad"], rtol=1e-4, atol=1e-5)
+    many = np.stack([x, 2 * x, -x])
+    mapped = jax.vmap(lambda each: f(f.parameters, {"x": each})["scores"])(many)
+    for row, each in zip(mapped, many, strict=True):
+        np.testing.assert_allclose(row, f(f.parameters, {"x": each})["scores"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_function_runs_over_many_devices_by_its_batch():
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    f = tenonnx_jax.function(network())
+    mesh = Mesh(np.array(jax.devices()[:1]), ("data",))
+    x = jax.device_put(np.ones((8, 4), np.float32), NamedSharding(mesh, P("data")))
+    mapped = jax.shard_map(
+        lambda p, x: f(p, {"x": x})["scores"], mesh=mesh, in_specs=(P(), P("data")), out_specs=P("data")
+    )
+    np.testing.assert_allclose(mapped(f.parameters, x), f(f.parameters, {"x": x})["scores"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "inputs", "said"),
+    [
+        ({}, {"x": np.ones((2, 4), np.float32)}, "parameters must be those"),
+        (None, {}, "every input must be given"),
+        (None, {"x": np.ones((2, 5), np.float32)}, 'input "x" must be'),
+        (None, {"x": np.ones((2, 4), np.int32)}, 'input "x" must be'),
+    ],
+)
+def test_bad_calls_are_refused(parameters, inputs, said):
+    f = tenonnx_jax.function(network())
+    with pytest.raises(tx.TenonnxError, match=said):
+        f(f.parameters if parameters is None else parameters, inputs)
+
+
+def test_bits_that_jax_would_drop_are_refused():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.output("y", graph.input("x", "float64", (2,)) * 2.0)
+    f = tenonnx_jax.function(graph)
+    with pytest.raises(tx.InvalidCall, match="64 bits"):
+        f({}, {"x": np.ones(2)})
+    with jax.enable_x64(True):
+        assert f({}, {"x": np.ones(2)})["y"].dtype == np.float64
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(tx.InvalidCall, match="device must be one"):
+        network().compile("jax", device="tpu:7")
