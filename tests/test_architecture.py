@@ -214,6 +214,24 @@ def test_sentences_and_docstrings_name_no_op():
     assert not list(ops_named('"""Conv"""\nraise E("as Conv does, and Gemm")', {"Conv", "Gemm"}))
 
 
+#: What two packages call alike, and why.
+ALIKE = {
+    "Backend": "the kit has the class that onnx.backend.base calls so",
+    "Call": "of an op in a graph, and of one in a case of the kit, which every family writes",
+}
+
+
+def test_a_public_class_of_the_house_stands_for_one_thing():
+    """That is of core and the packages that come with it; families and front ends have words of their own."""
+    held = {}
+    for package in ("core", *(f"plugins/{name}" for name in ("cli", "optimize", "onnxruntime", "openvino", "testing"))):
+        for path in sorted((ROOT / package / "src").rglob("*.py")):
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    held.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in held.items() if len(places) > 1}.keys() == ALIKE.keys()
+
+
 def lines_of(*parts):
     """How many lines the Python files of these folders and files of core have together."""
     paths = [

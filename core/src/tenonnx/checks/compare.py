@@ -53,11 +53,11 @@ def compare(
     if tolerance is not None and not tolerance.reason:
         raise InvalidCall("a tolerance other than that of the table must carry a reason", given=str(tolerance))
     absolute, relative = (None, None) if tolerance is None else (tolerance.absolute, tolerance.relative)
-    return compare_by(Rules(accumulation, absolute, relative, steps=steps, numbers=numbers), actual, expected)
+    return compare_by(Tolerances(accumulation, absolute, relative, steps=steps, numbers=numbers), actual, expected)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Tolerances:
     """The table of tolerances for one comparison, with what the caller replaces of it for floats.
 
     Floats that come of computing in ``half`` precision are no nearer than it allows, whatever their type is.
@@ -82,7 +82,7 @@ class Rules:
         )
 
 
-def compare_by(rules: Rules, actual: Any, expected: Any) -> Difference:
+def compare_by(rules: Tolerances, actual: Any, expected: Any) -> Difference:
     """``compare`` by rules that are made once for many contents."""
     if actual is None or expected is None:
         return _unless(actual is expected, f"{_kind(actual)} instead of {_kind(expected)}")
@@ -97,7 +97,7 @@ def _unless(equal: bool, reason: str) -> Difference:
     return Difference(True) if equal else Difference(False, where=(), reason=reason)
 
 
-def _compare_maps(rules: Rules, actual: Any, expected: Any) -> Difference:
+def _compare_maps(rules: Tolerances, actual: Any, expected: Any) -> Difference:
     if not isinstance(actual, Mapping) or not isinstance(expected, Mapping):
         return _unless(False, f"{_kind(actual)} instead of {_kind(expected)}")
     if set(actual) != set(expected):
@@ -117,7 +117,7 @@ def _of_one_dtype(actual: Any, expected: Any) -> tuple[Any, Any]:
     return actual, expected
 
 
-def _compare_sequences(rules: Rules, actual: Any, expected: Any) -> Difference:
+def _compare_sequences(rules: Tolerances, actual: Any, expected: Any) -> Difference:
     if not all(isinstance(each, Sequence) and not isinstance(each, str | bytes) for each in (actual, expected)):
         return _unless(False, f"{_kind(actual)} instead of {_kind(expected)}")
     if len(actual) != len(expected):
@@ -135,7 +135,7 @@ def _worst(parts: list[Difference]) -> Difference:
     return Difference(False, absolute, relative, failed.where, failed.reason)
 
 
-def _compare_tensors(rules: Rules, actual: Any, expected: Any) -> Difference:
+def _compare_tensors(rules: Tolerances, actual: Any, expected: Any) -> Difference:
     import numpy as np
 
     a, e = np.asarray(actual), np.asarray(expected)

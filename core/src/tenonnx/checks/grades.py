@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx.checks.compare import Rules
+from tenonnx.checks.compare import Tolerances
 from tenonnx.checks.tolerance import EXACT, rounding_for, tolerance_for
 from tenonnx.checks.verification import GRADES
 from tenonnx.graph.definitions import definitions, in_registry_of_graph
@@ -89,7 +89,7 @@ def _has(values: Sequence[Value], kind: DType) -> bool:
 # ----- grades -----------------------------------------------------------------------------------------------------
 
 
-def grade_of(actual: Any, expected: Any, rules: Rules) -> str:
+def grade_of(actual: Any, expected: Any, rules: Tolerances) -> str:
     """How near contents are that are near enough: equal in every bit, as roundings of the depth at hand, or less."""
     exact, rounding, tolerance, _ = GRADES
     if same_bits(actual, expected):
@@ -113,7 +113,7 @@ def same_bits(actual: Any, expected: Any) -> bool:
     return bool((a == e).all()) if a.dtype.kind in "OUST" else a.tobytes() == e.tobytes()
 
 
-def _within_rounding(actual: Any, expected: Any, rules: Rules) -> bool:
+def _within_rounding(actual: Any, expected: Any, rules: Tolerances) -> bool:
     """Whether floats differ as those do that were rounded in another order: by the largest number of the output."""
     import numpy as np
 

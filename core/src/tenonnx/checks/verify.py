@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.backend.base import backends as installed_backends
 from tenonnx.backend.compiling import compile_graph
-from tenonnx.checks.compare import Rules, compare_by
+from tenonnx.checks.compare import Tolerances, compare_by
 from tenonnx.checks.deployed import as_used
 from tenonnx.checks.divergence import as_taken_by, first_divergence
 from tenonnx.checks.generate import InputShapes
@@ -83,7 +83,7 @@ def verify(
             found.notes.append(f"random inputs were drawn with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
     else:
         given, expected = dict(feeds), program(feeds)
-    rules = Rules(accumulation(graph), absolute, relative, half_precision(graph))
+    rules = Tolerances(accumulation(graph), absolute, relative, half_precision(graph))
     others = dict.fromkeys(chosen if other is not None else chosen[1:] or chosen)
     judge = Judge(graph, chosen[0], given, expected, rules, exact, itself=other is None, programs=programs)
     _compare_numbers(judge, against, list(others), found)

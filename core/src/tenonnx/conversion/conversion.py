@@ -95,7 +95,7 @@ class Conversion:
         self._placed: Sequence[Placed] | None = None
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether a node has no form in the target."""
         return any(change.action == "refused" for change in self.changes)
 

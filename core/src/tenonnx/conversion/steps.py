@@ -60,7 +60,7 @@ def retarget(graph: Graph, conversion: Conversion) -> Left:
 def as_functions(graph: Graph, conversion: Conversion) -> Left:
     """The ops of other packages as functions of the model, where that is asked for."""
     conversion.packages = packages_in_use(graph)
-    if conversion.options.functions != "vendor" or conversion.refused:
+    if conversion.options.functions != "vendor" or conversion.is_refused:
         return graph, ()
     so_far, conversion.changes = conversion.changes, []
     carried = carry_vendor_ops(Retargeted(graph, so_far), conversion.target, refuse=conversion.refuse)

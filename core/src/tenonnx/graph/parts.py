@@ -53,6 +53,8 @@ class Attributes(dict[str, Any]):
     def __init__(self, attributes: Mapping[str, Any], node: Holder) -> None:
         super().__init__(attributes)
         self._node = node
+        if isinstance(attributes, Attributes):
+            return  # its lists are fixed
         for name, value in attributes.items():
             if type(value) is list:
                 super().__setitem__(name, Fixed(value))

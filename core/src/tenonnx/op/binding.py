@@ -112,14 +112,14 @@ UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, Recursi
 
 @contextmanager
 def foreseeing(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[None]:
-    """Let a rule that could not go on with these arguments raise what ``refused`` makes of it."""
+    """Let a rule that could not go on with these arguments raise what ``cannot_compute`` makes of it."""
     try:
         yield
     except UNFORESEEN as error:
-        raise refused(title, arguments, attributes, error) from error
+        raise cannot_compute(title, arguments, attributes, error) from error
 
 
-def refused(
+def cannot_compute(
     title: str, arguments: Sequence[Any], attributes: Mapping[str, Any], error: Exception
 ) -> InvalidCall | LimitExceeded:
     """The error for a call with which a rule or body could not go on.

@@ -12,7 +12,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
-from tenonnx.op.binding import UNFORESEEN, bind, invoke, known_op, pad, refused
+from tenonnx.op.binding import UNFORESEEN, bind, cannot_compute, invoke, known_op, pad
 from tenonnx.op.call import constant_value, interpreting
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
@@ -68,7 +68,7 @@ class Evaluator:
             with np.errstate(all="ignore"):
                 results = invoke(op, rule, arrays, functions, outputs)
         except UNFORESEEN as error:
-            raise refused(op.title, padded, attributes, error) from error
+            raise cannot_compute(op.title, padded, attributes, error) from error
         return tuple(None if r is None else self.wrap(r) for r in results)
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:

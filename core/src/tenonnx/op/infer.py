@@ -14,7 +14,7 @@ from tenonnx.graph.graph import Value
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType, Type, join_types
 from tenonnx.limits import calling, work
-from tenonnx.op.binding import UNFORESEEN, invoke, pad, refused
+from tenonnx.op.binding import UNFORESEEN, cannot_compute, invoke, pad
 from tenonnx.op.call import constant_value, current, interpreting
 from tenonnx.op.contents import Known, know_contents
 from tenonnx.op.dtypes import check_dtypes
@@ -57,7 +57,7 @@ def infer_call(
             known = [_known(op, each) for each in found]
         know_contents(op, inputs, attributes, outputs, known)
     except UNFORESEEN as error:
-        raise refused(op.title, inputs, attributes, error) from error
+        raise cannot_compute(op.title, inputs, attributes, error) from error
     return known
 
 

@@ -41,7 +41,7 @@ def _are_rules(value: Any) -> bool:
         return False
 
 
-class Group(NamedTuple):
+class EntryPointGroup(NamedTuple):
     """One entry-point group: what its values must be, and the names that are taken.
 
     Names of a group whose ``names`` are ``unique`` say which plugin is meant, so that there can be one of each.
@@ -54,30 +54,32 @@ class Group(NamedTuple):
 
 
 #: The entry-point groups: ops are named by the domain they serve, the others by what they provide.
-GROUPS: Mapping[str, Group] = {
-    "tenonnx.ops": Group(),
-    "tenonnx.backends": Group(
+GROUPS: Mapping[str, EntryPointGroup] = {
+    "tenonnx.ops": EntryPointGroup(),
+    "tenonnx.backends": EntryPointGroup(
         "an object with a number speed and a function compile", _is_backend, True, frozenset({"auto", "numpy"})
     ),
-    "tenonnx.frontends": Group(
+    "tenonnx.frontends": EntryPointGroup(
         "an object with a function read",
         lambda value: callable(getattr(value, "read", None)),
         True,
         frozenset({"onnx", "safetensors"}),
     ),
-    "tenonnx.conformance": Group(),
-    "tenonnx.commands": Group(
+    "tenonnx.conformance": EntryPointGroup(),
+    "tenonnx.commands": EntryPointGroup(
         "a click command, or a function that adds one to a group",
         callable,
         True,
     ),
-    "tenonnx.targets": Group("a package that holds *.toml files", lambda value: hasattr(value, "__path__")),
-    "tenonnx.transforms": Group("a function from a graph to a graph", callable, True, names_of("tenonnx.options")),
-    "tenonnx.rules": Group("import rules, or a module that holds some", _are_rules),
-    "tenonnx.torch_ops": Group(
+    "tenonnx.targets": EntryPointGroup("a package that holds *.toml files", lambda value: hasattr(value, "__path__")),
+    "tenonnx.transforms": EntryPointGroup(
+        "a function from a graph to a graph", callable, True, names_of("tenonnx.options")
+    ),
+    "tenonnx.rules": EntryPointGroup("import rules, or a module that holds some", _are_rules),
+    "tenonnx.torch_ops": EntryPointGroup(
         "a mapping from operators of PyTorch to functions", lambda value: isinstance(value, Mapping)
     ),
-    "tenonnx.hooks": Group(
+    "tenonnx.hooks": EntryPointGroup(
         "a function of a ModelProto, or an object with post_process",
         lambda value: callable(value) or callable(getattr(value, "post_process", None)),
         True,

@@ -71,7 +71,7 @@ def _is_convolution_by_input(node: Node) -> bool:
     return kernel is not None and given and _may_be_kernel(kernel)
 
 
-class Layout(NamedTuple):
+class BlockedLayout(NamedTuple):
     """The runtime's operators, and the convolution that they are together: its body in normal form is Conv."""
 
     reorder_input: Op
@@ -81,7 +81,7 @@ class Layout(NamedTuple):
 
 
 @functools.cache
-def layout(size: int) -> Layout:
+def layout(size: int) -> BlockedLayout:
     """What the operators mean where ``size`` channels make a block, for whole blocks of them."""
 
     @op("ReorderInput", domain=DOMAIN, type=lambda X: X.type)
@@ -117,4 +117,4 @@ def layout(size: int) -> Layout:
             if attributes["group"] == 1 and attributes["auto_pad"] == "NOTSET":
                 yield node.inputs, attributes
 
-    return Layout(reorder_input, reorder_output, conv, convolution)
+    return BlockedLayout(reorder_input, reorder_output, conv, convolution)

@@ -100,7 +100,7 @@ class _Pushing:
         moves = find_rule(call.op, MOVES.name)
         for laid in layouts.values():
             if passes is not None:
-                yield functools.partial(self._passed, passes, Layout(self, laid), call)
+                yield functools.partial(self._passed, passes, PushedLayout(self, laid), call)
             if moves is not None:
                 yield lambda: [self._under(_as_moved(moves, call))]
         if layouts and by_element:
@@ -131,7 +131,7 @@ class _Pushing:
                 self.laid[rewriter.copy(output)] = found
                 self.made[found] = rewriter.copy(output)
 
-    def _passed(self, passes: Any, layout: Layout, call: Call) -> list[Laid]:
+    def _passed(self, passes: Any, layout: PushedLayout, call: Call) -> list[Laid]:
         results = _given(passes(layout, *call.inputs, **call.attributes))
         several = results if isinstance(results, tuple) and not isinstance(results, Laid) else (results,)
         return [each if isinstance(each, Laid) else Laid(each, layout.axes) for each in several]
@@ -167,7 +167,7 @@ def _moved(laid: Laid) -> Value:
 
 
 @dataclass(frozen=True)
-class Layout:
+class PushedLayout:
     """How the inputs of a call lie in what they were before they were moved, as a rule ``laid_out`` sees it."""
 
     pushing: _Pushing

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @step_behind("retarget")
 def fuse(graph: Graph, conversion: Conversion) -> tuple[Graph, Sequence[Change]]:
     """Fuse subgraphs into ops that the target has, or that are named."""
-    if conversion.refused:
+    if conversion.is_refused:
         return graph, ()
     options, target = conversion.options, conversion.target
     wanted = options.fuse if isinstance(options.fuse, Collection) else ()

@@ -18,7 +18,7 @@ from tenonnx.errors import TenonnxError
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import TensorType
-from tenonnx.op.binding import UNFORESEEN, bind, known_op, refused
+from tenonnx.op.binding import UNFORESEEN, bind, cannot_compute, known_op
 from tenonnx.op.evaluate import GraphFunction
 from tenonnx.op.rules import find_rule
 
@@ -225,7 +225,7 @@ def _explain(step: Step, slots: list[Any], error: Exception) -> None:
         error.what = f"{step.node.title}: {error.what}"
     elif isinstance(error, UNFORESEEN):
         arguments = [slots[i] for i in step.inputs]
-        raise refused(step.node.title, arguments, step.node.attributes, error) from error
+        raise cannot_compute(step.node.title, arguments, step.node.attributes, error) from error
 
 
 def _free_buffer(step: Step, slots: list[Any]) -> Any:

@@ -76,7 +76,7 @@ class Signatures:
                 self._known[signature] = schedule
 
 
-class Watched(Protocol):
+class PlanView(Protocol):
     """What is read of a plan."""
 
     steps: list[Step]
@@ -90,7 +90,7 @@ class Watched(Protocol):
 class Observations:
     """What a call showed of the values that the signature of its feeds settles."""
 
-    def __init__(self, plan: Watched, feeds: Sequence[Any]) -> None:
+    def __init__(self, plan: PlanView, feeds: Sequence[Any]) -> None:
         self._plan = plan
         self._contents = plan.contents.copy()
         self._operands: dict[int, Operand] = {}

@@ -56,7 +56,7 @@ class _Vertex:
 
 
 @dataclass(slots=True)
-class Places:
+class Arrangement:
     """The middles and tops of boxes, and the extent of all."""
 
     middles: list[float]
@@ -70,7 +70,7 @@ def arrange(
     lines: Sequence[Line],
     first: Sequence[int] = (),
     last: Sequence[int] = (),
-) -> Places:
+) -> Arrangement:
     """Places for boxes of these sizes, and the points of lines, which lead from a box to one of a larger number.
 
     Boxes of ``first`` and ``last`` are at the rims. Points are ends of curves that begin and end downwards.
@@ -92,7 +92,7 @@ def arrange(
     _route(vertices, lines, ways, rows, tops)
     boxes = vertices[: len(sizes)]
     width = max((v.x + v.width / 2 for v in vertices), default=0.0)
-    return Places([v.x for v in boxes], [v.y for v in boxes], width, tops[-1])
+    return Arrangement([v.x for v in boxes], [v.y for v in boxes], width, tops[-1])
 
 
 # ----- layers ---------------------------------------------------------------------------------------------------------
