@@ -43,7 +43,7 @@ HALVES = {"float16": 2.0**-9, "bfloat16": 2.0**-6}
 REASONS = (
     ("element type of an input or output of the graph", r"exists? at version \d+ of ai.onnx, but from"),
     ("element type within the graph", r"does not (take|give)|holds? all values"),
-    ("contents or rank not known", r"must be known|as an attribute, and here it is computed|rank is not known"),
+    ("contents or rank not known", r"must be known|as an attribute, but here it is computed|rank is not known"),
     ("newer attribute, input or output", r"does not exist at version|has no input|cannot be absent|must be written"),
     ("newer op or meaning", r"exists from version|changed at version"),
 )

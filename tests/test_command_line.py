@@ -42,7 +42,7 @@ def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
     assert code == 0
     assert "not compared on onnxruntime: the original fails there, too" in err
     assert "--inputs" in err
-    assert f"verified on numpy, against {model} on numpy, with made-up inputs (seed 0)" in out
+    assert f"verified on numpy, against {model} on numpy, with random inputs (seed 0)" in out
     graph = tx.load(model)
     found = tx.verify(graph, graph)
     assert found.equal
@@ -140,7 +140,7 @@ def test_entries_of_maps_have_the_element_type_of_the_output(tenonnx, backend):
 def test_an_opset_that_nobody_knows_is_refused(tenonnx, tmp_path):
     code, out, err = tenonnx("convert", DIGITS, "-o", "out.onnx", "--opset", 999)
     assert (code, out) == (2, "")
-    assert "the target must be an opset that there is" in err
+    assert "unknown opset" in err
     assert not list(tmp_path.iterdir())
     assert tenonnx("plan", DIGITS, "--opset", 999)[0] == 2
 
@@ -192,7 +192,10 @@ def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
     code, _, told = tenonnx("convert", source, "-o", target, *named)
     assert code == 0
     assert [node.op_type for node in tx.load(target).nodes] == ["SimplifiedLayerNormalization"]
-    assert "note: of some runtimes, and in no specification: ai.onnx::SimplifiedLayerNormalization@17" in told
+    assert (
+        "note: supported by some runtimes, but not in the specification: ai.onnx::SimplifiedLayerNormalization@17"
+        in told
+    )
     for options, message in (
         (("--fuse-also", "Guess"), "ai.onnx::Guess must be an op with a body"),
         ((*named, "--no-fuse"), "which --no-fuse forbids"),

@@ -159,7 +159,7 @@ def misplaced(graph):
     [
         ({"transforms": ["simplfy"]}, InvalidCall, 'no transform "simplfy" is installed'),
         ({"transforms": [3]}, InvalidCall, "a transform is a name, or a function"),
-        ({"transforms": [misplaced]}, PluginError, "must come behind a step"),
+        ({"transforms": [misplaced]}, PluginError, "must follow a step"),
         ({"transforms": [lambda graph: None]}, PluginError, "must return a graph"),
         ({"transforms": [lambda graph: ops.constant_of_shape]}, PluginError, "must return a graph"),
         ({"opset": 13}, InvalidCall, "options must be fields of ConvertConfig"),

@@ -133,7 +133,7 @@ def test_all_together_keeps_to_the_limit():
     model = model_of(nodes, [sizes("s", 1 << 23)], TensorProto.INT64)
     with (
         tx.limits.override(memory=MEMORY),
-        pytest.raises(tx.LimitExceeded, match='all together, must keep to the limit "memory"'),
+        pytest.raises(tx.LimitExceeded, match='all together, must stay within the limit "memory"'),
     ):
         tx.load(model).run({}, backend="numpy")
 
@@ -160,4 +160,4 @@ def test_a_command_ends_where_a_runtime_takes_too_much(tmp_path):
     environment = {**os.environ, "TENONNX_LIMIT_MEMORY": str(MEMORY)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
-    assert 'LimitExceeded: what a model makes, all together, must keep to the limit "memory"' in done.stderr
+    assert 'LimitExceeded: all that a model computes must together stay within the limit "memory"' in done.stderr

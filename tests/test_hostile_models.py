@@ -181,7 +181,7 @@ def test_a_view_keeps_to_the_limit_of_elements(reader):
     nodes = [helper.make_node("Expand", ["x", "s"], ["e"]), helper.make_node(reader, ["e"], ["y"])]
     model = model_of(nodes, [info("x", dims=[1, 1])], (), initializer=[tensor("s", I([1 << 20, 1 << 20]))])
     model.graph.output.append(onnx.ValueInfoProto(name="y"))
-    with pytest.raises(tx.LimitExceeded, match='Expand@8 must keep to the limit "elements"'):
+    with pytest.raises(tx.LimitExceeded, match='Expand@8 must stay within the limit "elements"'):
         tx.load(model).compile("numpy")({"x": np.ones((1, 1), F)})
 
 
@@ -210,7 +210,7 @@ def test_what_is_made_of_small_tensors_keeps_to_the_limit_of_elements(op, shapes
     model = model_of(nodes, [info("one" + name, kind, [1]) for name, kind in kinds.items()], initializer=contents)
     program = tx.load(model).compile("numpy")
     for _ in range(3):
-        with pytest.raises(tx.LimitExceeded, match='a result must keep to the limit "elements"'):
+        with pytest.raises(tx.LimitExceeded, match='a result must stay within the limit "elements"'):
             program({"one" + name: np.zeros(1, KINDS.get(name, F)) for name in kinds})
 
 
@@ -220,7 +220,10 @@ def test_what_a_loop_doubles_keeps_to_the_limit_of_elements():
     body = helper.make_graph(nodes, "body", names, [info("k1", TensorProto.BOOL), info("w", dims=[None])])
     node = helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)
     program = tx.load(model_of([node], [info("x", dims=[2])], initializer=[tensor("m", I(60))])).compile("numpy")
-    with tx.limits.override(elements=1000), pytest.raises(tx.LimitExceeded, match="a result must keep to the limit"):
+    with (
+        tx.limits.override(elements=1000),
+        pytest.raises(tx.LimitExceeded, match="a result must stay within the limit"),
+    ):
         program({"x": np.zeros(2, F)})
 
 
@@ -335,7 +338,7 @@ def test_a_scan_of_huge_length_is_not_written_out():
     body = helper.make_graph([helper.make_node("Add", ["s", "e"], ["t"])], "body", formals, results)
     node = helper.make_node("Scan", ["x", "z"], ["y"], body=body, num_scan_inputs=1)
     model = model_of([node], [info("x", dims=[2]), info("z", dims=[HUGE, 2])])
-    with pytest.raises(tx.LimitExceeded, match='written out step by step must keep to the limit "nodes"'):
+    with pytest.raises(tx.LimitExceeded, match='written out step by step must stay within the limit "nodes"'):
         tx.retarget(tx.load(model), 7)
 
 
@@ -352,7 +355,7 @@ def in_rounds(count):
     return graph
 
 
-TOO_OFTEN = r'the calls that lead to .* must keep to the limit "nodes"'
+TOO_OFTEN = r'the calls that lead to .* must stay within the limit "nodes"'
 
 
 def test_a_body_goes_round_only_so_often():
@@ -377,7 +380,7 @@ def test_a_sample_of_thirty_axes_is_refused():
     node = helper.make_node("GridSample", list(shapes), ["y"])
     model = model_of([node], [info(name, dims=dims) for name, dims in shapes.items()], outputs=())
     model.graph.output.append(onnx.ValueInfoProto(name="y"))
-    with pytest.raises(tx.LimitExceeded, match='so many axes is made of must keep to the limit "nodes"'):
+    with pytest.raises(tx.LimitExceeded, match='so many axes is made of must stay within the limit "nodes"'):
         tx.retarget(tx.load(model), 16, domains=["ai.onnx"])
 
 

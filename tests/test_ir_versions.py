@@ -108,7 +108,7 @@ def test_the_command_line_says_what_is_left_out(tmp_path, monkeypatch, capsys):
     assert main(["convert", "m.onnx", "-o", "old.onnx", "--opset", "13"]) == 0
     said = capsys.readouterr().out
     assert "IR 7" in said
-    assert "left out, as IR 7 has no such notes: metadata of nodes (2)" in said
+    assert "left out, as IR 7 does not support it: metadata of nodes (2)" in said
     assert main(["convert", "m.onnx", "-o", "old.onnx", "--opset", "13", "--ir-version", "10", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ir_version"] == 10

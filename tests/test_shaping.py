@@ -222,7 +222,7 @@ def test_what_overflows_stays_in_float32_and_is_named():
     plain = tx.lower_precision(graph, "float16").graph.run(feeds, backend="numpy")["y"]
     assert not np.isfinite(plain).all()
     lowered = lower_within(graph, "float16", 0.01, feeds=feeds)
-    assert list(lowered.kept.values()) == ["its numbers leave the range"] * 3
+    assert list(lowered.kept.values()) == ["its values exceed the range"] * 3
     assert lowered.graph["w"].dtype is DType.float16
     assert "within 0.01" in lowered.notes[0]
     np.testing.assert_allclose(lowered.graph.run(feeds, backend="numpy")["y"], feeds["x"] ** 2, rtol=0.01)
@@ -285,7 +285,7 @@ def test_weights_beyond_the_range_stay_and_scalars_are_clipped():
     large = ops.mul(x, graph.variable("large", np.float32([1e6, 1, 2])))
     graph.output("y", ops.where(ops.greater(x, 0.0), x, graph.variable("least", np.float32(-3.4e38))) + large)
     lowered = tx.lower_precision(graph, "float16")
-    assert '"large" has numbers beyond the range' in lowered.kept.values()
+    assert '"large" has values beyond the range' in lowered.kept.values()
     assert lowered.clipped == ["least"]
     assert lowered.graph["least"].data.array() == np.float16(-65504)
 

@@ -10,7 +10,7 @@ from models import EXAMPLES
 from onnx import TensorProto, helper, numpy_helper
 
 import tenonnx as tx
-from tenonnx.checks.compare import Rules
+from tenonnx.checks.compare import Tolerances
 from tenonnx.checks.grades import grade_of, same_bits
 from tenonnx.registry import discovery
 from tenonnx.registry.discovery import Plugin
@@ -203,8 +203,8 @@ def test_bits_are_those_of_zeros_texts_and_lists_too():
     assert not same_bits([np.ones(1)], [np.ones(1), np.ones(1)])
     assert same_bits(None, None)
     assert not same_bits(None, np.ones(1))
-    assert grade_of({"a": [np.float32(1)]}, {"a": [np.float32(1)]}, Rules()) == "bit for bit"
-    assert grade_of([np.float32([-0.0]), None], [np.float32([0.0]), None], Rules()) == "within rounding"
+    assert grade_of({"a": [np.float32(1)]}, {"a": [np.float32(1)]}, Tolerances()) == "bit for bit"
+    assert grade_of([np.float32([-0.0]), None], [np.float32([0.0]), None], Tolerances()) == "within rounding"
 
 
 def test_exact_leaves_no_room_for_a_tolerance():
@@ -242,7 +242,7 @@ def test_verify_says_whether_one_model_computes_what_another_does(run):
     onnx.save(linear(WEIGHT * np.float32(1.1)), "c.onnx")
     np.savez("x.npz", x=np.ones((2, 4), np.float32))
     assert (
-        "verified on numpy, onnxruntime, against a.onnx on numpy, with made-up inputs"
+        "verified on numpy, onnxruntime, against a.onnx on numpy, with random inputs"
         in run("verify", "a.onnx", "b.onnx").out
     )
     assert "with the inputs given" in run("verify", "a.onnx", "b.onnx", "--inputs", "x.npz", "--exact").out
@@ -284,7 +284,7 @@ def test_convert_can_ask_for_the_same_bits(run, tmp_path):
 def test_a_conversion_comes_to_an_end(run, tmp_path, options, constant):
     onnx.save(endless(constant=constant), "endless.onnx")
     said = run("convert", "endless.onnx", "-o", "out.onnx", "--timeout", "0.5", *options, code=1)
-    assert "not verified: the model must come to an end within 0.5 s" in said.err
+    assert "not verified: the model must finish within 0.5 s" in said.err
     assert "--timeout" in said.err
     assert not (tmp_path / "out.onnx").exists()
 

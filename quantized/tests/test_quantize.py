@@ -305,6 +305,6 @@ def test_the_command_with_types(tmp_path, capsys):
 def test_the_command_without_data(tmp_path, capsys):
     source, output = str(CNN / "digits-cnn.onnx"), tmp_path / "made.onnx"
     assert main(["quantize", source, "-o", str(output), "--mode", "weights", "--search", "hqq"]) == 0
-    assert "made-up inputs" in capsys.readouterr().err
+    assert "random inputs" in capsys.readouterr().err
     assert main(["quantize", source, "-o", str(output), "--mode", "static"]) == 2
     assert "needs data" in capsys.readouterr().err

@@ -80,7 +80,7 @@ def check(name: str, amount: int, what: str) -> None:
     allowed: int = getattr(current(), name)
     if amount > allowed:
         raise LimitExceeded(
-            f'{what} must keep to the limit "{name}"',
+            f'{what} must stay within the limit "{name}"',
             given=f"{amount:,}" if amount < 1 << 80 else "a number of more than 24 digits",
             available=f"{name} up to {allowed:,}",
             do=f"where you trust the model, raise it: tenonnx.limits.set({name}=...), or {_ENVIRONMENT}{name.upper()}",
@@ -168,7 +168,7 @@ def made(amount: int) -> None:
 def too_much(grown: int, allowed: int) -> LimitExceeded:
     """The error of work that took more memory than it may."""
     return LimitExceeded(
-        'what a model makes, all together, must keep to the limit "memory"',
+        'all that a model computes must together stay within the limit "memory"',
         given=f"{grown:,} bytes",
         available=f"{allowed:,}: memory, and four times what was brought along",
         do=f"where you trust the model, raise it: tenonnx.limits.set(memory=...), or {_ENVIRONMENT}MEMORY",
@@ -295,7 +295,7 @@ def _number(name: str, text: str) -> int:
 def _changed(limits: Limits, given: dict[str, int]) -> Limits:
     unknown = [name for name in given if name not in _names()]
     if unknown:
-        raise InvalidCall("a limit must be one that there is", given=", ".join(unknown), available=", ".join(_names()))
+        raise InvalidCall("unknown limit", given=", ".join(unknown), available=", ".join(_names()))
     wrong = [name for name, value in given.items() if not isinstance(value, int) or value < 1]
     if wrong:
         raise InvalidCall("a limit must be a positive integer", given=f"{wrong[0]}={given[wrong[0]]!r}")

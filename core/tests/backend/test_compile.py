@@ -255,7 +255,7 @@ def test_state_maps_inputs_to_outputs(state):
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, "two"])
 def test_threads_of_numpy_are_a_number(count):
-    with pytest.raises(tx.TenonnxError, match="threads must be an integer from 1 on"):
+    with pytest.raises(tx.TenonnxError, match="threads must be a positive integer"):
         graph().compile("numpy", threads=count)
 
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tenonnx.checks.compare import Rules, compare, compare_by
+from tenonnx.checks.compare import Tolerances, compare, compare_by
 from tenonnx.checks.tolerance import EXACT, Tolerance, tolerance_for
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.dtypes import DType
@@ -158,7 +158,7 @@ def test_tolerances_grow_with_fewer_digits_and_longer_sums():
 
 def test_half_precision_is_as_near_as_it_allows_in_whatever_type_it_is_given():
     close, far = 1 + 2e-3, 1 + 2e-2
-    rules = Rules(half=DType.float16)
+    rules = Tolerances(half=DType.float16)
     for dtype in (np.float16, np.float32, np.float64):
         one = np.array([1], dtype)
         assert compare_by(rules, one * dtype(close), one).equal

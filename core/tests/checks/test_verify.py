@@ -149,7 +149,7 @@ def test_a_model_that_ends_the_checker_ends_not_us(tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
     for source in (tmp_path / "m.onnx", load(model)):
         (problem,) = structure_problems(source)
-        assert problem.startswith("its process ended on this model, by ")
+        assert problem.startswith("its process crashed on this model, by ")
 
 
 def test_a_model_that_the_checker_never_leaves_takes_the_seconds_of_a_limit():
@@ -164,7 +164,7 @@ def test_a_model_too_large_for_one_message_is_not_asked_about(monkeypatch):
             raise ValueError("more than 2 GB")
 
     monkeypatch.setattr(structure, "_without_weights", lambda graph: Large())
-    assert structure_problems(chain()) == ["not asked, as the model has no form in one message: more than 2 GB"]
+    assert structure_problems(chain()) == ["skipped, as the model does not fit in one protobuf message: more than 2 GB"]
 
 
 def test_random_outputs_are_not_compared():

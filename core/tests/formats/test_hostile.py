@@ -149,5 +149,5 @@ def test_an_attribute_of_an_unknown_type_is_refused():
     model = model_of([helper.make_node("Relu", ["x"], ["y"])])
     attribute = model.graph.node[0].attribute.add(name="type", type=onnx.AttributeProto.TYPE_PROTO)
     attribute.tp.tensor_type.elem_type = 999
-    with pytest.raises(tx.InvalidModel, match='attribute "type" must be a type that ONNX has'):
+    with pytest.raises(tx.InvalidModel, match='attribute "type" must be of a type that ONNX defines'):
         read(model, registry=Registry())

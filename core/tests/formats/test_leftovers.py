@@ -198,7 +198,7 @@ def test_a_model_is_read_with_its_own_data(times, tmp_path, monkeypatch):
 
     monkeypatch.setattr(reader, "parse_model", slowly)
     if times == 100:
-        with pytest.raises(tx.InvalidModel, match="must stay as it is while it is read"):
+        with pytest.raises(tx.InvalidModel, match="must not change while it is read"):
             load(path)
     else:
         assert held(path) == 6 + times

@@ -46,9 +46,9 @@ def test_a_list_of_tensors_comes_back_as_one_tensor_does(proto):
 
 @pytest.mark.parametrize("item", [np.int64(1), None], ids=["NumPy integer", "None"])
 def test_what_is_no_attribute_is_none_in_a_list_either(item):
-    with pytest.raises(InvalidModel, match='attribute "a" must be a value that ONNX has'):
+    with pytest.raises(InvalidModel, match='attribute "a" must be of a type that ONNX defines'):
         written(item)
-    with pytest.raises(InvalidModel, match='attribute "a" must hold items of one kind'):
+    with pytest.raises(InvalidModel, match='attribute "a" must hold items of one type'):
         written([item])
 
 

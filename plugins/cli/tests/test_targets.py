@@ -56,7 +56,7 @@ def test_targets_are_listed_and_shown(toy):
 
 def test_an_op_of_a_target_that_nobody_knows_is_named(toy, tmp_path):
     (tmp_path / "plugins" / "tenonnx_toy_files" / "toy.toml").write_text(TOY.replace('"Exp"', '"Exq"'))
-    assert "toy-2 of dist-toy 1.0 lists ops that nobody knows: tiny::Exq" in toy("targets").err
+    assert "toy-2 of dist-toy 1.0 lists unknown ops: tiny::Exq" in toy("targets").err
 
 
 def test_a_plan_for_a_target_begins_with_a_summary(toy, model):

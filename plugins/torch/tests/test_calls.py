@@ -169,8 +169,8 @@ def test_keys_of_a_detector_are_its_names():
         ({"height": 8, "width": 8, "verify": 1}, "verify must be True, False or the allowed difference"),
         ({"height": 8, "width": 8, "verify": "no"}, "verify must be True, False or the allowed difference"),
         ({"height": 8, "width": 8, "verify": 1e-3, "atol": 1e-3}, "by verify or by atol"),
-        ({"height": 8, "width": 8, "atol": -1.0}, "atol must be a number that is not negative"),
-        ({"height": 8, "width": 8, "rtol": float("nan")}, "rtol must be a number that is not negative"),
+        ({"height": 8, "width": 8, "atol": -1.0}, "atol must be a non-negative number"),
+        ({"height": 8, "width": 8, "rtol": float("nan")}, "rtol must be a non-negative number"),
     ],
 )
 def test_bad_calls_are_told(call, what):
@@ -211,7 +211,7 @@ def test_the_command_line_compares_with_the_module(source, tmp_path, capsys):
     path = tmp_path / "net.onnx"
     code, told = convert(capsys, f"{source}:make_model", "-o", path, "--example", "batch=2,4", "--opset", "13")
     assert code == 0, told
-    assert f"against {source}:make_model on PyTorch, with made-up inputs (seed 0), and at batch=1, batch=5" in told
+    assert f"against {source}:make_model on PyTorch, with random inputs (seed 0), and at batch=1, batch=5" in told
     rough = (f"{source}:make_rough", "-o", tmp_path / "rough.onnx", "--example", "2,4")
     code, told = convert(capsys, *rough)
     assert code == 1

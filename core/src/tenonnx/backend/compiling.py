@@ -110,7 +110,7 @@ def _compiled(graph: Graph, backend: str, strict: bool, options: dict[str, Any])
         raise InvalidCall(
             f'no backend "{backend}" is installed',
             available=", ".join(["numpy", *installed]),
-            do=cure([package]) if package else "take one of these",
+            do=cure([package]) if package else "choose one of these",
         )
     module = installed[backend].load()
     if is_opaque and not _takes_opaque(module):
@@ -197,7 +197,7 @@ def _programs(
         except (Exception, SystemExit) as error:
             if isinstance(error, InvalidCall) and set(options) - {"state"}:
                 raise  # what was asked of it is not what it takes
-            failures.append(_told(plugin.failure("cannot compile a graph, and is passed over", error)))
+            failures.append(_told(plugin.failure("failed to compile a graph and is skipped", error)))
         if programs and one:
             break
     return programs
@@ -223,7 +223,7 @@ def _program_of(plugin: Plugin, backend: Backend, graph: Graph, strict: bool, op
 def _passed_over(backend: str, error: BaseException) -> PluginError:
     if isinstance(error, PluginError):  # which names it
         return _told(error)
-    return _told(backends()[backend].failure("cannot run a graph, and is passed over", error))
+    return _told(backends()[backend].failure("failed to run a graph and is skipped", error))
 
 
 def _told(error: PluginError) -> PluginError:

@@ -27,7 +27,7 @@ def check_feeds(all_inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[A
     known = {value.name for value in all_inputs}
     if not isinstance(feeds, Mapping):
         raise InvalidFeed(
-            "the feeds must be a mapping from names of inputs to contents",
+            "feeds must map names of inputs to arrays",
             given=type(feeds).__name__,
             available=", ".join(f"{v.name}: {v.type}" for v in all_inputs),
             do='call it as graph.run({"name": array})',

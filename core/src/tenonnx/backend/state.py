@@ -45,7 +45,7 @@ class State(MutableMapping[str, Any]):
         self.held[name] = self._hold(check_feeds([self.inputs[name]], {name: contents})[0])
 
     def __delitem__(self, name: str) -> None:
-        raise InvalidCall(f'state "{name}" cannot be taken out of a program', do="set it to other contents")
+        raise InvalidCall(f'state "{name}" cannot be deleted', do="assign other contents to it")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.held)

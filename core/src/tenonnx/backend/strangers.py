@@ -95,7 +95,7 @@ def differing(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     for name, numbers in expected.items():
         difference = compare(found[name], numbers, tolerance=_tolerance(numbers))
         if not difference.equal:
-            return f'output "{name}" is not what numpy gives: {difference.reason}'
+            return f'output "{name}" differs from that of numpy: {difference.reason}'
     return ""
 
 
@@ -107,7 +107,7 @@ def _tolerance(expected: Any) -> Tolerance | None:
     with np.errstate(all="ignore"):
         sizes = np.abs(expected.astype(np.float64))
     largest = float(np.where(np.isfinite(sizes), sizes, 0).max())
-    return Tolerance(allowed * largest + 1e-6, allowed, "backends may compute in a shorter format")
+    return Tolerance(allowed * largest + 1e-6, allowed, "backends may compute in lower precision")
 
 
 def is_comparable(graph: Graph) -> bool:

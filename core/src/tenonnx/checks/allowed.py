@@ -29,14 +29,14 @@ class Allowed:
         Raises ``InvalidCall`` for what is no number of that kind, and for an ``atol`` that is given twice.
         """
         if not isinstance(verify, bool | float):
-            raise InvalidCall("verify must be True, False or the allowed difference, a float", given=repr(verify)[:80])
+            raise InvalidCall("verify must be True, False or an absolute tolerance, a float", given=repr(verify)[:80])
         if isinstance(verify, float):
             if atol is not None:
-                raise InvalidCall("the allowed difference is given by verify or by atol", given="both")
+                raise InvalidCall("the absolute tolerance is given by verify or by atol, not by both", given="both")
             verify, atol = True, verify
         for name, limit in (("atol", atol), ("rtol", rtol)):
             if limit is not None and not (isinstance(limit, int | float) and 0 <= limit < math.inf):
-                raise InvalidCall(f"{name} must be a number that is not negative", given=repr(limit)[:80])
+                raise InvalidCall(f"{name} must be a non-negative number", given=repr(limit)[:80])
         return cls(atol, rtol) if verify else None
 
     def around(self, expected: Any, terms: int, coarse: Tolerance | None) -> Tolerance | None:

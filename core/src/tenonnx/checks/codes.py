@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.backend.compiling import compile_graph
-from tenonnx.checks.compare import Difference, Rules, compare_by
+from tenonnx.checks.compare import Difference, Tolerances, compare_by
 from tenonnx.checks.grades import typed_graph
 from tenonnx.checks.tolerance import distance_of
 from tenonnx.errors import OutOfTime, TenonnxError
@@ -64,12 +64,12 @@ def moved_by_roundings(graph: Graph, feeds: Mapping[str, Any], expected: Mapping
         except TenonnxError:  # a nudged number that an op does not take
             continue
         for name, wanted in expected.items():
-            moved = compare_by(Rules(absolute=0.0, relative=0.0), results[name], wanted)
+            moved = compare_by(Tolerances(absolute=0.0, relative=0.0), results[name], wanted)
             found[name] = max(found.get(name, 0.0), moved.absolute)
     return found
 
 
-def compared_by_codes(actual: Any, expected: Any, moved: float, rules: Rules) -> tuple[Difference, str]:
+def compared_by_codes(actual: Any, expected: Any, moved: float, rules: Tolerances) -> tuple[Difference, str]:
     """The comparison of what lies behind codes, and the rule in words."""
     steps = 0
     if isinstance(expected, np.ndarray) and DType.of(expected.dtype).bits <= 8 and expected.dtype.kind != "b":
@@ -77,10 +77,10 @@ def compared_by_codes(actual: Any, expected: Any, moved: float, rules: Rules) ->
     steps = max(steps, int(np.ceil(TIMES * moved)) if moved else 0)
     allowed = TIMES * moved
     floats = rules.tolerance(DType.float32)
-    loose = Rules(
+    loose = Tolerances(
         rules.accumulation, floats.absolute + allowed, rules.relative, rules.half, steps=steps, numbers=rules.numbers
     )
-    how = f"behind codes or coarse products, whose roundings move it by {moved:.3g}"
+    how = f"downstream of quantized values, whose rounding changes it by {moved:.3g}"
     return compare_by(loose, actual, expected), how
 
 

@@ -46,12 +46,12 @@ def compare(
     """Compare contents as the table of tolerances has it; dtypes and shapes must be equal.
 
     NaN equals NaN, an infinity only itself. ``accumulation`` is the number of terms that an element sums up. With
-    ``steps``, integers (and floats of eight bits and fewer) may be so many representable numbers apart. ``tolerance``
+    ``steps``, integers (and floats of eight bits and fewer) may be so many ULP apart. ``tolerance``
     replaces that of the table for floats, and must carry a reason. With ``numbers``, floats of two dtypes are equal
     where they are as near as the less exact of these allows.
     """
     if tolerance is not None and not tolerance.reason:
-        raise InvalidCall("a tolerance other than that of the table must carry a reason", given=str(tolerance))
+        raise InvalidCall("a tolerance other than the default must have a reason", given=str(tolerance))
     absolute, relative = (None, None) if tolerance is None else (tolerance.absolute, tolerance.relative)
     return compare_by(Tolerances(accumulation, absolute, relative, steps=steps, numbers=numbers), actual, expected)
 
@@ -174,7 +174,7 @@ def _compare_exactly(a: Array, e: Array, kind: TensorType, steps: int) -> Differ
         a, e = a.astype(wide), e.astype(wide)
         with np.errstate(over="ignore"):
             apart = np.where(a > e, a - e, e - a).astype(np.uint64)
-    allowed = "must be equal" if not steps else f"may be {steps} representable numbers apart"
+    allowed = "must be equal" if not steps else f"may be {steps} ULP apart"
     return _report(a, e, apart > steps, apart.astype(np.float64), kind, allowed)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tenonnx.backend.compiling import compile_graph
-from tenonnx.checks.compare import Rules, compare_by
+from tenonnx.checks.compare import Tolerances, compare_by
 from tenonnx.checks.correspondence import corresponding
 from tenonnx.checks.verification import Divergence
 from tenonnx.errors import TenonnxError
@@ -20,7 +20,7 @@ SHOWN = 16
 
 
 def first_divergence(
-    graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: Rules
+    graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: Tolerances
 ) -> Divergence | None:
     """The first value, in the order of ``other``, that both have and that differs in numbers, whatever its type.
 

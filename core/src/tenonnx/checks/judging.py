@@ -10,7 +10,7 @@ from typing import Any
 
 from tenonnx.backend.compiling import compile_graph
 from tenonnx.checks.codes import compared_by_codes, moved_by_roundings, outputs_behind_codes
-from tenonnx.checks.compare import Difference, Rules, compare_by
+from tenonnx.checks.compare import Difference, Tolerances, compare_by
 from tenonnx.checks.grades import grade_of, same_bits
 from tenonnx.checks.verification import GRADES, OutputDifference
 from tenonnx.errors import OutOfTime, TenonnxError
@@ -31,7 +31,7 @@ class Judge:
     reference: str
     feeds: Mapping[str, Any]
     expected: Mapping[str, Any]
-    rules: Rules
+    rules: Tolerances
     exact: bool = False
     itself: bool = False
     programs: Mapping[str, Program] = field(default_factory=dict)
@@ -80,9 +80,9 @@ class Judge:
             yield "" if self.itself else f"by the original on {self.reference}", self.expected[name]
 
     def _judged_exactly(self, name: str, backend: str, actual: Any, expected: Any) -> OutputDifference:
-        difference = compare_by(Rules(absolute=0.0, relative=0.0), actual, expected)
+        difference = compare_by(Tolerances(absolute=0.0, relative=0.0), actual, expected)
         if difference.equal and not same_bits(actual, expected):
-            difference = Difference(False, where=(), reason="other bits: signs of zero, or kinds of NaN")
+            difference = Difference(False, where=(), reason="different bits: signs of zero, or NaN payloads")
         return OutputDifference(name, backend, difference, GRADES[0] if difference.equal else "")
 
     def apart(self, backend: str) -> str:

@@ -72,7 +72,7 @@ def feasible_feeds(
     assert first is not None
     tried = f"{len(seen)} choices of sizes for {', '.join(usual)}" if len(seen) > 1 else ""
     raise InvalidFeed(
-        "the model must run on random inputs, and no sizes were found at which it does",
+        "the model must run on random inputs, but no input sizes were found at which it does",
         given=str(first),
         also=tried and f"tried {tried}",
         do=ADVICE,

@@ -41,7 +41,7 @@ def structure_problems(
     try:
         return _objections("", _without_weights(source).SerializeToString(), inferred, _declared(source))
     except (EncodeError, ValueError) as error:
-        return [f"not asked, as the model has no form in one message: {error}"]
+        return [f"skipped, as the model does not fit in one protobuf message: {error}"]
 
 
 def beyond_the_specification(graph: Graph) -> list[Node]:
@@ -79,7 +79,7 @@ def _objections(path: str, model: bytes, inferred: bool, declared: str) -> list[
     if done.returncode in (0, 3):
         return [" ".join(done.stdout.decode().split())] if done.returncode else []
     last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    return [f"its process ended on this model, by {_cause(done.returncode)}: {last[-300:]}"]
+    return [f"its process crashed on this model, by {_cause(done.returncode)}: {last[-300:]}"]
 
 
 def _cause(code: int) -> str:

@@ -11,7 +11,7 @@ from tenonnx.checks.compare import Difference
 from tenonnx.errors import VerificationFailed
 
 #: How near two outputs are, the best first. Behind roundings to codes, a number may be a step of these away.
-GRADES = ("bit for bit", "within rounding", "within tolerance", "within a step of codes")
+GRADES = ("bit for bit", "within rounding", "within tolerance", "within one quantization step")
 
 #: What becomes of an output: it was compared and is as near as it must be; it was not compared; it is not.
 VERIFIED, NOT_VERIFIED, DIFFERENT = "verified", "not verified", "different"
@@ -113,7 +113,7 @@ class AsUsed:
         if self.equal:
             return f"the same in a plain session of {self.backend}"
         too = "; so does the original" if self.original_too else ""
-        helps = f"; {self.helps} helps" if self.helps else "; no option that we know helps"
+        helps = f"; {self.helps} helps" if self.helps else "; no known session option helps"
         return f"not the same in a plain session of {self.backend}, by its default options: {self.reason}{too}{helps}"
 
 
@@ -176,7 +176,7 @@ class Verification:
             return self
         wrong = [str(output) for output in self.outputs if not output.equal]
         raise VerificationFailed(
-            f"the model must give what the original gives on {self.reference}",
+            f"the model must compute the same outputs as the original on {self.reference}",
             given="\n".join([*self.problems, *wrong]),
             also=f"the first node that diverges: {self.first_divergence}" if self.first_divergence else "",
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 #: What to do about inputs that a backend, but not the other, fails on.
-OTHERS = "give inputs that it takes (feeds=, --inputs)"
+OTHERS = "give inputs that the model accepts (feeds=, --inputs)"
 
 #: Why an output is not compared that depends on a node which draws.
 DRAWN = "drawn at random"
@@ -60,12 +60,12 @@ def verify(
     Each has a grade, and the rule that was applied (``Verification.outputs``); what was not compared is in
     ``unverified``. Without ``feeds``, inputs are drawn at random from ``seed`` and ``input_shapes``. The backends are
     numpy and, if installed, onnxruntime. ``absolute`` and ``relative`` replace all tolerances, and ``exact`` asks
-    for the same bits; ``unlike`` are sizes of symbols that made-up inputs are not to have. Raises ``UnsupportedOp``
+    for the same bits; ``unlike`` are sizes of symbols that random inputs are not to have. Raises ``UnsupportedOp``
     when a graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of
     ``limits.within``.
     """
     if exact and (absolute is not None or relative is not None):
-        raise InvalidCall("equality in every bit has no tolerance", given="exact with absolute or relative")
+        raise InvalidCall("bitwise comparison takes no tolerance", given="exact with absolute or relative")
     against = graph if other is None else other if isinstance(other, Graph) else load(other, registry=graph.registry)
     chosen = list(backends or default_backends())
     found = Verification(chosen[0])
@@ -128,7 +128,7 @@ def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verific
     problems = structure_problems(source if from_disk else against, graph=against)
     beyond = sorted({f"{n.domain}::{n.op_type}@{n.version}" for n in beyond_the_specification(against)})
     if beyond:
-        found.notes.append(f"of some runtimes, and in no specification: {', '.join(beyond)}")
+        found.notes.append(f"supported by some runtimes, but not in the specification: {', '.join(beyond)}")
     if problems and beyond_the_specification(graph) and not beyond:
         # of the original no shapes could be inferred, so that what inference objects to may be as it was there
         left = structure_problems(source if from_disk else against, graph=against, inferred=False)
@@ -138,7 +138,7 @@ def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verific
         return
     own = structure_problems(graph)
     if own:
-        found.notes.append(f"onnx.checker objects to the original too: {own[0]}")
+        found.notes.append(f"onnx.checker rejects the original too: {own[0]}")
     else:
         found.problems += [f"onnx.checker: {problem}" for problem in problems]
 
@@ -191,7 +191,7 @@ def _tell_difference(
     reference, expected = (backend, own) if isinstance(own, dict) and alike else (judge.reference, judge.expected)
     found.first_divergence = first_divergence(judge.graph, against, reference, backend, judge.feeds, near)
     if not judge.exact and all(compare_by(near, actual[name], expected[name]).equal for name in names):
-        found.notes.append(f"only element types differ on {backend}: the numbers are near for these")
+        found.notes.append(f"only element types differ on {backend}: the values are close")
 
 
 def _interface_problems(graph: Graph, other: Graph) -> list[str]:

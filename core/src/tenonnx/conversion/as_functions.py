@@ -29,7 +29,7 @@ from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
 #: The first IR version that has functions in models.
 FUNCTIONS_IR = 8
 
-_ADVICE = "give the op a body of ops that the target has, or expand it: let domains= leave its domain out"
+_ADVICE = "define the op by ops that the target has, or expand it: leave its domain out of domains="
 
 
 def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) -> Retargeted:
@@ -51,7 +51,7 @@ def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) 
         try:
             name = carried.add(node)
         except TenonnxError as error:
-            change.refuse([f"no function can stand for it: {error.what}"], _ADVICE)
+            change.refuse([f"it cannot be expressed as a function: {error.what}"], _ADVICE)
         else:
             change.action, change.reason = "carried", f"as the function {node.domain}::{name}"
     carried.settle()

@@ -102,5 +102,7 @@ class Comparison:
             self.notes.append(f"not run at other sizes: {error}")
         except InvalidFeed as error:
             raise InvalidCall(
-                "dims can be free where the model runs at other sizes", given=error.given, do="leave the number"
+                "dims can be made dynamic only where the model runs at other sizes",
+                given=error.given,
+                do="leave the number",
             ) from error

@@ -39,8 +39,8 @@ class Conversion:
     """A model on its way: the graph so far, and what steps tell those behind them.
 
     ``source`` is what ``load`` takes, with ``examples`` and its options ``reading``, or a graph, which ``verifier`` may
-    compare with what it is of. Without ``refuse`` it goes on behind what has no form in the target, to tell it all.
-    It takes ``steps`` from ``first`` on.
+    compare with what it is of. Without ``refuse`` it goes on behind what cannot be expressed in
+    the target, to tell it all. It takes ``steps`` from ``first`` on.
     """
 
     graph: Graph
@@ -96,7 +96,7 @@ class Conversion:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a node has no form in the target."""
+        """Whether a node cannot be expressed in the target."""
         return any(change.action == "refused" for change in self.changes)
 
     @property
@@ -149,7 +149,7 @@ class Conversion:
 def _check(options: ConvertConfig) -> None:
     if options.functions not in FUNCTIONS:
         raise InvalidCall(
-            "functions are kept or inlined, or carry those of a vendor",
+            "functions must be keep, inline or vendor",
             given=options.functions,
             available=", ".join(FUNCTIONS),
         )

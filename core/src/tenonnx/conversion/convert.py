@@ -30,8 +30,8 @@ def ending_within(seconds: float) -> Iterator[None]:
             yield
     except OutOfTime as error:
         raise VerificationFailed(
-            f"not verified: the model must come to an end within {seconds:g} s",
-            do="give it more (--timeout SECONDS), or smaller inputs (--input-shapes, --inputs)",
+            f"not verified: the model must finish within {seconds:g} s",
+            do="allow more time (--timeout SECONDS), or smaller inputs (--input-shapes, --inputs)",
         ) from error
 
 

@@ -36,7 +36,7 @@ def placed(options: ConvertConfig, steps: Collection[str]) -> Sequence[Placed]:
         raise InvalidCall(
             f'no transform "{missing[0]}" is installed',
             available=", ".join(installed),
-            do=cure([package]) if package else "take one of these",
+            do=cure([package]) if package else "choose one of these",
         )
     found = [_placed(name, plugin.load(), plugin) for name, plugin in installed.items() if name in named]
     found += [
@@ -45,7 +45,7 @@ def placed(options: ConvertConfig, steps: Collection[str]) -> Sequence[Placed]:
     for each in found:
         if each.behind not in steps:
             raise PluginError(
-                f'the transform "{each.name}" must come behind a step', given=each.behind, available=", ".join(steps)
+                f'the transform "{each.name}" must follow a step', given=each.behind, available=", ".join(steps)
             )
     return found
 

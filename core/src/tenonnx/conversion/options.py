@@ -197,11 +197,11 @@ class ConvertConfig(ExportConfig):
 
     def __post_init__(self) -> None:
         if self.float16 and self.bfloat16:
-            raise InvalidCall("a model is written in one half precision", given="--float16 --bfloat16")
+            raise InvalidCall("only one half precision can be chosen", given="--float16 --bfloat16")
         if self.half_interface and not (self.float16 or self.bfloat16):
-            raise InvalidCall("--half-interface says what --float16 or --bfloat16 changes, too", do="add one of them")
+            raise InvalidCall("--half-interface needs --float16 or --bfloat16", do="add one of them")
         if self.fuse_also and self.fuse is False:
-            raise InvalidCall("--fuse-also looks for an op, which --no-fuse forbids", do="leave one of them out")
+            raise InvalidCall("--fuse-also and --no-fuse exclude each other", do="remove one of them")
 
     @property
     def half(self) -> str | None:

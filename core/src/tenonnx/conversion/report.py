@@ -54,7 +54,7 @@ class Report:
         opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())
         kept = len(self.changes) - len(self.rewritten)
         lines = [f"opsets {opsets}; {kept} nodes kept, {len(self.rewritten)} rewritten"]
-        lines += [f"  left out, as IR {self.ir_version} has no such notes: {what}" for what in self.notes_left_out]
+        lines += [f"  left out, as IR {self.ir_version} does not support it: {what}" for what in self.notes_left_out]
         return "\n".join([*lines, *(f"  {change}" for change in self.rewritten)])
 
     @property

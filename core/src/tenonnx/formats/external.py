@@ -67,7 +67,9 @@ class DataFile:
             try:
                 self._map = mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ, **options)
             except (OSError, ValueError, OverflowError) as error:
-                raise InvalidModel("An external data file must be mappable.", given=f"{self.path}: {error}") from error
+                raise InvalidModel(
+                    "An external data file must support memory mapping.", given=f"{self.path}: {error}"
+                ) from error
         return memoryview(self._map)[offset : offset + length]
 
     def read(self, offset: int, length: int) -> memoryview:
@@ -78,7 +80,7 @@ class DataFile:
             count = self.read_into(held[done:], offset + done)
             if not count:
                 raise InvalidModel(
-                    "An external data file must not become shorter while it is in use.",
+                    "An external data file must not be truncated while it is in use.",
                     given=f"{self.path}, {offset + length} bytes needed",
                     available=f"{offset + done} bytes",
                 )
@@ -303,7 +305,7 @@ class ExternalDataWriter:
             count = source.file.read_into(self._buffer[self._used :][: source.end - position], position)
             if not count:
                 raise InvalidModel(
-                    "An external data file must not become shorter while it is copied.",
+                    "An external data file must not be truncated while it is copied.",
                     given=f"{source.path}, {source.end} bytes needed",
                     available=f"{position} bytes",
                 )

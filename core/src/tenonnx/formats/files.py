@@ -151,9 +151,9 @@ class AtomicWriter:
             )
         if not self._overwrite and (not mode & 0o222 or not os.access(self.path, os.W_OK)):
             raise InvalidCall(
-                "A file that may not be written is not replaced.",
+                "A read-only file is not replaced.",
                 given=f"{self.path}, which is read-only",
-                do="choose another name, make the file writable, or say so: overwrite=True (--overwrite)",
+                do="choose another name, make the file writable, or pass overwrite=True (--overwrite)",
             )
         return mode & 0o777
 

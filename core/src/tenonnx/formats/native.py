@@ -149,7 +149,7 @@ def read(
     model = parse_model(message, f"the graph in {name}")
     contents = [(proto.name, _contents(proto, entries)) for proto in model.graph.initializer]
     if entries:
-        raise InvalidModel(f"{name} must hold the tensors of its graph alone", given=", ".join(list(entries)[:5]))
+        raise InvalidModel(f"{name} must hold only the tensors of its graph", given=", ".join(list(entries)[:5]))
     del model.graph.initializer[:]
     return read_parts(model, contents, registry)
 

@@ -126,7 +126,7 @@ def _read(file: DataFile) -> tuple[dict[str, Entry], dict[str, str]]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands twice in the header")
+        raise ValueError("a name is used twice in the header")
     return found
 
 

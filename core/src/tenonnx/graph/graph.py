@@ -469,7 +469,7 @@ class Graph(Methods):
             except KeyError as error:
                 raise InvalidCall(str(error.args[0])) from error
         if getattr(value, "graph", None) is not self:
-            raise InvalidCall(f'a value of graph "{self.name}" is needed here', given=repr(value))
+            raise InvalidCall(f'a value of graph "{self.name}" is required', given=repr(value))
         return value
 
     def rename(self, value: Value | str, name: str) -> None:

@@ -50,8 +50,8 @@ def check_whole(graph: Graph) -> None:
             raise InvalidCall(f'the nodes of graph "{nested.name}" must be nodes', given=repr(nested.nodes[-1])[:200])
         if any(node is not held for node, held in zip(ordered(nested), nested.nodes, strict=True)):
             raise InvalidCall(
-                f'each node of graph "{nested.name}" must stand behind those that it reads',
-                do="change the list inside graph.editing(), which puts nodes in order",
+                f'each node of graph "{nested.name}" must come after the nodes whose outputs it reads',
+                do="change the list inside graph.editing(), which sorts nodes topologically",
             )
         if len(set(nested.outputs)) < len(nested.outputs):
             names = ", ".join(value.name for value in nested.outputs)
@@ -63,7 +63,7 @@ def check_whole(graph: Graph) -> None:
             raise InvalidCall(f"the {what} of a graph must be text", given=repr(text)[:200])
     for domain, version in graph.opsets.items():
         if not isinstance(domain, str) or not isinstance(version, int) or version < 1:
-            raise InvalidCall(f"the opset of {domain} must be a version from 1 on", given=repr(version)[:200])
+            raise InvalidCall(f"the opset of {domain} must be a positive version", given=repr(version)[:200])
     if not isinstance(graph.ir_version, int | None):
         raise InvalidCall("the IR version of a graph must be a number, or None", given=repr(graph.ir_version)[:200])
 
@@ -75,8 +75,8 @@ def _is_there(value: Value, given: set[Value], order: dict[Node, None]) -> bool:
 def _nothing_gives(value: Value, reader: str) -> InvalidCall:
     return InvalidCall(
         f'value "{value.name}" must be an input, a variable or what a node of the graph computes',
-        given=f"{reader} reads it, and nothing gives it",
-        do="replace it first, or put in the node that computes it",
+        given=f"{reader} reads it, but nothing produces it",
+        do="replace it first, or insert the node that computes it",
     )
 
 
@@ -84,5 +84,5 @@ def _cycle(way: list[Node], first: Node) -> InvalidCall:
     """The error for nodes that each read the next one, the last of them ``first``."""
     titles = [node.title for node in (*way[way.index(first) :], first)]
     return InvalidCall(
-        "a graph must have no cycle", given=" reads from\n".join(titles), do="let one read another value"
+        "a graph must have no cycle", given=" reads from\n".join(titles), do="change an input of one of these nodes"
     )

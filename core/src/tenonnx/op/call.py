@@ -156,7 +156,7 @@ def vector(items: Sequence[Any]) -> Value:
             raise TypeError
         return interpreter.constant(np.asarray(items, dtype=dtype.numpy), dtype)
     except OverflowError as error:
-        raise TypeMismatch("integers of a graph must fit 64 bits", given=f"{items!r}"[:200]) from error
+        raise TypeMismatch("integers of a graph must fit in 64 bits", given=f"{items!r}"[:200]) from error
     except (TypeError, ValueError) as error:
         raise TypeMismatch("a list must hold numbers, bools or texts alone", given=f"{items!r}"[:200]) from error
 

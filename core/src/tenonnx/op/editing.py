@@ -402,7 +402,7 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -
     missing = [name for name in wanted if name not in given]
     if strange or missing or len(inputs) > len(wanted):
         raise InvalidCall(
-            f'graph "{graph.name}" takes each of its inputs once',
+            f'graph "{graph.name}" takes each of its inputs exactly once',
             given=f"{len(inputs)} inputs in order, {', '.join(named) or 'none'} by name",
             available=", ".join(f"{value.name}: {value.type}" for value in graph.all_inputs),
         )

@@ -268,7 +268,7 @@ class Registry:
                 self._manager.register(module, name=plugin.title)
                 self._manager.check_pending()
             except Exception as error:
-                raise plugin.failure("has a hook that is not as it must be", error) from error
+                raise plugin.failure("has an invalid hook", error) from error
             hooks = {caller.name for caller in self._manager.get_hookcallers(module) or ()}
             if "register_ops" not in hooks:
                 must = "must have a function register_ops marked with @hookimpl"

@@ -31,7 +31,7 @@ def absence(registry: Registry | None, domain: str, name: str, version: int) -> 
         return _other_name(registry, meant, package)
     if registry is not None and package is not None:
         if any(plugin.distribution == package for plugin in registry.failures):
-            return Absence(f"{package} failed to load, see tenonnx plugins", None, "mend what tenonnx plugins shows")
+            return Absence(f"{package} failed to load, see tenonnx plugins", None, "fix what tenonnx plugins shows")
         if not registry.serves(package, domain):
             return Absence(f"{package} provides it", package, cure([package]))
     near = [] if registry is None else _near(registry, domain, name)
@@ -40,7 +40,7 @@ def absence(registry: Registry | None, domain: str, name: str, version: int) -> 
         return Absence(f"{package} is installed, and has no such op{is_it}", None, _DEFINE)
     if registry is not None and domain in registry.domains() and any(True for _ in registry.ops(domain)):
         return Absence(f"no package that serves {domain} has such an op{is_it}", None, _DEFINE)
-    reason = f"no package that we know provides it{is_it}"
+    reason = f"no known package provides it{is_it}"
     return Absence(reason, None, f"install or write a package that serves {domain}")
 
 

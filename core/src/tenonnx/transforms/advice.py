@@ -39,7 +39,7 @@ def advice(node: Node, target: Target, registry: Registry, first: int | None) ->
     kinds = [v.type for v in node.inputs if v is not None]
     unknown = any(kind is None or (isinstance(kind, TensorType) and kind.shape is None) for kind in kinds)
     if unknown and isinstance(op, Op) and not op.primitive:
-        return "give the graph's inputs their shapes (--input-shapes), as the types here are not known"
+        return "give the shapes of the graph inputs (--input-shapes), as the types here are unknown"
     if isinstance(op, Op) and target.runtime is None and node.domain != "ai.onnx" and (version or 0) < op.since:
         return f"go to version {op.since} of {node.domain} or newer"
-    return "replace the node by others, or go to another target"
+    return "replace the node by others, or choose another target"

@@ -35,7 +35,7 @@ def compose(first: Graph, second: Graph, mapping: Mapping[str, str] | None = Non
             raise InvalidCall(
                 f'input "{formal.name}" must take what output "{value.name}" gives',
                 given=f"{value.type} for {formal.type}",
-                do="put a graph between them that casts or reshapes",
+                do="insert a graph that casts or reshapes between them",
             ) from error
     _move(part, whole, fed)
     whole.nodes += part.nodes
@@ -62,7 +62,7 @@ def _share_functions(part: Graph, whole: Graph) -> None:
     other = sorted(key for key in both if not _defined_alike(whole.functions[key], part.functions[key]))
     if other:
         raise InvalidCall(
-            "functions of two models must have other names, or be the same",
+            "functions of two models that have the same name must be identical",
             given=", ".join("::".join(filter(None, key)) for key in other),
             do="tenonnx convert --functions inline puts their bodies in their places",
         )
@@ -89,8 +89,8 @@ def _joined(
     strange = [of for of in mapping if of not in outputs] + [name for name in mapping.values() if name not in inputs]
     if strange or not mapping or len(set(mapping.values())) < len(mapping):
         raise InvalidCall(
-            "outputs of the first graph must be led to inputs of the second, one to each",
-            given=", ".join(f"{of}={name}" for of, name in mapping.items()) or "no names that both have",
+            "outputs of the first graph must be mapped to inputs of the second, one to each",
+            given=", ".join(f"{of}={name}" for of, name in mapping.items()) or "no names in common",
             available=f"outputs {', '.join(outputs)}; inputs {', '.join(inputs)}",
         )
     return mapping

@@ -37,14 +37,14 @@ def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
     inputs = {value.name: value for value in freed.all_inputs}
     for name, axes in dims.items():
         if name not in inputs:
-            raise InvalidCall(f'no graph input "{name}" has dims to free', available=", ".join(inputs))
+            raise InvalidCall(f'no graph input "{name}" has dims to make dynamic', available=", ".join(inputs))
         value = inputs[name]
         shape: list[Dim] = list(value.shape)
         for axis, symbol in axes.items():
             if not -len(shape) <= axis < len(shape):
                 raise InvalidCall(f'graph input "{name}" has no axis {axis}', given=str(value.type))
             if not symbol.isidentifier():
-                raise InvalidCall("a dim is freed as a name, such as batch", given=repr(symbol))
+                raise InvalidCall("a dynamic dim needs a name, such as batch", given=repr(symbol))
             shape[axis] = parse(symbol)
         value.become(type=TensorType(value.dtype, tuple(shape)))
     try:
@@ -52,9 +52,9 @@ def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
     except InvalidModel as error:
         said = "; ".join(f"{name}: {dict(axes)}" for name, axes in dims.items())
         raise InvalidCall(
-            f"dims can be free where no node counts on their numbers: {error.what}",
+            f"dims can be made dynamic only where no node depends on their sizes: {error.what}",
             given=error.given or said,
-            do="leave the number, or edit that node",
+            do="keep the static size, or edit that node",
         ) from error
     return freed
 

@@ -152,7 +152,7 @@ class _Sweep:
                 self._carry(application, wanted)
         if self.broken:
             given = [_no_gradient(each.node, [v for v in each.uses if v in wanted]) for each in self.broken]
-            error = NotDifferentiable("the path must have a gradient all along", given="\n".join(given))
+            error = NotDifferentiable("every op on the path must be differentiable", given="\n".join(given))
             behind = _sources(self.graph.nodes, {v for each in self.broken for v in each.uses})
             error.names = tuple(value.name for value in wrt if value in behind)
             raise error

@@ -118,7 +118,7 @@ class Legalizer:
         domain, target = call.op.domain, self.target
         allowed = not target.chooses and (domain in target.opsets or domain in self.graph.opsets)
         if call.node is None or not allowed or any(target.version(n.domain) != n.version for n in body_nodes(call.op)):
-            raise NotRepresentable("what the function calls is not in the target as it is")
+            raise NotRepresentable("the function calls ops that are not in the target")
         return LegalCall(target.version(domain), call.inputs, {}, True)
 
     def opaque_problem(self, node: Node) -> str:
@@ -229,7 +229,7 @@ def _as_attribute(op: Op, parameter: Input, value: Value, version: int, is_numbe
     name = parameter.name
     if value.data is None:
         raise NotRepresentable(
-            f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, and here it is computed'
+            f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, but here it is computed'
         )
     array = value.data.array()
     if array.dtype == np.float64 and not np.array_equal(array, array.astype(np.float32), equal_nan=True):

@@ -72,7 +72,7 @@ class Retargeted:
 
     def note_closed(self, inputs: Iterable[str]) -> None:
         """Note inputs that lost their default, since a form counts on it."""
-        reason = "a node has a form in the target for its default alone, so it can no longer be fed"
+        reason = "a node can be expressed in the target only for the default value, so it can no longer be fed"
         self.changes += [Change(name, "graph input", "closed", reason) for name in inputs]
 
 
@@ -97,10 +97,10 @@ def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
     if len(refused) > LISTED_REFUSALS:
         lines.append(f"and {len(refused) - LISTED_REFUSALS} more")
     of_nodes = all("::" in change.op for change in refused)
-    singular, plural = ("node has", "nodes have") if of_nodes else ("value has", "nodes and values have")
+    singular, plural = ("node", "nodes") if of_nodes else ("value", "nodes and values")
     count = f"{len(refused)} {plural if len(refused) > 1 else singular}"
     do = "\n".join(dict.fromkeys(change.do for change in refused if change.do))
-    return NotRepresentable(f"{count} no form in the target ({target})", given="\n".join(lines), do=do)
+    return NotRepresentable(f"{count} cannot be expressed in the target ({target})", given="\n".join(lines), do=do)
 
 
 def _subject(change: Change) -> str:

@@ -116,7 +116,7 @@ class _Context:
 
 
 class _Refused(Exception):
-    """A call has no form in the target, for these reasons."""
+    """A call cannot be expressed in the target, for these reasons."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(*reasons)
@@ -299,7 +299,7 @@ class _Retargeting(Rewriter):
         if not call.op.lowerings or any(v is not None and v.type is None for v in call.inputs):
             return
         if _key(call) in lowering or sum(op is call.op for op, _, _ in lowering) >= MAXIMUM_NESTING:
-            return  # an older op's body has led back here: it has no form in the target either
+            return  # an older op's body has led back here: it cannot be expressed in the target either
         for older, function in call.op.lowerings:
             version = None if older is None else self.context.legalizer.target.version(older.domain)
             if older is None or (version is not None and _leads_down(older, version)):

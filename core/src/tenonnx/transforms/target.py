@@ -119,7 +119,8 @@ def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]
     unknown = [name for name in names if canonical_domain(name) not in known]
     if unknown:
         raise InvalidCall(
-            f'no domain "{unknown[0]}" is in the graph or in an installed package', available=", ".join(sorted(known))
+            f'no domain "{unknown[0]}" is used by the graph or defined by an installed package',
+            available=", ".join(sorted(known)),
         )
 
 
@@ -145,7 +146,7 @@ def _check_version(domain: str, version: int, graph: Graph, runtime: Runtime | N
     known = _published(domain) if domain in _SPECIFIED else ()
     if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
         raise InvalidCall(
-            "the target must be an opset that there is",
+            "unknown opset",
             given=f"{domain} {version}",
             available=f"{domain} 1 to {max(known)}",
         )

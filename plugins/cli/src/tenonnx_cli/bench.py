@@ -105,7 +105,7 @@ def _timed(
             raise
         return {"backend": name, "problem": str(backends()[name].failure("cannot run a graph", error))}
     if problem:
-        return {"backend": name, "problem": f"not what the graph computes, so that auto does not take it: {problem}"}
+        return {"backend": name, "problem": f"wrong outputs, so that auto does not use it: {problem}"}
     spent = {"seconds": typical, "first_call": first, "compiling": compiled - start}
     return {"backend": name, **spent, "difference": difference}
 

@@ -45,9 +45,9 @@ def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
     for entry in problems:
         say_lines(f"{entry['found_by']}: {entry['problem']}")
     for op in unknown:
-        say(f"not judged, as no installed package provides it: {op}")
+        say(f"not checked, as no installed package provides it: {op}")
     for op in beyond:
-        say(f"in no specification of that version, and taken by some runtimes: {op}")
+        say(f"not in the specification of that version, but supported by some runtimes: {op}")
     say(f"{model}: {plural(len(problems), 'problem') if problems else 'valid'}")
     return 1 if problems else 0
 

@@ -91,7 +91,7 @@ def command(
         say_json({"file": model, "output": output, **report.to_json()})
     else:
         _say_report(output, report)
-        given = f"made-up inputs (seed {config.seed})" if config.feeds is None else "the inputs given"
+        given = f"random inputs (seed {config.seed})" if config.feeds is None else "the inputs given"
         say_comparison(report, model, conversion.changed_by, given)
         if "half_precision" in report.findings:
             _say_half(report.findings["half_precision"])
@@ -125,7 +125,7 @@ def _say_report(output: str, report: Report) -> None:
     say(f"{output}: opsets {opsets}, IR {report.ir_version}")
     say(f"{plural(kept, 'node')} kept, {plural(len(report.rewritten), 'node')} rewritten")
     for what in report.notes_left_out:
-        say(f"left out, as IR {report.ir_version} has no such notes: {what}")
+        say(f"left out, as IR {report.ir_version} does not support it: {what}")
     say_changes(report.changes)
 
 

@@ -20,7 +20,7 @@ class Deadline:
     """Ends the process where work in another language does not hear of a deadline, unless ``met`` comes first."""
 
     def __init__(self, seconds: float) -> None:
-        self._what = f"not verified: no end within {seconds:g} s"
+        self._what = f"not verified: timed out after {seconds:g} s"
         self._timer = threading.Timer(min(seconds + GRACE, threading.TIMEOUT_MAX), self._end)
         self._timer.daemon = True
         self._timer.start()

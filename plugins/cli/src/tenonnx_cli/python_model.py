@@ -108,7 +108,7 @@ def load_made(model: str, examples: Sequence[str], seed: int, reading: Mapping[s
         return Made(made, None)
     options |= rules_given()
     if dims and "dims" in options:
-        raise InvalidCall("dims that vary are named by --example or by --dims", given="both")
+        raise InvalidCall("dynamic dims are named by --example or by --dims, not by both", given="both")
     options |= {"dims": dims} if dims else {}
     with working(f"reading {model}"):
         return Made(*load_and_verifier(made, *arrays.values(), **options))

@@ -47,7 +47,7 @@ def command(name: str | None, as_json: bool) -> None:
     for runtime in (each for each in shown if each.package != "tenonnx"):
         unknown = _unknown_ops(runtime)
         if unknown:
-            complain(f"note: {runtime.name} of {runtime.package} lists ops that nobody knows: {', '.join(unknown)}")
+            complain(f"note: {runtime.name} of {runtime.package} lists unknown ops: {', '.join(unknown)}")
     if as_json:
         say_json([runtime.to_json() for runtime in shown])
         return

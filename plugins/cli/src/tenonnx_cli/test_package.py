@@ -15,10 +15,10 @@ from tenonnx_cli import FAILED, REFUSED
 @click.command("test")
 @click.argument("name", required=False)
 @click.option(
-    "--examples", type=click.IntRange(min=1), default=10, show_default=True, help="Calls that are drawn of a case."
+    "--examples", type=click.IntRange(min=1), default=10, show_default=True, help="Number of random calls of each case."
 )
-@click.option("--report", metavar="FILE", help="Write what was compared as JSON, the certificate of a package.")
-@click.option("-k", "selected", metavar="WORDS", help="Only the tests that pytest selects by these words.")
+@click.option("--report", metavar="FILE", help="Write the results as JSON, the certificate of a package.")
+@click.option("-k", "selected", metavar="WORDS", help="Only the tests whose names match this pytest -k expression.")
 def command(name: str | None, examples: int, report: str | None, selected: str | None) -> int:
     """Run the conformance tests of NAME, a package or a domain; by default of the project in this folder.
 

@@ -80,7 +80,7 @@ def command(
     for note in found.notes:
         complain(f"note: {note}")
     if found.equal:
-        given = f"made-up inputs (seed {seed})" if feeds is None else "the inputs given"
+        given = f"random inputs (seed {seed})" if feeds is None else "the inputs given"
         say_verification(found, first, given)
         return 0 if passed else 1
     say(f"{second} differs from {first}:")

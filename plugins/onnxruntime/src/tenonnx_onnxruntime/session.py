@@ -254,7 +254,7 @@ def run_failure(error: Exception, given: Mapping[str, Any]) -> RunFailure:
     return RunFailure(
         f"onnxruntime cannot compute the graph from these inputs: {shortened(error)}",
         given=", ".join(f"{name}: {_described(contents)}" for name, contents in given.items()) or "no feeds",
-        do='run it on numpy (backend="numpy", --backend numpy) to see whether the inputs or onnxruntime are to blame',
+        do='run it on numpy (backend="numpy", --backend numpy) to see whether the cause is the inputs or onnxruntime',
     )
 
 

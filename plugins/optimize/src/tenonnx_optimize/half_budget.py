@@ -39,7 +39,9 @@ def lower_within(
     ``lower_precision``.
     """
     if not budget > 0:
-        raise InvalidCall("the budget is a positive share of the largest number of an output", given=repr(budget))
+        raise InvalidCall(
+            "the budget must be positive: it is relative to the largest absolute value of an output", given=repr(budget)
+        )
     program = compile_graph(graph, "numpy")
     if feeds is None:
         given, expected, _ = feasible_feeds(graph, program, seed, input_shapes)

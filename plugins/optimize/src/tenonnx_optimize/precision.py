@@ -71,8 +71,8 @@ def lower_precision(
     """``graph`` with float32 tensors as ``dtype``, float16 or bfloat16.
 
     Inputs and outputs stay as they are unless ``convert_interface``. A node stays in float32 where its label is among
-    ``keep``, where its op takes no such type at its version, where a family says that the op needs float32 (the rule
-    ``half``), and where the numbers of a weight lie beyond the range. One whose label is among ``widen`` computes in
+    ``keep``, where the op does not support the type at its version, where a family says that the op needs float32 (the
+    trait ``half``), and where the values of a weight exceed the range. One whose label is among ``widen`` computes in
     float32, too, and its weights are cast to that when it reads them. A scalar beyond the range is clipped, and one too
     small for it is the smallest. Raises ``InvalidCall`` for another dtype, and for a label that no node has.
     """
@@ -81,7 +81,7 @@ def lower_precision(
         raise InvalidCall("half precision is float16 or bfloat16", given=str(dtype))
     strange = {*keep, *widen} - {node.label for node in graph.walk()}
     if strange:
-        raise InvalidCall("what is kept in float32 are labels of nodes", given=", ".join(sorted(strange)[:5]))
+        raise InvalidCall("nodes kept in float32 must be given by their labels", given=", ".join(sorted(strange)[:5]))
     lowered = Lowered(graph)
     lowered.graph = _lowered(graph, half, frozenset(keep), frozenset(widen), convert_interface, lowered)
     for value in lowered.graph.all_inputs:
@@ -201,7 +201,7 @@ class _Lowering(Rewriter):
         copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
         copied.become(captures=[v for v in (self._as(v, DType.float32) for v in copied.captures) if v is not None])
         if not node.subgraphs:
-            self.lowered.kept[node.label] = reason or "its op takes no such type at its version"
+            self.lowered.kept[node.label] = reason or "the op does not support the type at its version"
         return copied
 
     def _reason(self, node: Node, copied: Node) -> str:
@@ -213,15 +213,15 @@ class _Lowering(Rewriter):
         if node.label in self.kept:
             return "asked for, or beyond the budget"
         if node.label in self.widened:
-            return "its numbers leave the range"
+            return "its values exceed the range"
         if any(v is not None and v.type is not None and not isinstance(v.type, TensorType) for v in node.outputs):
-            return "what it makes is no tensor"
+            return "its output is no tensor"
         said = str(find_trait(node.op, "needs_float32") or "")
         for value in copied.inputs if not said else ():
             if value is not None and self._is_weight(value) and value.tensor.shape != ():
                 assert value.data is not None
                 if beyond(value.data.array(), self.half):
-                    return f'"{value.name}" has numbers beyond the range'
+                    return f'"{value.name}" has values beyond the range'
         return said
 
     def _in_half(self, node: Node, copied: Node) -> bool:

@@ -55,5 +55,5 @@ def rate_at(rate: Rate, step: int) -> float:
     """The learning rate of a step. Raises ``InvalidCall`` for one that is no number or below zero."""
     found = rate(step) if callable(rate) else rate
     if not isinstance(found, Real) or not 0 <= found < math.inf:
-        raise InvalidCall("a learning rate must be a number that is not negative", given=f"{found!r} at step {step}")
+        raise InvalidCall("a learning rate must be a non-negative number", given=f"{found!r} at step {step}")
     return float(found)

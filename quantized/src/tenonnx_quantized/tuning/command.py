@@ -108,7 +108,7 @@ def command(
     graph = load_model(model)
     batches = list(_batches(graph, read_feeds(graph, inputs, archive), batch))
     if not batches and settings["mode"] != "static":
-        complain("note: errors are those on made-up inputs (--inputs gives data)")
+        complain("note: errors are those on random inputs (--inputs gives data)")
     settings |= {"bits": None if bits is None else int(bits), "leave_out": leave_out}
     settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
     with working(f"quantising {model}"):

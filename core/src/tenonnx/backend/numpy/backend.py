@@ -84,7 +84,7 @@ def compile(
     if options:
         raise InvalidCall("the numpy backend has few options", given=", ".join(options), available="state, threads")
     if threads is not None and not (isinstance(threads, Integral) and threads > 0):
-        raise InvalidCall("threads must be an integer from 1 on", given=repr(threads))
+        raise InvalidCall("threads must be a positive integer", given=repr(threads))
     make = partial(NumpyProgram, threads=threads)
     if not state:
         return DefaultsProgram(graph, make)

@@ -42,7 +42,7 @@ def read_attribute(proto: AttributeProto, read_graph: ReadGraph, *, in_function:
     if proto.ref_attr_name:
         if not in_function:
             raise InvalidModel(
-                f'attribute "{proto.name}" must have a value: only the body of a function refers to one of its call',
+                f'attribute "{proto.name}" must have a value: only function bodies may refer to attributes of the call',
                 given=f'a reference to "{proto.ref_attr_name}"',
             )
         return AttributeReference(proto.ref_attr_name, proto.type)
@@ -85,7 +85,7 @@ def _read_type(proto: AttributeProto, declared: onnx.TypeProto) -> Type:
         reason = "none"
     except (ValueError, TypeError) as error:
         reason = str(error)
-    raise InvalidModel(f'attribute "{proto.name}" must be a type that ONNX has', given=reason)
+    raise InvalidModel(f'attribute "{proto.name}" must be of a type that ONNX defines', given=reason)
 
 
 def _guess(proto: AttributeProto) -> int:
@@ -139,12 +139,12 @@ def write_attribute(
             try:
                 _write_list(list(value), proto, write_graph, is_float)
             except (AttributeError, TypeError, ValueError) as error:
-                raise InvalidModel(f'attribute "{name}" must hold items of one kind', given=repr(value)) from error
+                raise InvalidModel(f'attribute "{name}" must hold items of one type', given=repr(value)) from error
         case _ if hasattr(value, "array"):
             proto.type = AttributeProto.TENSOR
             proto.t.CopyFrom(_tensor(value))
         case _:
-            raise InvalidModel(f'attribute "{name}" must be a value that ONNX has', given=type(value).__name__)
+            raise InvalidModel(f'attribute "{name}" must be of a type that ONNX defines', given=type(value).__name__)
 
 
 def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGraph, is_float: bool) -> None:
@@ -169,7 +169,7 @@ def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGrap
         proto.type = AttributeProto.TENSORS
         proto.tensors.extend(_tensor(v) for v in values)
     elif not all(isinstance(v, Type) for v in values):
-        raise TypeError("no items that ONNX has")
+        raise TypeError("items of no type that ONNX defines")
     else:
         proto.type = AttributeProto.TYPE_PROTOS
         for kind in values:

@@ -20,7 +20,7 @@ def declare_types(model: onnx.ModelProto, graph: Graph, which: str) -> None:
     Raises ``InvalidCall`` for another word.
     """
     if which not in ("all", "interface"):
-        raise InvalidCall("shapes are declared of all values, or of the interface", given=repr(which)[:80])
+        raise InvalidCall("shapes must be all or interface", given=repr(which)[:80])
     if which == "all":
         graph = copy_graph(graph)
         infer(graph, strict=False)

@@ -38,7 +38,7 @@ def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
         return wanted
     if needed > limit:
         raise NotRepresentable(
-            f"the target {runtime.name} must read the IR version that the graph needs",
+            f"the target {runtime.name} must support the IR version that the graph needs",
             given=_said(graph, limit),
             available=f"IR version up to {limit}",
             do="go to a newer target",
@@ -51,7 +51,7 @@ def check_ir_version(graph: Graph, wanted: int) -> None:
     needed, newest = max(_needs(graph))[0], onnx.IR_VERSION
     if not needed <= wanted <= newest:
         raise NotRepresentable(
-            "the IR version must be able to hold the graph, by its element types and functions",
+            "the IR version must support the element types and functions of the graph",
             given=f"{wanted}, for {_said(graph, wanted)}" if wanted < needed else str(wanted),
             available=f"{needed} to {newest}",
         )

@@ -95,7 +95,7 @@ def _read_path(path: Path, files: ExternalFiles, registry: Registry | None) -> G
             if _identity(path) == before:
                 return graph
         files.close()
-    raise InvalidModel(f'"{path}" must stay as it is while it is read', given=f"it changed {READINGS} times")
+    raise InvalidModel(f'"{path}" must not change while it is read', given=f"it changed {READINGS} times")
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
@@ -166,7 +166,7 @@ def read_declared_type(info: onnx.ValueInfoProto) -> Type | None:
     try:
         return read_type(info.type) if info.HasField("type") else None
     except (ValueError, TypeError) as error:
-        raise InvalidModel(f'value "{info.name}" must have a type that ONNX has', given=str(error)) from error
+        raise InvalidModel(f'value "{info.name}" must have a type that ONNX defines', given=str(error)) from error
 
 
 class _ModelReader:

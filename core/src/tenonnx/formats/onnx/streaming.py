@@ -76,7 +76,7 @@ def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initial
         _write_message(stream, model, {}, inline, initializers)
     except (OSError, ValueError, TypeError) as error:  # full, closed, or one for text
         raise InvalidCall(
-            "A stream must take the bytes of a model.",
+            "A stream must accept binary data.",
             given=f"{type(stream).__name__}: {error}",
             do="open a file in binary mode, or give export its path",
         ) from error

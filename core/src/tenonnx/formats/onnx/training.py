@@ -54,13 +54,13 @@ def take_training_state(graph: Graph) -> None:
         names, settings = dict.fromkeys(announced["tensors"]), dict(announced["settings"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidModel(
-            f'the metadata entry "{KEY}" must announce tensors and settings', given=text[:200], do="remove the entry"
+            f'the metadata entry "{KEY}" must list tensors and settings', given=text[:200], do="remove the entry"
         ) from error
     held = {value.name: value for value in graph.variables}
     missing = [name for name in names if name not in held]
     if missing:
         raise InvalidModel(
-            "the file must hold the training state that its metadata announces",
+            "the file must hold the training state that its metadata lists",
             given=f"no initializer {', '.join(map(repr, missing))}",
             do=f'remove the metadata entry "{KEY}" to load the model without',
         )

@@ -71,7 +71,7 @@ def _write_dim(dim: Dim, proto: onnx.TensorShapeProto.Dimension) -> None:
     if isinstance(dim, int):
         if dim >= 1 << 63:
             raise NotRepresentable(
-                "a dim of a file must fit 64 bits",
+                "a dim must fit in 64 bits",
                 given=f"about 2^{dim.bit_length()}",
                 do="leave the type out (tidy=False)",
             )
