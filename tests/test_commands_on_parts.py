@@ -66,8 +66,8 @@ def test_preprocessing_goes_in_front(tmp_path):
     ("arguments", "message"),
     [
         (["compose", CNN, CNN, "-o", "m.onnx"], "must take what"),
-        (["compose", CNN, BERT, "-o", "m.onnx"], "must be led to inputs"),
-        (["compose", CNN, CNN, "--map", "scores=nothing", "-o", "m.onnx"], "must be led to inputs"),
+        (["compose", CNN, BERT, "-o", "m.onnx"], "must be mapped to inputs"),
+        (["compose", CNN, CNN, "--map", "scores=nothing", "-o", "m.onnx"], "must be mapped to inputs"),
         (["compose", CNN, CNN, "--map", "scores=images", "-o", "m.onnx"], "must take what"),
         (["compose", CNN, CNN, "--map", "scores", "-o", "m.onnx"], "none such as"),
         (["compose", CNN, CNN, "--map", "scores=images", "-o", "m.txt"], "file of a known format"),
@@ -286,7 +286,7 @@ def test_parts_with_the_same_functions_are_joined(run, tmp_path):
     assert "equal" in run("compare", whole, tmp_path / "both.onnx").out
     assert len(onnx.load(tmp_path / "both.onnx").functions) == 1
     said = run("compose", paths[0], other, "--map", "y=x", "-o", tmp_path / "no.onnx", code=2)
-    assert "other names, or be the same" in said.err
+    assert "must be identical" in said.err
 
 
 @pytest.mark.parametrize("contents", ["a,b\n1,2\n3,4\n", "words\n"])

@@ -165,7 +165,7 @@ def misplaced(graph):
         ({"opset": 13}, InvalidCall, "options must be fields of ConvertConfig"),
         ({"float16": True, "bfloat16": True}, InvalidCall, "one half precision"),
         ({"verify": "yes"}, InvalidCall, "verify must be True"),
-        ({"functions": "burn"}, InvalidCall, "functions are kept"),
+        ({"functions": "burn"}, InvalidCall, "functions must be keep"),
         ({"feeds": {"x": np.zeros((2, 4), np.float32)}}, tx.InvalidFeed, "x"),
     ],
 )

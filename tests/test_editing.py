@@ -107,13 +107,13 @@ def test_a_graph_is_called_on_values_of_another(graph):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda g, v: g(v, v), InvalidCall, "each of its inputs once"),
-        (lambda g, v: g(), InvalidCall, "each of its inputs once"),
-        (lambda g, v: g(v, x=v), InvalidCall, "each of its inputs once"),
+        (lambda g, v: g(v, v), InvalidCall, "each of its inputs exactly once"),
+        (lambda g, v: g(), InvalidCall, "each of its inputs exactly once"),
+        (lambda g, v: g(v, x=v), InvalidCall, "each of its inputs exactly once"),
         (lambda g, v: g(ops.cast(v, to="int64")), TypeMismatch, 'input "x" must be'),
         (lambda g, v: g(g["x"]), InvalidCall, "put into another one"),
-        (lambda g, v: g.run([X]), tx.InvalidFeed, "mapping from names"),
-        (lambda g, v: g.compile()([X]), tx.InvalidFeed, "mapping from names"),
+        (lambda g, v: g.run([X]), tx.InvalidFeed, "map names of inputs"),
+        (lambda g, v: g.compile()([X]), tx.InvalidFeed, "map names of inputs"),
     ],
 )
 def test_calls_that_cannot_be(graph, call, error, message):

@@ -243,7 +243,7 @@ def test_what_lies_in_a_subgraph():
 REFUSED = {
     "a cycle": (lambda g: setattr(node(g, "Add"), "inputs", [node(g, "Add").outputs[0], g["w"]]), "no cycle"),
     "a longer cycle": (lambda g: setattr(node(g, "LeakyRelu"), "inputs", [g["y"]]), "no cycle"),
-    "a value of another graph": (lambda g: setattr(node(g, "Add"), "inputs", [made()["x"], g["w"]]), "is needed here"),
+    "a value of another graph": (lambda g: setattr(node(g, "Add"), "inputs", [made()["x"], g["w"]]), "is required"),
     "an array": (lambda g: setattr(node(g, "Add"), "inputs", [X, X]), "must read values"),
     "no list": (lambda g: setattr(node(g, "Add"), "inputs", g["x"]), "must be values, in a list"),
     "too many inputs": (lambda g: setattr(node(g, "Add"), "inputs", [g["x"]] * 3), "must take what it reads"),

@@ -54,7 +54,7 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--fix-shapes", "images"], "is no shape"),
         (["--free-dims", "pixels:0=n"], "no graph input"),
         (["--free-dims", "images:7=n"], "no axis 7"),
-        (["--free-dims", "images:1=a b"], "a dim is freed as a name"),
+        (["--free-dims", "images:1=a b"], "a dynamic dim needs a name"),
         (["--free-dims", "images:batch"], "none such as"),
         (["--free-dims", "images:--1=n"], "none such as"),
         (["--free-dims", "images:\N{SUPERSCRIPT TWO}=n"], "none such as"),
@@ -323,8 +323,8 @@ def test_nested_graphs_are_lowered_inside():
     ("call", "message"),
     [
         (lambda g: tx.lower_precision(g, "float64"), "float16 or bfloat16"),
-        (lambda g: tx.lower_precision(g, "float16", keep=["nothing"]), "labels of nodes"),
-        (lambda g: lower_within(g, "float16", -1.0), "positive share"),
+        (lambda g: tx.lower_precision(g, "float16", keep=["nothing"]), "by their labels"),
+        (lambda g: lower_within(g, "float16", -1.0), "must be positive"),
     ],
 )
 def test_half_precision_says_what_it_takes(call, message):

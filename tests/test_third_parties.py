@@ -147,7 +147,7 @@ HURTFUL = {
     "warnings as errors": ("ops", "ai.onnx", "import warnings as w; w.simplefilter('error')" + NO_OPS, "module errors"),
     "errors of numpy": ("ops", "ai.onnx", "import numpy; numpy.seterr(all='raise')" + NO_OPS, "numpy raise errors"),
     "a backend that leaves at once": ("backends", "fast", BACKEND + "import os; os._exit(3)", "it called os._exit(3,)"),
-    "a program of noughts": ("backends", "fast", program(GIVES + "((2, 3), 'f4')}"), "is not what numpy gives"),
+    "a program of noughts": ("backends", "fast", program(GIVES + "((2, 3), 'f4')}"), "differs from that of numpy"),
     "a program of another shape": ("backends", "fast", program(GIVES + "((3, 2), 'f4')}"), "of shape (3, 2) for"),
     "a program of another type": ("backends", "fast", program(GIVES + "((2, 3), 'f8')}"), "float64 of shape (2, 3)"),
     "a program of lists": ("backends", "fast", program("return {'y': [[0.0] * 3] * 2}"), 'list for output "y"'),

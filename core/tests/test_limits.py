@@ -32,7 +32,14 @@ def test_the_error_names_the_limit_and_how_to_raise_it():
     with tx.limits.override(elements=10), pytest.raises(tx.LimitExceeded) as caught:
         tx.limits.check_elements([3, None, 4], "the test")
     text = str(caught.value)
-    for part in ("the test must keep", '"elements"', "12", "up to 10", "TENONNX_LIMIT_ELEMENTS", "tenonnx.limits.set"):
+    for part in (
+        "the test must stay within",
+        '"elements"',
+        "12",
+        "up to 10",
+        "TENONNX_LIMIT_ELEMENTS",
+        "tenonnx.limits.set",
+    ):
         assert part in text
 
 
@@ -80,7 +87,7 @@ def test_a_deadline_may_be_a_number_of_numpy(number):
 
 @pytest.mark.parametrize("wrong", [{"elephants": 1}, {"elements": 0}, {"elements": "many"}])
 def test_what_is_no_limit_is_refused(wrong):
-    with pytest.raises(tx.InvalidCall, match="a limit must be"), tx.limits.override(**wrong):
+    with pytest.raises(tx.InvalidCall, match=r"unknown limit|a limit must be"), tx.limits.override(**wrong):
         pass
 
 

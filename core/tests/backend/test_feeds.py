@@ -102,7 +102,7 @@ def test_names_must_be_those_of_the_inputs(check, feeds):
 
 
 def test_feeds_are_a_mapping(check):
-    with pytest.raises(tx.InvalidFeed, match="must be a mapping") as caught:
+    with pytest.raises(tx.InvalidFeed, match="must map names") as caught:
         check(formals(a=("float32", ("n",))), np.zeros(3, np.float32))
     assert caught.value.given == "ndarray"
     assert "graph.run" in caught.value.do

@@ -359,5 +359,5 @@ def test_refusals_leave_no_descriptor_open(files: ExternalFiles, folder: Path) -
 def test_a_file_that_became_shorter_is_not_mapped(folder: Path) -> None:
     region = ExternalFiles(folder).region("data.bin", tensor="w")
     os.truncate(folder / "data.bin", 10)
-    with pytest.raises(InvalidModel, match="mappable"):
+    with pytest.raises(InvalidModel, match="memory mapping"):
         region.view()

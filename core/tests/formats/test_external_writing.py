@@ -269,7 +269,7 @@ def test_a_source_that_became_shorter(tmp_path: Path, copying: str, size: int) -
     with (tmp_path / "out").open("wb") as file:
         writer = ExternalDataWriter(file)
         writer.append(region)
-        with pytest.raises(InvalidModel, match=rf"(?s)must not become shorter.*{size - 10} bytes"):
+        with pytest.raises(InvalidModel, match=rf"(?s)must not be truncated.*{size - 10} bytes"):
             writer.flush()
 
 

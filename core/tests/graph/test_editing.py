@@ -92,7 +92,7 @@ def test_a_node_made_by_hand_is_put_in_order(graph):
         (lambda g: g.insert_after("x", lambda value: None), "must return one value"),
         (lambda g: g.insert_after("nothing", tiny.double), "nearest"),
         (lambda g: g.insert_after("x", lambda value: 1 / 0), "division"),
-        (lambda g: g.replace("x", Graph().input("z", "float32", (1,))), "is needed here"),
+        (lambda g: g.replace("x", Graph().input("z", "float32", (1,))), "is required"),
         (lambda g: g.remove(g.nodes[0]), "cannot be removed"),
         (lambda g: g.remove(Node(tiny.double, 5, [], {})), "can be removed"),
         (lambda g: g.insert_after("x", g["y"]), "must be a function"),

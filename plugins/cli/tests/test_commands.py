@@ -35,7 +35,7 @@ def test_unknown_ops_are_inspected_checked_and_planned(tenonnx, unknown):
     assert result.code == 0
     assert "acme::Double" in result.out
     assert "no known package provides it" in result.out
-    assert "not judged" in tenonnx("check", unknown).out
+    assert "not checked" in tenonnx("check", unknown).out
     planned = tenonnx("plan", unknown, "--domains", "ai.onnx", "--json")
     assert planned.code == 1
     assert [node["action"] for node in planned.json["nodes"]] == ["refused"] * 4

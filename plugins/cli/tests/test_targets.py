@@ -45,7 +45,7 @@ def test_targets_are_listed_and_shown(toy):
     assert "toy-2             -         up to 8     3    dist-toy 1.0" in result.out
     assert "onnxruntime-1.20  7 to 21   up to 10    -    tenonnx" in result.out
     assert "target file wrong.toml of dist-toy 1.0 is left out" in result.err
-    assert "lists ops" not in result.err
+    assert "lists unknown ops" not in result.err
     shown = toy("targets", "toy-2")
     assert shown.code == 0
     for text in ("toy-2: A toy", "tiny::Add, tiny::Exp, tiny::Mul", "its manual", "up to 3", "float32"):

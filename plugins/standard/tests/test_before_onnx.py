@@ -75,7 +75,7 @@ def test_what_the_optimiser_writes_is_read_run_checked_moved_and_differentiated(
     for backend in ("numpy", "onnxruntime"):
         np.testing.assert_allclose(graph.run({"x": X}, backend=backend)["y"], expected, rtol=1e-4, atol=1e-5)
     assert main(["check", str(path)]) == 0
-    assert f"taken by some runtimes: {name}@{opset}, 1 node" in capfd.readouterr().out
+    assert f"supported by some runtimes: {name}@{opset}, 1 node" in capfd.readouterr().out
 
     slopes = [tx.grad(each, of="y", wrt="x", seeds={"y": "g"}) for each in (graph, tx.load(plain))]
     a, b = (each.run({"x": X, "g": X[::-1].copy()}, backend="numpy")["x/grad"] for each in slopes)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx_cli.drawing import escape
 from tenonnx_cli.options import InputShapes, json_option, load_model, model_argument, shapes_option
 from tenonnx_cli.output import complain, plural, say, say_json, say_lines, say_table
 
@@ -78,7 +77,7 @@ def command(
 
 
 def _draw(graph: Graph, kind: str) -> None:
-    from tenonnx_cli.drawing import to_dot, to_html, to_svg
+    from tenonnx_cli.drawing import escape, to_dot, to_html, to_svg
 
     if kind == "html":
         page = f'<meta charset="utf-8"><title>{escape(graph.name)}</title>{to_html(graph)}'
