@@ -2,5 +2,6 @@
 
 from tenonnx_jax.functions import Function, function
 from tenonnx_jax.rules import composed, of_parts, rule
+from tenonnx_jax.sharding import LayoutPlan, layout_plan
 
-__all__ = ["Function", "composed", "function", "of_parts", "rule"]
+__all__ = ["Function", "LayoutPlan", "composed", "function", "layout_plan", "of_parts", "rule"]

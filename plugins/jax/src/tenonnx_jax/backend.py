@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,10 @@ from tenonnx.extend.backends import (
 from tenonnx_jax.functions import is_array, planned
 from tenonnx_jax.kernels import DataDependent
 from tenonnx_jax.plan import EAGER, SMALL
+from tenonnx_jax.sharding import Layouts, Sharding
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
 
 speed = 80
 
@@ -36,20 +40,30 @@ KINDS, OFTEN = 4, 3
 
 
 def compile(
-    graph: Graph, *, state: Mapping[str, str] | None = None, device: str | None = None, strict: bool = False
+    graph: Graph,
+    *,
+    state: Mapping[str, str] | None = None,
+    device: str | None = None,
+    mesh: Mesh | Mapping[str, int] | None = None,
+    sharding: Sharding | None = None,
+    strict: bool = False,
 ) -> Program:
     """Make ``graph`` ready to run on JAX.
 
-    ``device`` is a platform of JAX and a number there, ``"cpu"`` or ``"gpu:1"``; its default device if None. A graph
-    that it cannot run goes to numpy with a ``FallbackWarning``, and so does a call that it refuses. When ``strict``
-    these raise ``UnsupportedOp`` and ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
+    ``device`` is a platform of JAX and a number there, ``"cpu"`` or ``"gpu:1"``; its default device if None. Over
+    several devices, ``mesh`` has axes with sizes, ``{"data": 4, "model": 2}``, and ``sharding`` tells by patterns of
+    names how inputs, variables and state are cut, ``{"x": ("data",), "*.weight": (None, "model")}``; what none fits is
+    on every device, and so is a feed that cannot be cut evenly. A graph that JAX cannot run goes to numpy with a
+    ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise ``UnsupportedOp`` and
+    ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
     """
-    where = _device(device)
+    where = _device(device) if mesh is None else _layouts(graph, mesh, sharding, device)
+    if sharding is not None and mesh is None:
+        raise InvalidCall("a sharding must have a mesh", given="sharding alone", do='mesh={"data": 2}')
     program: Program
     try:
         if state:
-            hold = _Holder(where)
-            program = StatefulProgram("jax", graph, state, lambda form: _Turns(form, state, where), hold, np.array)
+            program = StatefulProgram("jax", graph, state, lambda form: _Turns(form, state, where), _held, np.array)
         else:
             program = DefaultsProgram(graph, lambda form: JaxProgram(form, where))
     except UnsupportedOp as error:
@@ -71,39 +85,61 @@ def _device(name: str | None) -> Any:
         raise InvalidCall("the device must be one that JAX finds", given=name, available=available) from error
 
 
-class _Holder:
+def _layouts(graph: Graph, mesh: Any, sharding: Sharding | None, device: str | None) -> Layouts:
+    if device is not None:
+        raise InvalidCall("a graph runs on a device or on a mesh", given="both")
+    layouts = Layouts(mesh, sharding)
+    for value in graph.variables:
+        if value.data is not None:
+            layouts.of(value.name, np.shape(value.data.array()), exact=True)
+    return layouts
+
+
+def _put(where: Any, name: str, array: Any) -> Any:
+    return jax.device_put(array, where.of(name, np.shape(array)) if isinstance(where, Layouts) else where)
+
+
+def _held(array: Any) -> Any:
     """What a program keeps of an array of the caller."""
-
-    def __init__(self, device: Any) -> None:
-        self._device = device
-
-    def __call__(self, array: Any) -> Any:
-        with jax.enable_x64(True):
-            return jax.device_put(np.array(array), self._device)
+    with jax.enable_x64(True):
+        return jnp.array(array)
 
 
 class _Compiled:
     """A plan as a function that JAX compiles for each kind of feeds, with the variables beside them."""
 
-    def __init__(self, graph: Graph, device: Any, donated: Sequence[str] = ()) -> None:
+    def __init__(self, graph: Graph, where: Any, state: Mapping[str, str] | None = None) -> None:
         arrays = {v.name: v.data for v in graph.variables if v.data is not None and is_array(v) and _size(v) > SMALL}
-        arrays = {name: data for name, data in arrays.items() if name not in donated}
+        arrays = {name: data for name, data in arrays.items() if name not in (state or {})}
         self.plan = planned(graph, list(arrays))
         self.names = [value.name for value in self.plan.graph.inputs]
         self.compiled, self.eager = 0, not all(map(is_array, self.plan.graph.inputs))
         self._kinds: set[Any] = set()
-        hold = _Holder(device)
-        self._held = [hold(data.array()) for data in arrays.values()]
+        with jax.enable_x64(True):
+            self._held = [_put(where, name, np.array(data.array())) for name, data in arrays.items()]
+        self._left = {output: name for name, output in (state or {}).items()}
         self._jit = jax.jit(self._traced, donate_argnums=0)
-        self._device = device
+        self._where = where
 
     def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], held: Sequence[Any]) -> list[Any]:
         self.compiled += 1
         found = self.plan([*(state[n] if n in state else given[n] for n in self.names), *held])
-        return [jnp.asarray(each) for each in found]
+        try:
+            found = jax.tree_util.tree_map(jnp.asarray, found)
+        except TypeError as error:
+            raise DataDependent("what is no array is computed by numpy", given=str(error)) from error
+        return [self._placed(value.name, each) for value, each in zip(self.plan.graph.outputs, found, strict=True)]
+
+    def _placed(self, output: str, array: Any) -> Any:
+        """What is state in the next call lies as it did in this one."""
+        if not isinstance(self._where, Layouts) or output not in self._left:
+            return array
+        return jax.lax.with_sharding_constraint(array, self._where.of(self._left[output], array.shape))
 
     def __call__(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
-        with jax.enable_x64(True), jax.default_device(self._device):
+        with jax.enable_x64(True), jax.default_device(None if isinstance(self._where, Layouts) else self._where):
+            if isinstance(self._where, Layouts):
+                state, given = ({n: _put(self._where, n, a) for n, a in held.items()} for held in (state, given))
             if not self.eager:
                 try:
                     return self._called(state, given)
@@ -153,13 +189,13 @@ class JaxProgram:
 
     backend = "jax"
 
-    def __init__(self, graph: Graph, device: Any) -> None:
+    def __init__(self, graph: Graph, where: Any) -> None:
         self._graph = graph
         self.state: MutableMapping[str, Any] = {}
         self._outputs = [value.name for value in graph.outputs]
         self._check = FeedCheck(graph.inputs)
         self._inputs = [value.name for value in graph.inputs]
-        self._run = _Compiled(graph, device)
+        self._run = _Compiled(graph, where)
         self._times: Counter[Any] = Counter()
         self._numpy: Program | None = None
 
@@ -186,11 +222,11 @@ class JaxProgram:
 class _Turns:
     """Calls of a graph with state, whose buffers the next state may lie in."""
 
-    def __init__(self, graph: Graph, state: Mapping[str, str], device: Any) -> None:
+    def __init__(self, graph: Graph, state: Mapping[str, str], where: Any) -> None:
         self._state = dict(state)
         self._outputs = [value.name for value in graph.outputs]
         self._check = StateFeedCheck(graph, state)
-        self._run = _Compiled(graph, device, list(state))
+        self._run = _Compiled(graph, where, state)
         self._last: weakref.ref[Results] | None = None
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
