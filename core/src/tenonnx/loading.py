@@ -42,7 +42,8 @@ class Frontend(Protocol):
 
         Beside it ``verifier``, called likewise, may give what compares a graph with the source itself: a function of
         the graph, ``atol`` and ``rtol`` to a ``Verification``. Then ``read`` takes ``verify=False``. ``for_files`` may
-        be options with which it reads what is converted at once, where these are not given.
+        be options with which it reads what is converted at once, where these are not given. ``transposed`` may give
+        the graph anew after its inputs and outputs were made to lie otherwise.
         """
         ...
 
@@ -101,6 +102,8 @@ def load(
         from tenonnx.transforms.layouts import transpose_interface
 
         transpose_interface(graph, transpose_inputs or {}, transpose_outputs or {})
+        reader = None if _BUILT_IN.intersection(_names(source)) else _plugin(_names(source))
+        graph = getattr(reader.load(), "transposed", lambda given: given)(graph) if reader is not None else graph
     if strict:
         from tenonnx.transforms.decompose import refuse_opaque
 

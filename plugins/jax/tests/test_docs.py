@@ -19,5 +19,13 @@ def test_python_blocks_run(name, monkeypatch, tmp_path):
         exec(compile(block, name, "exec"), scope)
 
 
+def test_the_section_on_devices_runs(monkeypatch, tmp_path):
+    text = (ROOT / "docs/devices.md").read_text("utf-8").split("## JAX")[1].split("\n## ")[0]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "devices", "exec"), {"__name__": "page"})
+
+
 def test_the_table_of_components_is_that_of_the_cases():
     assert PAGE.read_text("utf-8") == page(), "run plugins/jax/tests/components.py"

@@ -99,6 +99,11 @@ def verifier(
     return lambda graph, atol=None, rtol=None: verify_against(held, given, graph, Allowed(atol, rtol))
 
 
+def transposed(graph: Graph) -> Graph:
+    """The graph with the layouts pushed on that its inputs and outputs were given."""
+    return tidied(graph, [value.name for value in graph.variables if value.role is not None])
+
+
 def graph_of(source: Source, examples: Examples, registry: Registry | None, names: Sequence[str] | None) -> Graph:
     """The graph of a call, not verified yet."""
     types = examples.types()
