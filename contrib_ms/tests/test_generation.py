@@ -166,7 +166,7 @@ def test_other_decoders_are_refused():
     with pytest.raises(tx.TenonnxError, match="model_type must be 0"):
         tx.load(greedy(0, model_type=1)).infer()
     for kind, model_type, said in (
-        ("BeamSearch", 1, "encoder must be given"), ("BeamSearch", 3, "model_type must be 0, 1 or 2"),
+        ("BeamSearch", 1, "need encoder"), ("BeamSearch", 3, "model_type must be 0, 1 or 2"),
         ("WhisperBeamSearch", 0, "model_type must be 2"),
     ):  # fmt: skip
         feeds = {"input_ids": ints([1]), "max_length": ints(5)} | BEAMS

@@ -178,10 +178,10 @@ def test_packed(mode):
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ({"policy_mode": "csa"}, "index_topk must be at least 1"),
+        ({"policy_mode": "csa"}, "needs index_topk of at least 1"),
         ({"policy_mode": "qsa"}, "token_budget must be a multiple"),
         ({"policy_mode": "qsa", "token_budget": 4}, "token_budget must be a multiple"),
-        ({"policy_mode": "qsa", "token_budget": 6, "index_topk": 1}, "belong to policy_mode csa"),
+        ({"policy_mode": "qsa", "token_budget": 6, "index_topk": 1}, "need policy_mode csa"),
         ({"policy_mode": "csa", "index_topk": 1}, "policy_mode csa needs key, gate"),
         ({"policy_mode": "other", "token_budget": 6}, "policy_mode"),
     ],

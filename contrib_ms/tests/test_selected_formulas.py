@@ -119,7 +119,7 @@ SHARED = {"attention_mode": "local_plus_selected", "selected_kv_source": "auxili
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        (SHARED | {"local_window_size": 2}, "auxiliary_key belongs to"),
+        (SHARED | {"local_window_size": 2}, "auxiliary_key must be given if and only if"),
         (SHARED, "local_window_size must be at least 1"),
         ({"attention_mode": "local_plus_selected"}, "attention_mode and selected_kv_source must be"),
         ({"is_causal": 0}, "is_causal must be a known one"),

@@ -71,10 +71,10 @@ def model(op, features=2, dtype=np.float32, **change):
     [
         ("TreeEnsembleClassifier", {"nodes_values": [0.5, 0.0]}, "nodes_\\* must be there, and", "nodes_values 2"),
         ("TreeEnsembleClassifier", {"nodes_treeids": None}, "nodes_\\* must be there", "nodes_treeids 0"),
-        ("TreeEnsembleClassifier", {"nodes_modes": ["BRANCH", "LEAF", "LEAF"]}, "nodes_modes must hold", "BRANCH"),
+        ("TreeEnsembleClassifier", {"nodes_modes": ["BRANCH", "LEAF", "LEAF"]}, "nodes_modes must be valid", "BRANCH"),
         ("TreeEnsembleClassifier", {"nodes_nodeids": [0, 1, 1]}, "nodes_nodeids must differ", "node 1 of tree 0"),
         ("TreeEnsembleClassifier", {"nodes_truenodeids": [7, 0, 0]}, "nodes_truenodeids must hold nodes", "child 7 in"),
-        ("TreeEnsembleClassifier", {"nodes_falsenodeids": [0, 0, 0]}, "must not lead back", "a cycle"),
+        ("TreeEnsembleClassifier", {"nodes_falsenodeids": [0, 0, 0]}, "must not form a cycle", "a cycle"),
         ("TreeEnsembleClassifier", {"nodes_featureids": [-1, 0, 0]}, "nodes_featureids must not be negative", "-1"),
         ("TreeEnsembleClassifier", {"class_weights": [1.0]}, "class_\\* must be there, and of one", "class_weights 1"),
         ("TreeEnsembleClassifier", {"class_nodeids": [1, 9]}, "class_nodeids must hold nodes", "vote 9 in tree 0"),
@@ -84,18 +84,18 @@ def model(op, features=2, dtype=np.float32, **change):
         ("TreeEnsembleClassifier", {"base_values": [0.0] * 3}, "base_values must hold one number", "3 base values"),
         ("TreeEnsembleClassifier", {"post_transform": "HARDMAX"}, "'HARDMAX'", None),
         ("TreeEnsembleRegressor", {"n_targets": None}, "n_targets must be given", None),
-        ("TreeEnsembleRegressor", {"aggregate_function": "MEAN"}, "aggregate_function must be", "MEAN"),
+        ("TreeEnsembleRegressor", {"aggregate_function": "MEAN"}, "unknown aggregate_function", "MEAN"),
         ("TreeEnsembleRegressor", {"target_weights_as_tensor": np.array([1, 2])}, "must hold floats", "int64"),
         ("TreeEnsemble", {"nodes_truenodeids": [2]}, "nodes_truenodeids must be from 0 to 1", "2"),
-        ("TreeEnsemble", {"nodes_falsenodeids": [0], "nodes_falseleafs": [0]}, "must not lead back", "1 in all"),
+        ("TreeEnsemble", {"nodes_falsenodeids": [0], "nodes_falseleafs": [0]}, "must not form a cycle", "1 in all"),
         ("TreeEnsemble", {"nodes_falsenodeids": [1], "nodes_falseleafs": [0]}, "nodes_falsenodeids must be", "1"),
         ("TreeEnsemble", {"tree_roots": [1]}, "tree_roots must be from 0 to 0", "1"),
-        ("TreeEnsemble", {"nodes_modes": np.array([7], np.uint8)}, "nodes_modes must hold modes", "7"),
+        ("TreeEnsemble", {"nodes_modes": np.array([7], np.uint8)}, "nodes_modes must be valid modes", "7"),
         ("TreeEnsemble", {"nodes_modes": np.array([6], np.uint8)}, "membership_values must hold one set", "0 sets, 1"),
         ("TreeEnsemble", {"leaf_targetids": [0, 1]}, "leaf_targetids must be from 0 to 0", "1"),
         ("TreeEnsemble", {"leaf_targetids": [0]}, "leaf_\\* must be there, and of one", "leaf_targetids 1"),
         ("TreeEnsemble", {"aggregate_function": 4}, "aggregate_function must be from 0 to 3", "4"),
-        ("TreeEnsemble", {"post_transform": 5}, "post_transform must be", "5"),
+        ("TreeEnsemble", {"post_transform": 5}, "post_transform must be from 0", "5"),
     ],
 )  # fmt: skip
 def test_contradictions_are_refused_at_import(op, change, message, given):
@@ -116,17 +116,17 @@ def test_cycles_beside_a_root():
         "nodes_truenodeids": [1, 2, 1, 0],
         "nodes_falsenodeids": [3, 3, 3, 0],
     }
-    with pytest.raises(tx.TenonnxError, match="must not lead back to a node"):
+    with pytest.raises(tx.TenonnxError, match="must not form a cycle"):
         tx.load(model("TreeEnsembleRegressor", **nodes | {"target_nodeids": [3, 3]}))
     nodes |= {"nodes_falsenodeids": [3, 3, 0, 0]}
-    with pytest.raises(tx.TenonnxError, match="must not lead back to a node") as error:
+    with pytest.raises(tx.TenonnxError, match="must not form a cycle") as error:
         tx.load(model("TreeEnsembleRegressor", **nodes | {"target_nodeids": [3, 3]}))
     assert error.value.given == "tree 0, in which every node is a child"
 
 
 def test_too_few_features():
     graph = tx.load(model("TreeEnsembleClassifier", nodes_featureids=[2, 0, 0]))
-    with pytest.raises(tx.TenonnxError, match="3 features that the trees ask for"):
+    with pytest.raises(tx.TenonnxError, match="3 features that the trees read"):
         graph.infer()
 
 

@@ -78,7 +78,7 @@ FINDINGS = (
         "lowered",
         ("CountVectorizer", "TfidfVectorizer", "TfidfVectorizer of pairs", "text to LogisticRegression",
          "text to LinearSVC"),
-        "regular expressions that cut strings have no form in ai.onnx",
+        "ai.onnx has no op that splits strings by a regular expression",
         "texts are cut by com.microsoft::Tokenizer, and no op of ai.onnx takes a string apart by an expression",
     ),
     Finding(

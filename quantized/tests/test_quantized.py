@@ -173,7 +173,7 @@ def test_any_scale_of_a_vendor_op_is_taken(scale):
         ({"block_size": 24}, "block_size must be a power of two"),
         ({"block_size": 8}, "block_size must be at least 16"),
         ({"bits": 9}, "bits must be a known one"),
-        ({"weight_prepacked": 1}, "layout of one device"),
+        ({"weight_prepacked": 1}, "device-specific layout"),
     ],
 )
 def test_packed_weights_that_do_not_fit(change, message):

@@ -104,12 +104,12 @@ def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_v
 def hold_sizes(num_heads: int, qkv_hidden_sizes: Any, hidden: Any) -> str | None:
     if qkv_hidden_sizes is not None:
         if len(qkv_hidden_sizes) != 3 or qkv_hidden_sizes[0] != qkv_hidden_sizes[1]:
-            return "qkv_hidden_sizes must be three, of which the first two are equal"
+            return "qkv_hidden_sizes must have three elements, the first two of them equal"
         if any(size % num_heads for size in qkv_hidden_sizes):
             return "num_heads must divide qkv_hidden_sizes"
         whole, what = sum(qkv_hidden_sizes), "the sum of qkv_hidden_sizes"
         return f"weights must have as many columns as {what}" if differ(hidden, whole) else None
-    return "weights must have three times num_heads columns, or a multiple" if _uneven(hidden, 3 * num_heads) else None
+    return "the columns of weights must be a multiple of 3 * num_heads" if _uneven(hidden, 3 * num_heads) else None
 
 
 def _uneven(size: Any, count: int) -> bool:
@@ -118,7 +118,7 @@ def _uneven(size: Any, count: int) -> bool:
 
 def hold_mask(batch: Any, numbers: Any) -> str | None:
     if isinstance(batch, int) and isinstance(numbers, int) and numbers not in (batch, 2 * batch, 3 * batch + 2):
-        return "a mask of one axis must have one, two or three numbers (and two) for each sequence"
+        return "a mask of rank 1 must have batch, 2 * batch or 3 * batch + 2 elements"
     return None
 
 

@@ -300,7 +300,7 @@ def _hold_encoder(
     if model_type == GPT2:
         return None
     if encoder is None:
-        return "encoder must be given where model_type is 1 or 2"
+        return "model_type 1 and 2 need encoder"
     if decoder_start_token_id < 0 and decoder_input_ids is None:
         return "decoder_start_token_id must be given, or decoder_input_ids"
     own = len(decoder.outputs) - 1

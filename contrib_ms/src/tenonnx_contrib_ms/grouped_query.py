@@ -145,11 +145,11 @@ def _hold_cache(
     query: Any, past_key: Any, k_scale: Any, v_scale: Any, k_quant_type: str, v_quant_type: str, kv_cache_bit_width: int
 ) -> str | None:
     if (k_quant_type != "NONE" and k_scale is None) or (v_quant_type != "NONE" and v_scale is None):
-        return "k_scale and v_scale belong to caches that k_quant_type and v_quant_type call quantised"
+        return "k_scale and v_scale must be given where k_quant_type and v_quant_type are not NONE"
     if k_quant_type != v_quant_type:
         return "k_quant_type and v_quant_type must be the same"
     if k_quant_type != "NONE" and kv_cache_bit_width not in (4, 8):
-        return "kv_cache_bit_width must be 4 or 8 where caches are quantised"
+        return "kv_cache_bit_width must be 4 or 8 for a quantized cache"
     if past_key is None or past_key.type is None or query.type is None:
         return None
     wanted = {4: DType.uint8, 8: DType.int8}[kv_cache_bit_width] if k_quant_type != "NONE" else query.dtype

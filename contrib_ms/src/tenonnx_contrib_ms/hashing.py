@@ -40,7 +40,7 @@ def murmur_hash3(X, *, positive=1, seed=0):
 def _(X, *, positive, seed):
     """By arithmetic on 64 bits; not of strings."""
     if X.dtype is DType.string:
-        raise NotRepresentable("the bytes of strings have no form in ai.onnx")
+        raise NotRepresentable("ai.onnx has no op for the bytes of strings")
     state = constant(seed & _MASK, DType.uint64)
     blocks = _blocks(X)
     for block in blocks:

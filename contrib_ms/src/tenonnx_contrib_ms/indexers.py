@@ -150,12 +150,12 @@ def _hold_policy(
 ) -> str | None:
     if policy_mode == "qsa":
         if index_topk is not None or head_weight_scale is not None:
-            return "index_topk and head_weight_scale belong to policy_mode csa"
+            return "index_topk and head_weight_scale need policy_mode csa"
         if token_budget is None or token_budget < 1 or token_budget % compress_ratio:
             return "token_budget must be a multiple of compress_ratio with policy_mode qsa"
         return None
     if token_budget is not None or index_topk is None or index_topk < 1:
-        return "index_topk must be at least 1 with policy_mode csa, and there is no token_budget"
+        return "policy_mode csa needs index_topk of at least 1 and no token_budget"
     return None
 
 
@@ -165,7 +165,7 @@ def _hold_inputs(
     others = gate, position_bias, head_weights, position_ids
     if policy_mode == "qsa":
         missing = any(x is not None for x in others)
-        return "gate, position_bias, head_weights and position_ids belong to policy_mode csa" if missing else None
+        return "gate, position_bias, head_weights and position_ids need policy_mode csa" if missing else None
     if any(x is None for x in (key, *others)):
         return "policy_mode csa needs key, gate, position_bias, head_weights and position_ids"
     return None
@@ -173,8 +173,8 @@ def _hold_inputs(
 
 def _hold_mask(policy_mode: str, mask: Any, past_proj_buffer: Any) -> str | None:
     if (policy_mode == "csa") != (past_proj_buffer is not None):
-        return "past_proj_buffer belongs to policy_mode csa"
-    return "mask belongs to policy_mode qsa" if policy_mode == "csa" and mask is not None else None
+        return "past_proj_buffer must be given if and only if policy_mode is csa"
+    return "mask needs policy_mode qsa" if policy_mode == "csa" and mask is not None else None
 
 
 FLOATS = (

@@ -121,7 +121,9 @@ def _hold_operands(query: Any, key: Any, value: Any, bias: Any) -> str | None:
     ranks = tuple(None if x is None else x.rank for x in (query, key, value))
     known = all(x is None or x.rank is not None for x in (query, key, value))
     if known and ranks not in ((3, 3, 3), (3, 4, 4), (3, 5, None), (5, None, None)):
-        return "query, key and value must be three of rank 3, or two of them, or all, packed with rank 5"
+        return (
+            "query, key and value must have rank 3, or key and value (or all three) be packed in one tensor of rank 5"
+        )
     return None
 
 
@@ -135,14 +137,14 @@ def _hold_buffer(past_key: Any, past_sequence_length: Any, cache_indirection: An
 
 def _hold_columns(columns: Any, keys: Any, capacity: Any, past_key: Any, past_sequence_length: Any) -> str | None:
     total = keys if past_key is None else capacity if past_sequence_length is not None else symbolic.add(capacity, keys)
-    return "a mask of two axes must have a column for each key" if differ(columns, total) else None
+    return "a mask of rank 2 must have a column for each key" if differ(columns, total) else None
 
 
 def _hold_one_query(
     length: Any, past_key: Any, past_sequence_length: Any, past_present_share_buffer: int
 ) -> str | None:
     if differ(length, 1):
-        return "query must have one position"
+        return "query must have sequence length 1"
     if past_present_share_buffer and past_key is not None and past_sequence_length is None:
         return "past_present_share_buffer needs past_sequence_length"
     return None

@@ -48,7 +48,7 @@ def _block(graph: Graph | None, *channels: Dim) -> int:
     fitting = [size for size in (WIDE, NARROW) if all(count % size == 0 for count in counts)]
     if not fitting:
         raise TypeMismatch(
-            f"{NCHWC}: channels must be whole blocks of {NARROW} or {WIDE}", given=f"{sorted(counts)} channels"
+            f"{NCHWC}: channels must be a multiple of {NARROW} or {WIDE}", given=f"{sorted(counts)} channels"
         )
     return fitting[0] if len(fitting) == 1 else block_of_this_machine()
 

@@ -193,7 +193,7 @@ def _hold_state(
     policy_mode: str, past_gate_buffer: Any, state_update_capacity: int, state_update_capture_count: Any
 ) -> str | None:
     if (policy_mode == "csa") != (past_gate_buffer is not None):
-        return "past_gate_buffer belongs to policy_mode csa"
+        return "past_gate_buffer must be given if and only if policy_mode is csa"
     if not 0 <= state_update_capacity <= 8 or (state_update_capacity and policy_mode == "csa"):
         return "state_update_capacity must be from 0 to 8, and 0 with policy_mode csa"
     if state_update_capacity and state_update_capture_count is None:

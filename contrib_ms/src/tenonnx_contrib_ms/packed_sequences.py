@@ -64,8 +64,12 @@ def _as_rank(condition: Value, rank: int) -> Value:
 
 def holds_bounds(bounds: Value | None) -> str | None:
     empty = bounds is not None and bounds.tensor.shape == (0,)
-    return "the bounds of sequences must hold at least where the first one begins" if empty else None
+    return "cumulative sequence lengths must have at least one element" if empty else None
 
 
 def holds_captures(capacity: int, count: Value | None) -> str | None:
-    return None if bool(capacity) == (count is not None) else "capture_count goes with a state_update_capacity"
+    return (
+        None
+        if bool(capacity) == (count is not None)
+        else "capture_count must be given if and only if state_update_capacity is above 0"
+    )

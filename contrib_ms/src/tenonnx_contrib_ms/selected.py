@@ -160,7 +160,7 @@ def _hold_selection(
     attention_mode: str, selected_kv_source: str, auxiliary_key: Any, auxiliary_value: Any, auxiliary_kv_shared: int,
 ) -> str | None:  # fmt: skip
     if (selected_kv_source == "auxiliary") != (auxiliary_key is not None):
-        return "auxiliary_key belongs to selected_kv_source auxiliary"
+        return "auxiliary_key must be given if and only if selected_kv_source is auxiliary"
     if auxiliary_key is not None and auxiliary_value is None and not auxiliary_kv_shared:
         return "auxiliary_value must be given, or auxiliary_kv_shared be 1"
     return None
@@ -184,7 +184,7 @@ def _hold_rotation(do_rotary: int, cos_cache: Any, rotary_offset: int) -> str | 
 
 def _hold_cache(key_cache: Any, k_scale: Any, k_quant_type: str, v_quant_type: str) -> str | None:
     if k_quant_type != v_quant_type or (k_quant_type == "NONE") != (k_scale is None):
-        return "k_scale and v_scale belong to caches that k_quant_type and v_quant_type call quantised alike"
+        return "k_quant_type and v_quant_type must be equal, and NONE if and only if there is no k_scale and v_scale"
     if key_cache.type is not None and (key_cache.dtype is DType.int8) != (k_scale is not None):
         return "caches of int8 need k_scale and v_scale, and others have none"
     return None

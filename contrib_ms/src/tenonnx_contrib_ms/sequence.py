@@ -185,7 +185,7 @@ def _no_matrix(input: Value) -> str | None:
     if shape is not None and (
         len(shape) not in (2, 3) or (len(shape) == 3 and isinstance(shape[0], int) and shape[0] != 1)
     ):
-        return "input must be a matrix, or one that is alone in a batch"
+        return "input must be a matrix, or a batch of one matrix"
     return "input must have elements" if shape is not None and 0 in shape else None
 
 

@@ -31,9 +31,9 @@ def tokenizer(
 def check_tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Any, tokenexp: str | None) -> str | None:
     """What the attributes contradict."""
     if bool(separators) == bool(tokenexp):
-        return f"one of separators and tokenexp must be given, and here is {'both' if tokenexp else 'none'}"
+        return f"one of separators and tokenexp must be given; got {'both' if tokenexp else 'none'}"
     if mincharnum < 1:
-        return f"mincharnum must be positive, and here it is {mincharnum}"
+        return f"mincharnum must be positive; got {mincharnum}"
     for pattern in separators or [tokenexp]:
         compiled(tokenizer.title, pattern)
     return None
@@ -54,7 +54,7 @@ def _(X, **attributes):
 
 @tokenizer.lower()
 def _(X, **attributes):
-    raise NotRepresentable("regular expressions that cut strings have no form in ai.onnx")
+    raise NotRepresentable("ai.onnx has no op that splits strings by a regular expression")
 
 
 @numpy_rule(tokenizer)

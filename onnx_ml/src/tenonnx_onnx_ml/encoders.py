@@ -157,14 +157,14 @@ def _table_problem(*given: Any) -> str | None:
     for name, choices in (("keys", given[:4]), ("values", given[4:8])):
         found = [f"{name}_{kind}" for kind, choice in zip(_LISTS, choices, strict=True) if choice is not None]
         if len(found) != 1:
-            return f"one attribute {name}_* must be given, and here is {' and '.join(found) or 'none'}"
+            return f"one attribute {name}_* must be given; got {' and '.join(found) or 'none'}"
     keys, values = _only(given[:4]), _only(given[4:8])
     if len(keys) != len(values) or not len(keys):
-        return f"there must be keys, and as many values as keys, and here are {len(values)} for {len(keys)}"
+        return f"there must be keys, and as many values as keys; got {len(values)} for {len(keys)}"
     default, wanted = given[11], DType.of(values.dtype)
     if None in (default, given[7]) or (default.type.dtype, default.array().size) == (wanted, 1):
         return None
-    return f"default_tensor must be one {wanted}, and here it is {default.type}"
+    return f"default_tensor must be one {wanted}; got {default.type}"
 
 
 def check_label_encoder(**attributes: Any) -> str | None:
@@ -231,7 +231,7 @@ def check_categories(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | 
     counts = len(cats_strings or ()), len(cats_int64s or ())
     if counts[0] == counts[1] > 0:
         return None
-    return f"there must be categories, one integer for each string, and here are {counts[1]} for {counts[0]}"
+    return f"there must be categories, one integer for each string; got {counts[1]} for {counts[0]}"
 
 
 category_mapper.requires(holds(check_categories), dtypes(X="string int64"))

@@ -117,7 +117,7 @@ class Ensemble:
         least = self.branches.least_features
         if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] < least):
             raise TypeMismatch(
-                f"X must be rows with the {least} features that the trees ask for", given=f"the shape {list(shape)}"
+                f"X must have the {least} features that the trees read", given=f"the shape {list(shape)}"
             )
 
 
@@ -151,7 +151,7 @@ def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, a
     if len(trees) < places.tree_count:
         rootless = np.setdiff1d(nodes["treeids"], trees)
         raise TypeMismatch(
-            "nodes_truenodeids and nodes_falsenodeids must not lead back to a node",
+            "nodes_truenodeids and nodes_falsenodeids must not form a cycle",
             given=f"tree {rootless[0]}, in which every node is a child",
             do="make one node of each tree the root",
         )
@@ -188,7 +188,7 @@ def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
     _check_lengths("nodes", nodes | {"modes": modes, "splits": splits, "missing_value_tracks_true": missing})
     if modes.dtype != np.uint8 or modes.max(initial=0) > MEMBER:
         raise TypeMismatch(
-            "nodes_modes must hold modes", given=f"{modes.dtype}, up to {modes.max(initial=0)}",
+            "nodes_modes must be valid modes", given=f"{modes.dtype}, up to {modes.max(initial=0)}",
             available=f"uint8, 0 to {MEMBER}: {', '.join(MODES)}, BRANCH_MEMBER",
         )  # fmt: skip
     targets, weights = _integers(attributes, "leaf_targetids"), _floats("leaf_weights", attributes["leaf_weights"])
@@ -222,7 +222,7 @@ def _ensemble(
 ) -> Ensemble:  # fmt: skip
     """The ensemble in which the leaves ``voting`` have ``weights`` for the columns ``ids``. Planting it is a check."""
     if aggregate not in AGGREGATES:
-        raise TypeMismatch("aggregate_function must be a known one", given=aggregate, available=", ".join(AGGREGATES))
+        raise TypeMismatch("unknown aggregate_function", given=aggregate, available=", ".join(AGGREGATES))
     combine, neutral = _NEUTRAL.get(aggregate, (np.add, 0))
     limits.check_elements([leaves, columns], "the votes of leaves")
     votes = np.full(leaves * columns, neutral, np.result_type(weights, np.float32))
@@ -272,7 +272,7 @@ def _modes(names: Sequence[str] | None) -> Array:
         return np.fromiter(map(codes.__getitem__, names or ()), np.int8, len(names or ()))
     except KeyError as error:
         raise TypeMismatch(
-            "nodes_modes must hold modes", given=f"{error.args[0]!r}", available=", ".join(codes)
+            "nodes_modes must be valid modes", given=f"{error.args[0]!r}", available=", ".join(codes)
         ) from error
 
 

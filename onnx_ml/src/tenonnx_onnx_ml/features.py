@@ -32,7 +32,7 @@ def array_feature_extractor(X, Y: Index):
 def _positions_fit(X: Value, Y: Value) -> str | None:
     chosen, features = elements(Y), X.shape[-1] if X.rank else None
     if X.rank == 0:
-        return "a scalar has no features"
+        return "the input must have at least one axis"
     if chosen is not None and isinstance(features, int):
         _check_positions([place for place in chosen if isinstance(place, int)], features)
     return None
@@ -90,14 +90,14 @@ def _(*X, inputdimensions):
             given = ", ".join(map(repr, X))
             raise TypeMismatch(f"{feature_vectorizer.title}: the inputs must have one type", given=given)
         if x.rank == 0:
-            raise TypeMismatch(f"{feature_vectorizer.title}: a scalar has no features", given=repr(x))
+            raise TypeMismatch(f"{feature_vectorizer.title}: the input must have at least one axis", given=repr(x))
         if x.rank is not None:
             rows.add(x.shape[0] if x.ndim > 1 else 1)
         columns.append(size if size is not None or x.rank is None else product(x.shape[1:] if x.ndim > 1 else x.shape))
     known = [row for row in rows if isinstance(row, int)]
     if len(known) > 1:
         given = ", ".join(map(repr, X))
-        raise TypeMismatch(f"{feature_vectorizer.title}: the inputs must have one number of rows", given=given)
+        raise TypeMismatch(f"{feature_vectorizer.title}: the inputs must have the same number of rows", given=given)
     count = known[0] if known else next(iter(rows - {None}), None)
     return TensorType(DType.float32, (count, None if None in columns else sum(columns[1:], columns[0])))
 
@@ -107,7 +107,7 @@ def _(*X, inputdimensions):
     rows = [x.reshape(1 if x.ndim == 1 else len(x), -1 if x.size else math.prod(x.shape[1:])) for x in X]
     sizes = [row.shape[1] if size is None else size for row, size in zip(rows, _sizes(X, inputdimensions), strict=True)]
     if len({len(row) for row in rows}) > 1:
-        raise ValueError("the inputs must have one number of rows")
+        raise ValueError("the inputs must have the same number of rows")
     made = np.zeros(limits.sized((len(rows[0]), sum(sizes)), feature_vectorizer.title), np.float32)
     start = 0
     for row, size in zip(rows, sizes, strict=True):
@@ -119,7 +119,7 @@ def _(*X, inputdimensions):
 def check_feature_vectorizer(*, inputdimensions: Any) -> str | None:
     """What the attribute contradicts."""
     if inputdimensions and min(inputdimensions) < 0:
-        return f"inputdimensions must not be negative, and here they are {inputdimensions}"
+        return f"inputdimensions must not be negative; got {inputdimensions}"
     return None
 
 

@@ -94,9 +94,9 @@ def check(
     count = _count(classlabels_ints, classlabels_strings)
     scores = len(intercepts) if intercepts else max(count, 1)
     if not coefficients or len(coefficients) % scores:
-        return f"coefficients must be a row for each score, and here are {len(coefficients)} for {scores} scores"
+        return f"coefficients must be a row for each score; got {len(coefficients)} for {scores} scores"
     if count and count != scores and (scores, count) != (1, 2):
-        return f"there must be one label for each score, and here are {count} labels for {scores} scores"
+        return f"there must be one label for each score; got {count} labels for {scores} scores"
     return None
 
 
@@ -135,11 +135,11 @@ def _(X, *, coefficients, intercepts, post_transform, targets):
 def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, targets: int) -> str | None:
     """What the attributes contradict."""
     if targets < 1:
-        return f"targets must be positive, and here it is {targets}"
+        return f"targets must be positive; got {targets}"
     if not coefficients or len(coefficients) % targets:
-        return f"coefficients must be a row for each target, and here are {len(coefficients or ())} for {targets}"
+        return f"coefficients must be a row for each target; got {len(coefficients or ())} for {targets}"
     if intercepts and len(intercepts) != targets:
-        return f"there must be one intercept for each target, and here are {len(intercepts)} for {targets}"
+        return f"there must be one intercept for each target; got {len(intercepts)} for {targets}"
     return transform_problem(post_transform)
 
 

@@ -136,11 +136,11 @@ def _converted(value: Any, cast_to: str) -> Any:
 def check_cast_map(*, cast_to: str, map_form: str, max_map: int) -> str | None:
     """What the attributes contradict."""
     if cast_to not in _KINDS:
-        return f"cast_to must be one of {', '.join(_KINDS)}, and here it is {cast_to!r}"
+        return f"cast_to must be one of {', '.join(_KINDS)}; got {cast_to!r}"
     if map_form not in ("DENSE", "SPARSE"):
-        return f"map_form must be DENSE or SPARSE, and here it is {map_form!r}"
+        return f"map_form must be DENSE or SPARSE; got {map_form!r}"
     if map_form == "SPARSE" and max_map < 1:
-        return f"max_map must be positive, and here it is {max_map}"
+        return f"max_map must be positive; got {max_map}"
     return None
 
 

@@ -60,7 +60,7 @@ def check_scaler(*, offset: Any, scale: Any) -> str | None:
     """What the attributes contradict."""
     sizes = {len(numbers) for numbers in (offset, scale) if numbers}
     if len(sizes) > 1 and 1 not in sizes:
-        return f"offset and scale must be of one length, and here they have {len(offset)} and {len(scale)} numbers"
+        return f"offset and scale must be of one length; got {len(offset)} and {len(scale)} numbers"
     return None
 
 
@@ -130,7 +130,7 @@ def _(X, *, threshold):
 
 def check_binarizer(*, threshold: float) -> str | None:
     """What the attribute contradicts."""
-    return "threshold must be a number, and here it is NaN" if threshold != threshold else None
+    return "threshold must be a number; got NaN" if threshold != threshold else None
 
 
 binarizer.requires(holds(check_binarizer), dtypes(X="float integer"))
@@ -187,7 +187,7 @@ def check_imputer(*, imputed_value_floats: Any, imputed_value_int64s: Any, **_: 
     if bool(imputed_value_floats) != bool(imputed_value_int64s):
         return None
     given = "both" if imputed_value_floats else "none"
-    return f"one of imputed_value_floats and imputed_value_int64s must be given, and here is {given}"
+    return f"one of imputed_value_floats and imputed_value_int64s must be given; got {given}"
 
 
 def _fits(X: Value, imputed_value_floats: Any, imputed_value_int64s: Any) -> str | None:

@@ -32,12 +32,12 @@ def transform_problem(post_transform: str) -> str | None:
     """What is wrong with the name of a post transform."""
     if post_transform in TRANSFORMS:
         return None
-    return f"post_transform must be one of {', '.join(TRANSFORMS)}, and here it is {post_transform!r}"
+    return f"post_transform must be one of {', '.join(TRANSFORMS)}; got {post_transform!r}"
 
 
 def labels_problem(integers: Sequence[int] | None, strings: Sequence[str] | None, name: str) -> str | None:
     """What is wrong with labels, which may be integers or strings."""
-    return f"{name} must be integers or strings, and here they are both" if integers and strings else None
+    return f"{name} must be integers or strings; got both" if integers and strings else None
 
 
 # ----- values ---------------------------------------------------------------------------------------------------------

@@ -89,11 +89,11 @@ def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> Kernel:
 def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | None:
     """What is wrong with a kernel for so many support vectors; without any it has no part in the result."""
     if name not in _KERNELS:
-        return f"kernel_type must be one of {', '.join(_KERNELS)}, and here it is {name!r}"
+        return f"kernel_type must be one of {', '.join(_KERNELS)}; got {name!r}"
     if (params or (count and name != "LINEAR")) and len(params or ()) != 3:
-        return f"kernel_params must be gamma, coef0 and degree, and here are {len(params or ())} numbers"
+        return f"kernel_params must be gamma, coef0 and degree; got {len(params or ())} numbers"
     if count < 0 or (count and (not vectors or len(vectors) % count)):
-        return f"support_vectors must be {count} rows of features, and here are {len(vectors or ())} numbers"
+        return f"support_vectors must be {count} rows of features; got {len(vectors or ())} numbers"
     return None
 
 
@@ -223,19 +223,19 @@ def check_classifier(
         return problem
     if not vectors:
         if not coefficients or len(coefficients) % classes:
-            return f"coefficients must be a row for each class, and here are {len(coefficients or ())} for {classes}"
+            return f"coefficients must be a row for each class; got {len(coefficients or ())} for {classes}"
         return None if rho else "rho must be given"
     if classes < 2 or len(vectors_per_class) != classes or min(vectors_per_class) < 0:
-        return f"vectors_per_class must be a number for each of {classes} classes, and here it is {vectors_per_class}"
+        return f"vectors_per_class must be a number for each of {classes} classes; got {vectors_per_class}"
     if len(coefficients or ()) != (classes - 1) * vectors:
         count = f"{classes - 1} rows of {vectors}"
-        return f"coefficients must be {count}, and here are {len(coefficients or ())}"
+        return f"coefficients must be {count}; got {len(coefficients or ())}"
     count = len(pairs(classes))
     if len(prob_a or ()) != len(prob_b or ()):
-        return f"prob_a and prob_b must be of one length, and here are {len(prob_a or ())} and {len(prob_b or ())}"
+        return f"prob_a and prob_b must be of one length; got {len(prob_a or ())} and {len(prob_b or ())}"
     for name, numbers in (("rho", rho or ()), ("prob_a", prob_a)):
         if numbers is not None and len(numbers) < count and (numbers or name == "rho"):
-            return f"{name} must be a number for each of {count} pairs of classes, and here are {len(numbers)}"
+            return f"{name} must be a number for each of {count} pairs of classes; got {len(numbers)}"
     return None
 
 
@@ -303,7 +303,7 @@ def check_regressor(
         return "rho must be given"
     if not coefficients or (n_supports and len(coefficients) != n_supports):
         count = n_supports or "each feature"
-        return f"there must be a coefficient for {count}, and here are {len(coefficients or ())}"
+        return f"there must be a coefficient for {count}; got {len(coefficients or ())}"
     return None
 
 

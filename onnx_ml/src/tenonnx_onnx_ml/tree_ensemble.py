@@ -121,7 +121,7 @@ def check(**attributes: Any) -> None:
     """Raise ``TypeMismatch`` for attributes that contradict each other."""
     if not 0 <= attributes["post_transform"] < len(TRANSFORMS):
         raise TypeMismatch(
-            "post_transform must be a known one", given=str(attributes["post_transform"]),
+            "unknown post_transform", given=str(attributes["post_transform"]),
             available=", ".join(f"{k} {name}" for k, name in enumerate(TRANSFORMS)),
         )  # fmt: skip
     _ensemble(tree_ensemble, attributes)

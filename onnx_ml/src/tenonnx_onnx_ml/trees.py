@@ -180,8 +180,8 @@ def _levels(below: Array, above: Array) -> list[Array]:
         ready = np.unique(children[waiting[children] == 0])
     if seen < len(below):
         raise TypeMismatch(
-            "nodes_truenodeids and nodes_falsenodeids must not lead back to a node",
+            "nodes_truenodeids and nodes_falsenodeids must not form a cycle",
             given=f"a cycle with what it leads to, {len(below) - seen} in all",
-            do="make every way end at a leaf",
+            do="make every path end at a leaf",
         )
     return levels

@@ -256,7 +256,7 @@ def test_probabilities_are_no_logarithms():
 def test_an_axis_that_nothing_tells_must_be_said():
     x, labels = normal(8, CLASSES, CLASSES), RANDOM.integers(0, CLASSES, (8, CLASSES))
     for options in ({"loss": "softmax_cross_entropy"}, {"metrics": ["accuracy"]}):
-        with pytest.raises(InvalidCall, match="along which axis the classes lie") as caught:
+        with pytest.raises(InvalidCall, match="class axis is ambiguous") as caught:
             tt.evaluate(passing(CLASSES, CLASSES), (x, labels), **options)
         assert "class_axis=-1" in caught.value.do
     for axis in (1, -1):
@@ -265,7 +265,7 @@ def test_an_axis_that_nothing_tells_must_be_said():
         chosen = x.argmax(axis).reshape(-1)
         assert found["accuracy"] == pytest.approx(sk.accuracy_score(labels.reshape(-1), chosen))
         assert found["f1"] == pytest.approx(sk.f1_score(labels.reshape(-1), chosen, average="macro"))
-    with pytest.raises(InvalidCall, match="behind the batch"):
+    with pytest.raises(InvalidCall, match="other than the batch axis"):
         tt.evaluate(passing(CLASSES, CLASSES), (x, labels), loss=tt.SoftmaxCrossEntropy(class_axis=0))
 
 

@@ -53,7 +53,7 @@ def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkey
     tuned, state = tmp_path / "tuned.onnx", tmp_path / "state.safetensors"
     arguments = ("--data", data, "--loss", "softmax_cross_entropy", "--epochs", 3, "--batch-size", 64)
     assert run("train", CNN, *arguments, "-o", tuned, "--checkpoint", state) == 130
-    assert f"interrupted after 2 steps: --resume {state} goes on" in capsys.readouterr().err
+    assert f"interrupted after 2 steps: resume with --resume {state}" in capsys.readouterr().err
     assert onnx.load(tuned) != onnx.load(CNN)
     assert tx.load(state).training_state.tensors["training__step"].array() == 2
 
@@ -67,7 +67,7 @@ def test_ctrl_c_before_the_first_step_says_that_nothing_was_learned(place, tmp_p
     tuned = tmp_path / "tuned.onnx"
     assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "-o", tuned) == 130
     told = capsys.readouterr().err
-    assert "interrupted before the first step: nothing was learned, and the same command begins anew" in told
+    assert "interrupted before the first step: nothing was trained, run the same command again" in told
     assert "--resume" not in told
     assert not tuned.exists()
 
@@ -110,13 +110,13 @@ def test_notes_are_shown(tmp_path, capsys):
     np.savez(arrays, x=X, y=Y)
     tuned = tmp_path / "tuned.onnx"
     assert run("train", other, "--data", arrays, "--loss", "mean_squared_error", "-o", tuned) == 0
-    assert "note: trains single numbers" in capsys.readouterr().err
+    assert "note: trains single-element initializers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        ((), "must write what it learns"),
+        ((), "no output file is given"),
         (("-o", "tuned.pt"), "--output must name"),
         (("-o", "nowhere/tuned.onnx"), "folder"),
         (("--checkpoint", "state.onnx"), "--checkpoint must name"),

@@ -134,7 +134,7 @@ def test_the_command_line_takes_folders(files, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data", "train", "--labels", "y"], "holds no arrays"),
+        (["--data", "train", "--labels", "y"], "has no arrays to name"),
         (["--data", "train", "--image-mean", "a"], "0.485,0.456,0.406"),
         (["--data", "train", "--image-std", "0"], "must not be zero"),
         (["--data", "train", "--image-mean", "1,2"], "one for each of 3 channels"),
@@ -142,7 +142,7 @@ def test_the_command_line_takes_folders(files, capsys):
         (["--data", "train/cat"], "given      no folder"),
         (["--data", "empty"], "given      no image"),
         (["--data", "broken"], '0.png" must be an image'),
-        (["--data", "data.npz", "--image-size", "4"], "for a folder of images"),
+        (["--data", "data.npz", "--image-size", "4"], "need a folder of images"),
     ],
 )
 def test_folders_that_are_no_data(arguments, message, files, capsys):

@@ -74,7 +74,7 @@ def test_metrics_of_two_classes_and_of_numbers():
     assert tt.F1()(BINARY, labels) == pytest.approx(reference.f1_score(TRUTH, BINARY[:, 0] > 0.5))
     found = measured("mean_absolute_error", BINARY, labels, batch=60)["mean_absolute_error"]
     assert found == pytest.approx(reference.mean_absolute_error(labels, BINARY), rel=1e-6)
-    with pytest.raises(InvalidFeed, match="inside and outside"):
+    with pytest.raises(InvalidFeed, match="positive and negative"):
         tt.RocAuc()(BINARY, np.zeros(60))
     with pytest.raises(InvalidCall, match="average"):
         tt.F1("none")
@@ -126,14 +126,14 @@ def test_metrics_of_arrays_cover_a_resumed_epoch_too():
     resumed = tt.fit(graph, (X, Y), **options)
     assert resumed.epochs[0] == pytest.approx(whole.epochs[0])
     assert "training__predictions" not in graph.training_state.tensors
-    assert not any("goes on" in note for note in resumed.notes)
+    assert not any("is resumed" in note for note in resumed.notes)
 
 
 def test_metrics_that_a_resumed_epoch_cannot_have_are_noted():
     options = {"loss": "mean_squared_error", "optimizer": tt.SGD(0.1), "batch_size": 2}
     graph, _ = interrupted((X, Y), 1, **options)
     notes = tt.fit(graph, (X, Y), metrics=["mean_absolute_error", largest_error], **options).notes
-    assert "epoch 1 goes on: its mean_absolute_error, largest_error will be of what was left of it" in notes
+    assert "epoch 1 is resumed: its mean_absolute_error, largest_error will cover the remaining samples only" in notes
 
 
 # ----- what is told at once -------------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def test_optimizers_that_pytorch_has_not(optimizer, update):
     [
         ({"clip_value": 0}, "clip_value must be a number above zero"),
         ({"accumulate": 1.5}, "number of batches"),
-        ({"average": 1.0}, "share from 0 to below 1"),
+        ({"average": 1.0}, "from 0 to below 1"),
         ({"precision": "float8"}, "no such precision"),
         ({"groups": ["w"]}, "list of Group"),
         ({"groups": [tt.Group("v")]}, 'group "v" must match'),

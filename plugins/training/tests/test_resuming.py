@@ -37,7 +37,7 @@ def test_nothing_has_to_be_said_again():
     parts = reloaded(parts)
     rest = tt.fit(parts, (X, Y), epochs=2)
     assert first + rest.losses == expected
-    assert not [note for note in rest.notes if "in place of" in note]
+    assert not [note for note in rest.notes if ", was " in note]
     np.testing.assert_array_equal(contents(parts)["w"], contents(whole)["w"])
     assert contents(parts)["b"] == contents(linear())["b"]
     assert parts.training_state.settings == whole.training_state.settings
@@ -55,11 +55,11 @@ def test_what_is_given_wins_and_is_noted():
     tt.fit(graph, (X, Y), loss="mean_squared_error", optimizer=tt.Adam(0.005), batch_size=2)
     history = tt.fit(graph, (X, Y), loss="mean_squared_error", optimizer=tt.Adam(0.1), batch_size=4, clip_norm=1.0)
     assert len(history.losses) == 1
-    noted = [note for note in history.notes if "in place of" in note]
+    noted = [note for note in history.notes if ", was " in note]
     assert noted == [
-        "learning_rate is now 0.1, in place of 0.005",
-        "clip_norm is now 1.0, in place of the default",
-        "batch_size is now 4, in place of 2",
+        "learning_rate is now 0.1, was 0.005",
+        "clip_norm is now 1.0, was the default",
+        "batch_size is now 4, was 2",
     ]
 
 
@@ -78,8 +78,8 @@ def test_functions_of_the_user_must_be_given_again():
 
     graph = linear()
     notes = tt.fit(graph, (X, Y), loss=squared, optimizer=tt.SGD(slower)).notes
-    assert any("no file can hold squared" in note for note in notes)
-    assert any("no file can hold the learning rate" in note for note in notes)
+    assert any("files do not store squared" in note for note in notes)
+    assert any("files do not store the learning rate" in note for note in notes)
     graph = reloaded(graph)
     with pytest.raises(InvalidCall, match="loss must be given again"):
         tt.fit(graph, (X, Y), optimizer=tt.SGD(slower))
@@ -137,7 +137,7 @@ def test_clipping_can_be_ended():
     graph = linear()
     tt.fit(graph, (X, Y), **HOW)
     history = tt.fit(graph, (X, Y), clip_norm=float("inf"))
-    assert "clip_norm is now inf, in place of 0.5" in history.notes
+    assert "clip_norm is now inf, was 0.5" in history.notes
     assert graph.training_state.settings["clip_norm"] is None
 
 

@@ -150,9 +150,9 @@ def test_patterns_take_buffers_where_they_match_nothing_else():
     assert parameters("!b") == ["w"]
     notes = tt.TrainingStep(graph_with_roles(), "mean_squared_error").notes
     assert "trains 1 of 3 variables: w" in notes
-    assert "not trained, as they are buffers (trainable= / --trainable decides): mean" in notes
-    assert "not trained, as they are frozen (trainable= / --trainable decides): b" in notes
-    assert "rows that stay as they are: 0, 2 of w" in notes
+    assert "not trained, being buffers (choose with trainable= / --trainable): mean" in notes
+    assert "not trained, being frozen (choose with trainable= / --trainable): b" in notes
+    assert "rows that are not updated: 0, 2 of w" in notes
 
 
 def test_rows_stay_under_every_optimizer_and_recipe():

@@ -55,7 +55,7 @@ def qattention(
 
 def _unsupported(past, past_present_share_buffer):
     if past is not None and past_present_share_buffer:
-        return "a past in a shared buffer is not supported, here or in onnxruntime's kernel: no input has its length"
+        return "past_present_share_buffer is not supported, as by onnxruntime: no input has the length of the past"
     return None
 
 

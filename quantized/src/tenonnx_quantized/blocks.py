@@ -85,7 +85,7 @@ def matmul_nbits(
     """
     if weight_prepacked:
         raise TypeMismatch(
-            f"{matmul_nbits.title}: weights in the layout of one device cannot be read",
+            f"{matmul_nbits.title}: prepacked weights have a device-specific layout, which cannot be read",
             given=f"weight_prepacked={weight_prepacked}", do="export the model without prepacking",
         )  # fmt: skip
     stage = wide(A.dtype)
@@ -314,7 +314,7 @@ def gather_block_quantized(
     blocked, along = quantize_axis % rank, gather_axis % rank
     if packed and (along or along == blocked):
         raise TypeMismatch(
-            f"{title}: packed data is gathered along axis 0, and quantised along another",
+            f"{title}: packed data must be gathered along axis 0 and quantized along another axis",
             given=f"gather_axis={gather_axis}, quantize_axis={quantize_axis}",
         )
     codes = unpacked(data, bits) if packed else data

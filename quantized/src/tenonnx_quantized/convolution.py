@@ -135,7 +135,10 @@ def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> Tens
         size, count = parameter.shape[0], w.shape[0]
         if parameter.ndim != 1 or (isinstance(size, int) and isinstance(count, int) and size != count):
             given = f"{parameter!r} for {w!r}"
-            raise TypeMismatch(f"{made.title}: there must be one parameter for all or each output channel", given=given)
+            raise TypeMismatch(
+                f"{made.title}: a scale or zero point must have one element, or one for each output channel",
+                given=given,
+            )
     floats = [Value(v.name, v.tensor.with_dtype(DType.float32)) for v in (x, w)]
     return conv.rules["type"](*floats, **attributes)
 

@@ -57,10 +57,10 @@ def qlinear_concat(Y_scale, Y_zero_point, *inputs, axis: int):
 def _triples(inputs):
     """The operands are codes of eight bits, each with a scale and a zero point of its own type."""
     if not inputs or len(inputs) % 3:
-        return "the inputs behind the first two must be triples of codes, scale and zero point"
+        return "the inputs after the first two must be triples of quantized tensor, scale and zero point"
     for codes, _, zero_point in zip(*(inputs[k::3] for k in range(3)), strict=True):
         if codes.dtype.name not in _EIGHT_BITS or zero_point.dtype is not codes.dtype:
-            return "each of the inputs must be codes of int8 or uint8, with a zero point of their type"
+            return "each quantized input must be int8 or uint8, with a zero point of the same dtype"
     return None
 
 

@@ -82,9 +82,9 @@ def qmoe(
 
 def _unsupported(use_sparse_mixer, weights_prepacked, fc1_act_block_scale, fc2_act_block_scale):
     if use_sparse_mixer or weights_prepacked == 1:
-        return "a sparse mixer, and weights in the layout of one device, are not supported"
+        return "use_sparse_mixer and prepacked weights are not supported"
     if fc1_act_block_scale is not None or fc2_act_block_scale is not None:
-        return "scales of blocks of activations have no documented meaning"
+        return "scales of activation blocks have no documented meaning"
     return None
 
 

@@ -79,7 +79,7 @@ def _blocks(B, b_scale, block_size):
 
 def _blocks_of_bytes(B, weight_scale, block_size):
     if block_size % 2:
-        return "a block of two values to a byte must have an even block_size"
+        return "block_size must be even where a byte has two values"
     return wrong_blocks("weight_scale", weight_scale, B.tensor.shape, 1, block_size // 2)
 
 

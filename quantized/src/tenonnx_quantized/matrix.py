@@ -95,9 +95,13 @@ def _product_type(made: Op, A: Value, B: Value, dtype: DType, parameters: Any) -
         size = parameter.shape[0] if parameter.ndim == 1 else parameter.shape[place] if parameter.ndim > 1 else 1
         length = matrix.shape[place] if matrix.ndim > 1 else None
         if isinstance(size, int) and isinstance(length, int) and size not in (1, length):
-            raise TypeMismatch(f"{made.title}: there must be one parameter for each row or column", given=given)
+            raise TypeMismatch(
+                f"{made.title}: a scale or zero point must have one element for each row or column", given=given
+            )
         if matrix.ndim < 2 or parameter.ndim > max(matrix.ndim, 1):
-            raise TypeMismatch(f"{made.title}: a parameter must be a number, a vector or as the matrix is", given=given)
+            raise TypeMismatch(
+                f"{made.title}: a scale or zero point must be a scalar, a vector or a matrix", given=given
+            )
     return shape.with_dtype(dtype)
 
 
@@ -105,13 +109,14 @@ def _check_codes(made: Op, *pairs: tuple[Value, Value | None], allowed: Any = _E
     for x, zero_point in pairs:
         if x.dtype not in allowed:
             raise TypeMismatch(
-                f"{made.title}: the inputs must hold codes of eight bits",
+                f"{made.title}: the inputs must be int8 or uint8",
                 given=repr(x),
                 available=", ".join(d.name for d in allowed),
             )
         if zero_point is not None and zero_point.dtype is not x.dtype:
             raise TypeMismatch(
-                f"{made.title}: a zero point must have the type of its codes", given=f"{x!r}, {zero_point!r}"
+                f"{made.title}: a zero point must have the dtype of its quantized tensor",
+                given=f"{x!r}, {zero_point!r}",
             )
 
 

@@ -84,7 +84,7 @@ def qordered_attention(
 
 def _supported(past, attention_bias, order_input, order_output, order_weight):
     if past is not None or attention_bias is not None:
-        return "past and attention_bias are not supported, as the documentation says"
+        return "past and attention_bias are not supported, as the operator's documentation states"
     if (order_input, order_output, order_weight) != (ROW, ROW, COL):
         return "order_input and order_output must be 1, and order_weight 0"
     return None

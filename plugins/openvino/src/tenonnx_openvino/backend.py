@@ -60,14 +60,14 @@ def compile(
 def _settings(device: str, properties: Mapping[str, Any] | None) -> dict[str, Any]:
     """The properties to compile with. Raises ``InvalidCall`` for a device or property that there is not."""
     if device not in (available := core().available_devices):
-        raise InvalidCall("the device must be one that OpenVINO finds", given=device, available=", ".join(available))
+        raise InvalidCall("unknown OpenVINO device", given=device, available=", ".join(available))
     if not isinstance(properties or {}, Mapping):
         raise InvalidCall("properties must be a mapping of names to values", given=type(properties).__name__)
     known = core().get_property(device, "SUPPORTED_PROPERTIES")
     unknown = [name for name in properties or {} if name not in known]
     if unknown:
         raise InvalidCall(
-            f"properties must be such as the device {device} has",
+            f"the device {device} does not have these properties",
             given=", ".join(map(str, unknown)),
             available=", ".join(known),
         )

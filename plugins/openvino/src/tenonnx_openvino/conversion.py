@@ -66,7 +66,7 @@ def compiled(graph: Graph, device: str, properties: Mapping[str, Any]) -> openvi
         return core().compile_model(model, device, dict(properties))
     except RuntimeError as error:
         if "property" in str(error):
-            raise InvalidCall("properties must have values that the device takes", given=shortened(error)) from error
+            raise InvalidCall("the device rejects the value of a property", given=shortened(error)) from error
         raise _unsupported(shortened(error)) from error
 
 
@@ -101,7 +101,7 @@ def _check_interface(graph: Graph) -> None:
     wrong = [f"{v.name}: {v.type}" for v in values if not isinstance(v.type, TensorType) or v.dtype not in TYPES]
     if wrong:
         raise UnsupportedOp(
-            "OpenVINO has no inputs and outputs of every type, and no arithmetic in 64 bits",
+            "OpenVINO does not support these types",
             given=", ".join(wrong),
             available=", ".join(sorted(dtype.name for dtype in TYPES)),
             do="use another backend",

@@ -25,7 +25,7 @@ def without_unlike(graph: Graph) -> Graph | None:
         if name not in _UNLIKE or not _UNLIKE[name](call):
             return None
         if call.op.primitive or name in _NO_BETTER:
-            raise UnsupportedOp(f"OpenVINO computes {call.op.title} otherwise", do="use another backend")
+            raise UnsupportedOp(f"OpenVINO computes {call.op.title} differently from ONNX", do="use another backend")
         found.append(call)
         return rewriter.expand(call)
 

@@ -260,7 +260,7 @@ def _(input: Value, *, to: int) -> TensorType:
         target = DType.undefined
     given = f"{input!r}, to={to!r}"
     if DType.string in (input.dtype, target) or target is DType.undefined:
-        raise TypeMismatch(f"{bitcast.title}: both element types must have bits", given=given)
+        raise TypeMismatch(f"{bitcast.title}: strings have no bit representation", given=given)
     if input.dtype.bits != target.bits:
         same = ", ".join(f"{d.name}={int(d)}" for d in DType if d.bits == input.dtype.bits)
         raise TypeMismatch(f"{bitcast.title}: both element types must have as many bits", given=given, available=same)

@@ -60,7 +60,7 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     unknown = [label for label in wanted if label not in counts or wanted.count(label) > 1]
     if unknown:
         raise TypeMismatch(
-            f"{einsum.title}: what the result is indexed by must occur in the terms, and once in the result",
+            f"{einsum.title}: output subscripts must occur in the inputs, and be distinct",
             given=f'"{equation}"',
         )
     return terms, wanted

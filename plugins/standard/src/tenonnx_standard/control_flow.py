@@ -121,7 +121,7 @@ def _widened(a: Type | None, b: Type | None) -> Type | None:
         return a
     joined = join_types(a, b)
     if joined is None and isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype != b.dtype:
-        raise TypeMismatch("a value that a loop carries must keep its dtype", given=f"{a} before, {b} after")
+        raise TypeMismatch("a loop-carried value must keep its dtype", given=f"{a} before, {b} after")
     if isinstance(a, SequenceType) and joined is None:
         return a if a.element is not None else b
     return joined if joined is not None else a
@@ -178,7 +178,7 @@ def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
     shapes = dict.fromkeys(a.shape for a in arrays)
     if len(shapes) > 1:
         given = " and ".join(str(list(shape)) for shape in shapes)
-        raise TypeMismatch("what a loop stacks must have the same shape in each iteration", given=given)
+        raise TypeMismatch("scan outputs must have the same shape in each iteration", given=given)
     if arrays:
         limits.check_elements((len(arrays), arrays[0].size), "what a loop stacks")
         limits.check_memory(len(arrays) * arrays[0].nbytes, "what a loop stacks")

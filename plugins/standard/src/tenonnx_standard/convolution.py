@@ -54,7 +54,7 @@ def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) 
     if kernel_shape is None:
         if not all(isinstance(k, int) for k in known):
             raise TypeMismatch(
-                f"{title}: the size of the kernel must be known", given=_shown(W), do="write kernel_shape"
+                f"{title}: the shape of the kernel must be known", given=_shown(W), do="write kernel_shape"
             )
         return known
     if len(kernel_shape) != len(known) or any(map(differ, known, kernel_shape)):
@@ -73,7 +73,7 @@ def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any
     if group < 1 or (isinstance(W.shape[0], int) and W.shape[0] % group):
         raise TypeMismatch(f"{title}: group must divide the first axis of W", given=given)
     if differ(X.shape[1], channels):
-        raise TypeMismatch(f"{title}: W must be made for the channels of X", given=given)
+        raise TypeMismatch(f"{title}: the channels of W must be those of X divided by group", given=given)
     known = B is not None and not (isinstance(B, Value) and B.rank is None)
     if known and (B.ndim != 1 or differ(B.shape[0], results)):
         raise TypeMismatch(f"{title}: B must hold one number for each of {results} channels", given=f"B {_shown(B)}")
@@ -411,7 +411,7 @@ def _cropping(
             begins.append(begin)
             outputs.append(None if full is None else full - (begin + end))
             if isinstance(outputs[-1], int) and outputs[-1] < 1:
-                raise TypeMismatch(f"{window.title}: pads cut off all there is", given=f"{begin} + {end} of {full}")
+                raise TypeMismatch(f"{window.title}: pads remove the whole output", given=f"{begin} + {end} of {full}")
     return begins, outputs
 
 

@@ -235,7 +235,7 @@ def _(
 
 def _check_images(title: str, indices: Array, batch: int) -> None:
     if indices.size and not (indices.min() >= 0 and indices.max() < batch):
-        raise TypeMismatch(f"{title}: regions must name images of the batch", given=f"{indices.max()} of {batch}")
+        raise TypeMismatch(f"{title}: batch_indices must be indices of the batch", given=f"{indices.max()} of {batch}")
 
 
 def _array_samples(

@@ -134,7 +134,7 @@ def join_heads(x: Value) -> Value:
 def grouped_scores(q: Value, k: Value, scale: float | None) -> Value:
     """The scaled products of queries and keys: (batch, heads of ``q``, queries, keys)."""
     if differ(q.shape[3], k.shape[3]):
-        raise TypeMismatch("the heads of query and key must be of one size", given=f"{q!r}, {k!r}")
+        raise TypeMismatch("query and key must have the same head size", given=f"{q!r}, {k!r}")
     factor = _root_of_scale(q, scale)
     rows, columns = q * factor, transpose(k * factor, perm=[0, 1, 3, 2])
     if _same_heads(q, k):
@@ -246,7 +246,7 @@ def _check(
     if (past_key is None) != (past_value is None):
         raise InvalidCall("Attention: past_key and past_value must be given together")
     if filled is not None and past_key is not None:
-        raise InvalidCall("Attention: nonpad_kv_seqlen is for a cache outside of the op, past_key for one inside it")
+        raise InvalidCall("Attention: nonpad_kv_seqlen and past_key must not be given together")
     if filled is not None and (filled.ndim != 1 or differ(filled.shape[0], Q.shape[0])):
         given = f"{filled!r} for {Q!r}"
         raise TypeMismatch("Attention: nonpad_kv_seqlen must have one number for each entry of the batch", given=given)

@@ -149,7 +149,10 @@ def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int
         raise TypeMismatch(f"{split.title}: either split or num_outputs must be given", given=both)
     wanted = num_outputs if lengths is None else outputs if lengths < 0 else lengths
     if wanted is None or wanted < 1 or outputs not in (None, wanted):
-        raise TypeMismatch(f"{split.title}: every piece must be an output", given=f"{wanted} pieces, {outputs} outputs")
+        raise TypeMismatch(
+            f"{split.title}: the number of pieces must be the number of outputs",
+            given=f"{wanted} pieces, {outputs} outputs",
+        )
     limits.check("entries", wanted, split.title)
     return wanted
 

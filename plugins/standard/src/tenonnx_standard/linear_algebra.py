@@ -51,7 +51,7 @@ def _(A: Value, B: Value) -> TensorType:
         raise TypeMismatch(f"{matmul.title}: the inputs must have at least one axis", given=f"{A!r}, {B!r}")
     inner, outer = a[-1], b[-2] if len(b) > 1 else b[-1]
     if isinstance(inner, int) and isinstance(outer, int) and inner != outer:
-        raise TypeMismatch(f"{matmul.title}: the rows of A must be as long as the columns of B", given=f"{A!r}, {B!r}")
+        raise TypeMismatch(f"{matmul.title}: the inner dims of A and B must be equal", given=f"{A!r}, {B!r}")
     try:
         batch = broadcast_shapes(a[:-2], b[:-2])
     except ValueError as error:
@@ -186,7 +186,7 @@ def _(A: Value, B: Value, C: Value | None = None, *, alpha: float, beta: float, 
     m, k = (None, None) if A.rank is None else A.shape[::-1] if transA else A.shape
     inner, n = (None, None) if B.rank is None else B.shape[::-1] if transB else B.shape
     if isinstance(k, int) and isinstance(inner, int) and k != inner:
-        raise TypeMismatch(f"{gemm.title}: the rows of A must be as long as the columns of B", given=given)
+        raise TypeMismatch(f"{gemm.title}: the inner dims of A and B must be equal", given=given)
     if C is not None and C.rank is not None:
         ends = zip(C.shape[::-1], (n, m), strict=False)
         if C.ndim > 2 or any(isinstance(d, int) and isinstance(e, int) and d not in (1, e) for d, e in ends):
@@ -250,7 +250,7 @@ def gemm_one_way(A, B, C, *, alpha=1.0, beta=1.0, broadcast=0, transA=0, transB=
     y = gemm(A, B, alpha=alpha, transA=transA, transB=transB)
     if not broadcast and C.rank not in (None, 2):
         raise TypeMismatch(
-            f"{gemm_one_way.title}: without broadcasting C must have the shape of the product",
+            f"{gemm_one_way.title}: without broadcasting, C must have the shape of A times B",
             given=repr(C),
             do="set broadcast=1",
         )

@@ -94,7 +94,7 @@ def crop(input, *, border, scale=None):
     for begin, end, size in zip((top, left), ends, (height, width), strict=True):
         if isinstance(end, int) and not (0 <= begin <= end and (not isinstance(size, int) or end <= size)):
             given = f"{input!r}, border={border}, scale={scale}"
-            raise TypeMismatch(f"{crop.title}: what is kept must lie in the image", given=given)
+            raise TypeMismatch(f"{crop.title}: the cropped region must lie inside the image", given=given)
     return slice_(input, [top, left], ends, [2, 3])
 
 

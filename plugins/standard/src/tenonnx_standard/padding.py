@@ -200,7 +200,9 @@ def padded_type(
         found[axis] = symbolic.add(found[axis], symbolic.add(numbers[k], numbers[k + len(places)]))
         size = found[axis]
         if isinstance(size, int) and size < 0:
-            raise TypeMismatch(f"{op.title}: no axis can lose more than it has", given=f"pads {numbers} for {data!r}")
+            raise TypeMismatch(
+                f"{op.title}: negative pads must not remove more than an axis has", given=f"pads {numbers} for {data!r}"
+            )
     return kind.with_shape(tuple(found))
 
 
@@ -218,7 +220,7 @@ def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[i
         befores[axis], afters[axis] = int(pads[k]), int(pads[k + len(places)])
     sizes = [b + d + a for b, d, a in zip(befores, x.shape, afters, strict=True)]
     if min(sizes, default=0) < 0:
-        raise ValueError(f"pads {list(pads)} leave less than nothing of {x.shape}")
+        raise ValueError(f"pads {list(pads)} remove more than the input has: {x.shape}")
     shape = limits.sized(sizes, op.title)
     y = _full(shape, x, fill) if mode == "constant" else np.empty(shape, x.dtype)
     kept = x[tuple(slice(max(-b, 0), max(d + min(a, 0), 0)) for b, d, a in zip(befores, x.shape, afters, strict=True))]
@@ -245,7 +247,7 @@ def _mirror(y: Array, axis: int, before: int, after: int, mode: str) -> None:
     """Fill both ends of an axis from what lies between them."""
     size = y.shape[axis] - before - after
     if size <= 0:
-        raise ValueError(f"mode {mode} has nothing to take from an empty axis")
+        raise ValueError(f"mode {mode} cannot pad an empty axis")
     lead = (slice(None),) * axis
     middle = y[(*lead, slice(before, before + size))]
     y[(*lead, slice(before))] = middle[(*lead, _places(np.arange(-before, 0), size, mode))]

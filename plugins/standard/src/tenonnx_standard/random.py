@@ -22,7 +22,7 @@ def generator(seed: float | None) -> np.random.Generator | np.random.RandomState
 def _float_type(what: str, dtype: int) -> DType:
     kind = DType(dtype)
     if not kind.is_float:
-        raise TypeMismatch(f"{what} gives floating-point numbers", given=f"dtype={kind}")
+        raise TypeMismatch(f"{what} has a float dtype", given=f"dtype={kind}")
     return kind
 
 

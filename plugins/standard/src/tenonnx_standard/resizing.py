@@ -248,7 +248,7 @@ def _contracted(x: Value, weights: Value, axis: int) -> Value:
 def _policy_is_of_sizes(scales: Value | None, keep_aspect_ratio_policy: str) -> str | None:
     if keep_aspect_ratio_policy == "stretch" or scales is None or (scales.rank == 1 and scales.shape[0] == 0):
         return None
-    return f'keep_aspect_ratio_policy "{keep_aspect_ratio_policy}" is one of sizes, and must not come with scales'
+    return f'keep_aspect_ratio_policy "{keep_aspect_ratio_policy}" applies to sizes and not to scales'
 
 
 resize.requires(holds(_policy_is_of_sizes))

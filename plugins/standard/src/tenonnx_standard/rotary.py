@@ -45,11 +45,15 @@ def _hold_heads(X: Value, hidden: Any, size: Any, half: Any, num_heads: int, rot
         size = hidden // num_heads
     width = rotary_embedding_dim or size
     if isinstance(width, int) and width % 2:
-        return "what is turned of a head must be pairs"
+        return "the rotated size of a head must be even"
     if isinstance(width, int) and isinstance(size, int) and width > size:
         return "rotary_embedding_dim must be at most the size of a head"
     known = isinstance(width, int) and isinstance(half, int)
-    return "the caches must be half as wide as what is turned of a head" if known and width != 2 * half else None
+    return (
+        "the caches must have half the rotated size of a head as their last dim"
+        if known and width != 2 * half
+        else None
+    )
 
 
 def _hold_rows(position_ids: Value | None, cos_cache: Value, sin_cache: Value) -> str | None:

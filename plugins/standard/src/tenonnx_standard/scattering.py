@@ -360,7 +360,7 @@ def _update_fits(past_cache: Value, update: Value, axis: int) -> str | None:
     if past_cache.rank is None:
         return None
     if axis % past_cache.ndim == 0:
-        return "axis 0 is that of the batch"
+        return "axis must not be 0, the batch axis"
     pairs = () if update.rank is None else zip(past_cache.shape, update.shape, strict=False)
     fits = update.rank in (None, past_cache.ndim)
     if not fits or any(differ(a, b) for k, (a, b) in enumerate(pairs) if k != axis % past_cache.ndim):

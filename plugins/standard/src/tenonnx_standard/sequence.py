@@ -240,7 +240,7 @@ def _(input_sequence: list[Any], *additional_inputs: Any, body: Any, _outputs: i
 
 def _optional_type(input: Value | None, *, type: Type | None) -> Type:
     if input is None and type is None:
-        raise TypeMismatch("Optional must have an input or a type", given="neither")
+        raise TypeMismatch("Optional needs an input or the attribute type", given="neither")
     return OptionalType(type if input is None else input.type)
 
 

@@ -252,7 +252,9 @@ def _(data, axes):
     dropped = axes_within(squeeze, known, len(kind.shape))
     for axis in dropped:
         if isinstance(kind.shape[axis], int) and kind.shape[axis] != 1:
-            raise TypeMismatch(f"{squeeze.title}: only axes of length 1 can go", given=f"axis {axis} of {data!r}")
+            raise TypeMismatch(
+                f"{squeeze.title}: only axes of length 1 can be squeezed", given=f"axis {axis} of {data!r}"
+            )
     return kind.with_shape(tuple(d for k, d in enumerate(kind.shape) if k not in dropped))
 
 
@@ -456,7 +458,9 @@ def _(input, repeats):
     if kind.shape is None:
         return kind.with_shape(None if count is None else (None,) * count)
     if count not in (None, len(kind.shape)):
-        raise TypeMismatch(f"{tile.title}: there must be a number for every axis", given=f"{count} for {input!r}")
+        raise TypeMismatch(
+            f"{tile.title}: repeats must have one element for every axis", given=f"{count} for {input!r}"
+        )
     return kind.with_shape(tuple(map(symbolic.multiply, kind.shape, known or [None] * len(kind.shape))))
 
 

@@ -277,7 +277,7 @@ def _(x, dft_length, axis, *, inverse, onesided):
     if dft_length is None and inverse and onesided:
         size = 2 * (size - 1)
     if size < 1:
-        raise TypeMismatch(f"{dft.title}: a transform has at least one number", given=f"dft_length {size}")
+        raise TypeMismatch(f"{dft.title}: dft_length must be at least 1", given=f"dft_length {size}")
     return _transformed(x, size, place, inverse, onesided)
 
 

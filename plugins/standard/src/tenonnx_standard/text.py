@@ -175,7 +175,7 @@ def _(X: Value, *, mode: str, ngram_indexes: list[int], pool_int64s: Any, pool_s
     if (pool_int64s is None) == (pool_strings is None):
         raise TypeMismatch(f"{made.title} takes one pool", do="write either pool_int64s or pool_strings")
     if (X.dtype is DType.string) != (pool_strings is not None):
-        raise TypeMismatch(f"{made.title}: X must hold what the pool holds", given=repr(X))
+        raise TypeMismatch(f"{made.title}: X must have the element type of the pool", given=repr(X))
     if not ngram_indexes or min(ngram_indexes) < 0:
         raise TypeMismatch(f"{made.title}: ngram_indexes must hold positions", given=repr(ngram_indexes))
     if shape is None:

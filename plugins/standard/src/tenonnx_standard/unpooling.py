@@ -58,7 +58,7 @@ def _unpooled(window: Windows, sizes: Sequence[Length]) -> list[Length]:
 def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
     window = windows(max_unpool.title, kernel_shape, **attributes)
     if not I.dtype.is_integer:
-        raise TypeMismatch(f"{max_unpool.title}: I must hold places", given=repr(I))
+        raise TypeMismatch(f"{max_unpool.title}: I must be int64 indices", given=repr(I))
     sizes = spatial(max_unpool.title, X)
     if sizes is None:
         return X.tensor

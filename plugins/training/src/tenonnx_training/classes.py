@@ -31,10 +31,12 @@ def axis_of_classes(kind: TensorType, given: int | None) -> int:
         return 1 if given is None else given
     rank = len(kind.shape)
     if rank < 2:
-        raise InvalidCall("a loss of classes reads scores with the classes along axis 1", given=str(kind))
+        raise InvalidCall("a classification loss needs scores with a class axis", given=str(kind))
     if given is not None:
         if not (isinstance(given, int) and -rank < given < rank and given != 0):
-            raise InvalidCall("class_axis must be an axis of the scores behind the batch", given=f"{given} of {kind}")
+            raise InvalidCall(
+                "class_axis must be an axis of the scores other than the batch axis", given=f"{given} of {kind}"
+            )
         return given % rank
     first, last = (isinstance(kind.shape[axis], int) for axis in (1, -1))
     if rank == 2 or (first and not last):
@@ -44,7 +46,7 @@ def axis_of_classes(kind: TensorType, given: int | None) -> int:
     pairs = zip(kind.shape[2:], kind.shape[1:-1], strict=True)
     if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
         return 1
-    raise InvalidCall("it must be known along which axis the classes lie", given=f"scores {kind}", do=_SAY)
+    raise InvalidCall("the class axis is ambiguous", given=f"scores {kind}", do=_SAY)
 
 
 def axis_by_labels(scores: tuple[Any, ...], labels: tuple[int, ...], given: int | None) -> int | None:

@@ -88,14 +88,14 @@ class Batches:
             passed += samples
             if passed > skip:
                 raise InvalidFeed(
-                    f"epoch {number + 1} was left after {skip} samples: no batch may begin before these and end later",
+                    f"epoch {number + 1} was interrupted after {skip} samples, and batches must be split there, too",
                     given=f"batches, the first of which have {passed} samples",
                     do="give batches of the same size as before, or arrays",
                 )
         if empty:
             raise InvalidFeed(
-                f"there must be a batch in epoch {number + 1}",
-                given="data that ran dry" if number else "no data",
+                f"the data has no batches in epoch {number + 1}",
+                given="an iterator that is exhausted" if number else "no data",
                 do="give arrays, a list, or an object whose __iter__ begins anew",
             )
 

@@ -41,7 +41,7 @@ def evaluate(
     where nothing counts, the mean is NaN.
     """
     if loss is None and not metrics:
-        raise InvalidCall("there must be a loss or a metric to evaluate", do='metrics=["accuracy"], say')
+        raise InvalidCall("evaluate needs a loss or a metric", do='metrics=["accuracy"], say')
     graph = copy_graph(graph).infer()
     inputs = [value.name for value in graph.inputs]
     inputs += [] if sample_weights is None else [sample_weights]

@@ -58,7 +58,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
     counts = ((config.epochs, 0), (cutting["batch_size"], 1))
     if not all(isinstance(count, int | np.integer) and count >= least for count, least in counts):
         raise InvalidCall(
-            "there must be epochs and samples in a batch",
+            "epochs must be an integer from 0 on, and batch_size one from 1 on",
             given=f"epochs={config.epochs!r}, batch_size={cutting['batch_size']!r}",
         )
     best = None
@@ -120,7 +120,11 @@ class _Run:
     def notes(self) -> list[str]:
         """What of an epoch that goes on cannot be measured any more."""
         unknown = ", ".join(self.gathered.unknown) if self.done else ""
-        return [f"epoch {self.number + 1} goes on: its {unknown} will be of what was left of it"] if unknown else []
+        return (
+            [f"epoch {self.number + 1} is resumed: its {unknown} will cover the remaining samples only"]
+            if unknown
+            else []
+        )
 
     def epoch(self) -> dict[str, float]:
         """Train one epoch, or what is left of one, measure it and save."""
@@ -161,7 +165,7 @@ class _Run:
     def check(self) -> None:
         """Raise ``TrainingFailed`` where an update has made a parameter that is no number: no loss tells yet."""
         if lost := self.step._not_finite():
-            self._fail(f'"{lost[0]}" is not finite any more')
+            self._fail(f'"{lost[0]}" became infinite or NaN')
 
     def save(self) -> None:
         """Bring graph and checkpoint up to date."""
@@ -190,6 +194,6 @@ class _Run:
         raise TrainingFailed(
             f"{what} at step {self.step.steps}",
             given=f"epoch {self.number + 1}, sample {self.done}, learning rate {rate:g}, losses {losses or 'none'}",
-            available="the graph and its checkpoint are as they were after the last epoch before",
-            do="lower the learning rate, clip gradients (--clip-norm / clip_norm=1.0), or look for such data",
+            available="the graph and its checkpoint as of the previous epoch",
+            do="lower the learning rate, clip gradients (--clip-norm / clip_norm=1.0), or check the data for NaN",
         )

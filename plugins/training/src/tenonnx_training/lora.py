@@ -93,7 +93,7 @@ def lora(
     adapters, by ``name``, may stand side by side. Raises ``InvalidCall`` where nothing matches.
     """
     if not (isinstance(rank, int) and rank > 0):
-        raise InvalidCall("the rank of adapters must be a whole number above zero", given=repr(rank))
+        raise InvalidCall("the rank of adapters must be a positive integer", given=repr(rank))
     random, contents = np.random.default_rng(seed), {}
     for place in _places(graph, [patterns] if isinstance(patterns, str) else patterns):
         down, up = place.shapes(rank)
@@ -112,7 +112,9 @@ def with_adapters(graph: Graph, contents: Mapping[str, Array], *, scale: float =
     missing = sorted(modules - found.keys())
     if missing:
         raise InvalidCall(
-            "adapters must belong to the graph", given=", ".join(missing[:5]), available=", ".join(list(found)[:50])
+            "adapters must match modules of the graph",
+            given=", ".join(missing[:5]),
+            available=", ".join(list(found)[:50]),
         )
     for module in sorted(modules, key=list(found).index):
         place = found[module]
@@ -241,9 +243,9 @@ def load_adapters(
         if tuned.get(module) != here.get(module):
             was, now = (", ".join(each.get(module, ["one parameter"])) for each in (tuned, here))
             raise InvalidCall(
-                f'the weight of "{module}" must be made of the parameters that the adapters were tuned beside',
+                f'the weight of "{module}" must be computed from the parameters that the adapters were trained with',
                 given=f"{was}, and here {now}",
-                do="take a graph that keeps each parameter: export the module with simplify=False",
+                do="export the module with simplify=False, which keeps each parameter",
             )
     return with_adapters(graph, contents, scale=scale, name=name)
 
@@ -261,7 +263,7 @@ def _scale_of_peft(path: Path) -> float:
         return float(told["lora_alpha"]) / (math.sqrt(rank) if told.get("use_rslora") else rank)
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise InvalidCall(
-            f"the file must say by what its adapters are multiplied, or {path} must have lora_alpha and r",
+            f"the scale of the adapters is unknown: {path} must have lora_alpha and r",
             given=f"{type(error).__name__}: {error}",
             do="scale=alpha / rank",
         ) from error

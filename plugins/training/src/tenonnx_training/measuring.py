@@ -108,7 +108,7 @@ class Measuring:
         except ValueError as error:
             given = ", ".join(dict.fromkeys(str(array.shape[1:]) for array in self.predictions))
             raise InvalidFeed(
-                "metrics of arrays need predictions of one size in all batches",
+                "metrics on numpy arrays need predictions of equal shape in all batches",
                 given=f"samples of {given}",
                 do="pad all samples to one length",
             ) from error

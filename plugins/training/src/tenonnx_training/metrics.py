@@ -227,7 +227,7 @@ def _told(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, 
     counted = labels != metric.ignored
     if not np.isin(labels[counted], (0, 1)).all():
         raise InvalidFeed(
-            "labels of a prediction without several classes must be 0 and 1",
+            "binary labels must be 0 and 1",
             given=", ".join(map(str, np.unique(labels[counted])[:5])),
         )
     several = predictions.shape == labels.shape and labels.ndim > 1 and labels.shape[-1] > 1
@@ -255,7 +255,7 @@ def _area(scores: Array, positive: Array) -> float:
     """By the ranks of the positives, equal scores having their mean rank (Mann and Whitney 1947)."""
     hits, others = int(positive.sum()), int((~positive).sum())
     if not hits or not others:
-        raise InvalidFeed("ROC AUC needs samples inside and outside of each class", given=f"{hits} and {others}")
+        raise InvalidFeed("ROC AUC needs positive and negative samples of each class", given=f"{hits} and {others}")
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return float((ranks[positive].sum() - hits * (hits + 1) / 2) / (hits * others))

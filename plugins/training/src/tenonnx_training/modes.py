@@ -113,8 +113,8 @@ def training_form(graph: Graph, *, trained: Collection[str] | None = None, unbia
     form.graph = Rewriter(pooled_first(graph), decide).run()
     if missing := [op.name for op in (batch_normalization, dropout) if op.name not in seen]:
         form.notes.append(
-            f"the file has no {' and no '.join(missing)}: if the model had, its exporter folded or dropped it, "
-            "and it is tuned without"
+            f"the file has no {' and no '.join(missing)}: if the model had any, its exporter folded or removed it, "
+            "and the model is trained without"
         )
     return form
 
@@ -139,8 +139,8 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
     node = call.node
     assert node is not None
     if rewriter.outer is not None or not call.attributes.get("spatial", 1):
-        where = "lies in a subgraph" if rewriter.outer is not None else "is not by channel"
-        form.notes.append(f"{node.title} {where}: it keeps its running statistics")
+        where = "is in a subgraph" if rewriter.outer is not None else "has spatial=0"
+        form.notes.append(f"{node.title} {where}: its running statistics are not updated")
         return None
     names = [value.name if value is not None else "" for value in call.inputs[_STATISTICS]]
     if len(node.outputs) > 1 and not (unbiased and call.op is batch_normalization):  # it is in training already
@@ -159,7 +159,7 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
         if name in held and value is not None:
             form.statistics[name] = value
         else:
-            form.notes.append(f'{node.title} has no variable "{name}" to keep running statistics in')
+            form.notes.append(f'{node.title} has no initializer "{name}" for running statistics, which are not stored')
     return results
 
 

@@ -72,7 +72,7 @@ def seeded(graph: Graph, seed: str, count: str) -> Seeded:
             return (rule(lambda sizes: source.draw(rewriter, sizes), *call.inputs, **call.attributes),)
         if call.op.primitive:
             raise UnsupportedOp(
-                f"training takes random ops that a seed can decide, and {call.op.title} is none",
+                f"training needs random ops with a seeded implementation, and {call.op.title} is none",
                 available="ops with a body, or with a rule for them",
                 do=f"add one: tenonnx.extend.add_rule(op, {_RULE!r}, function of (draw, *inputs, **attributes))",
             )

@@ -94,9 +94,11 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
     if isinstance(objective.loss, str) and objective.loss in values:
         _check_scalar(values[objective.loss])
         if objective.metrics:
-            raise InvalidCall("metrics compare a prediction with labels", given="a loss that the file computes")
+            raise InvalidCall("metrics need a loss of a prediction and labels", given="a loss that the model computes")
         if objective.sample_weights is not None:
-            raise InvalidCall("sample weights need a loss of samples", given="a loss that the file computes")
+            raise InvalidCall(
+                "sample weights need a loss of a prediction and labels", given="a loss that the model computes"
+            )
         return Measured([Scalar(objective.loss, objective.loss)])
     loss = as_loss(objective.loss, graph)
     prediction = _prediction(graph, objective.output)
@@ -106,7 +108,7 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
     made = Measured(labels=labels.name, prediction=reads.tensor, cost=loss)
     if reads is not prediction:
         made.notes.append(
-            f'the loss reads "{reads.name}", since it includes the {loss.includes} of "{prediction.name}"'
+            f'the loss reads "{reads.name}", because it includes the {loss.includes} that computes "{prediction.name}"'
         )
     with interpreting(Builder(graph, prefix="loss")):
         costs, count = _cost(loss, reads, labels, _weights(graph, objective, reads))
@@ -154,7 +156,7 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
             cost, count = loss(prediction, labels), None
         else:
             raise InvalidCall(
-                "a loss of one's own weighs samples by itself", given="sample_weights", available=", ".join(LOSSES)
+                "a custom loss must apply sample weights itself", given="sample_weights", available=", ".join(LOSSES)
             )
     except (TenonnxError, AttributeError, TypeError, ValueError) as error:
         by_numpy = not isinstance(error, TenonnxError) or isinstance(error, UnknownType)
@@ -163,7 +165,7 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
         if not by_numpy or not isinstance(loss, FunctionLoss):
             raise
         raise InvalidCall(
-            "a loss of one's own must be made of ops on values of the graph, which are no arrays",
+            "a custom loss is traced: it must use ops on graph values, not numpy",
             given=f"{type(error).__name__}: {error}",
             do="use Python's operators and ops: import tenonnx_standard as ops; ops.reduce_mean(x, keepdims=0)",
         ) from error
@@ -176,7 +178,7 @@ def wanted_labels(loss: Loss | None) -> str:
     if not isinstance(loss, FunctionLoss) or loss.labels is not None:
         return ""
     return (
-        "say of which type the labels are, by default that of the prediction: "
+        "declare the type of the labels, by default that of the prediction: "
         "tt.FunctionLoss(function, labels=tx.TensorType(tx.DType.int64, ('batch',)))"
     )
 

@@ -105,20 +105,20 @@ def chosen_notes(graph: Graph, parameters: Sequence[str], patterns: object, but:
     left = {
         "frozen": told.frozen,
         "buffers": told.buffers,
-        "no weights of the ops that use them": [v.name for v in graph.variables if v.name in told.others and v.rank],
+        "no weights of layers": [v.name for v in graph.variables if v.name in told.others and v.rank],
     }
     notes = [f"trains {len(parameters)} of {len(graph.variables)} variables: {_listed(parameters)}"]
     if patterns is None and not any(map(is_adapter, parameters)):
         for why, names in left.items():
             if held := [name for name in names if name not in parameters and name not in but]:
-                notes.append(f"not trained, as they are {why} (trainable= / --trainable decides): {_listed(held)}")
+                notes.append(f"not trained, being {why} (choose with trainable= / --trainable): {_listed(held)}")
         if rows := {name: told.fixed_rows[name] for name in parameters if name in told.fixed_rows}:
             shown = ", ".join(f"{', '.join(map(str, each))} of {name}" for name, each in rows.items())
-            notes.append(f"rows that stay as they are: {shown}")
+            notes.append(f"rows that are not updated: {shown}")
     made = [v.name for v in graph.variables if v.name in parameters and v.role is not None and len(v.role.made_of) > 1]
     if made:
         notes.append(
-            "trains weights that others are merged into, as no module has them (export it with simplify=False to train "
+            "trains weights into which the exporter folded others (export the module with simplify=False to train "
             f"each parameter): {_listed(made)}"
         )
     return notes
@@ -178,5 +178,7 @@ def matches(names: tuple[list[str], list[str]], patterns: Sequence[str]) -> bool
 
 def numbers_note(graph: Graph, parameters: Sequence[str]) -> list[str]:
     numbers = [v.name for v in graph.variables if v.name in parameters and set(v.tensor.shape or ()) == {1}]
-    text = f"trains single numbers, which may be constants of the model (leave out by !name): {', '.join(numbers)}"
+    text = (
+        f"trains single-element initializers, perhaps constants of the model (exclude with !name): {', '.join(numbers)}"
+    )
     return [text] if numbers else []

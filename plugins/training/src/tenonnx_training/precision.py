@@ -45,7 +45,7 @@ def narrowed(graph: Graph, precision: str, *, by_casts: bool = False) -> Graph:
     made = Rewriter(graph, decide).run()
     if not found:
         raise InvalidCall(
-            f"precision {precision} is that of matrix products and convolutions of float32: the model has none",
+            f"precision {precision} needs float32 matrix products or convolutions, and the model has none",
             do="leave out precision",
         )
     return made
@@ -62,7 +62,7 @@ def must_cast(precision: str, backend: str, options: Mapping[str, Any]) -> bool:
         if _rounds(precision, by_casts, backend, options):
             return by_casts
     raise InvalidCall(
-        f"the backend must compute in {precision}: this one leaves out every rounding to it",
+        f"the backend does not compute in {precision}: it removes casts to it",
         given=f"backend={backend!r}",
         available="onnxruntime and numpy do",
         do="take another backend, or leave out precision",

@@ -72,7 +72,7 @@ class Recipe:
         if not isinstance(self.accumulate, Integral):
             raise InvalidCall("accumulate must be a number of batches", given=repr(self.accumulate))
         if self.average is not None and not (_is_number(self.average, 0) and self.average < 1):
-            raise InvalidCall("average must be a share from 0 to below 1", given=repr(self.average), do="average=0.999")
+            raise InvalidCall("average must be from 0 to below 1", given=repr(self.average), do="average=0.999")
         if self.precision not in PRECISIONS:
             raise InvalidCall("no such precision", given=repr(self.precision), available=", ".join(PRECISIONS))
         if isinstance(self.recompute, str) or not all(isinstance(pattern, str) for pattern in self.recompute):

@@ -130,7 +130,7 @@ def as_floats(graph: Graph, biases: Collection[Bias]) -> None:
 def biases_note(biases: Collection[Bias]) -> list[str]:
     """What a reader should know of biases that follow what is trained."""
     names = ", ".join(bias.scale for bias in biases)
-    return [f"stay the product of the scales of input and weights, as integer kernels have them: {names}"] * bool(names)
+    return [f"scales of biases, kept equal to the product of the scales of input and weights: {names}"] * bool(names)
 
 
 def _is(node: Node, op: Any) -> bool:

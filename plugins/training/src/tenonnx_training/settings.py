@@ -109,7 +109,7 @@ def revived(text: Any, what: str) -> Any:
         return text
     if own := lost(text):
         raise InvalidCall(
-            f"the {what} must be given again: no file can hold a function of one's own",
+            f"the {what} must be given again: files do not store custom functions",
             given=own,
             do=f"--{what} / {what}=",
         )
@@ -121,7 +121,7 @@ def revived(text: Any, what: str) -> Any:
 
 
 def _meaningless(what: str, text: Any) -> InvalidCall:
-    return InvalidCall(f'"{what}" of the training state means nothing', given=repr(text)[:200], do=f"{what}=...")
+    return InvalidCall(f'"{what}" of the training state is invalid', given=repr(text)[:200], do=f"{what}=...")
 
 
 def named_optimizer(name: str | None, state: TrainingState | None, changes: Mapping[str, Any]) -> Optimizer:
@@ -140,7 +140,7 @@ def _changes(name: str, before: Any, now: Any) -> list[str]:
     """Notes on a setting that is other than before."""
     if isinstance(before, Mapping) and isinstance(now, Mapping) and before.get("name") == now.get("name"):
         return [note for key in now if now[key] != before.get(key) for note in _changes(key, before.get(key), now[key])]
-    return [f"{name} is now {_shown(now)}, in place of {_shown(before)}"]
+    return [f"{name} is now {_shown(now)}, was {_shown(before)}"]
 
 
 def _shown(text: Any) -> str:

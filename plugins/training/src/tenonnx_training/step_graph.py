@@ -121,7 +121,7 @@ def differentiated(
             error.do = 'take out what has none: --trainable / trainable="!name"'
             raise
         made = differentiated(graph, objective, recipe, without={*without, *error.names}, by_casts=by_casts)
-        made.notes.append(f"not trained, since no gradient reaches them: {', '.join(error.names)}")
+        made.notes.append(f"not trained, since the loss does not depend on them: {', '.join(error.names)}")
         return made
     recompute(found, recipe.recompute, [*measured.outputs, *statistics.values()], parameters)
     return Differentiated(found, measured, parameters, statistics, ready.used, notes, biases)

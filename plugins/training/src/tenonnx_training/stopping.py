@@ -46,7 +46,9 @@ class Best:
         """Whether patience is at its end after an epoch that left ``graph`` as it is."""
         name = self.patience.monitor or ("validation_loss" if "validation_loss" in measured else "loss")
         if name not in measured:
-            raise InvalidCall(f'no "{name}" to watch is measured', available=", ".join(measured), do="monitor=...")
+            raise InvalidCall(
+                f'patience monitors "{name}", which is not measured', available=", ".join(measured), do="monitor=..."
+            )
         larger = self.patience.larger
         if larger is None:
             larger = any(word in name for word in _LARGER)

@@ -63,7 +63,7 @@ def note(graph: Graph, parameters: Iterable[str]) -> list[str]:
     """What a reader should know of trained variables that have several names."""
     other = aliases(graph)
     tied = [f"{name} is also {', '.join(v.name for v in other[name])}" for name in parameters if name in other]
-    text = "tied, so that what trains one trains the others (untie=True / --untie makes them separate): "
+    text = "tied weights, trained as one (separate them with untie=True / --untie): "
     return [text + "; ".join(tied)] if tied else []
 
 

@@ -104,7 +104,7 @@ class TrainingStep:
     def _notes_on_rate(self) -> list[str]:
         rate = self.optimizer.learning_rate
         over = callable(rate) and not rate_at(rate, self.updates)
-        return ["the schedule of the learning rate has come to zero: give a learning rate"] if over else []
+        return ["the learning rate schedule has reached zero: give a new learning rate"] if over else []
 
     @property
     def source(self) -> Graph:
@@ -218,7 +218,7 @@ class TrainingStep:
         """
         if self._made.biases:
             raise InvalidCall(
-                "a step on its own cannot keep the codes of biases beside the scales that it trains",
+                "an exported step cannot requantize biases while it trains their scales",
                 given=", ".join(bias.codes for bias in self._made.biases),
                 do="train with fit, or leave those scales out: trainable= / --trainable",
             )
@@ -260,7 +260,7 @@ class TrainingStep:
         kind = self._made.measured.prediction
         along_last = kind is not None and kind.shape is not None and len(kind.shape) > 2
         if classes and along_last and axis_by_labels(kind.shape, labels.shape, None):  # type: ignore[union-attr,arg-type]
-            return "say so where the classes lie along the last axis: class_axis=-1 of the loss / --class-axis -1"
+            return "if the classes are along the last axis, set class_axis=-1 of the loss / --class-axis -1"
         if classes and wanted.shape is not None and labels.ndim == len(wanted.shape) + 1:
             return "give the number of each class: labels.argmax(axis=1) of one-hot rows, labels[:, 0] of a column"
         if classes and labels.dtype.kind in "OSU":
@@ -270,18 +270,16 @@ class TrainingStep:
 
 def check_graph(graph: Any) -> None:
     if not isinstance(graph, Graph):
-        raise InvalidCall(
-            "what is trained must be a graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file"
-        )
+        raise InvalidCall("the model must be a graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file")
 
 
 def _notes_on_separated(names: Sequence[str]) -> list[str]:
-    return [f"running statistics shared an initializer, and have their own: {', '.join(names)}"] if names else []
+    return [f"running statistics shared an initializer and were separated: {', '.join(names)}"] if names else []
 
 
 def _notes_on_lost(*settings: Any) -> list[str]:
     names = filter(None, (lost(described(each)) for each in settings))
-    return [f"no file can hold {own}: to go on from one, give it again" for own in names]
+    return [f"files do not store {own}: give it again to resume" for own in names]
 
 
 def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:

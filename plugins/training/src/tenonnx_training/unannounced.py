@@ -32,19 +32,19 @@ def adopt(graph: Graph) -> list[str]:
     optimizers = sorted({of for name in kept for end, of in _SLOTS.items() if name.endswith(end)})
     problems = []
     if graph.training_state is not None:
-        problems.append("the file announces other training state")
+        problems.append("the metadata of the file has other training state")
     if len(optimizers) != 1:
-        problems.append(f"it must be of one optimizer, and is of {', '.join(optimizers) or 'none'}")
+        problems.append(f"one optimizer is needed, got {', '.join(optimizers) or 'none'}")
     for name, owner in owners.items():
         if owner not in held:
-            problems.append(f'"{name}" is of no variable "{owner}"')
+            problems.append(f'"{name}" belongs to no initializer "{owner}"')
         elif _shape(held[name].type) != _shape(held[owner].type):
             problems.append(f'"{name}" is {held[name].type}, "{owner}" {held[owner].type}')
     if COUNT not in held:
-        problems.append(f'there is no "{COUNT}", the number of steps that were made')
+        problems.append(f'there is no "{COUNT}", the number of steps')
     if problems:
         raise InvalidCall(
-            "variables that are called as training state must be that, and are not trained",
+            "initializers named like training state must be consistent",
             given="; ".join(problems[:5]),
             do="leave them out: tenonnx.load(file, training_state=False)",
         )
@@ -55,7 +55,9 @@ def adopt(graph: Graph) -> list[str]:
     trained = list(dict.fromkeys(owners.values()))
     settings = {"optimizer": {"name": optimizers[0]}, PARAMETERS: trained, "trainable": trained}
     graph.training_state = TrainingState(tensors, settings)
-    return [f"goes on from the state of {optimizers[0]} in the file, which has none of its settings: defaults hold"]
+    return [
+        f"resumes from the {optimizers[0]} state in the file, which lacks the optimizer's settings: defaults are used"
+    ]
 
 
 def _owner(name: str) -> str:

@@ -41,7 +41,7 @@ def observe(
     """
     batches = list(batches)
     if method not in METHODS:
-        raise InvalidCall("unknown method of calibration", given=method, available=", ".join(METHODS))
+        raise InvalidCall("unknown calibration method", given=method, available=", ".join(METHODS))
     if not batches:
         raise InvalidCall("calibration needs data", do="give one batch or more")
     program = values_of(graph, names, backend)

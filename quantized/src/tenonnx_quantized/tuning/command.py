@@ -77,7 +77,11 @@ SHOWN = 10
     help="Keep the nodes with the largest errors in floating point until the error of the outputs is below this.",
 )
 @click.option(
-    "--form", type=click.Choice(["qdq", "qoperator"]), default="qdq", show_default=True, help="Of the result."
+    "--form",
+    type=click.Choice(["qdq", "qoperator"]),
+    default="qdq",
+    show_default=True,
+    help="Quantization format of the result: QDQ nodes or QLinear operators.",
 )
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Batch size for calibration.")
 @input_options
@@ -108,10 +112,10 @@ def command(
     graph = load_model(model)
     batches = list(_batches(graph, read_feeds(graph, inputs, archive), batch))
     if not batches and settings["mode"] != "static":
-        complain("note: errors are those on random inputs (--inputs gives data)")
+        complain("note: errors are measured on random inputs (give data with --inputs)")
     settings |= {"bits": None if bits is None else int(bits), "leave_out": leave_out}
     settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
-    with working(f"quantising {model}"):
+    with working(f"quantizing {model}"):
         made, report = quantize(graph, batches, **settings)
 
     def verify(written: Graph) -> None:
@@ -141,17 +145,17 @@ def _batches(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict
 
 
 def _say(output: str, report: Report, sizes: tuple[int, int]) -> None:
-    say(f"{output}: {plural(len(report.quantised), 'node')} quantised, {sizes[1]:,} bytes instead of {sizes[0]:,}")
-    say(f"  {report.reached:.1%} of the numbers of weights are codes now")
+    say(f"{output}: {plural(len(report.quantised), 'node')} quantized, {sizes[1]:,} bytes instead of {sizes[0]:,}")
+    say(f"  {report.reached:.1%} of all weight elements are quantized")
     if report.kept:
         shown = [f"{name} of {types}" for name, types in list(report.kept.items())[:SHOWN]]
         more = f", and {len(report.kept) - SHOWN} more" if len(report.kept) > SHOWN else ""
-        say(f"  weights in floats: {', '.join(shown)}{more}")
+        say(f"  float weights: {', '.join(shown)}{more}")
     if report.floats:
-        say(f"  left in floats: {', '.join(report.floats)}")
+        say(f"  nodes left in floating point: {', '.join(report.floats)}")
     worst = sorted(report.tensors, key=lambda tensor: -tensor.error)[:SHOWN]
-    say_table([[t.name, t.kind, t.dtype, f"{t.error:.3%}"] for t in worst], ["tensor", "kind", "codes", "error"])
+    say_table([[t.name, t.kind, t.dtype, f"{t.error:.3%}"] for t in worst], ["tensor", "kind", "type", "error"])
     if len(report.tensors) > SHOWN:
-        say(f"  and {len(report.tensors) - SHOWN} more, of smaller errors")
+        say(f"  and {len(report.tensors) - SHOWN} more, with smaller errors")
     for name, error in report.outputs.items():
         say(f'  output "{name}" differs by {error:.3%}')

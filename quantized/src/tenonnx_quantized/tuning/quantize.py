@@ -75,14 +75,14 @@ class Settings:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise InvalidCall(
-                    f"quantize: {name} must be a known one", given=f"{name}={getattr(self, name)!r}",
+                    f"quantize: unsupported {name}", given=f"{name}={getattr(self, name)!r}",
                     available=", ".join(map(str, known)),
                 )  # fmt: skip
         both = f"{self.activations} and {self.weights}"
         if self.mode == "static" and self.activations.is_float is not self.weights.is_float:
             raise InvalidCall("quantize: activations and weights must both be of float8, or neither", given=both)
         if self.mode == "static" and self.form == "qoperator" and self.version > 13:
-            raise InvalidCall("quantize: form qoperator has integers of 8 bits alone", given=both, do="use form qdq")
+            raise InvalidCall("quantize: form qoperator needs 8-bit integers", given=both, do="use form qdq")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
             raise InvalidCall("quantize: block_size must be a power of two from 16 on", given=str(self.block_size))
         if self.budget is not None and not self.budget >= 0:
@@ -158,14 +158,16 @@ def quantize(
         ) from error
     feeds = [dict(batch) for batch in batches or ()]
     if not feeds and chosen.mode == "static":
-        raise InvalidCall("a static quantisation needs data", do="give batches, or use mode dynamic")
+        raise InvalidCall(
+            "static quantization needs calibration data", do="give calibration batches, or use mode dynamic"
+        )
     feeds = feeds or [generate_feeds(graph)]
     graph = graph.copy()
     infer(graph, strict=False)
     nodes = _candidates(graph, chosen)
     if not nodes:
         raise InvalidCall(
-            "there is nothing to quantise", given=f"mode {chosen.mode}, ops {chosen.ops or 'all'}",
+            "no op can be quantized", given=f"mode {chosen.mode}, ops {chosen.ops or 'all'}",
             available=", ".join(op.name for op in (*_WEIGHTED, *_ACTIVATED)),
         )  # fmt: skip
     wanted = _outputs(graph, feeds, backend)

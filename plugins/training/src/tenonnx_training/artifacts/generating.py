@@ -131,7 +131,7 @@ def _refuse(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if value:
             raise InvalidCall(
-                f"artifacts are plain ONNX with all contents, and {name} is not among what they can be",
+                f"generate_artifacts does not support {name}: artifacts are plain ONNX files with initializers",
                 given=f"{name}={value!r}"[:80],
                 do=f"leave out {name}",
             )

@@ -41,7 +41,7 @@ class Parameter:
         before, array = self.data, np.asarray(contents)
         if array.dtype != before.dtype or array.shape != before.shape:
             raise InvalidCall(
-                f'"{self.name}" must get contents of its own type',
+                f'"{self.name}" must keep its dtype and shape',
                 given=f"{array.dtype}{list(array.shape)}",
                 available=f"{before.dtype}{list(before.shape)}",
             )
@@ -85,7 +85,7 @@ class CheckpointState:
 
     def __init__(self, graph: Graph) -> None:
         if not isinstance(graph, Graph) or graph.training_state is None:
-            raise InvalidCall("a checkpoint state is loaded from a file", do="CheckpointState.load_checkpoint(path)")
+            raise InvalidCall("CheckpointState is loaded from a file", do="CheckpointState.load_checkpoint(path)")
         self._graph, settings = graph, graph.training_state.settings
         self.trained = list(settings.get("requires_grad", []))
         self.properties: MutableMapping[str, int | float | str] = dict(settings.get("properties", {}))
@@ -162,7 +162,7 @@ class Module:
         session_options: Any = None,
     ) -> None:
         if device != "cpu":
-            raise InvalidCall("modules run on the CPU", given=f"device={device!r}", available="cpu")
+            raise InvalidCall("Module runs on the CPU only", given=f"device={device!r}", available="cpu")
         if not isinstance(state, CheckpointState):
             raise InvalidCall("a module needs a checkpoint state", given=repr(state)[:80])
         self._options: dict[str, Any] = {}
@@ -180,7 +180,7 @@ class Module:
         part, names = self._part(), self.input_names()
         if len(user_inputs) != len(names):
             raise InvalidCall(
-                "a module is called with the inputs of the model and the labels",
+                "Module must be called with all inputs of the model and the labels",
                 given=f"{len(user_inputs)} inputs",
                 available=", ".join(names),
             )
@@ -242,7 +242,7 @@ class Module:
         if self.training:
             return self._train
         if self._eval is None:
-            raise InvalidCall("there must be an evaluation model", do="Module(training_model, state, eval_model)")
+            raise InvalidCall("evaluation needs an evaluation model", do="Module(training_model, state, eval_model)")
         return self._eval
 
     def _parameters(self, trainable_only: bool) -> list[str]:
@@ -262,7 +262,9 @@ class Optimizer:
         missing = [name for name in self._state.trained if f"{name}{BUFFER}" not in held]
         if missing:
             raise InvalidCall(
-                "there must be gradients", given=f"none of {missing[0]}", do="call the module in training"
+                "an optimizer step needs gradients",
+                given=f"none of {missing[0]}",
+                do="call the module in training mode first",
             )
         feeds: dict[str, Any] = {f"{name}{GRADIENT}": held[f"{name}{BUFFER}"] for name in self._state.trained}
         self._part.run(held, {**feeds, RATE: np.float32(self._rate)})

@@ -50,10 +50,10 @@ class DataOptions:
         if Path(path).is_dir():
             if self.labels is not None or weights is not None:
                 given = f"--labels {self.labels}" if self.labels else "--sample-weights"
-                raise InvalidCall("a folder of images holds no arrays", given=given)
+                raise InvalidCall("a folder of images has no arrays to name", given=given)
             return _from_folder(graph, path, self, output)
         if validation is None and (self.image_size or self.image_mean or self.image_std):
-            raise InvalidCall("--image-size, --image-mean and --image-std are for a folder of images", given=path)
+            raise InvalidCall("--image-size, --image-mean and --image-std need a folder of images", given=path)
         read = _from_table if is_table(path) else _from_archive
         return read(graph, path, self.labels, loss, weights)
 
@@ -75,7 +75,7 @@ class ClassOptions:
             return name
         if name not in _OF_CLASSES:
             raise InvalidCall(
-                "--ignore-index and --class-axis are for losses of classes", given=f"--loss {name}",
+                "--ignore-index and --class-axis need a classification loss", given=f"--loss {name}",
                 available=", ".join(_OF_CLASSES),
             )  # fmt: skip
         return LOSSES[name](**given)
@@ -191,16 +191,16 @@ def _labels(others: list[str], path: str, labels: str | None, loss: str | None, 
     from tenonnx_training.losses import LOSSES
 
     if not others and loss in LOSSES:
-        raise InvalidCall(
-            f"{path} holds nothing beside the inputs, and the loss needs labels", given=held, do="--labels NAME"
-        )
+        raise InvalidCall(f"{path} has no labels, which the loss needs", given=held, do="--labels NAME")
     if labels is not None and labels not in others:
-        raise InvalidCall(f"--labels must name a part of {path}", given=labels, available=", ".join(others) or held)
+        raise InvalidCall(
+            f"--labels must name an array or column of {path}", given=labels, available=", ".join(others) or held
+        )
     if labels is not None or "labels" in others:
         return [labels or "labels"]
     if len(others) > 1:
         raise InvalidCall(
-            f"{path} must have one part beside the inputs, or say which one is the labels",
+            f"{path} has several arrays or columns beside the inputs: name the labels",
             given=", ".join(others),
             do=f"--labels {others[0]}",
         )

@@ -42,7 +42,7 @@ class TrainingFiles:
         }
         if not any(path for path, _ in kinds.values()):
             raise InvalidCall(
-                "a training must write what it learns", given="none of these options", available=", ".join(kinds),
+                "no output file is given", given="none of these options", available=", ".join(kinds),
                 do="name a file: -o tuned.onnx",
             )  # fmt: skip
         for option, (path, suffixes) in kinds.items():

@@ -138,11 +138,11 @@ def _before_any_step() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        complain("interrupted before the first step: nothing was learned, and the same command begins anew")
+        complain("interrupted before the first step: nothing was trained, run the same command again")
         raise
 
 
 def _say_how_to_resume(history: History, files: TrainingFiles) -> None:
     held = files.checkpoint or (files.output_file if files.include_training_state else None)
-    advice = f"--resume {held} goes on" if held else "with --checkpoint FILE it could be resumed"
+    advice = f"resume with --resume {held}" if held else "use --checkpoint FILE to be able to resume"
     complain(f"interrupted after {plural(len(history.losses), 'step')}: {advice}")
