@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -138,10 +138,34 @@ class SlidingWindow:
         return ops.gather_elements(ops.expand(bias, [*sides, 1]), ops.expand(places, [*sides, length]), axis=3)
 
 
-# ----- quantised caches -----------------------------------------------------------------------------------------------
+# ----- quantized caches -----------------------------------------------------------------------------------------------
 
 
-def quantised(x: Value, scale: Value, bits: int) -> Value:
+class Quantization(NamedTuple):
+    """How caches of keys and values are quantized: the scale of each as it multiplies one, None for a float cache."""
+
+    scales: Sequence[Value | None]
+    bits: int
+
+    @classmethod
+    def of(cls, scales: Sequence[Value | None], kinds: Sequence[str], heads: int, bits: int) -> Quantization:
+        """By the ``kinds`` NONE, PER_TENSOR and PER_CHANNEL."""
+        shapes = {"PER_TENSOR": [], "PER_CHANNEL": [1, heads, 1, -1]}
+        pairs = zip(scales, kinds, strict=True)
+        return cls([None if s is None or k == "NONE" else ops.reshape(s, shapes[k]) for s, k in pairs], bits or 8)
+
+    def quantized(self, new: Sequence[Value]) -> list[Value]:
+        """New keys and values as the caches hold them."""
+        pairs = zip(new, self.scales, strict=True)
+        return [x if s is None else quantized(x, s, self.bits) for x, s in pairs]
+
+    def restored(self, held: Sequence[Value], dtype: DType) -> list[Value]:
+        """Keys and values in floating point."""
+        pairs = zip(held, self.scales, strict=True)
+        return [x if s is None else restored(x, s, self.bits, dtype) for x, s in pairs]
+
+
+def quantized(x: Value, scale: Value, bits: int) -> Value:
     """``x`` divided by ``scale``, as int8; or as uint8, which hold two numbers of four bits, the first one low."""
     low, high = (-128.0, 127.0) if bits == 8 else (-8.0, 7.0)
     whole = ops.clip(ops.round_(ops.cast(x, to=DType.float32) / scale), low, high)
@@ -152,7 +176,7 @@ def quantised(x: Value, scale: Value, bits: int) -> Value:
 
 
 def restored(x: Value, scale: Value, bits: int, dtype: DType) -> Value:
-    """What ``quantised`` made ``x`` of, as near as it can be known."""
+    """What ``quantized`` made ``x`` of, as near as it can be known."""
     if bits == 4:
         wide = ops.unsqueeze(ops.cast(x, to=DType.int32), [4])
         pairs = ops.concat(wide % 16, wide / 16, axis=4)

@@ -45,35 +45,33 @@ def group_query_attention(
     with ``smooth_softmax``, that only takes part in the sum. ``qk_output`` asks for the logits (1) or the probabilities
     (2) as output 4; what is not seen is 0 there. What lies behind the keys in ``present`` has no meaning.
     """
-    counts = [num_heads, kv_num_heads, kv_num_heads]
-    flat = [query] if key is None else [query, key, value]
-    norms = None if q_norm_weight is None else (q_norm_weight, k_norm_weight)
     last = ops.reshape(ops.cast(seqlens_k, to=DType.int64), [-1, 1])
-    lengths = last + 1
     sequence = dim_of(query, 1)
     steps = ops.reshape(ops.range_(0, sequence, 1), [1, -1])
-    start = None if past_key is None else ops.maximum(lengths - sequence, 0)
+    start = None if past_key is None else ops.maximum(last + 1 - sequence, 0)
     rows = ops.expand(steps, [dim_of(query, 0), 1]) if start is None else start + steps
     tables = None
     if do_rotary:
         positions = rows if position_ids is None else _positions(position_ids, steps, sequence, total_sequence_length)
         tables = ops.gather(cos_cache, positions), ops.gather(sin_cache, positions)
-    q, *new = split_all(flat, counts, norms, qk_norm_epsilon, tables, rotary_interleaved)
+    q, *new = split_all(
+        [query] if key is None else [query, key, value], [num_heads, kv_num_heads, kv_num_heads],
+        None if q_norm_weight is None else (q_norm_weight, k_norm_weight), qk_norm_epsilon, tables, rotary_interleaved,
+    )  # fmt: skip
 
-    scales = _scale(k_scale, k_quant_type, kv_num_heads), _scale(v_scale, v_quant_type, kv_num_heads)
-    bits = kv_cache_bit_width or 8
-    new = [x if s is None else caches.quantised(x, s, bits) for x, s in zip(new, scales, strict=True)]
-    present, held, keys = new, new, steps
+    cache = caches.Quantization.of((k_scale, v_scale), (k_quant_type, v_quant_type), kv_num_heads, kv_cache_bit_width)
+    present = held = new = cache.quantized(new)
+    keys = steps
     if start is not None and sliding_window_cache:
-        window = caches.SlidingWindow(past_key, rows, start, lengths, local_window_size)
+        window = caches.SlidingWindow(past_key, rows, start, last + 1, local_window_size)
         present, held = window.extended((past_key, past_value), new)
         keys = ops.unsqueeze(window.positions, [1, 2])
         attention_bias = None if attention_bias is None else window.columns_of(attention_bias)
     elif start is not None:
         present, held, keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
-    k, v = (x if s is None else caches.restored(x, s, bits, q.dtype) for x, s in zip(held, scales, strict=True))
 
     stage = DType.float32 if q.dtype.bits < 32 else q.dtype
+    k, v = cache.restored(held, q.dtype)
     q, k, v, attention_bias, head_sink = (_to(x, stage) for x in (q, k, v, attention_bias, head_sink))
     seen = _seen(keys, rows, last, causal, local_window_size)
     bias = ops.where(seen, constant(0.0, stage) if attention_bias is None else attention_bias, core.lowest(stage))
@@ -89,13 +87,6 @@ group_query_attention.traits(on_request=True)
 
 def _to(x: Any, dtype: DType) -> Any:
     return x if x is None or x.dtype is dtype else ops.cast(x, to=dtype)
-
-
-def _scale(scale: Value | None, kind: str, heads: int) -> Value | None:
-    """The scale of a cache as it multiplies one; None of one that is not quantised."""
-    if scale is None or kind == "NONE":
-        return None
-    return ops.reshape(scale, [] if kind == "PER_TENSOR" else [1, heads, 1, -1])
 
 
 def _positions(given: Value, steps: Value, sequence: Any, total: Value) -> Value:
@@ -119,24 +110,17 @@ _FLOATS = (
 )  # fmt: skip
 
 
-def _hold_together(do_rotary: int, cos_cache: Any, causal: int, local_window_size: int, qk_output: int) -> str | None:
+def _hold_modes(
+    do_rotary: int, cos_cache: Any, causal: int, local_window_size: int, sliding_window_cache: int, past_key: Any,
+    capacity: Any, qk_output: int,
+) -> str | None:  # fmt: skip
     if do_rotary and cos_cache is None:
         return "do_rotary needs cos_cache and sin_cache"
     if not causal and local_window_size != -1:
         return "local_window_size must be -1 where causal is 0"
-    if qk_output not in (0, 1, 2):
-        return "qk_output must be 0, 1 or 2"
-    return None
-
-
-def _hold_window(
-    sliding_window_cache: int, local_window_size: int, past_key: Any, capacity: Any, qk_output: int
-) -> str | None:
-    if not sliding_window_cache:
-        return None
-    if local_window_size < 1 or past_key is None or qk_output:
+    if sliding_window_cache and (local_window_size < 1 or past_key is None or qk_output):
         return "sliding_window_cache needs local_window_size, past_key and past_value, and no qk_output"
-    if isinstance(capacity, int) and capacity < local_window_size:
+    if sliding_window_cache and isinstance(capacity, int) and capacity < local_window_size:
         return "with sliding_window_cache, past_key must hold local_window_size positions"
     return None
 
@@ -144,15 +128,16 @@ def _hold_window(
 def _hold_cache(
     query: Any, past_key: Any, k_scale: Any, v_scale: Any, k_quant_type: str, v_quant_type: str, kv_cache_bit_width: int
 ) -> str | None:
-    if (k_quant_type != "NONE" and k_scale is None) or (v_quant_type != "NONE" and v_scale is None):
-        return "k_scale and v_scale must be given where k_quant_type and v_quant_type are not NONE"
+    quantized = k_quant_type != "NONE"
     if k_quant_type != v_quant_type:
         return "k_quant_type and v_quant_type must be the same"
-    if k_quant_type != "NONE" and kv_cache_bit_width not in (4, 8):
+    if quantized and (k_scale is None or v_scale is None):
+        return "k_scale and v_scale must be given where k_quant_type and v_quant_type are not NONE"
+    if quantized and kv_cache_bit_width not in (4, 8):
         return "kv_cache_bit_width must be 4 or 8 for a quantized cache"
     if past_key is None or past_key.type is None or query.type is None:
         return None
-    wanted = {4: DType.uint8, 8: DType.int8}[kv_cache_bit_width] if k_quant_type != "NONE" else query.dtype
+    wanted = {4: DType.uint8, 8: DType.int8}[kv_cache_bit_width] if quantized else query.dtype
     return None if past_key.dtype is wanted else f"past_key and past_value must hold {wanted}"
 
 
@@ -182,9 +167,8 @@ group_query_attention.requires(
     divides("kv_num_heads", "num_heads"),
     divides("kv_num_heads", "kv_hidden"),
     divides("num_heads", "hidden"),
-    one_of(causal=(0, 1), k_quant_type=("NONE", "PER_TENSOR", "PER_CHANNEL")),
+    one_of(causal=(0, 1), k_quant_type=("NONE", "PER_TENSOR", "PER_CHANNEL"), qk_output=(0, 1, 2)),
     holds(_hold_lengths),
-    holds(_hold_together),
-    holds(_hold_window),
+    holds(_hold_modes),
     holds(_hold_cache),
 )  # fmt: skip

@@ -156,7 +156,7 @@ def _turned(x: Value, cos: Value, sin: Value, count: int, offset: int, interleav
 def _stored(cache: Value, new: Value, slots: Value, scale: Value | None) -> Value:
     """A cache with what is new at its slots; slots below 0 are one place behind the end, which is cut off."""
     if scale is not None:
-        new = caches.quantised(new, scale, 8)
+        new = caches.quantized(new, scale, 8)
     rows = ops.reshape(cache, [-1, dim_of(cache, 2), dim_of(cache, 3)])
     count = dim_of(rows, 0)
     longer = ops.concat(rows, ops.cast(ops.cast(rows[:1], to=DType.float32) * 0.0, to=cache.dtype), axis=0)

@@ -143,6 +143,11 @@ def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> Tens
     return conv.rules["type"](*floats, **attributes)
 
 
+def _attributes(*given: Any) -> dict[str, Any]:
+    """The attributes of a convolution by name, from those of its op in alphabetical order."""
+    return dict(zip(("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"), given, strict=True))
+
+
 @op("ConvInteger", since=10)
 def conv_integer(
     x, w, x_zero_point=None, w_zero_point=None, *,
@@ -150,10 +155,7 @@ def conv_integer(
     pads: list[int] | None = None, strides: list[int] | None = None,
 ):  # fmt: skip
     """The convolution of codes less their zero points, in int32; ``w`` may have one for each output channel."""
-    attributes = {
-        "auto_pad": auto_pad, "dilations": dilations, "group": group,
-        "kernel_shape": kernel_shape, "pads": pads, "strides": strides,
-    }  # fmt: skip
+    attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     return _convolved(x, w, x_zero_point, w_zero_point, attributes)
 
 
@@ -193,10 +195,7 @@ def qlinear_conv(
 
     The bias is in int32, in units of ``x_scale * w_scale``; ``w`` may have parameters for each output channel.
     """
-    attributes = {
-        "auto_pad": auto_pad, "dilations": dilations, "group": group,
-        "kernel_shape": kernel_shape, "pads": pads, "strides": strides,
-    }  # fmt: skip
+    attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     sums = _convolved(x, w, x_zero_point, w_zero_point, attributes)
     if B is not None:
         sums = sums + reshape(B, [-1] + [1] * (x.ndim - 2))
@@ -271,10 +270,7 @@ def qlinear_conv_channels_last(
     kernel_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None,
 ):  # fmt: skip
     """QLinearConv, with ``channels_last`` of an image whose channels are the last axis."""
-    attributes = {
-        "auto_pad": auto_pad, "dilations": dilations, "group": group,
-        "kernel_shape": kernel_shape, "pads": pads, "strides": strides,
-    }  # fmt: skip
+    attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     image = channels_first(x, channels_last)
     y = qlinear_conv(image, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes)
     return channels_back(y, channels_last)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def _line(y: Array, factor: float, shift: float) -> Array:
-    """``y * factor + shift``, in the place of ``y``."""
-    y *= scalar(factor, y.dtype)
-    y += scalar(shift, y.dtype)
+def _line(x: Array, factor: float, shift: float, out: Array | None = None) -> Array:
+    """``x * factor + shift``."""
+    y = np.multiply(x, scalar(factor, x.dtype), out=out)
+    y += scalar(shift, x.dtype)
     return y
 
 
@@ -254,8 +254,7 @@ hard_sigmoid.until(6, ignored=["consumed_inputs"])
 
 @_numpy(hard_sigmoid)
 def _hard_sigmoid(x, *, alpha, beta):
-    y = x * scalar(alpha, x.dtype)
-    y += scalar(beta, x.dtype)
+    y = _line(x, alpha, beta)
     return np.clip(y, 0, 1, out=y)
 
 
@@ -355,4 +354,4 @@ gelu.vjp(lambda g, slope, X, *, approximate: g * slope)
 def _(x, *, approximate):
     inner = x * scalar(math.sqrt(0.5), x.dtype) if approximate == "none" else _line(x * x, _CUBIC * _STEEP, _STEEP) * x
     y = np.tanh(inner, out=inner) if approximate == "tanh" else error_function(inner)
-    return np.multiply(_line(y, 0.5, 0.5), x, out=y)
+    return np.multiply(_line(y, 0.5, 0.5, out=y), x, out=y)

@@ -269,9 +269,7 @@ def layer_normalization_before_onnx(X, Scale, B=None, *, axis=-1, epsilon=1e-5, 
 
 
 layer_normalization_before_onnx.requires(*_LAYER, same_dtype("Scale", "B"))
-layer_normalization.lower(to=layer_normalization_before_onnx)(
-    lambda X, Scale, B, **attributes: layer_normalization_before_onnx(X, Scale, B, **attributes)
-)
+layer_normalization.lower(to=layer_normalization_before_onnx)(layer_normalization_before_onnx)
 
 
 @op("RMSNormalization", since=23, broadcasts=True)

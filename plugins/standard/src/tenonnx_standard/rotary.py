@@ -1,4 +1,4 @@
-"""Attention and what belongs to it."""
+"""Rotary position embedding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Value, dtypes, floats, holds, same_dtype, shapes
+from tenonnx.extend import Value, differ, divides, dtypes, floats, holds, same_dtype, shapes
 from tenonnx.extend import op as define
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.joining import concat, split
@@ -40,20 +40,13 @@ def _hold_heads(X: Value, hidden: Any, size: Any, half: Any, num_heads: int, rot
     if X.rank == 3 and not num_heads:
         return "num_heads must be given for an input of three axes"
     if isinstance(hidden, int) and num_heads:
-        if hidden % num_heads:
-            return "num_heads must divide the last axis"
         size = hidden // num_heads
     width = rotary_embedding_dim or size
-    if isinstance(width, int) and width % 2:
-        return "the rotated size of a head must be even"
     if isinstance(width, int) and isinstance(size, int) and width > size:
         return "rotary_embedding_dim must be at most the size of a head"
-    known = isinstance(width, int) and isinstance(half, int)
-    return (
-        "the caches must have half the rotated size of a head as their last dim"
-        if known and width != 2 * half
-        else None
-    )
+    if isinstance(width, int) and (width % 2 or differ(width // 2, half)):
+        return "the rotated size of a head must be even, and twice the last dim of the caches"
+    return None
 
 
 def _hold_rows(position_ids: Value | None, cos_cache: Value, sin_cache: Value) -> str | None:
@@ -63,30 +56,26 @@ def _hold_rows(position_ids: Value | None, cos_cache: Value, sin_cache: Value) -
     return None
 
 
-_ROWS = "positions half | batch length half"
-
 rotary_embedding.requires(
-    shapes(
-        X="batch length hidden | batch heads length size", position_ids="batch length",
-        cos_cache=_ROWS, sin_cache=_ROWS,
-    ),
+    shapes(X="batch length hidden | batch heads length size", position_ids="batch length"),
+    shapes(cos_cache="positions half | batch length half", sin_cache="positions half | batch length half"),
     floats("X"),
     same_dtype("X", "cos_cache", "sin_cache"),
     dtypes(position_ids="int64"),
+    divides("num_heads", "hidden"),
     holds(_hold_rows),
     holds(_hold_heads),
-)  # fmt: skip
+)
 
 
 @rotary_embedding.numpy
 def _(X, cos_cache, sin_cache, position_ids, *, interleaved, num_heads, rotary_embedding_dim):
     heads = X.reshape(*X.shape[:2], num_heads, -1) if X.ndim == 3 else X
-    tables = (cos_cache, sin_cache) if position_ids is None else (cos_cache[position_ids], sin_cache[position_ids])
+    tables = (t if position_ids is None else t[position_ids] for t in (cos_cache, sin_cache))
     cos, sin = (np.expand_dims(table, 2 if X.ndim == 3 else 1) for table in tables)
     width = rotary_embedding_dim or heads.shape[3]
-    first, second = (
-        (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(width // 2), slice(width // 2, width))
-    )
+    halves, turns = (slice(width // 2), slice(width // 2, width)), (slice(0, width, 2), slice(1, width, 2))
+    first, second = turns if interleaved else halves
     a, b = heads[..., first], heads[..., second]
     turned = np.empty_like(heads)
     np.subtract(a * cos, b * sin, out=turned[..., first])

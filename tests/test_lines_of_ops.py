@@ -1,0 +1,17 @@
+"""What an operator takes to write, which is what the design is judged by."""
+
+import pytest
+from lines_of_ops import LIMITS, lines_of
+
+
+@pytest.mark.parametrize("title", LIMITS)
+def test_an_operator_takes_few_lines_over_all_places(title):
+    module, functions, most = LIMITS[title]
+    found = lines_of(module, functions)
+    assert 0 < sum(found.values()) <= most, found
+
+
+def test_rules_tables_and_helpers_count():
+    found = lines_of("tenonnx_standard.activation", ("gelu",))
+    assert [*found] == [f"plugins/standard/src/tenonnx_standard/{name}.py" for name in ("activation", "layouts")]
+    assert found["plugins/standard/src/tenonnx_standard/layouts.py"] == 1
