@@ -25,11 +25,10 @@ from tenonnx_standard.windows import (
     end_in_padding,
     floored,
     one_axis,
-    one_float_dtype,
     padded_with,
     plainly,
     pool,
-    pooled_type,
+    pools_floats,
     reaching,
     sum_taps,
     through_float32,
@@ -93,15 +92,8 @@ average_pool.until(19, lacks=["dilations"])
 average_pool.until(10, lacks=["ceil_mode"])
 average_pool.until(7, lacks=["count_include_pad"])
 end_in_padding(average_pool)
-
-
 through_float32(average_pool)
-
-
-@average_pool.type
-def _(X, *, kernel_shape, count_include_pad, **attributes):
-    one_float_dtype(average_pool.title, X)
-    return pooled_type(average_pool.title, X, kernel_shape, attributes)
+pools_floats(average_pool, "count_include_pad")
 
 
 @average_pool.numpy

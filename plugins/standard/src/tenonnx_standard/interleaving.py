@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import Op, TensorType, Value, constant, dims, limits, static
+from tenonnx.extend import Node, Op, TensorType, Value, constant, dims, limits, static
 from tenonnx_standard.counting import counts, everywhere, shape_of
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.math import add, mul
@@ -74,17 +74,35 @@ def interleaved(x: Value) -> Interleaved | None:
     node = x.producer
     if node is None or x.rank is None:
         return _halves(x) if x.data is not None else None
-    if node.op is concat and node.attributes["axis"] % x.ndim == x.ndim - 1:
+    if _joins_last(node):
         return Interleaved(tuple(node.uses), turns=False)
-    inner = node.uses[0].producer if node.op is reshape else None
-    before, after = (shape_of(v) for v in (node.uses[0] if inner is not None else x, x))
-    if inner is None or before is None or after is None or before[:-2] != after[:-1] or len(before) < 2:
+    return _in_rows(x, node.uses[0]) if node.op is reshape else None
+
+
+def _joins_last(node: Node) -> bool:
+    """Whether a node concatenates along the last axis."""
+    rank = node.uses[0].rank if node.op is concat else None
+    return rank is not None and node.attributes["axis"] % rank == rank - 1
+
+
+def _in_rows(x: Value, columns: Value) -> Interleaved | None:
+    """The columns of a further axis, of which a reshape makes one axis with that before it: ``x``."""
+    before, after = shape_of(columns), shape_of(x)
+    if before is None or after is None or len(before) < 2 or before[:-2] != after[:-1]:
         return None
-    columns = inner.uses if inner.op is concat and inner.attributes["axis"] % len(before) == len(before) - 1 else ()
-    if inner.op is expand and isinstance(before[-1], int) and (thin := shape_of(inner.uses[0])) is not None:
-        columns = [inner.uses[0]] * before[-1] if thin == (*before[:-1], 1) else ()
-    parts = [_without_last(column) for column in columns]
-    return Interleaved(tuple(p for p in parts if p is not None), turns=True) if parts and None not in parts else None
+    parts = [_without_last(column) for column in _columns(columns, before)]
+    found = tuple(part for part in parts if part is not None)
+    return Interleaved(found, turns=True) if found and len(found) == len(parts) else None
+
+
+def _columns(x: Value, shape: Sequence[Any]) -> Sequence[Value]:
+    """What is concatenated, or expanded, along the last axis of a value."""
+    node = x.producer
+    if node is not None and _joins_last(node):
+        return node.uses
+    if node is None or node.op is not expand or not isinstance(shape[-1], int):
+        return ()
+    return [node.uses[0]] * shape[-1] if shape_of(node.uses[0]) == (*shape[:-1], 1) else ()
 
 
 def _without_last(column: Value) -> Value | None:

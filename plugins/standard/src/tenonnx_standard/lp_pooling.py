@@ -20,10 +20,9 @@ from tenonnx_standard.windows import (
     covering,
     end_in_padding,
     floored,
-    one_float_dtype,
     padded_with,
     pool,
-    pooled_type,
+    pools_floats,
     through_float32,
     widened,
     windows,
@@ -37,14 +36,9 @@ def lp_pool(
 ):  # fmt: skip
     """The p-norm of each window."""
     window = windows(
-        lp_pool.title,
-        kernel_shape,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
+        lp_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
         ceil_mode=ceil_mode,
-    )
+    )  # fmt: skip
     return _norm_of_windows(X, window, p)
 
 
@@ -87,12 +81,7 @@ def _(X, *, ceil_mode, dilations, p, **attributes):
 
 
 through_float32(lp_pool)
-
-
-@lp_pool.type
-def _(X, *, kernel_shape, p, **attributes):
-    one_float_dtype(lp_pool.title, X)
-    return pooled_type(lp_pool.title, X, kernel_shape, attributes)
+pools_floats(lp_pool, "p")
 
 
 @lp_pool.numpy

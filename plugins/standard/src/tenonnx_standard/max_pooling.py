@@ -52,14 +52,9 @@ def max_pool(
 ):  # fmt: skip
     """The greatest element of each window and, if asked for, its place in the flattened ``X``."""
     window = windows(
-        max_pool.title,
-        kernel_shape,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
+        max_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
         ceil_mode=ceil_mode,
-    )
+    )  # fmt: skip
     plain = plainly(window, X.shape[2:])
     indexed = _outputs is not None and _outputs > 1
     if plain is not None and (plain != window or storage_order > indexed):

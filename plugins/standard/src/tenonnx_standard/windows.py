@@ -382,6 +382,16 @@ def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any)
     return pooled
 
 
+def pools_floats(op: Op, other: str) -> None:
+    """Give a pooling of floats the rule of its type, which its attribute ``other`` has no part in."""
+
+    @op.type
+    def _(X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> TensorType:
+        one_float_dtype(op.title, X)
+        del attributes[other]
+        return pooled_type(op.title, X, kernel_shape, attributes)
+
+
 def pooled_type(title: str, X: Value, kernel_shape: Sequence[int], attributes: dict[str, Any]) -> TensorType:
     """The type of what is pooled over windows."""
     window = windows(title, kernel_shape, **attributes)
