@@ -215,7 +215,7 @@ def test_a_budget_leaves_the_worst_nodes_floats(cnn):
         ({"weight_type": "uint4", "form": "qoperator"}, "needs 8-bit integers"),
         ({"mode": "weights", "block_size": 24}, "power of two"),
         ({"budget": -1.0}, "budget must not be negative"),
-        ({"size": 3}, "fields of Settings"),
+        ({"size": 3}, "fields of QuantizeConfig"),
         ({"ops": ["Relu"]}, "no op can be quantized"),
         ({"mode": "dynamic", "leave_out": ["*"]}, "no op can be quantized"),
     ],

@@ -12,7 +12,7 @@ from tenonnx_standard.checking import dim_of
 #: Logits behind the last token, and what the decoder takes next but for the token.
 Decoded = tuple[Value, list[Value]]
 #: What one step makes of its number and the state: whether to go on, the next state, and what it gives.
-Step = Callable[[Callable[[list[Value]], Decoded], Any, Sequence[Value]], list[Value]]
+DecoderStep = Callable[[Callable[[list[Value]], Decoded], Any, Sequence[Value]], list[Value]]
 
 
 class Decoding(Protocol):
@@ -123,7 +123,7 @@ def has_hidden_states(decoder: Graph) -> bool:
 
 
 def repeated(
-    step: Step, decoding: Decoding, state: list[Value], length: Any, max_length: Value, gives: int = 0
+    step: DecoderStep, decoding: Decoding, state: list[Value], length: Any, max_length: Value, gives: int = 0
 ) -> list[Value]:
     """The state after all steps from ``length`` tokens on, and what they gave, one below the other."""
     count = ops.reshape(ops.cast(max_length, to=DType.int64), []) - length

@@ -44,7 +44,7 @@ _LEAST = 1e-7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class SvmKernel:
     """How alike rows are to each of the support vectors, which are rows, too.
 
     RBF takes squared distances. By the matrix product, ``|a|**2 + |b|**2 - 2 a b``, that is quick, but features of any
@@ -82,8 +82,8 @@ class Kernel:
 
 
 @remembered
-def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> Kernel:
-    return Kernel(name, *(params or (0.0, 0.0, 0.0)), floats(support_vectors).reshape(count, -1))  # type: ignore[call-arg]
+def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> SvmKernel:
+    return SvmKernel(name, *(params or (0.0, 0.0, 0.0)), floats(support_vectors).reshape(count, -1))  # type: ignore[call-arg]
 
 
 def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | None:
@@ -104,7 +104,7 @@ def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | N
 class Machine:
     """A classifier for each pair of classes, as columns over the values of the kernel."""
 
-    kernel: Kernel
+    kernel: SvmKernel
     weights: Array
     rho: Array
     votes: Array

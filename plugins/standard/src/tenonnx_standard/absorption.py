@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import Value, constant, is_learned, static
+from tenonnx.extend import Value, constant, static
 from tenonnx.extend.transforms import bind
 from tenonnx_standard.batch_norm import (
     batch_normalization,
@@ -17,7 +17,7 @@ from tenonnx_standard.batch_norm import (
 )
 from tenonnx_standard.checking import Array
 from tenonnx_standard.convolution import conv, conv_transpose
-from tenonnx_standard.counting import is_spread
+from tenonnx_standard.counting import fixed, is_spread
 from tenonnx_standard.linear_algebra import gemm
 from tenonnx_standard.math import add, div, mul, sub
 from tenonnx_standard.padding import pad
@@ -250,7 +250,7 @@ def _is_zero(x: Value | None) -> bool:
     node = None if x is None else x.producer
     if node is not None and node.op in (expand, slice_):
         return _is_zero(node.inputs[0])
-    held = None if is_learned(x) else static(x)
+    held = fixed(x)
     return held is not None and held.dtype.kind in "iufV" and not held.astype(np.float64).any()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, TensorType, Value, constant, elements, static, symbolic
+from tenonnx.extend import Dim, TensorType, Value, constant, elements, is_learned, static, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import less_or_equal
@@ -20,10 +20,15 @@ MOST_STEPS = 16
 _SPREADING = (reshape, expand, unsqueeze, squeeze, identity, cast)
 
 
-def shape_of(x: Value) -> tuple[Any, ...] | None:
+def known_shape(x: Value) -> tuple[Any, ...] | None:
     """The shape, if all dims are known, be it by name."""
     shape = x.type.shape if isinstance(x.type, TensorType) else None
     return None if shape is None or None in shape else shape
+
+
+def fixed(x: Value | None) -> np.ndarray[Any, Any] | None:
+    """The contents of a constant that training does not change."""
+    return None if is_learned(x) else static(x)
 
 
 def bounds(x: Value, steps: int = MOST_STEPS) -> tuple[Dim, Dim]:
@@ -71,7 +76,7 @@ def counts(x: Value) -> bool:
         first, step = static(node.uses[0]), static(node.uses[2])
         return first is not None and step is not None and not first.any() and bool((step == 1).all())
     if node.op in (expand, reshape, unsqueeze):
-        inner, outer = shape_of(node.uses[0]), shape_of(x)
+        inner, outer = known_shape(node.uses[0]), known_shape(x)
         same = inner is not None and outer is not None and inner[-1:] == outer[-1:]
         return same and counts(node.uses[0]) and (node.op is expand or inner is None or all(d == 1 for d in inner[:-1]))
     if node.op is add:

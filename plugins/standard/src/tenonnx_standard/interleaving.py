@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenonnx.extend import Node, Op, TensorType, Value, constant, dims, limits, static
-from tenonnx_standard.counting import counts, everywhere, shape_of
+from tenonnx_standard.counting import counts, everywhere, known_shape
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.math import add, mul
 from tenonnx_standard.shapes import expand, reshape, squeeze, tile, unsqueeze
@@ -87,7 +87,7 @@ def _joins_last(node: Node) -> bool:
 
 def _in_rows(x: Value, columns: Value) -> Interleaved | None:
     """The columns of a further axis, of which a reshape makes one axis with that before it: ``x``."""
-    before, after = shape_of(columns), shape_of(x)
+    before, after = known_shape(columns), known_shape(x)
     if before is None or after is None or len(before) < 2 or before[:-2] != after[:-1]:
         return None
     parts = [_without_last(column) for column in _columns(columns, before)]
@@ -102,7 +102,7 @@ def _columns(x: Value, shape: Sequence[Any]) -> Sequence[Value]:
         return node.uses
     if node is None or node.op is not expand or not isinstance(shape[-1], int):
         return ()
-    return [node.uses[0]] * shape[-1] if shape_of(node.uses[0]) == (*shape[:-1], 1) else ()
+    return [node.uses[0]] * shape[-1] if known_shape(node.uses[0]) == (*shape[:-1], 1) else ()
 
 
 def _without_last(column: Value) -> Value | None:
@@ -287,7 +287,7 @@ def _in_turns(columns: Value, place: int) -> Value | None:
     node = columns.producer
     if node is None or node.op is not reshape:
         return None
-    x, (before, after) = node.uses[0], (shape_of(v) for v in (node.uses[0], columns))
+    x, (before, after) = node.uses[0], (known_shape(v) for v in (node.uses[0], columns))
     if before is None or after is None or len(after) != len(before) + 1 or before[:-1] != after[:-2]:
         return None
     return slice_(x, [place], [_LAST], [x.ndim - 1], [after[-1]]) if isinstance(after[-1], int) else None
@@ -309,8 +309,8 @@ def _(data: Value, axes: Value | None) -> Value | None:
 @gather.rule("normal")
 def _(data: Value, indices: Value, *, axis: int) -> Value | None:
     """Every row in order; each so many times; one column; and rows of a table that repeats."""
-    held, sizes = static(indices), shape_of(indices)
-    shape = shape_of(data)
+    held, sizes = static(indices), known_shape(indices)
+    shape = known_shape(data)
     if not shape:
         return None
     place = axis % len(shape)
@@ -343,7 +343,7 @@ def _repeated(data: Value, count: Any, rows: Array, place: int) -> Value | None:
 @tile.rule("normal")
 def _(input: Value, repeats: Value) -> Value | None:
     """What has one element is expanded."""
-    held, shape = static(repeats), shape_of(input)
+    held, shape = static(repeats), known_shape(input)
     if held is None or shape is None or any(r != 1 != n for r, n in zip(held.tolist(), shape, strict=True)):
         return None
     return expand(input, [int(r) if n == 1 else d for r, n, d in zip(held, shape, dims(input), strict=True)])

@@ -26,10 +26,10 @@ from tenonnx_standard.sequence import (
 Element = Callable[[], Value]
 
 #: Gives the piece at a place of a tensor that is cut along an axis into pieces of such sizes.
-Cut = Callable[[Value, list[int], int, int], Value]
+TakePiece = Callable[[Value, list[int], int, int], Value]
 
 
-def _read_by(kind: str, cut: Cut) -> None:
+def _read_by(kind: str, cut: TakePiece) -> None:
     """By rules of a kind, what reads a sequence of known length is made of its elements."""
 
     @sequence_at.rule(kind)
@@ -50,7 +50,7 @@ def _read_by(kind: str, cut: Cut) -> None:
         return ops.concat(*pieces, axis=axis) if pieces else None
 
 
-def _elements(sequence: Value, cut: Cut) -> list[Element] | None:
+def _elements(sequence: Value, cut: TakePiece) -> list[Element] | None:
     """The elements of a sequence whose length and positions are known, else None."""
     edits: list[Node] = []
     node = sequence.producer
@@ -64,7 +64,7 @@ def _elements(sequence: Value, cut: Cut) -> list[Element] | None:
     return found
 
 
-def _made(node: Node, cut: Cut) -> list[Element] | None:
+def _made(node: Node, cut: TakePiece) -> list[Element] | None:
     """The elements of what a node makes of tensors."""
     if node.op is sequence_empty:
         return []
@@ -92,7 +92,7 @@ def _same(value: Value) -> Value:
     return value
 
 
-def _pieces(node: Node, cut: Cut) -> list[Element] | None:
+def _pieces(node: Node, cut: TakePiece) -> list[Element] | None:
     """What SplitToSequence makes, where the length of the axis or those of the pieces are known."""
     x, lengths = (*node.uses, None)[:2]
     if x is None or x.rank is None:

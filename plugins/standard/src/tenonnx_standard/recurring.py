@@ -20,17 +20,23 @@ Array = np.ndarray[Any, Any]
 #: The weights of the input, their bias or None, the weights of the state, and its bias or None.
 Weights = tuple[Array, Array | None, Array, Array | None]
 #: Runs the shares of the input in all steps into the hidden states of all steps, and gives the last states.
-Run = Callable[[Array, Weights, Array, Sequence[Array]], Sequence[Array]]
+Steps = Callable[[Array, Weights, Array, Sequence[Array]], Sequence[Array]]
 
 
-class Kernel:
+class RecurrentKernel:
     """A layer for X, W and R of known shapes, whose directions go forwards or ``backwards``.
 
     The first ``sigmoids`` of the ``gates`` are sigmoids; with ``separate`` the bias of the state is kept apart.
     """
 
     def __init__(
-        self, run: Run, gates: int, sigmoids: int, separate: bool, inputs: Sequence[Operand], backwards: Sequence[bool]
+        self,
+        run: Steps,
+        gates: int,
+        sigmoids: int,
+        separate: bool,
+        inputs: Sequence[Operand],
+        backwards: Sequence[bool],
     ) -> None:
         x, _, r = inputs
         self.run, self.separate, self.dtype = run, separate, x.dtype
@@ -79,7 +85,12 @@ class Kernel:
 
 
 def usual(
-    run: Run, gates: int, sigmoids: int, separate: bool, inputs: Sequence[Operand | None], backwards: Sequence[bool]
+    run: Steps,
+    gates: int,
+    sigmoids: int,
+    separate: bool,
+    inputs: Sequence[Operand | None],
+    backwards: Sequence[bool],
 ) -> Callable[..., tuple[Array, ...]] | None:
     """The kernel of a layer for inputs X, W, R, B, sequence_lens and initial states; None where it is not usual."""
     x, w, r, b, lengths, *states = inputs
@@ -89,7 +100,7 @@ def usual(
         return None
     if r.shape[2] == 1:  # of one number, np.dot loses 0 times NaN
         return None
-    kernel, known = Kernel(run, gates, sigmoids, separate, (x, w, r), backwards), None
+    kernel, known = RecurrentKernel(run, gates, sigmoids, separate, (x, w, r), backwards), None
     if w.contents is not None and r.contents is not None and (b is None or b.contents is not None):
         known = kernel.arranged(w.contents, r.contents, None if b is None else b.contents)
 

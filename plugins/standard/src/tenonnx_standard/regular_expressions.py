@@ -104,7 +104,7 @@ _INSTALL = "pip install tenonnx-standard[text], which knows all of RE2"
 _JUMP, _TEST, _READ, _END = range(4)
 
 #: A step: what it is, and where it leads, the first choice first; a test of a place, or of the character that is read.
-Step = tuple[int, tuple[int, ...], Callable[..., bool] | None]
+Instruction = tuple[int, tuple[int, ...], Callable[..., bool] | None]
 
 #: Sets of steps that are remembered at most.
 _REMEMBERED = 10_000
@@ -115,7 +115,7 @@ class _Automaton:
 
     def __init__(self, title: str, pattern: str, tree: Any) -> None:
         self.title, self.pattern = title, pattern
-        self.steps: list[Step] = []
+        self.steps: list[Instruction] = []
         self._sequence(tree, tree.state.flags)
         self._add(_END, ())
         self._places = any(kind == _TEST for kind, _, _ in self.steps)

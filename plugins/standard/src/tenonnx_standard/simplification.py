@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, is_learned, static
+from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, static
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.control_flow import if_
-from tenonnx_standard.counting import is_spread
+from tenonnx_standard.counting import fixed, is_spread, known_shape
 from tenonnx_standard.joining import concat, split, split_exactly
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import where
@@ -22,15 +22,9 @@ from tenonnx_standard.shapes import shape as shape_of
 from tenonnx_standard.slicing import gather, slice_
 
 
-def _known_shape(x: Value) -> tuple[Any, ...] | None:
-    """The shape where every dim is known, be it by name."""
-    shape = x.type.shape if isinstance(x.type, TensorType) else None
-    return None if shape is None or None in shape else shape
-
-
 def _is_all(x: Value, number: float) -> bool:
     """Whether the elements of a small constant are a number, and stay so."""
-    held = None if is_learned(x) else static(x)
+    held = fixed(x)
     return held is not None and held.dtype.kind in "iuf" and held.size <= 1024 and bool((held == number).all())
 
 
@@ -113,7 +107,7 @@ def reshaped_once(data: Value, shape: Value, *, allowzero: int, compared: bool =
     What is only ``compared`` may be written in a way that says nothing where an axis has no elements.
     """
     wanted = static(shape)
-    held, known = elements(shape), _known_shape(data)
+    held, known = elements(shape), known_shape(data)
     if known is not None and held is not None and tuple(held) == known:
         return data
     if wanted is not None and known is not None and _leaves(wanted.tolist(), known):
@@ -139,8 +133,8 @@ def _turned_below(data: Value, shape: Value, allowzero: int) -> Value | None:
         return None
     merge = swap.inputs[0].producer
     x = None if merge is None or merge.op is not reshape else merge.inputs[0]
-    sizes = None if x is None else _known_shape(x)
-    merged, result = _known_shape(swap.inputs[0]), _shape_after(data, shape, allowzero)
+    sizes = None if x is None else known_shape(x)
+    merged, result = known_shape(swap.inputs[0]), _shape_after(data, shape, allowzero)
     if x is None or sizes is None or merged is None or len(sizes) < 3 or sizes[-2:] != merged[-2:]:
         return None
     rank = len(sizes)
@@ -180,7 +174,7 @@ def _leaves(wanted: Sequence[int], known: Sequence[Any]) -> bool:
 
 @expand.rewrite
 def _(input: Value, shape: Value) -> Value | None:
-    held, known = static(shape), _known_shape(input)
+    held, known = static(shape), known_shape(input)
     if known is None:
         return None
     wanted = shape.symbolic_contents if held is None else held
@@ -208,7 +202,7 @@ _RESHAPES = (reshape, flatten, squeeze, unsqueeze)
 def _before(data: Value, result: Sequence[Any]) -> Value | None:
     """What ``data`` was reshaped from, be it in steps, that has the shape of the result."""
     found: Value | None = data
-    while found is not None and _known_shape(found) != tuple(result):
+    while found is not None and known_shape(found) != tuple(result):
         node = found.producer
         found = node.inputs[0] if node is not None and node.op in _RESHAPES else None
     return found
@@ -221,7 +215,7 @@ def _places(axes: Value | None, rank: int) -> set[int] | None:
 
 @flatten.rewrite
 def _(input: Value, *, axis: int) -> Value | None:
-    shape = _known_shape(input)
+    shape = known_shape(input)
     if shape is None or len(shape) != 2 or axis % 2 != 1:
         return None
     return input
@@ -235,7 +229,7 @@ def _(data: Value, axes: Value | None) -> Value | None:
         return None
     if node is not None and node.op is unsqueeze and _places(node.inputs[1], data.rank) == places:
         return node.inputs[0]
-    if (shape := _known_shape(data)) is not None:
+    if (shape := known_shape(data)) is not None:
         found = _before(data, [dim for axis, dim in enumerate(shape) if axis not in places])
         if found is not None:
             return found
@@ -258,7 +252,7 @@ def _(data: Value, axes: Value) -> Value | None:
     rank = data.rank + held.size
     outer = {int(axis) % rank for axis in held.reshape(-1)}
     left = [axis for axis in range(rank) if axis not in outer]
-    if (shape := _known_shape(data)) is not None:
+    if (shape := known_shape(data)) is not None:
         found = _before(data, [1 if axis in outer else shape[left.index(axis)] for axis in range(rank)])
         if found is not None:
             return found
@@ -282,7 +276,7 @@ def _(*inputs: Value, axis: int) -> Value | None:
 @gather.rewrite
 def _(data: Value, indices: Value, *, axis: int) -> Value | None:
     """All positions in order."""
-    held, shape = static(indices), _known_shape(data)
+    held, shape = static(indices), known_shape(data)
     if (
         held is None
         or not shape
@@ -418,7 +412,7 @@ def _split_before(input: Value, lengths: Value | None, *, axis: int, **_: Any) -
     node = input.producer
     before = None if node is None or node.op is not reshape else node.inputs[0]
     held = None if lengths is None else static(lengths)
-    if before is None or held is None or _known_shape(input) is None or _known_shape(before) is None:
+    if before is None or held is None or known_shape(input) is None or known_shape(before) is None:
         return None
     if axis % input.ndim != input.ndim - 1 or input.shape[-1] != before.shape[-1]:
         return None

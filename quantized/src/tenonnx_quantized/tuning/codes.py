@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class QuantizationParameters:
     """A scale and a zero point for codes of a type."""
 
     scale: Array
@@ -23,7 +23,7 @@ class Parameters:
     dtype: DType
 
 
-def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Parameters:
+def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> QuantizationParameters:
     """The parameters whose codes hold a range, or each of several ranges, and 0; floats are symmetric always."""
     low, high = np.minimum(low, 0).astype(np.float64), np.maximum(high, 0).astype(np.float64)
     least, greatest = _range(dtype)
@@ -39,7 +39,7 @@ def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Paramet
             zero = np.clip(np.rint(least - low / scale), least, greatest)
     flat = ~(scale > np.finfo(np.float32).tiny)
     scale, zero = np.where(flat, 1.0, scale), np.where(flat, np.clip(0, least, greatest), zero)
-    return Parameters(np.asarray(scale, np.float32), zero.astype(dtype.numpy), dtype)
+    return QuantizationParameters(np.asarray(scale, np.float32), zero.astype(dtype.numpy), dtype)
 
 
 def _range(dtype: DType) -> tuple[float, float]:
@@ -54,7 +54,7 @@ class Codes:
     """Codes with their parameters, which lie along ``axis`` (None: one for all) or in blocks of so many along it."""
 
     codes: Array
-    parameters: Parameters
+    parameters: QuantizationParameters
     axis: int | None
     block_size: int = 0
 
@@ -73,7 +73,7 @@ class Codes:
         return parameter.reshape([-1 if k == self.axis else 1 for k in range(self.codes.ndim)])
 
 
-def encode(x: Array, found: Parameters, axis: int | None) -> Codes:
+def encode(x: Array, found: QuantizationParameters, axis: int | None) -> Codes:
     """Numbers as codes, rounded half to even."""
     codes = Codes(np.empty(x.shape, found.dtype.numpy), found, axis)
     scale, zero = (codes._spread(np.asarray(v, np.float32)) for v in (found.scale, found.zero_point))
@@ -102,7 +102,7 @@ def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: boo
     codes = codes.reshape(-1, columns)[:rows]
     if axis == 0:
         return Codes(codes, found, 0, block_size)
-    return Codes(codes.T, Parameters(found.scale.T, found.zero_point.T, dtype), 1, block_size)
+    return Codes(codes.T, QuantizationParameters(found.scale.T, found.zero_point.T, dtype), 1, block_size)
 
 
 SEARCHES = ("rtn", "hqq")
@@ -112,7 +112,9 @@ SEARCHES = ("rtn", "hqq")
 _PARTS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7)
 
 
-def _half_quadratic(parts: Array, held: Array, found: Parameters, *, symmetric: bool, rounds: int = 8) -> Parameters:
+def _half_quadratic(
+    parts: Array, held: Array, found: QuantizationParameters, *, symmetric: bool, rounds: int = 8
+) -> QuantizationParameters:
     """For each block the part of its range, and the zero point, of the least square error of what is ``held``.
 
     Zero points are found by half-quadratic steps (Badri and Shaji 2023), in which outliers count less than in a square,
@@ -127,16 +129,16 @@ def _half_quadratic(parts: Array, held: Array, found: Parameters, *, symmetric: 
             better = error < least
             scale, zero = np.where(better, candidate.scale, scale), np.where(better, candidate.zero_point, zero)
             least = np.minimum(error, least)
-    return Parameters(scale, zero.astype(found.dtype.numpy), found.dtype)
+    return QuantizationParameters(scale, zero.astype(found.dtype.numpy), found.dtype)
 
 
-def _square_error(parts: Array, held: Array, found: Parameters) -> Array:
+def _square_error(parts: Array, held: Array, found: QuantizationParameters) -> Array:
     scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
     codes = np.clip(np.rint(parts / scale) + zero, *found.dtype.bounds)
     return np.square(held * ((codes - zero) * scale - parts)).sum(1)  # type: ignore[no-any-return]
 
 
-def _shifted(parts: Array, found: Parameters, rounds: int) -> Parameters:
+def _shifted(parts: Array, found: QuantizationParameters, rounds: int) -> QuantizationParameters:
     """The parameters with zero points by half-quadratic steps."""
     (least, greatest), scale = found.dtype.bounds, found.scale[:, None]
     zero, weight = found.zero_point.astype(np.float32)[:, None], 10.0
@@ -147,4 +149,4 @@ def _shifted(parts: Array, found: Parameters, rounds: int) -> Parameters:
         zero = (codes - (parts - shrunk) / scale).mean(1, keepdims=True)
         weight *= 1.01
     rounded = np.clip(np.rint(zero[:, 0]), least, greatest)
-    return Parameters(found.scale, rounded.astype(found.dtype.numpy), found.dtype)
+    return QuantizationParameters(found.scale, rounded.astype(found.dtype.numpy), found.dtype)

@@ -11,7 +11,7 @@ from tenonnx.extend import ArrayConstant, DType, Graph, Node, Value
 from tenonnx.extend.transforms import interpreting, prune
 from tenonnx_quantized.forms.codes import CodesRewriter
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
-from tenonnx_quantized.tuning.codes import Codes, Parameters
+from tenonnx_quantized.tuning.codes import Codes, QuantizationParameters
 
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 class Insertions:
     """Activations to round by their parameters, weights of nodes with their codes, and inputs to round as it runs."""
 
-    activations: dict[Value, Parameters] = field(default_factory=dict)
+    activations: dict[Value, QuantizationParameters] = field(default_factory=dict)
     weights: dict[Node, tuple[int, Codes]] = field(default_factory=dict)
     dynamic_inputs: dict[Node, int] = field(default_factory=dict)
 

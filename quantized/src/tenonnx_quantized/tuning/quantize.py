@@ -17,7 +17,15 @@ from tenonnx.extend.transforms import infer, retarget
 from tenonnx_quantized.forms.codes import is_meaning
 from tenonnx_quantized.forms.qoperator import to_qoperator
 from tenonnx_quantized.tuning.calibrate import METHODS, Batch, observe, values_of
-from tenonnx_quantized.tuning.codes import SEARCHES, Codes, Parameters, by_channel, encode, in_blocks, parameters
+from tenonnx_quantized.tuning.codes import (
+    SEARCHES,
+    Codes,
+    QuantizationParameters,
+    by_channel,
+    encode,
+    in_blocks,
+    parameters,
+)
 from tenonnx_quantized.tuning.insert import Insertions, insert
 
 MODES = ("dynamic", "static", "weights")
@@ -36,7 +44,7 @@ _ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.c
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class QuantizeConfig:
     """How to quantise.
 
     ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
@@ -142,7 +150,7 @@ class Report:
 def quantize(
     graph: Graph, batches: Iterable[Batch] | None = None, *, backend: str = "auto", **settings: Any
 ) -> tuple[Graph, Report]:
-    """``graph`` with codes for weights and activations, and a report; ``settings`` are those of ``Settings``.
+    """``graph`` with codes for weights and activations, and a report; ``settings`` are those of ``QuantizeConfig``.
 
     ``batches`` are feeds, on which ranges are found and errors measured; modes other than ``static`` can do without.
     The result is at version 13 of ai.onnx or newer, 19 with float8, 21 with blocks, 16 or 4 bits, whatever the graph is
@@ -150,11 +158,11 @@ def quantize(
     can be quantised.
     """
     try:
-        chosen = Settings(**settings)
+        chosen = QuantizeConfig(**settings)
     except TypeError as error:
-        known = ", ".join(Settings.__dataclass_fields__)
+        known = ", ".join(QuantizeConfig.__dataclass_fields__)
         raise InvalidCall(
-            "quantize takes the fields of Settings", given=", ".join(settings), available=known
+            "quantize takes the fields of QuantizeConfig", given=", ".join(settings), available=known
         ) from error
     feeds = [dict(batch) for batch in batches or ()]
     if not feeds and chosen.mode == "static":
@@ -207,7 +215,7 @@ def _weighted(node: Node) -> tuple[int, int] | None:
     return position, axis % weights.ndim
 
 
-def _candidates(graph: Graph, chosen: Settings) -> list[Node]:
+def _candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
     """The nodes to quantise."""
     found = []
     for node in graph.nodes:
@@ -266,7 +274,7 @@ def _handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, 
 
 
 def _ranges(
-    graph: Graph, nodes: Sequence[Node], feeds: Sequence[Batch], chosen: Settings, backend: str
+    graph: Graph, nodes: Sequence[Node], feeds: Sequence[Batch], chosen: QuantizeConfig, backend: str
 ) -> dict[str, tuple[float, float]]:
     if chosen.mode != "static":
         return {}
@@ -276,7 +284,7 @@ def _ranges(
 
 
 def _made(
-    graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: Settings
+    graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: QuantizeConfig
 ) -> tuple[Graph, dict[str, tuple[Any, Codes]]]:
     """The graph with these nodes quantised, and the weights with their codes."""
     weights: dict[str, tuple[Any, Codes]] = {}
@@ -311,8 +319,8 @@ def _made(
 
 
 def _parameters(
-    graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: Settings
-) -> dict[Value, Parameters]:
+    graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: QuantizeConfig
+) -> dict[Value, QuantizationParameters]:
     """The parameters of each activation; what only moves elements hands its own on."""
     values, dtype = _activations(graph, nodes), chosen.activations
     found = {value: parameters(*ranges[value.name], dtype, symmetric=chosen.symmetric) for value in values}
@@ -353,7 +361,7 @@ def _outputs(graph: Graph, feeds: Sequence[Batch], backend: str) -> dict[str, li
 
 
 def _activation_errors(
-    graph: Graph, rounded: Mapping[Value, Parameters], batch: Batch, backend: str
+    graph: Graph, rounded: Mapping[Value, QuantizationParameters], batch: Batch, backend: str
 ) -> Iterator[TensorError]:
     found = values_of(graph, [value.name for value in rounded], backend)(batch) if rounded else {}
     for value, made in rounded.items():
@@ -376,7 +384,7 @@ def _errors(found: Mapping[str, list[Any]], wanted: Mapping[str, list[Any]]) -> 
 
 def _within_budget(
     graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], feeds: Sequence[Batch],
-    wanted: Mapping[str, list[Any]], chosen: Settings, backend: str,
+    wanted: Mapping[str, list[Any]], chosen: QuantizeConfig, backend: str,
 ) -> list[Node]:  # fmt: skip
     """As many nodes as stay within the budget, those left out first whose own quantisation costs most."""
 
