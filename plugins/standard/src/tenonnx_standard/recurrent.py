@@ -141,7 +141,7 @@ class Layer(NamedTuple):
     activations: tuple[str, ...]
     step: Callable[..., Step]
     separate_bias: Callable[..., bool] = lambda **_: False
-    run: tuple[recurring.Run, ...] = ()
+    run: tuple[recurring.Steps, ...] = ()
     sigmoids: int = 0
 
 
