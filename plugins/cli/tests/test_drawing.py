@@ -56,7 +56,7 @@ def test_lines_lead_from_box_to_box_and_through_no_other():
     drawn = picture(ladder(60))
     boxes = [{"x": b.x, "y": b.y, "width": b.width, "height": b.height} for b in drawn.boxes]
     crossed = 0
-    for points, *_ in drawn.lines:
+    for points in (line.points for line in drawn.lines):
         assert points[0][1] < points[-1][1], "downwards"
         ends = [any(abs(p[1] - edge) < 1 for b in boxes for edge in (b["y"], b["y"] + b["height"])) for p in points]
         assert ends[0]
@@ -100,7 +100,7 @@ def test_groups_that_read_each_other_are_drawn():
     graph = ladder(20, lambda step: f"/{'ab'[step % 2]}/add.{step}")
     drawn = picture(graph, set())
     assert [box.title for box in drawn.boxes] == ["x", "a", "b", "y"]
-    assert sum(points[0][1] > points[-1][1] for points, *_ in drawn.lines) > 0, "a line that leads up"
+    assert sum(line.points[0][1] > line.points[-1][1] for line in drawn.lines) > 0, "a line that leads up"
 
 
 def test_a_node_says_its_weights_and_what_is_not_as_by_default():

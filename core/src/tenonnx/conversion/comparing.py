@@ -58,7 +58,8 @@ class Comparison:
                 raise
             self.notes.append(f"not verified: {error}")
             return
-        self.found = found.raise_if_failed()
+        self.found = found
+        found.raise_if_failed()
         self.notes += [f"note: {note}" for note in found.notes]
         if self.changed_by:
             self._look_at_the_source(compared)

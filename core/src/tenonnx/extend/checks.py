@@ -2,6 +2,7 @@
 
 from tenonnx.checks.allowed import BY_TABLE, Allowed, coarse_inside, element_types_inside
 from tenonnx.checks.compare import Difference, compare
+from tenonnx.checks.correspondence import corresponding
 from tenonnx.checks.divergence import as_taken_by, with_outputs
 from tenonnx.checks.generate import InputShapes
 from tenonnx.checks.grades import accumulation
@@ -22,6 +23,7 @@ __all__ = [
     "as_taken_by",
     "coarse_inside",
     "compare",
+    "corresponding",
     "element_types_inside",
     "feasible_feeds",
     "structure_problems",

@@ -22,7 +22,7 @@ from tenonnx.op.memo import attributes_key
 from tenonnx.op.versioned_signature import same_attribute
 from tenonnx.registry.registry import canonical_domain
 from tenonnx.transforms.changing import changing
-from tenonnx.transforms.decompose import decompose, refuse_opaque
+from tenonnx.transforms.decompose import decompose, inline_functions, refuse_opaque
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.extract import between, extract
 from tenonnx.transforms.fold import LARGEST_RESULT, fold, folding, share_of_parameters
@@ -75,6 +75,7 @@ __all__ = [
     "infer",
     "infer_call",
     "infer_outputs",
+    "inline_functions",
     "interpreting",
     "invoke",
     "known_op",

@@ -33,7 +33,7 @@ def command(name: str | None, domain: str | None, package: str | None, markdown:
     registry = default_registry()
     own_domain, _, wanted = (name or "").rpartition("::")
     held = [op for op in registry.ops(own_domain or domain) if op.domain != INTERNAL_DOMAIN]
-    found = [_row(op, registry) for op in held if not wanted or op.name == wanted]
+    found = [op_row(op, registry) for op in held if not wanted or op.name == wanted]
     if package is not None:
         found = _of_package(found, package)
     for failure in registry.failures.values():
@@ -125,7 +125,8 @@ def _refuse(registry: Registry, name: str, domain: str | None, known: set[str]) 
     )
 
 
-def _row(op: Op, registry: Registry) -> dict[str, Any]:
+def op_row(op: Op, registry: Registry) -> dict[str, Any]:
+    """What is known of an op."""
     from tenonnx.tools import find_rule
     from tenonnx_cli.describe import full_name
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenonnx import Graph, Node
+from tenonnx import Graph, Node, Value
 from tenonnx_cli.drawing.layers import Line, arrange
 from tenonnx_cli.drawing.outline import Bodies, Element, Scope, outline, sizes
 from tenonnx_cli.drawing.text import short, width
@@ -22,11 +22,26 @@ _RIM = (4.0, 0.0)
 
 
 @dataclass(slots=True)
+class Drawn:
+    """A line of a value, with the text beside its beginning, and the boxes at its ends, which may be rims."""
+
+    points: list[tuple[float, float]]
+    value: Value
+    text: str = ""
+    source: Element | None = None
+    target: Element | None = None
+
+    @property
+    def arrow(self) -> bool:
+        return self.target is not None and self.target.kind != "exit"
+
+
+@dataclass(slots=True)
 class Picture:
-    """Boxes, those around others first, and lines, each with its value and the text beside it."""
+    """Boxes, those around others first, and lines."""
 
     boxes: list[Element] = field(default_factory=list)
-    lines: list[tuple[list[tuple[float, float]], Any, str, bool]] = field(default_factory=list)
+    lines: list[Drawn] = field(default_factory=list)
     titles: list[tuple[float, float, str]] = field(default_factory=list)
     width: float = 0.0
     height: float = 0.0
@@ -123,7 +138,7 @@ def _collect(scope: Scope, left: float, top: float, made: Picture) -> None:
         key = id(link.source), id(link.value)
         text = "" if key in labelled or link.source.kind == "entry" else short(sizes(link.value.type), 30)
         labelled.add(key)
-        made.lines.append((points, link.value, text, link.target.kind != "exit"))
+        made.lines.append(Drawn(points, link.value, text, link.source, link.target))
 
 
 def _stretch(scope: Scope, around: Element, made: Picture) -> None:
@@ -131,7 +146,7 @@ def _stretch(scope: Scope, around: Element, made: Picture) -> None:
     for rims, end in ((scope.entries, around.y), (scope.exits, around.y + around.height)):
         for value, rim in rims.items():
             x = rim.x + rim.width / 2
-            made.lines.append(([(x, rim.y), (x, end)][:: 1 if rims is scope.exits else -1], value, "", False))
+            made.lines.append(Drawn([(x, rim.y), (x, end)][:: 1 if rims is scope.exits else -1], value))
 
 
 def kind_of(element: Element) -> str:

@@ -95,15 +95,15 @@ def told(box: Element) -> str:
 def _lines(made: Picture) -> Iterator[str]:
     for x, y, title in made.titles:
         yield f'<text class="fact" x="{x:.1f}" y="{y:.1f}">{markup(title)}</text>'
-    for points, value, text, arrow in made.lines:
-        end = ' marker-end="url(#tenonnx-arrow)"' if arrow else ""
+    for line in made.lines:
+        end = ' marker-end="url(#tenonnx-arrow)"' if line.arrow else ""
         yield (
-            f'<path class="line" d="{curve(points)}" fill="none" stroke="#8b95a5"{end}>'
-            f"<title>{markup(f'{value.name}: {value.type or chr(63)}')}</title></path>"
+            f'<path class="line" d="{curve(line.points)}" fill="none" stroke="#8b95a5"{end}>'
+            f"<title>{markup(f'{line.value.name}: {line.value.type or chr(63)}')}</title></path>"
         )
-        if text:
-            x, y = points[0]
-            yield f'<text class="size" x="{x + 4:.1f}" y="{y + 12:.1f}" font-size="10">{markup(text)}</text>'
+        if line.text:
+            x, y = line.points[0]
+            yield f'<text class="size" x="{x + 4:.1f}" y="{y + 12:.1f}" font-size="10">{markup(line.text)}</text>'
 
 
 def curve(points: list[tuple[float, float]]) -> str:

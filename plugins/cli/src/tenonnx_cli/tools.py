@@ -1,0 +1,35 @@
+"""What other programs that show, convert and compare models share with the command line."""
+
+from tenonnx_cli.arrays import read_feeds, write_arrays
+from tenonnx_cli.changes import summarize
+from tenonnx_cli.compare import structural_differences
+from tenonnx_cli.convert import command as convert
+from tenonnx_cli.describe import describe, op_name
+from tenonnx_cli.memory import watched
+from tenonnx_cli.ops import op_row
+from tenonnx_cli.options import common_sizes, load_model, transforms_given
+from tenonnx_cli.program import program
+from tenonnx_cli.python_model import Made, check_reading, is_made, load_made, made_options
+from tenonnx_cli.random_inputs import complete
+
+__all__ = [
+    "Made",
+    "check_reading",
+    "common_sizes",
+    "complete",
+    "convert",
+    "describe",
+    "is_made",
+    "load_made",
+    "load_model",
+    "made_options",
+    "op_name",
+    "op_row",
+    "program",
+    "read_feeds",
+    "structural_differences",
+    "summarize",
+    "transforms_given",
+    "watched",
+    "write_arrays",
+]
