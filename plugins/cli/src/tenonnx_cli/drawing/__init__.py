@@ -4,10 +4,9 @@ from tenonnx_cli.drawing.dot import to_dot
 from tenonnx_cli.drawing.outline import automatic, path_of, subgraphs
 from tenonnx_cli.drawing.page import to_html
 from tenonnx_cli.drawing.picture import kind_of, picture
-from tenonnx_cli.drawing.svg import COLOURS, to_svg, told
+from tenonnx_cli.drawing.svg import COLOURS, to_svg
 from tenonnx_cli.drawing.text import escape
 
 __all__ = [
     "COLOURS", "automatic", "escape", "kind_of", "path_of", "picture", "subgraphs", "to_dot", "to_html", "to_svg",
-    "told",
 ]  # fmt: skip

@@ -63,7 +63,7 @@ def _box(box: Element) -> str:
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="{rounding}"'
     more = ' fill-opacity="0.5"' if box.inside else ' stroke-dasharray="5 3"' if kind == "group" else ""
     lines = [
-        f'<g><title>{escape(told(box))}</title><rect class="{kind}" {place} fill="{fill}" stroke="{stroke}"{more}/>'
+        f'<g><title>{escape(_told(box))}</title><rect class="{kind}" {place} fill="{fill}" stroke="{stroke}"{more}/>'
     ]
     if box.inside:
         lines.append(f'<text x="{box.x + INSET:.1f}" y="{box.y + HEAD - 9:.1f}">{markup(box.title)}</text>')
@@ -79,7 +79,7 @@ def _box(box: Element) -> str:
     return "".join([*lines, "</g>"])
 
 
-def told(box: Element) -> str:
+def _told(box: Element) -> str:
     """What is said of a box where a pointer rests on it."""
     item = box.item
     if isinstance(item, Value):

@@ -1,6 +1,6 @@
 // The page Compare: two drawings side by side, in the colours of what became of each node, and numbers.
 
-import { ask, look } from "./api.js";
+import { look } from "./api.js";
 import { $, fill, h, plural, problem, table } from "./dom.js";
 import { resume, start } from "./jobs.js";
 import { Look } from "./look.js";
@@ -20,7 +20,7 @@ export function show_compare(page) {
   } });
   other.onchange = async () => {
     if (!other.value) return;
-    try { go(other.value.startsWith("/") ? (await ask("/models", { file: other.value.slice(1) })).id : other.value); }
+    try { go(other.value.startsWith("/") ? (await page.open_file(other.value.slice(1))).id : other.value); }
     catch (error) { fill(place, problem(error)); }
   };
   const go = (id) => {

@@ -1,7 +1,7 @@
 // A drawing on a canvas: what is off screen is not drawn, and what would be too small to see is drawn in less detail.
 
 const FONT = "system-ui, sans-serif";
-const [KEY, KIND, X, Y, W, H, TITLE, FACTS, OPENS, TOLD] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+const [KEY, KIND, X, Y, W, H, TITLE, FACTS, OPENS] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 const FAR = 0.22, VERY_FAR = 0.06, NEAREST = 3;
 const MARK = 14; // the size of the sign that opens
 
@@ -276,7 +276,7 @@ export class Drawing {
       const before = pointers.get(event.pointerId), now = place(event);
       if (!before) {
         const { box } = this.at(...now);
-        canvas.title = box && this.scale >= FAR ? box[TOLD] : "";
+        canvas.title = box ? [box[TITLE], ...box[FACTS]].join("\n") : "";
         canvas.classList.toggle("over", Boolean(box));
         return;
       }

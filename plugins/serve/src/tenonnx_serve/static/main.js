@@ -19,6 +19,12 @@ const page = {
     return model;
   },
 
+  async open_file(file) {
+    const model = await ask("/models", { file });
+    if (!page.models.some((each) => each.id === model.id)) page.models.push(model);
+    return model;
+  },
+
   // Shows a node in the drawing.
   reveal(key) {
     if (page.tab === "look" && page.view) { page.view.reveal(key).catch((error) => announce(error.what)); return; }
@@ -105,9 +111,7 @@ function welcome() {
   const control = h("input", { id, type: "file", multiple: true, onchange: () => take(control.files) });
   const files = page.files.map((file) => h("li", {}, h("button", { type: "button", className: "link", onclick: async () => {
     try {
-      const model = await ask("/models", { file });
-      if (!page.models.some((each) => each.id === model.id)) page.models.push(model);
-      await open(model);
+      await open(await page.open_file(file));
     } catch (error) { fill(said, problem(error)); }
   } }, file)));
   const opened = page.models.filter((model) => is_model({ name: model.name }) || model.name.includes(".py:")).map((model) => h("li", {},

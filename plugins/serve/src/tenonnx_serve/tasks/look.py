@@ -11,7 +11,7 @@ import numpy as np
 
 from tenonnx import Graph, InvalidCall, Node, UnsupportedOp, Value, infer
 from tenonnx.tools import Op, late_if_installed
-from tenonnx_cli.drawing import automatic, kind_of, path_of, picture, subgraphs, told
+from tenonnx_cli.drawing import automatic, kind_of, path_of, picture, subgraphs
 from tenonnx_cli.tools import describe, op_name, op_row
 from tenonnx_serve.tasks import Tell
 from tenonnx_serve.tasks.bodies import body_of
@@ -106,7 +106,7 @@ def draw(tell: Tell, opened: Sequence[str] | None = None, reveal: str | None = N
         "boxes": [
             [
                 box.key, kind_of(box), round(box.x, 1), round(box.y, 1), round(box.width, 1), round(box.height, 1),
-                box.title, box.facts, (2 if box.inside else 1) if box.can_open else 0, told(box),
+                box.title, box.facts, (2 if box.inside else 1) if box.can_open else 0,
             ]
             for box in made.boxes
         ],
