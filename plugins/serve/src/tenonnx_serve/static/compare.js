@@ -53,7 +53,7 @@ function result(found) {
     found.diverging && h("p", {}, h("strong", {}, "The first node that diverges: "), found.diverging.node),
     found.verification && [differences(found.verification), remarks(found.verification)],
     rows.length > 0 && h("details", {}, h("summary", {}, plural(rows.length, "difference") + " of structure"),
-      table(["", "Name", "First", "Second"], rows, "Differences of structure")),
+      table(["Kind", "Name", "First", "Second"], rows, "Differences of structure")),
   ];
 }
 

@@ -53,7 +53,7 @@ export class Drawing {
     const middle = inputs.length && this.data.width * this.scale > width
       ? inputs.reduce((sum, box) => sum + box[X] + box[W] / 2, 0) / inputs.length : this.data.width / 2;
     this.x = middle - width / 2 / this.scale;
-    this.y = 0;
+    this.y = -44 / this.scale; // below the tools
     this.redraw();
   }
 
@@ -332,7 +332,7 @@ export class Drawing {
     const boxes = this.data.boxes;
     if (!boxes.length) return;
     const from = this.places.get(this.selected);
-    if (!from) { this.select(boxes[0][KEY], { centre: true }); return; }
+    if (!from) { this.select(boxes[0][KEY]); return; }
     const middle = (box) => [box[X] + box[W] / 2, box[OPENS] === 2 ? box[Y] + 10 : box[Y] + box[H] / 2];
     const [x, y] = middle(from);
     let best = null, least = Infinity;

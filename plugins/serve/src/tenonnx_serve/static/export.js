@@ -193,7 +193,7 @@ function fates(groups, page) {
     group.op.replace("ai.onnx::", ""), group.action + (group.into ? ` into ${group.into}` : ""), nodes(group.nodes, group.count, page), group.reason,
   ]);
   return h("details", {}, h("summary", {}, "What became of the nodes"),
-    table(["Op", "", "Nodes", "Why"], rows, "What became of the nodes"));
+    table(["Op", "What became of it", "Nodes", "Why"], rows, "What became of the nodes"));
 }
 
 function nodes(named, count, page) {
@@ -209,7 +209,7 @@ function refusal({ error, blockers }, text, page) {
   const count = blockers.reduce((sum, each) => sum + each.nodes.length, 0);
   return [
     h("p", { className: "verdict failed" }, "Not possible ✗"),
-    h("p", {}, blockers.length ? `${plural(count, "node or value").replace("values", "values")} of the model ${count === 1 ? "has" : "have"} no form in the target. Choose one to see it in the drawing.` : ""),
+    h("p", {}, blockers.length ? `${plural(count, "place")} of the model ${count === 1 ? "has" : "have"} no form in the target. Choose a node to see it in the drawing.` : ""),
     h("ul", { className: "blockers" }, blockers.map((each) => h("li", {},
       h("strong", {}, each.op.replace("ai.onnx::", "")), h("p", {}, each.reason),
       nodes(each.nodes, each.nodes.length, page),

@@ -52,6 +52,7 @@ function remember() {
 async function open(model, tab = "export") {
   Object.assign(page, { model, about: null, costs: null, statistics: null, view: null });
   $("model").textContent = model.name;
+  $("model").hidden = false;
   document.title = `${model.name} – tenonnx`;
   fill($("view"), h("p", { className: "loading" }, h("span", { className: "spinner", "aria-hidden": "true" }), `Reading ${model.name}`));
   try {
@@ -91,7 +92,7 @@ function show(tab) {
 
 function welcome() {
   page.model = null;
-  $("model").textContent = "";
+  $("model").hidden = true;
   $("tabs").hidden = $("find").hidden = true;
   document.title = "tenonnx";
   remember();

@@ -20,7 +20,7 @@ export function differences(found) {
     each.name, each.backend, number(each.absolute), each.relative === null ? "" : number(each.relative),
     each.equal ? `✓ ${each.grade || ""}` : `✗ ${each.reason || "differs"}`,
   ]);
-  return [table(["Output", "Backend", "Absolute", "Relative", ""], rows, "Largest difference of each output")];
+  return [table(["Output", "Backend", "Absolute", "Relative", "Result"], rows, "Largest difference of each output")];
 }
 
 export function remarks(found) {
