@@ -1,0 +1,126 @@
+"""From a model of TensorFlow to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Graph, InvalidCall, InvalidModel, NotRepresentable, Registry, TenonnxError, Value, constant
+from tenonnx.extend.transforms import prune
+from tenonnx_optimize import channels_first, fuse, simplify
+from tenonnx_tensorflow.attributes import dtype_of, is_complex
+from tenonnx_tensorflow.held import Complex, Held, Variable
+from tenonnx_tensorflow.interpreter import Interpreter, check_ops
+from tenonnx_tensorflow.model import Input, Model
+from tenonnx_tensorflow.state import State
+
+#: The opset that graphs are built at; ``tx.export`` moves them to any other.
+OPSET = 21
+
+
+def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | None = None) -> Graph:
+    """The graph of a model, not verified yet.
+
+    Raises ``NotRepresentable`` naming every op without a rule, or the node that has no form.
+    """
+    check_ops(model.library, [reference.node for _, reference in model.outputs])
+    graph = Graph(_plain(model.name), opsets={"ai.onnx": OPSET})
+    graph.registry = registry
+    state = State(graph, model.restored, model.asset)
+    state.trainable = model.trainable
+    try:
+        with graph.building():
+            changed = _build(graph, state, model, _output_names(model, names))
+    except TenonnxError as error:
+        notes = getattr(error, "__notes__", [])
+        if notes and type(error) is not NotRepresentable:
+            raise
+        raise (NotRepresentable(str(error), also=notes[0]) if notes else error) from error
+    return _tidied(graph, changed)
+
+
+def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> list[str]:
+    fed: dict[str, list[Held]] = {given.node: [_input(graph, given)] for given in model.inputs}
+    interpreter = Interpreter(model.library, state)
+    for name, contents in model.contents.items():
+        state.initial[name] = contents
+    if model.prepared:
+        held = {node: [constant(np.asarray(path, object))] for node, path in model.assets.items()}
+        interpreter.evaluate([], held, model.prepared)
+    state.is_running = True
+    given_files = {node: [constant(np.asarray(path, object))] for node, path in model.assets.items()}
+    captured: dict[str, list[Held]] = {node: [held] for node, held in model.captured.items()}
+    results = interpreter.evaluate([reference for _, reference in model.outputs], {**given_files, **captured, **fed})
+    for name, result in zip(names, results, strict=True):
+        graph.output(name, _output(graph, name, result))
+    changed = state.changed()
+    for variable, content in changed.items():
+        source = state.sources[variable]
+        graph.output(f"{source.name}_next", ops.identity(content))
+    return [state.sources[variable].name for variable in changed]
+
+
+def _input(graph: Graph, given: Input) -> Held:
+    if given.shape is None:
+        raise InvalidCall(
+            "the number of axes of an input must be known", given=f'"{given.name}"',
+            do='give its shape, shapes={"' + given.name + '": ["batch", 224, 224, 3]}',
+        )  # fmt: skip
+    dims = [given.axes.get(k, size) if size is None else size for k, size in enumerate(given.shape)]
+    dims = [f"{_plain(given.name)}_{k}" if n is None else n for k, n in enumerate(dims)]
+    if is_complex(given.dtype):
+        whole = graph.input(given.name, dtype_of(given.dtype), (*dims, 2))
+        rank = len(dims)
+        return Complex(*(ops.gather(whole, constant(np.asarray(k)), axis=rank) for k in range(2)))
+    return graph.input(given.name, dtype_of(given.dtype), tuple(dims))
+
+
+def _output(graph: Graph, name: str, result: Held) -> Value:
+    if isinstance(result, Complex):
+        rank = result.real.ndim
+        return ops.concat(*(ops.unsqueeze(part, [rank]) for part in result), axis=rank)
+    if not isinstance(result, Value):
+        raise NotRepresentable("an output must be a tensor", given=f'"{name}" is a {type(result).__name__.lower()}')
+    taken = any(result is each for each in (*graph.all_inputs, *graph.variables, *graph.outputs))
+    return ops.identity(result) if taken or result.is_constant else result
+
+
+def _output_names(model: Model, names: Sequence[str] | None) -> list[str]:
+    taken = {given.name for given in model.inputs}
+    found = []
+    for name, _ in model.outputs:
+        unique = name if name not in taken else f"{name}_output"
+        taken.add(unique)
+        found.append(unique)
+    if names is None:
+        return found
+    if len(names) != len(found) or len(set(names)) != len(names) or set(names) & {i.name for i in model.inputs}:
+        raise InvalidCall(
+            f"the names of outputs must be different, and one for each of the {len(found)} outputs",
+            given=", ".join(names), available=", ".join(found),
+        )  # fmt: skip
+    return list(names)
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "graph"
+
+
+def _tidied(graph: Graph, changed: Sequence[str]) -> Graph:
+    """By as few nodes as it takes, channels first inside, weights by their names."""
+    pruned = prune(graph)
+    by_name = {value.name: value for value in pruned.variables}
+    defaults = [by_name[name] for name in changed if name in by_name]
+    pruned.all_inputs += defaults
+    found = fuse(simplify(channels_first(simplify(pruned))))
+    return found
+
+
+def types_of(model: Model) -> Mapping[str, Any]:
+    return {given.name: given for given in model.inputs}
+
+
+__all__ = ["InvalidModel", "Variable", "graph_of", "types_of"]

@@ -1,0 +1,121 @@
+"""Checkpoints: the contents of variables by name, as SavedModels keep them.
+
+The index is a table of LevelDB (keys share prefixes within a block, blocks are named by an index block, a footer says
+where that lies), and its values are ``BundleEntryProto`` messages, which say where the bytes of a tensor lie.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import InvalidModel, NotRepresentable
+from tenonnx_tensorflow.attributes import numpy_type, text_of
+from tenonnx_tensorflow.messages import parse
+
+_FOOTER, _TRAILER = 48, 5
+_MAGIC = 0xDB4775248B80FB57
+
+
+def _varint(contents: bytes, place: int) -> tuple[int, int]:
+    found, shift = 0, 0
+    while place < len(contents) and shift < 64:
+        byte = contents[place]
+        place += 1
+        found |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return found, place
+        shift += 7
+    raise InvalidModel("the index of a checkpoint must be whole", given=f"a number that ends at byte {place}")
+
+
+class Checkpoint:
+    """The tensors of ``variables`` in a folder, each read when it is asked for."""
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+        index = prefix.with_name(prefix.name + ".index")
+        if not index.is_file():
+            raise InvalidModel("a SavedModel with variables must have their index", given=f'no "{index}"')
+        self.entries = dict(_entries(index.read_bytes(), str(index)))
+        header = parse("BundleHeader", self.entries.pop("", b""), f'the header of "{index}"')
+        if header.endianness:
+            raise NotRepresentable("a checkpoint must be little-endian", given=str(index))
+        self.shards = header.num_shards
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        if name not in self.entries:
+            raise InvalidModel(
+                f'the checkpoint must hold "{name}"', given=str(self.prefix), available=", ".join(list(self.entries)[:5])
+            )
+        entry = parse("BundleEntry", self.entries[name], f'the entry of "{name}"')
+        if entry.slices:
+            raise NotRepresentable("a variable must lie in one piece", given=f'"{name}" in slices')
+        path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard_id:05d}-of-{self.shards:05d}")
+        shape = [int(dim.size) for dim in entry.shape.dim]
+        kind = numpy_type(entry.dtype)
+        if not path.is_file() or entry.offset < 0 or entry.offset + entry.size > path.stat().st_size:
+            raise InvalidModel(f'"{path}" must hold the bytes of "{name}"', given=f"{entry.size} from {entry.offset} on")
+        if kind is object:
+            with path.open("rb") as file:
+                file.seek(entry.offset)
+                return _texts(file.read(entry.size), math.prod(shape)).reshape(shape)
+        if math.prod(shape) * np.dtype(kind).itemsize != entry.size:
+            raise InvalidModel(f'"{name}" must have as many bytes as its shape needs', given=f"{entry.size} for {shape}")
+        if not entry.size:
+            return np.zeros(shape, kind)
+        return np.fromfile(path, kind, math.prod(shape), offset=entry.offset).reshape(shape)
+
+
+def _texts(contents: bytes, count: int) -> np.ndarray[Any, Any]:
+    """Lengths first, then a checksum, then the texts."""
+    lengths, place = [], 0
+    for _ in range(count):
+        length, place = _varint(contents, place)
+        lengths.append(length)
+    place += 4
+    found = np.empty(count, object)
+    for k, length in enumerate(lengths):
+        found[k] = text_of(contents[place : place + length])
+        place += length
+    return found
+
+
+def _entries(contents: bytes, what: str) -> Iterator[tuple[str, bytes]]:
+    if len(contents) < _FOOTER or struct.unpack("<Q", contents[-8:])[0] != _MAGIC:
+        raise InvalidModel(f'"{what}" must be the index of a checkpoint', given=f"{len(contents)} bytes")
+    footer = contents[-_FOOTER:]
+    _, place = _varint(footer, 0)
+    _, place = _varint(footer, place)
+    start, place = _varint(footer, place)
+    size, _ = _varint(footer, place)
+    for _, handle in _rows(contents, start, size, what):
+        begin, place = _varint(handle, 0)
+        length, _ = _varint(handle, place)
+        for key, value in _rows(contents, begin, length, what):
+            yield key.decode(), value
+
+
+def _rows(contents: bytes, start: int, size: int, what: str) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a block, whose end counts the places where whole keys stand."""
+    block = contents[start : start + size]
+    if len(block) != size or size < 4 or start + size + 1 > len(contents):
+        raise InvalidModel(f'"{what}" must hold its blocks', given=f"one of {size} bytes from {start} on")
+    if contents[start + size]:
+        raise NotRepresentable("the index of a checkpoint must not be compressed", given=what)
+    restarts = struct.unpack("<I", block[-4:])[0]
+    end = size - 4 * (restarts + 1)
+    place, key = 0, b""
+    while place < end:
+        shared, place = _varint(block, place)
+        added, place = _varint(block, place)
+        length, place = _varint(block, place)
+        key = key[:shared] + block[place : place + added]
+        place += added
+        yield key, block[place : place + length]
+        place += length

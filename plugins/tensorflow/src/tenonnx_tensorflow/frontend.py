@@ -1,0 +1,205 @@
+"""The front end: ``tx.load`` of what comes from TensorFlow, Keras and their files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Graph, InvalidCall, Registry
+from tenonnx.extend.checks import Allowed, Verification
+from tenonnx_tensorflow.building import graph_of
+from tenonnx_tensorflow.frozen import read_frozen
+from tenonnx_tensorflow.graphs import Reference
+from tenonnx_tensorflow.model import Input, Model
+from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported for is their rules
+    complexes,
+    control,
+    elementwise,
+    images,
+    indexing,
+    linear,
+    lists,
+    old_control,
+    randomness,
+    reductions,
+    shapes,
+    text,
+    variables,
+    windows,
+)
+from tenonnx_tensorflow.saved_model import read_saved_model
+
+#: Sizes of the axes of an input: numbers, and names or None where they vary.
+Shapes = Mapping[str, Sequence[int | str | None]]
+
+
+def read(
+    source: Any,
+    *examples: Any,
+    registry: Registry | None = None,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    shapes: Shapes | None = None,
+    dims: Mapping[str, Mapping[int, str]] | None = None,
+    dynamic_batch: bool = False,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    training: bool = False,
+    verify: bool | float = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> Graph:
+    """What a model computes: a folder or file of TensorFlow or Keras, or a model, function or module.
+
+    A SavedModel is read by its ``signature`` (by default ``serving_default``) and ``tags``; a frozen graph (``.pb``)
+    from its nodes ``inputs`` to its nodes ``outputs``, by default from all placeholders to what no node reads. A Keras
+    model needs no examples where its inputs are declared; a function does, arrays or ``tf.TensorSpec``. ``shapes`` are
+    sizes of inputs in place of those in the source, ``dims`` names for axes that vary, ``dynamic_batch`` names the
+    first of every input "batch"; ``training`` traces a Keras model as it trains. Complex numbers are pairs of floats
+    along a last axis. Variables are initializers by their names; those that a call assigns are inputs with a default,
+    and outputs ``<name>_next``.
+
+    Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for what does not fit the source,
+    ``VerificationFailed`` where the graph does not compute what TensorFlow does at several sizes, unless ``verify`` is
+    False or the source cannot be run: a file where TensorFlow is not installed.
+    """
+    allowed = Allowed.of(verify, atol, rtol)
+    model = model_of(source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training)
+    graph = graph_of(model, registry, output_names)
+    if allowed is not None and model.run is not None:
+        from tenonnx_tensorflow.verification import verify_against
+
+        verify_against(model.run, graph, allowed, _feeds(model, examples)).raise_if_failed()
+    return graph
+
+
+def verifier(
+    source: Any,
+    *examples: Any,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    shapes: Shapes | None = None,
+    dims: Mapping[str, Mapping[int, str]] | None = None,
+    dynamic_batch: bool = False,
+    input_names: Sequence[str] | None = None,
+    training: bool = False,
+    **_: Any,
+) -> Callable[..., Verification] | None:
+    """What compares a graph with ``source``, called with the options of ``read``; None where it cannot be run."""
+    model = model_of(source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training)
+    if model.run is None:
+        return None
+    from tenonnx_tensorflow.verification import verify_against
+
+    def compared(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Verification:
+        return verify_against(model.run, graph, Allowed(atol, rtol), _feeds(model, examples))
+
+    return compared
+
+
+def model_of(
+    source: Any, examples: Sequence[Any], signature: Any, tags: Any, inputs: Any, outputs: Any, shapes: Any, dims: Any,
+    dynamic_batch: bool, names: Any, training: bool,
+) -> Model:  # fmt: skip
+    model = _read(source, examples, signature, tags, inputs, outputs, shapes, training)
+    unknown = [name for name in {**(shapes or {}), **(dims or {})} if name not in {i.name for i in model.inputs}]
+    if unknown:
+        raise InvalidCall(
+            "shapes and dims must be of inputs", given=unknown[0], available=", ".join(i.name for i in model.inputs)
+        )
+    given = [_shaped(each, (shapes or {}).get(each.name), (dims or {}).get(each.name), dynamic_batch) for each in model.inputs]
+    if names is not None:
+        if len(names) != len(given) or len(set(names)) != len(names):
+            raise InvalidCall(
+                f"the names of inputs must be different, and one for each of the {len(given)} inputs",
+                given=", ".join(names), available=", ".join(i.name for i in given),
+            )  # fmt: skip
+        run, old = model.run, [each.name for each in given]
+        if run is not None:
+            model.run = lambda feeds: run({o: feeds[n] for o, n in zip(old, names, strict=True)})
+        given = [replace(each, name=name) for each, name in zip(given, names, strict=True)]
+    model.inputs = given
+    return model
+
+
+def _read(source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, outputs: Any, shapes: Any, training: bool) -> Model:
+    if not isinstance(source, str | os.PathLike):
+        _needs_tensorflow(type(source).__qualname__)
+        from tenonnx_tensorflow.functions import read_function
+
+        return read_function(source, examples, signature, shapes, training)
+    path = Path(source)
+    if path.suffix in (".keras", ".h5", ".hdf5"):
+        _needs_tensorflow(f'"{path}"')
+        from tenonnx_tensorflow.functions import read_function, read_keras_file
+
+        return read_function(read_keras_file(path), examples, signature, shapes, training)
+    if path.name == "saved_model.pb":
+        path = path.parent
+    if path.is_dir():
+        model = read_saved_model(path, signature, tags)
+        if find_spec("tensorflow") is not None:
+            from tenonnx_tensorflow.originals import saved_model_runner
+
+            model.run = saved_model_runner(path, signature, tags, model)
+        return _batched(model)
+    model = read_frozen(path, inputs, outputs)
+    if find_spec("tensorflow") is not None:
+        from tenonnx_tensorflow.originals import frozen_runner
+
+        model.run = frozen_runner(path, model)
+    return model
+
+
+def _needs_tensorflow(what: str) -> None:
+    if find_spec("tensorflow") is None:
+        raise InvalidCall(
+            "a model of Keras is traced by TensorFlow, which must be installed",
+            given=what,
+            do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which are read without it",
+        )
+
+
+def _batched(model: Model) -> Model:
+    """The first axis of every input of a signature is the batch, where none of them has a size."""
+    ranked = [each for each in model.inputs if each.shape]
+    if ranked and all(each.shape is not None and each.shape[0] is None for each in ranked):
+        model.inputs = [replace(each, axes={0: "batch", **each.axes}) if each.shape else each for each in model.inputs]
+    return model
+
+
+def _shaped(given: Input, shape: Any, dims: Any, batched: bool) -> Input:
+    if shape is not None:
+        if given.shape is not None and len(given.shape) != len(shape):
+            raise InvalidCall(f'"{given.name}" must have {len(given.shape)} axes', given=f"{list(shape)}")
+        names = {k: n for k, n in enumerate(shape) if isinstance(n, str)}
+        given = replace(given, shape=tuple(n if isinstance(n, int) else None for n in shape), axes={**given.axes, **names})
+    if batched and given.shape:
+        given = replace(given, shape=(None, *given.shape[1:]), axes={0: "batch", **given.axes})
+    if dims:
+        rank = len(given.shape or ())
+        named = {int(axis) % rank: name for axis, name in dims.items()}
+        sizes = tuple(None if k in named else n for k, n in enumerate(given.shape or ()))
+        given = replace(given, shape=sizes, axes={**given.axes, **named})
+    return given
+
+
+def _feeds(model: Model, examples: Sequence[Any]) -> dict[str, Any] | None:
+    """The examples as feeds, where they are arrays."""
+    flat = [np.asarray(each) for each in examples if isinstance(each, np.ndarray)]
+    if not flat or len(flat) != len(examples) or len(flat) != len(model.inputs):
+        return None
+    return {given.name: array for given, array in zip(model.inputs, flat, strict=True)}
+
+
+__all__ = ["Reference", "model_of", "read", "verifier"]

@@ -1,0 +1,231 @@
+"""Keras models, functions and modules of TensorFlow, traced by TensorFlow itself."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
+from tenonnx_tensorflow.attributes import RESOURCE, VARIANT, shape_of
+from tenonnx_tensorflow.graphs import Library, Reference
+from tenonnx_tensorflow.held import Held, Table, Variable
+from tenonnx_tensorflow.messages import parse
+from tenonnx_tensorflow.model import Input, Model
+
+
+def read_keras_file(path: Path) -> Any:
+    """A model of a ``.keras`` or ``.h5`` file; code that it carries is never run (``safe_mode``)."""
+    try:
+        return keras.saving.load_model(path, compile=False, safe_mode=True)
+    except Exception as error:
+        raise InvalidCall(f'"{path}" must be a model that Keras loads', given=str(error).split("\n")[0]) from error
+
+
+def read_function(
+    source: Any, examples: Sequence[Any], signature: str | None, shapes: Mapping[str, Any] | None, training: bool
+) -> Model:
+    """What a model, function or module computes for examples, or for the types that it was declared with."""
+    if isinstance(source, keras.Layer):
+        if keras.backend.backend() != "tensorflow":
+            raise InvalidCall(
+                "a model of Keras must run on TensorFlow to be read by tenonnx-tensorflow",
+                given=f"the backend {keras.backend.backend()}",
+                do="set KERAS_BACKEND=tensorflow, or give a function of it to tenonnx-jax or its module to tenonnx-torch",
+            )
+        return _of_keras(source, examples, training)
+    function = _function_of(source, signature)
+    specs = [_spec(each) for each in examples]
+    return _of_concrete(_concrete(function, specs), getattr(source, "__name__", None) or type(source).__name__)
+
+
+def _function_of(source: Any, signature: str | None) -> Any:
+    if isinstance(source, tf.Module) and not callable(source):
+        signature = signature or "serve"
+    if signature is not None:
+        held = getattr(source, "signatures", {})
+        found = held.get(signature) if hasattr(held, "get") else None
+        found = found or getattr(source, signature, None)
+        if found is None:
+            raise InvalidCall("a signature must be a function of the model", given=signature, available=", ".join(held))
+        return found
+    return source
+
+
+def _concrete(function: Any, specs: Sequence[Any]) -> Any:
+    if hasattr(function, "captured_inputs") and hasattr(function, "structured_outputs"):
+        return function
+    traced = function if hasattr(function, "get_concrete_function") else tf.function(function)
+    try:
+        return traced.get_concrete_function(*specs)
+    except TenonnxError:
+        raise
+    except Exception as error:
+        lines = [line for line in str(error).split("\n") if line.strip()]
+        raise InvalidCall(
+            "a function must be one that TensorFlow traces for these examples",
+            given=lines[0][:300] if lines else type(error).__name__,
+            do="give an example of each argument, tx.load(function, *examples), or a tf.TensorSpec with None for sizes "
+            "that vary",
+        ) from error
+
+
+def _spec(example: Any) -> Any:
+    if isinstance(example, tf.TensorSpec):
+        return example
+    if isinstance(example, tf.Tensor):
+        return tf.TensorSpec(example.shape, example.dtype)
+    if isinstance(example, np.ndarray | np.generic):
+        kind = tf.string if np.asarray(example).dtype.kind in "OUS" else tf.as_dtype(np.asarray(example).dtype)
+        return tf.TensorSpec(np.shape(example), kind)
+    if isinstance(example, Mapping):
+        return {key: _spec(each) for key, each in example.items()}
+    if isinstance(example, list | tuple):
+        return type(example)(_spec(each) for each in example)
+    return example
+
+
+def _of_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
+    """A functional or sequential model has inputs of its own; another one wants examples."""
+    declared = getattr(model, "inputs", None) if getattr(model, "built", False) else None
+    if examples:
+        structure: Any = [_spec(each) for each in examples]
+    elif declared:
+        structure = [tf.nest.map_structure(_declared, _structure_of(model))]
+    else:
+        raise InvalidCall(
+            "a model without declared inputs needs examples", given=type(model).__name__,
+            do="tx.load(model, *examples), or call the model once on keras.Input",
+        )  # fmt: skip
+    _named(structure)
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def called(*arguments: Any) -> Any:
+        try:
+            return model(*arguments, training=training)
+        except TypeError as error:
+            if "training" not in str(error):
+                raise
+            return model(*arguments)
+
+    return _of_concrete(_concrete(called, structure), model.name, batched=not examples)
+
+
+def _structure_of(model: Any) -> Any:
+    held = getattr(model, "_inputs_struct", None)
+    if held is None:
+        held = model.inputs
+    return held[0] if isinstance(held, list | tuple) and len(held) == 1 else held
+
+
+def _declared(tensor: Any) -> Any:
+    if getattr(tensor, "sparse", False) or getattr(tensor, "ragged", False):
+        raise NotRepresentable("inputs must be dense tensors", given=f'"{tensor.name}"')
+    return tf.TensorSpec(tensor.shape, tensor.dtype, name=tensor.name)
+
+
+def _named(structure: Any) -> None:
+    """Raise for names that are given twice, which TensorFlow would change in silence."""
+    names = [each.name for each in tf.nest.flatten(structure) if isinstance(each, tf.TensorSpec) and each.name]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidCall("inputs must have different names", given=twice[0])
+
+
+def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
+    graph = function.graph
+    library = Library.of(parse("GraphDef", graph.as_graph_def().SerializeToString(), f'the graph of "{name}"'))
+    captured, contents = _captured(function)
+    inner = {placeholder.op.name for _, placeholder in graph.captures}
+    flat = [tensor for tensor in function.inputs if tensor.op.name not in inner]
+    structure = tf.nest.flatten(function.structured_input_signature)
+    labels = [each.name for each in structure if isinstance(each, tf.TensorSpec)]
+    if len(labels) != len(flat) or None in labels or len(set(labels)) != len(labels):
+        labels = [tensor.op.name for tensor in flat]
+    inputs = [
+        Input(label, tensor.op.name, tensor.dtype.as_datatype_enum, _shape(tensor.shape), {0: "batch"} if batched else {})
+        for label, tensor in zip(labels, flat, strict=True)
+    ]
+    outputs = _outputs(function)
+
+    def run(feeds: Mapping[str, Any]) -> Sequence[Any]:
+        given = [tf.constant(feeds[label], dtype=tensor.dtype) for label, tensor in zip(labels, flat, strict=True)]
+        found = function._call_flat(given, function.captured_inputs) if not hasattr(function, "flat_call") else (
+            _flat_call(function, given)
+        )
+        return [np.asarray(each) for each in tf.nest.flatten(found)]
+
+    names = frozenset(v.path if hasattr(v, "path") else v.name.split(":")[0] for v in function.trainable_variables)
+    return Model(name, library, inputs, outputs, captured, contents, trainable=names, run=run)
+
+
+def _flat_call(function: Any, given: Sequence[Any]) -> Any:
+    return function.flat_call([*given, *function.captured_inputs])
+
+
+def _shape(shape: Any) -> tuple[int | None, ...] | None:
+    return None if shape.rank is None else tuple(shape.as_list())
+
+
+def _captured(function: Any) -> tuple[dict[str, Held], dict[Held, Any]]:
+    """What placeholders of captures stand for: variables, tables, and arrays."""
+    by_handle = {id(v.handle): v for v in function.graph.variables if hasattr(v, "handle")}
+    held: dict[str, Held] = {}
+    contents: dict[Held, Any] = {}
+    for outer, placeholder in function.graph.captures:
+        node = placeholder.op.name
+        variable = by_handle.get(id(outer))
+        if variable is not None:
+            made = Variable(_name(variable), is_trainable=bool(variable.trainable))
+            held[node], contents[made] = made, np.asarray(variable)
+        elif outer.dtype.as_datatype_enum in (RESOURCE, VARIANT):
+            held[node] = Table(node, contents=_exporter(outer))
+        else:
+            array = np.asarray(outer)
+            made = Variable(node)
+            held[node], contents[made] = made, array
+    return held, contents
+
+
+def _name(variable: Any) -> str:
+    return str(getattr(variable, "path", None) or variable.name.split(":")[0])
+
+
+def _exporter(handle: Any) -> Callable[[int, int], tuple[Any, Any]]:
+    """What a table holds, once the types are known by which it is read."""
+
+    def contents(keys: int, values: int) -> tuple[Any, Any]:
+        found = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=tf.as_dtype(keys), Tvalues=tf.as_dtype(values))
+        return np.asarray(found[0]), np.asarray(found[1])
+
+    return contents
+
+
+def _outputs(function: Any) -> list[tuple[str, Reference]]:
+    flat = list(function.outputs)
+    pairs = [path for path, _ in _paths(function.structured_outputs)]
+    names = pairs if len(pairs) == len(flat) else [str(k) for k in range(len(flat))]
+    if names == [""]:
+        names = ["output"]
+    names = [name if name and not name.isdigit() else f"output_{name or 0}" for name in names]
+    return [(name, Reference(t.op.name, t.value_index)) for name, t in zip(names, flat, strict=True)]
+
+
+def _paths(structure: Any, before: str = "") -> Any:
+    if isinstance(structure, Mapping):
+        for key in sorted(structure):
+            yield from _paths(structure[key], f"{before}_{key}" if before else str(key))
+    elif isinstance(structure, list | tuple):
+        labels = getattr(structure, "_fields", itertools.count())
+        for key, each in zip(labels, structure, strict=False):
+            yield from _paths(each, f"{before}_{key}" if before else str(key))
+    elif structure is not None:
+        yield before, structure
+
+
+__all__ = ["read_function", "read_keras_file", "shape_of"]

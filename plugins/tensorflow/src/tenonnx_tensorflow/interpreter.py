@@ -1,0 +1,179 @@
+"""The interpreter: nodes of TensorFlow, in the order that their inputs need, as calls of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError, Value
+from tenonnx_tensorflow.graphs import Function, Library, Node, Reference
+from tenonnx_tensorflow.held import Complex, Held, Table, Variable
+from tenonnx_tensorflow.rules import RULES
+from tenonnx_tensorflow.rules.complexes import OF_COMPLEX
+from tenonnx_tensorflow.rules.old_control import DEFERRED
+from tenonnx_tensorflow.state import State
+
+#: How deep calls of functions may be nested.
+_DEPTH = 200
+
+
+class Interpreter:
+    """Runs nodes over values of the graph under construction; what variables hold is its ``state``."""
+
+    def __init__(self, library: Library, state: State, depth: int = 0) -> None:
+        self.library, self.state, self._depth = library, state, depth
+
+    def evaluate(
+        self, wanted: Sequence[Reference], fed: Mapping[str, Sequence[Held]], controls: Sequence[str] = ()
+    ) -> list[Held]:
+        """What outputs of the graph hold where the nodes ``fed`` hold these."""
+        return self._evaluate(self.library.nodes, wanted, fed, controls)
+
+    def call(self, name: str, values: Sequence[Held]) -> list[Held]:
+        """What a function of the library returns."""
+        if self._depth >= _DEPTH:
+            raise NotRepresentable("functions must not call themselves", given=name)
+        function = self.function(name)
+        if len(values) != len(function.inputs):
+            raise InvalidModel(
+                f'function "{name}" must be called with {len(function.inputs)} values', given=str(len(values))
+            )
+        fed = {argument: [value] for argument, value in zip(function.inputs, values, strict=True)}
+        inner = Interpreter(self.library, self.state, self._depth + 1)
+        return inner._evaluate(function.nodes, function.results, fed, function.controls)
+
+    def function(self, name: str) -> Function:
+        if name not in self.library.functions:
+            raise InvalidModel(f'the graph must hold function "{name}"', given=f"{len(self.library.functions)} others")
+        return self.library.functions[name]
+
+    def _evaluate(
+        self,
+        nodes: Mapping[str, Node],
+        wanted: Sequence[Reference],
+        fed: Mapping[str, Sequence[Held]],
+        controls: Sequence[str],
+    ) -> list[Held]:
+        scope = Scope(self, nodes, dict(fed))
+        for name in controls:
+            scope.compute(name)
+        return [scope.read(reference) for reference in wanted]
+
+    def offset(self, node: Node | None, output: str | None) -> int:
+        """Where an output begins that a function refers to by name."""
+        if node is None or output is None:
+            return 0
+        if node.op in self.library.functions:
+            return list(self.library.functions[node.op].outputs).index(output)
+        names = RULES[node.op].outputs if node.op in RULES else ()
+        return list(names).index(output) if output in names else 0
+
+    def apply(self, node: Node, values: Sequence[Held]) -> Sequence[Held]:
+        """What the outputs of a node hold."""
+        try:
+            found = self._applied(node, values)
+        except TenonnxError as error:
+            if not any(node.title in note for note in getattr(error, "__notes__", ())):
+                error.add_note(f"from node {node.title}")
+            raise
+        return list(found) if isinstance(found, list) else [found]
+
+    def _applied(self, node: Node, values: Sequence[Held]) -> Any:
+        if node.op in self.library.functions:
+            return self.call(node.op, values)
+        found = RULES.get(node.op)
+        if any(isinstance(value, Complex) for value in values):
+            if node.op in OF_COMPLEX:
+                return OF_COMPLEX[node.op](node, *values)
+            if found is None or not (found.takes_interpreter or node.op in ("IdentityN", "TensorListReserve")):
+                raise NotRepresentable("an op of complex numbers must have a rule", given=node.title)
+        if found is None:
+            raise NotRepresentable("an op must have a rule", given=node.title)
+        if found.takes_interpreter:
+            return found.function(self, node, *values)
+        for value in values:
+            if isinstance(value, Variable | Table):
+                raise NotRepresentable(
+                    "an op that takes a variable or a table must have a rule for it", given=node.title
+                )
+        return found.function(node, *values)
+
+
+class Scope:
+    """The nodes of a graph or function, and what those hold that are computed."""
+
+    def __init__(self, interpreter: Interpreter, nodes: Mapping[str, Node], held: dict[str, Sequence[Held]]) -> None:
+        self.interpreter, self.nodes, self.held = interpreter, nodes, held
+        self.loops: dict[str, dict[str, Held]] = {}
+
+    def nested(self, more: Mapping[str, Sequence[Held]]) -> Scope:
+        """Where some nodes hold something else, and what is computed stays inside."""
+        return Scope(self.interpreter, self.nodes, {**self.held, **more})
+
+    def within(self, more: Mapping[str, Sequence[Held]], reference: Reference) -> Held:
+        return self.nested(more).read(reference)
+
+    def inside(self, reference: Reference) -> Held:
+        """What an output holds, computed in a subgraph."""
+        return self.nested({}).read(reference)
+
+    def read(self, reference: Reference) -> Held:
+        self.compute(reference.node)
+        outputs = self.held[reference.node]
+        position = reference.position + self.interpreter.offset(self.nodes.get(reference.node), reference.output)
+        if position >= len(outputs):
+            raise InvalidModel(f'node "{reference.node}" must have output {position}', given=f"{len(outputs)} outputs")
+        return outputs[position]
+
+    def compute(self, wanted: str) -> None:
+        """Compute a node, and before it whatever it needs."""
+        pending, entered = [wanted], set()
+        while pending:
+            name = pending[-1]
+            if name in self.held:
+                pending.pop()
+                continue
+            node = _node(self.nodes, name)
+            if node.op in DEFERRED:
+                pending.pop()
+                self.held[name] = DEFERRED[node.op](self, node)
+                continue
+            missing = [each for each in (*(r.node for r in node.inputs), *node.controls) if each not in self.held]
+            if missing and name in entered:
+                raise NotRepresentable(
+                    "a graph must have no cycle of nodes but the loops of TensorFlow", given=f"{node.title} needs itself"
+                )
+            entered.add(name)
+            if missing:
+                pending += reversed(missing)
+                continue
+            pending.pop()
+            self.held[name] = self.interpreter.apply(node, [self.read(reference) for reference in node.inputs])
+
+
+def _node(nodes: Mapping[str, Node], name: str) -> Node:
+    if name not in nodes:
+        raise InvalidModel(f'the graph must have node "{name}"', given=f"{len(nodes)} others")
+    return nodes[name]
+
+
+def check_ops(library: Library, wanted: Sequence[str]) -> None:
+    """Raise ``NotRepresentable`` naming every op without a rule, each with its nodes."""
+    missing: dict[str, list[str]] = {}
+    for node in library.all_nodes(wanted):
+        if node.op not in RULES and node.op not in library.functions:
+            missing.setdefault(node.op, []).append(node.name)
+    if not missing:
+        return
+    raise NotRepresentable(
+        "every op of a graph must have a rule",
+        given="\n".join(
+            f"{op} ({len(names)} node{'s' * (len(names) > 1)}): {', '.join(names[:3])}"
+            for op, names in sorted(missing.items())
+        ),
+        do='compute it with other ops, or give it a rule: @tenonnx_tensorflow.rule("NAME"), in a module that is '
+        "imported before, or in a package (entry points tenonnx.tensorflow_ops)",
+    )
+
+
+__all__ = ["Interpreter", "Value", "check_ops"]

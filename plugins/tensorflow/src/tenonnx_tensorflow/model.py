@@ -1,0 +1,44 @@
+"""A model of TensorFlow as it is read, whatever it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenonnx_tensorflow.graphs import Library, Reference
+from tenonnx_tensorflow.held import Held
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a model takes: its name, the node that stands for it, the number of its type, its sizes."""
+
+    name: str
+    node: str
+    dtype: int
+    shape: tuple[int | None, ...] | None
+    axes: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class Model:
+    """Nodes and functions, what goes in and comes out, and what variables hold.
+
+    ``captured`` are nodes that stand for what a function uses from outside; ``variables`` what is restored by name.
+    ``prepared`` are nodes that run once before, such as those that restore variables and fill tables. ``run`` is the
+    original, a function of arrays, where there is one to compare with.
+    """
+
+    name: str
+    library: Library
+    inputs: Sequence[Input]
+    outputs: Sequence[tuple[str, Reference]]
+    captured: Mapping[str, Held] = field(default_factory=dict)
+    contents: Mapping[Held, Any] = field(default_factory=dict)
+    prepared: Sequence[str] = ()
+    restored: Callable[[str], Any] | None = None
+    asset: Callable[[str], Sequence[str]] | None = None
+    assets: Mapping[str, str] = field(default_factory=dict)
+    trainable: frozenset[str] = frozenset()
+    run: Callable[[Mapping[str, Any]], Sequence[Any]] | None = None

@@ -1,0 +1,194 @@
+"""Lists of tensors, and the arrays of tensors of TensorFlow 1: rows of one tensor, which a loop stacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Value, constant, static
+from tenonnx_tensorflow.attributes import dtype_of
+from tenonnx_tensorflow.held import TensorList, as_dtype, int64, number, scalar
+from tenonnx_tensorflow.loops import Slot
+from tenonnx_tensorflow.rules import rule
+from tenonnx_tensorflow.rules.shapes import LAST
+
+
+def _shape(value: Value) -> list[int | None] | None:
+    found = static(value)
+    if found is None or not np.ndim(found):
+        return None
+    return [int(n) if n >= 0 else None for n in np.asarray(found)]
+
+
+def _rows(held: Any, node: Any, like: Value | None = None) -> Value:
+    """The rows of a list; of one that is only reserved zeros, where their shape is known."""
+    if isinstance(held, Slot):
+        raise NotRepresentable("a loop must not read the list that it fills", given=node.title)
+    if held.rows is not None:
+        rows: Value = held.rows
+        return rows
+    shape = held.shape
+    if like is not None:
+        inner: Value = ops.shape(like)
+    elif shape is not None and all(n is not None for n in shape):
+        inner = constant(np.asarray(shape, np.int64))
+    else:
+        raise NotRepresentable("the shape of the elements of a list must be known before it is read", given=node.title)
+    size = ops.reshape(int64(held.size), [1])
+    return ops.expand(constant(np.zeros((), held.dtype.numpy)), ops.concat(size, inner, axis=0))
+
+
+@rule("TensorListReserve", "EmptyTensorList")
+def reserve(node: Any, shape: Value, size: Value) -> TensorList:
+    count = size if node.op == "TensorListReserve" else constant(np.asarray(0, np.int32))
+    return TensorList(dtype_of(node["element_dtype"]), None, count, _shape(shape))
+
+
+@rule("TensorListFromTensor")
+def from_tensor(node: Any, x: Value, shape: Value) -> TensorList:
+    return TensorList(x.dtype, x, ops.gather(ops.shape(x), constant(np.asarray(0))), _shape(shape))
+
+
+@rule("TensorListStack", outputs="tensor")
+def stack(node: Any, held: Any, shape: Value) -> Value:
+    if isinstance(held, TensorList) and held.rows is None:
+        held = TensorList(held.dtype, None, held.size, held.shape or _shape(shape))
+    return _rows(held, node)
+
+
+@rule("TensorListGetItem")
+def get_item(node: Any, held: Any, index: Value, shape: Value) -> Value:
+    return ops.gather(_rows(held, node), scalar(int64(index)), axis=0)
+
+
+@rule("TensorListSetItem")
+def set_item(node: Any, held: Any, index: Value, item: Value) -> Any:
+    if isinstance(held, Slot):
+        if held.row is not None:
+            raise NotRepresentable("a loop must write one row of a list in each iteration", given=node.title)
+        return Slot(held.source, index, item)
+    rows = _rows(held, node, item)
+    updated = ops.scatter_nd(rows, ops.reshape(int64(index), [1, 1]), ops.unsqueeze(item, [0]))
+    return TensorList(held.dtype, updated, held.size, held.shape)
+
+
+@rule("TensorListLength")
+def length(node: Any, held: Any) -> Value:
+    if isinstance(held, Slot):
+        held = held.source
+    if held.rows is None:
+        found: Value = held.size
+        return found
+    return ops.cast(ops.gather(ops.shape(held.rows), constant(np.asarray(0))), to=DType.int32)
+
+
+@rule("TensorListPushBack")
+def push(node: Any, held: Any, item: Value) -> TensorList:
+    row = ops.unsqueeze(item, [0])
+    if isinstance(held, TensorList) and held.rows is None and static(held.size) is not None and not static(held.size):
+        return TensorList(held.dtype, row, None, held.shape)
+    return TensorList(held.dtype, ops.concat(_rows(held, node, item), row, axis=0), None, held.shape)
+
+
+@rule("TensorListPopBack", outputs="output_handle tensor")
+def pop(node: Any, held: Any, shape: Value) -> list[Any]:
+    rows = _rows(held, node)
+    last = ops.gather(rows, constant(np.asarray(-1)), axis=0)
+    return [TensorList(held.dtype, ops.slice_(rows, [0], [-1], [0]), None, held.shape), last]
+
+
+@rule("TensorListGather")
+def gather(node: Any, held: Any, indices: Value, shape: Value) -> Value:
+    return ops.gather(_rows(held, node), int64(indices), axis=0)
+
+
+@rule("TensorListScatterV2", "TensorListScatter")
+def scatter(node: Any, x: Value, indices: Value, shape: Value, size: Value | None = None) -> TensorList:
+    """Rows at the places that are named, zeros elsewhere."""
+    held = int64(indices)
+    least = ops.add(ops.reduce_max(held, keepdims=1), constant(np.asarray([1])))
+    count = least if size is None else ops.maximum(ops.reshape(int64(size), [1]), least)
+    whole = ops.concat(count, ops.slice_(ops.shape(x), [1], [LAST], [0]), axis=0)
+    rows = ops.scatter_nd(ops.expand(number(0, x), whole), ops.unsqueeze(held, [1]), x)
+    return TensorList(x.dtype, rows, None, _shape(shape))
+
+
+@rule("TensorListConcatV2", "TensorListConcat", outputs="tensor lengths")
+def concat(node: Any, held: Any, *_: Value) -> list[Value]:
+    rows = _rows(held, node)
+    sizes = ops.shape(rows)
+    rest = ops.slice_(sizes, [2], [LAST], [0])
+    flat = ops.reshape(rows, ops.concat(constant(np.asarray([-1])), rest, axis=0) if rows.ndim > 2 else [-1])
+    return [flat, ops.expand(ops.slice_(sizes, [1], [2], [0]), ops.slice_(sizes, [0], [1], [0]))]
+
+
+@rule("TensorListResize")
+def resize(node: Any, held: Any, size: Value) -> TensorList:
+    if isinstance(held, TensorList) and held.rows is None:
+        return TensorList(held.dtype, None, size, held.shape)
+    rows = _rows(held, node)
+    wanted = ops.reshape(int64(size), [1])
+    missing = ops.maximum(ops.sub(wanted, ops.slice_(ops.shape(rows), [0], [1], [0])), constant(np.asarray([0])))
+    zeros = constant(np.zeros(rows.ndim, np.int64))
+    ends = [missing, constant(np.zeros(rows.ndim - 1, np.int64))] if rows.ndim > 1 else [missing]
+    padded = ops.pad(rows, ops.concat(zeros, *ends, axis=0))
+    return TensorList(held.dtype, ops.slice_(padded, [0], wanted, [0]), size, held.shape)
+
+
+@rule("TensorListElementShape")
+def element_shape(node: Any, held: Any) -> Value:
+    return as_dtype(ops.shape(ops.gather(_rows(held, node), constant(np.asarray(0)), axis=0)), dtype_of(node["shape_type"]))
+
+
+# ----- TensorFlow 1: the flow between writes stands for the array -----------------------------------------------------
+
+
+@rule("TensorArrayV3", outputs="handle flow")
+def array(node: Any, size: Value) -> list[Any]:
+    made = TensorList(dtype_of(node["dtype"]), None, size, node.get("element_shape"))
+    return [made, made]
+
+
+@rule("TensorArrayScatterV3")
+def array_scatter(node: Any, handle: Any, indices: Value, x: Value, flow: Any) -> TensorList:
+    """All rows of an array, which begins without any."""
+    order = static(indices)
+    contents = indices.symbolic_contents
+    plain = order is not None and np.array_equal(np.asarray(order), np.arange(np.size(order)))
+    if not plain and contents is None and indices.producer is not None and indices.producer.op_type == "Range":
+        plain = True
+    if plain and isinstance(flow, TensorList) and flow.rows is None:
+        return TensorList(x.dtype, x, flow.size, flow.shape)
+    return scatter(node, x, indices, constant(np.asarray(-1)))
+
+
+@rule("TensorArrayReadV3")
+def array_read(node: Any, handle: Any, index: Value, flow: Any) -> Value:
+    return ops.gather(_rows(flow, node), scalar(int64(index)), axis=0)
+
+
+@rule("TensorArrayWriteV3")
+def array_write(node: Any, handle: Any, index: Value, item: Value, flow: Any) -> Any:
+    return set_item(node, flow, index, item)
+
+
+@rule("TensorArrayGatherV3")
+def array_gather(node: Any, handle: Any, indices: Value, flow: Any) -> Value:
+    return ops.gather(_rows(flow, node), int64(indices), axis=0)
+
+
+@rule("TensorArraySizeV3")
+def array_size(node: Any, handle: Any, flow: Any) -> Value:
+    return length(node, flow)
+
+
+@rule("TensorArrayConcatV3", outputs="value lengths")
+def array_concat(node: Any, handle: Any, flow: Any) -> list[Value]:
+    return concat(node, flow)
+
+
+@rule("TensorArrayCloseV3")
+def array_close(node: Any, *_: Any) -> list[Any]:
+    return []

@@ -1,0 +1,82 @@
+"""Reductions, running ones too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, constant
+from tenonnx_tensorflow.held import as_dtype, int64, integers, number
+from tenonnx_tensorflow.rules import rule
+
+_REDUCING = {
+    "Sum": ops.reduce_sum, "Mean": ops.reduce_mean, "Prod": ops.reduce_prod, "Max": ops.reduce_max,
+    "Min": ops.reduce_min, "EuclideanNorm": ops.reduce_l2,
+}  # fmt: skip
+
+
+@rule(*_REDUCING)
+def reduced(node: Any, x: Value, axes: Value) -> Value:
+    """Along no axis nothing is reduced; a mean of integers is truncated."""
+    keep = int(node.get("keep_dims", False))
+    places = [k % x.ndim for k in integers(axes, f"the axes of {node.op}")] if x.ndim else []
+    if not places:
+        return ops.absolute(x) if node.op == "EuclideanNorm" else x
+    if node.op == "Mean" and x.dtype.numpy.kind in "iu":
+        total = ops.reduce_sum(x, places, keepdims=keep)
+        sizes = ops.gather(ops.shape(x), constant(np.asarray(places)))
+        count = as_dtype(ops.reduce_prod(sizes, keepdims=0), x.dtype)
+        return ops.div(total, count)
+    if x.dtype is DType.string:
+        return ops.reduce_sum(x, places, keepdims=keep)
+    return _REDUCING[node.op](x, places, keepdims=keep)
+
+
+@rule("All", "Any")
+def logical(node: Any, x: Value, axes: Value) -> Value:
+    places = [k % x.ndim for k in integers(axes, f"the axes of {node.op}")] if x.ndim else []
+    if not places:
+        return x
+    number_of = ops.cast(x, to=DType.int32)
+    reduce = ops.reduce_min if node.op == "All" else ops.reduce_max
+    return ops.cast(reduce(number_of, places, keepdims=int(node.get("keep_dims", False))), to=DType.bool)
+
+
+@rule("Cumsum", "Cumprod")
+def cumulated(node: Any, x: Value, axis: Value) -> Value:
+    (place,) = integers(axis, f"the axis of {node.op}")
+    op = ops.cumsum if node.op == "Cumsum" else ops.cumprod
+    given = {"exclusive": int(node.get("exclusive", False)), "reverse": int(node.get("reverse", False))}
+    return op(x, constant(np.asarray(place % x.ndim)), **given)
+
+
+@rule("CumulativeLogsumexp")
+def cumulative_logsumexp(node: Any, x: Value, axis: Value) -> Value:
+    (place,) = integers(axis, "the axis")
+    place %= x.ndim
+    top = ops.reduce_max(x, [place], keepdims=1)
+    given = {"exclusive": int(node.get("exclusive", False)), "reverse": int(node.get("reverse", False))}
+    total = ops.cumsum(ops.exp(ops.sub(x, top)), constant(np.asarray(place)), **given)
+    found = ops.add(ops.log(total), top)
+    lowest = number(float(np.finfo(x.dtype.numpy).min), x)
+    return ops.maximum(found, lowest)
+
+
+@rule("L2Loss")
+def l2_loss(node: Any, x: Value) -> Value:
+    return ops.mul(ops.reduce_sum_square(x, keepdims=0), number(0.5, x))
+
+
+@rule("SparseSoftmaxCrossEntropyWithLogits", outputs="loss backprop")
+def sparse_cross_entropy(node: Any, logits: Value, labels: Value) -> list[Value]:
+    logged = ops.log_softmax(logits, axis=-1)
+    own = ops.gather_elements(logged, ops.unsqueeze(int64(labels), [1]), axis=1)
+    return [ops.neg(ops.squeeze(own, [1]))]
+
+
+@rule("SoftmaxCrossEntropyWithLogits", outputs="loss backprop")
+def cross_entropy(node: Any, logits: Value, labels: Value) -> list[Value]:
+    logged = ops.log_softmax(logits, axis=-1)
+    return [ops.neg(ops.reduce_sum(ops.mul(labels, logged), [1], keepdims=0))]

@@ -1,0 +1,88 @@
+"""Variables: handles, and what is read and assigned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import NotRepresentable, Value, constant
+from tenonnx_tensorflow.attributes import dtype_of
+from tenonnx_tensorflow.held import Variable, as_dtype
+from tenonnx_tensorflow.rules import rule
+
+
+@rule("VarHandleOp", interpreter=True)
+def handle(interpreter: Any, node: Any) -> Any:
+    return interpreter.state.handle(node.get("shared_name", "") or node.name)
+
+
+@rule("VariableV2", "Variable", "TemporaryVariable", interpreter=True)
+def reference(interpreter: Any, node: Any) -> Any:
+    """TensorFlow 1 has variables without handles: what reads the node reads what it holds."""
+    found = interpreter.state.handle(node.get("shared_name", "") or node.name)
+    return interpreter.state.read(found) if interpreter.state.is_running else found
+
+
+@rule("ReadVariableOp", "_ReadVariablesOp", interpreter=True)
+def read(interpreter: Any, node: Any, variable: Any) -> Any:
+    return interpreter.state.read(variable) if isinstance(variable, Variable) else variable
+
+
+@rule("AssignVariableOp", "Assign", interpreter=True)
+def assign(interpreter: Any, node: Any, variable: Any, content: Any) -> Any:
+    _of_variable(node, variable)
+    interpreter.state.assign(variable, content)
+    return content
+
+
+@rule("AssignAddVariableOp", "AssignSubVariableOp", "AssignAdd", "AssignSub", interpreter=True)
+def assign_sum(interpreter: Any, node: Any, variable: Any, content: Value) -> Any:
+    _of_variable(node, variable)
+    combine = ops.add if "Add" in node.op else ops.sub
+    found = combine(interpreter.state.read(variable), content)
+    interpreter.state.assign(variable, found)
+    return found
+
+
+def _of_variable(node: Any, variable: Any) -> None:
+    if not isinstance(variable, Variable):
+        raise NotRepresentable("what is assigned must be a variable", given=node.title)
+
+
+@rule("VarIsInitializedOp", "IsVariableInitialized", interpreter=True)
+def is_initialized(interpreter: Any, node: Any, variable: Any) -> Value:
+    return constant(np.asarray(True))
+
+
+@rule("VariableShape", interpreter=True)
+def variable_shape(interpreter: Any, node: Any, variable: Any) -> Value:
+    return as_dtype(ops.shape(interpreter.state.read(variable)), dtype_of(node.get("out_type", 3)))
+
+
+@rule("DestroyResourceOp", "DeleteSessionTensor", interpreter=True)
+def destroyed(interpreter: Any, node: Any, *_: Any) -> list[Any]:
+    return []
+
+
+@rule("RestoreV2", outputs="tensors", interpreter=True)
+def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Value) -> list[Any]:
+    """What a checkpoint holds by these names."""
+    if interpreter.state.restored is None:
+        raise NotRepresentable("a checkpoint must lie beside the graph", given=node.title)
+    return [interpreter.state.restored(str(name)) for name in np.asarray(names.data.array()).reshape(-1)]  # type: ignore[union-attr]
+
+
+@rule("MergeV2Checkpoints", "SaveV2", "ShardedFilename", "StringJoinForSaving", interpreter=True)
+def saved(interpreter: Any, node: Any, *_: Any) -> list[Any]:
+    return []
+
+
+@rule("Placeholder", interpreter=True)
+def unfed(interpreter: Any, node: Any) -> Any:
+    if not interpreter.state.is_running:
+        return constant(np.asarray("", object))
+    raise NotRepresentable(
+        "what a graph needs must be among its inputs", given=node.title, do="name it: inputs=[...]"
+    )

@@ -1,0 +1,91 @@
+"""SavedModels, read without TensorFlow: a graph with functions, a checkpoint, files of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable
+from tenonnx_tensorflow.attributes import shape_of
+from tenonnx_tensorflow.bundle import Checkpoint
+from tenonnx_tensorflow.graphs import Library, Reference
+from tenonnx_tensorflow.messages import parse
+from tenonnx_tensorflow.model import Input, Model
+
+#: What is asked for where nobody says which signature, and what sets up tables and variables.
+_DEFAULT, _SET_UP = "serving_default", "__saved_model_init_op"
+
+
+def read_saved_model(folder: Path, signature: str | None, tags: Sequence[str] | None) -> Model:
+    """One signature of a SavedModel. Raises ``InvalidCall`` naming those there are for one that is not."""
+    message = parse("SavedModel", (folder / "saved_model.pb").read_bytes(), f'"{folder / "saved_model.pb"}"')
+    graph = _graph_of(message, tags)
+    signatures = {entry.key: entry.value for entry in graph.signature_def}
+    offered = [name for name in signatures if name != _SET_UP]
+    chosen = signature or (_DEFAULT if _DEFAULT in signatures else offered[0] if len(offered) == 1 else None)
+    if chosen is None or chosen not in signatures:
+        raise InvalidCall(
+            "a signature must be one of the SavedModel's",
+            given=repr(signature),
+            available=", ".join(offered) or "none",
+            do="give signature=NAME, or export the model with a signature",
+        )
+    library = Library.of(graph.graph_def)
+    found = signatures[chosen]
+    for entry in (*found.inputs, *found.outputs):
+        if not entry.value.name:
+            raise NotRepresentable("what a signature takes and gives must be dense tensors", given=f'"{entry.key}"')
+    inputs = [
+        Input(entry.key, Reference.of(entry.value.name).node, entry.value.dtype, shape_of(entry.value.tensor_shape))
+        for entry in sorted(found.inputs, key=lambda entry: entry.key)
+    ]
+    outputs = [
+        (entry.key, Reference.of(entry.value.name)) for entry in sorted(found.outputs, key=lambda entry: entry.key)
+    ]
+    prefix = folder / "variables" / "variables"
+    has_variables = prefix.with_name("variables.index").is_file()
+    assets = {
+        Reference.of(file.tensor_info.name).node: str(folder / "assets" / Path(file.filename).name)
+        for file in graph.asset_file_def
+    }
+    return Model(
+        folder.resolve().name,
+        library,
+        inputs,
+        outputs,
+        prepared=_prepared(graph, signatures, library, has_variables),
+        restored=Checkpoint(prefix).read if has_variables else None,
+        asset=lambda name: Path(name).read_text(encoding="utf-8").splitlines(),
+        assets=assets,
+        trainable=_trainable(graph),
+    )
+
+
+def _graph_of(message: Any, tags: Sequence[str] | None) -> Any:
+    held = [list(graph.meta_info_def.tags) for graph in message.meta_graphs]
+    wanted = list(tags) if tags is not None else ["serve"]
+    for graph, each in zip(message.meta_graphs, held, strict=True):
+        if sorted(each) == sorted(wanted):
+            return graph
+    if tags is None and len(held) == 1:
+        return message.meta_graphs[0]
+    if not held:
+        raise InvalidModel("a SavedModel must hold a graph", given="none")
+    raise InvalidCall(
+        "a SavedModel must have a graph with these tags", given=", ".join(wanted),
+        available="; ".join(", ".join(each) for each in held),
+    )  # fmt: skip
+
+
+def _prepared(graph: Any, signatures: Any, library: Library, has_variables: bool) -> list[str]:
+    """The nodes that restore variables and fill tables."""
+    names = [graph.saver_def.restore_op_name] if has_variables and graph.saver_def.restore_op_name else []
+    names += [entry.value.name for entry in signatures[_SET_UP].outputs] if _SET_UP in signatures else []
+    found = [Reference.of(name).node for name in names if name]
+    return [name for name in found if name in library.nodes]
+
+
+def _trainable(graph: Any) -> frozenset[str]:
+    held = [each.variable for each in graph.object_graph_def.nodes if each.HasField("variable")]
+    return frozenset(variable.name for variable in held if variable.trainable)

@@ -1,0 +1,97 @@
+"""What variables hold while a graph is built, and the values that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Graph, NotRepresentable, Value
+from tenonnx.extend.formats import Role
+from tenonnx_tensorflow.held import Complex, Held, Table, Variable
+
+
+class State:
+    """Variables by handle. An array becomes a variable of the graph when it is first read; assignments replace it."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        restored: Callable[[str], Any] | None = None,
+        asset: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.restored, self._asset = restored, asset
+        self.trainable: frozenset[str] = frozenset()
+        self.tables: dict[str, Table] = {}
+        self.initial: dict[Variable, Any] = {}
+        self.held: dict[Variable, Held] = {}
+        self.sources: dict[Variable, Value] = {}
+        self.handles: dict[str, Variable] = {}
+        self.is_running = False
+        self.constants: dict[int, Value] = {}
+
+    def asset(self, name: str) -> Sequence[str]:
+        """The lines of a file of a table."""
+        if self._asset is None:
+            raise NotRepresentable("a table that is read from a file must come with it", given=f'"{name}"')
+        return self._asset(name)
+
+    def handle(self, name: str, **known: Any) -> Variable:
+        """The one handle of a name."""
+        return self.handles.setdefault(name, Variable(name, **known))
+
+    def read(self, variable: Variable) -> Held:
+        if variable not in self.held:
+            self.held[variable] = self._made(variable)
+        return self.held[variable]
+
+    def assign(self, variable: Variable, content: Held) -> None:
+        if self.is_running:
+            if variable not in self.sources and variable in self.initial:
+                self._made(variable)
+            self.held[variable] = content
+        else:
+            self.initial[variable] = content
+
+    def changes_since(self, before: Mapping[Variable, Held]) -> list[Variable]:
+        """The variables that were assigned, and not only read for the first time."""
+        return [v for v, held in self.held.items() if held is not before.get(v, self.sources.get(v))]
+
+    def undo(self, before: Mapping[Variable, Held]) -> None:
+        """Let variables hold what they did; those that were read for the first time keep what they were."""
+        self.held = {v: before.get(v, self.sources.get(v)) for v in self.held if v in before or v in self.sources}
+
+    def changed(self) -> dict[Variable, Value]:
+        """The variables that were assigned since they were read first, with what they hold now."""
+        return {v: held for v, held in self.held.items() if held is not self.sources.get(v) and v in self.sources}
+
+    def _made(self, variable: Variable) -> Held:
+        if variable in self.sources:
+            return self.sources[variable]
+        if variable not in self.initial:
+            raise NotRepresentable(
+                "a variable must hold something before it is read",
+                given=variable.name,
+                do="export the model with its variables",
+            )
+        content = self.initial[variable]
+        if isinstance(content, Value):
+            content = content.data.array() if content.data is not None else content
+        if isinstance(content, Value | Complex):
+            return content
+        array = np.asarray(content)
+        made = self.variable(variable.name, array)
+        if array.dtype.kind == "f" or array.dtype.kind == "V":
+            made.role = Role("parameter" if variable.is_trainable or variable.name in self.trainable else "buffer")
+        self.sources[variable] = made
+        return made
+
+    def variable(self, name: str, array: Any) -> Value:
+        """A variable of the graph, of this name or a similar one that is free."""
+        taken, unique, count = set(self.graph.names()), name, 0
+        while unique in taken:
+            count += 1
+            unique = f"{name}_{count}"
+        return self.graph.variable(unique, np.asarray(array))

@@ -1,0 +1,1 @@
+"""Cases by kind: each module has a table ``CASES`` from names to cases."""
