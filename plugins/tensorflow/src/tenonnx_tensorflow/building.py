@@ -9,16 +9,17 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Graph, InvalidCall, InvalidModel, NotRepresentable, Registry, TenonnxError, Value, constant
-from tenonnx.extend.transforms import prune
+from tenonnx.extend.transforms import prune, retarget
 from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.held import Complex, Held, Variable
+from tenonnx_tensorflow.verification import array_of
 from tenonnx_tensorflow.interpreter import Interpreter, check_ops
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.state import State
 
-#: The opset that graphs are built at; ``tx.export`` moves them to any other.
-OPSET = 21
+#: The opset that rules are written in, and that of the graphs; ``tx.export`` moves them to any other.
+_WRITTEN, OPSET = 26, 21
 
 
 def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | None = None) -> Graph:
@@ -27,7 +28,7 @@ def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | Non
     Raises ``NotRepresentable`` naming every op without a rule, or the node that has no form.
     """
     check_ops(model.library, [reference.node for _, reference in model.outputs])
-    graph = Graph(_plain(model.name), opsets={"ai.onnx": OPSET})
+    graph = Graph(_plain(model.name), opsets={"ai.onnx": _WRITTEN})
     graph.registry = registry
     state = State(graph, model.restored, model.asset)
     state.trainable = model.trainable
@@ -52,7 +53,7 @@ def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> li
         interpreter.evaluate([], held, model.prepared)
     state.is_running = True
     given_files = {node: [constant(np.asarray(path, object))] for node, path in model.assets.items()}
-    captured: dict[str, list[Held]] = {node: [held] for node, held in model.captured.items()}
+    captured = {node: [_captured(state, node, held)] for node, held in model.captured.items()}
     results = interpreter.evaluate([reference for _, reference in model.outputs], {**given_files, **captured, **fed})
     for name, result in zip(names, results, strict=True):
         graph.output(name, _output(graph, name, result))
@@ -61,6 +62,17 @@ def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> li
         source = state.sources[variable]
         graph.output(f"{source.name}_next", ops.identity(content))
     return [state.sources[variable].name for variable in changed]
+
+
+def _captured(state: State, name: str, held: Held) -> Held:
+    """What a function uses from outside: arrays of floats that may be trained are variables."""
+    if not isinstance(held, np.ndarray):
+        return held
+    if held.dtype.kind == "c":
+        return Complex(*(constant(np.ascontiguousarray(part)) for part in (held.real, held.imag)))
+    if held.dtype == object:
+        return constant(array_of(held))
+    return state.variable(name, held) if held.dtype.kind in "fV" and held.size > 1 else constant(held)
 
 
 def _input(graph: Graph, given: Input) -> Held:
@@ -111,7 +123,7 @@ def _plain(name: str) -> str:
 
 def _tidied(graph: Graph, changed: Sequence[str]) -> Graph:
     """By as few nodes as it takes, channels first inside, weights by their names."""
-    pruned = prune(graph)
+    pruned = retarget(prune(graph), OPSET)
     by_name = {value.name: value for value in pruned.variables}
     defaults = [by_name[name] for name in changed if name in by_name]
     pruned.all_inputs += defaults

@@ -21,6 +21,7 @@ from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported fo
     complexes,
     control,
     elementwise,
+    gradients,
     images,
     indexing,
     linear,

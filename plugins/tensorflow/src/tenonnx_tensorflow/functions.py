@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def _function_of(source: Any, signature: str | None) -> Any:
         if found is None:
             raise InvalidCall("a signature must be a function of the model", given=signature, available=", ".join(held))
         return found
+    if isinstance(source, tf.Module) and hasattr(source.__call__, "get_concrete_function"):
+        return source.__call__
     return source
 
 
@@ -69,7 +72,7 @@ def _concrete(function: Any, specs: Sequence[Any]) -> Any:
         lines = [line for line in str(error).split("\n") if line.strip()]
         raise InvalidCall(
             "a function must be one that TensorFlow traces for these examples",
-            given=lines[0][:300] if lines else type(error).__name__,
+            given=f"{type(error).__name__}: {lines[-1].strip()[:300]}" if lines else type(error).__name__,
             do="give an example of each argument, tx.load(function, *examples), or a tf.TensorSpec with None for sizes "
             "that vary",
         ) from error
@@ -154,18 +157,36 @@ def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
     outputs = _outputs(function)
 
     def run(feeds: Mapping[str, Any]) -> Sequence[Any]:
-        given = [tf.constant(feeds[label], dtype=tensor.dtype) for label, tensor in zip(labels, flat, strict=True)]
-        found = function._call_flat(given, function.captured_inputs) if not hasattr(function, "flat_call") else (
-            _flat_call(function, given)
-        )
-        return [np.asarray(each) for each in tf.nest.flatten(found)]
+        given = [
+            tf.constant(_complex(feeds[label]) if tensor.dtype.is_complex else feeds[label], dtype=tensor.dtype)
+            for label, tensor in zip(labels, flat, strict=True)
+        ]
+        with unchanged(function.graph.variables):
+            return [np.asarray(each) for each in tf.nest.flatten(_flat_call(function, given))]
 
     names = frozenset(v.path if hasattr(v, "path") else v.name.split(":")[0] for v in function.trainable_variables)
     return Model(name, library, inputs, outputs, captured, contents, trainable=names, run=run)
 
 
+def _complex(array: Any) -> Any:
+    """Pairs of parts along the last axis as complex numbers."""
+    return array if np.asarray(array).dtype.kind == "c" else np.asarray(array)[..., 0] + 1j * np.asarray(array)[..., 1]
+
+
+@contextmanager
+def unchanged(variables: Sequence[Any]) -> Iterator[None]:
+    """Let a call leave variables as they are."""
+    before = [np.array(variable) for variable in variables]
+    yield
+    for variable, content in zip(variables, before, strict=True):
+        if not np.array_equal(np.asarray(variable), content):
+            variable.assign(content)
+
+
 def _flat_call(function: Any, given: Sequence[Any]) -> Any:
-    return function.flat_call([*given, *function.captured_inputs])
+    if hasattr(function, "flat_call"):
+        return function.flat_call([*given, *function.captured_inputs])
+    return function._call_flat(given, function.captured_inputs)
 
 
 def _shape(shape: Any) -> tuple[int | None, ...] | None:
@@ -186,9 +207,7 @@ def _captured(function: Any) -> tuple[dict[str, Held], dict[Held, Any]]:
         elif outer.dtype.as_datatype_enum in (RESOURCE, VARIANT):
             held[node] = Table(node, contents=_exporter(outer))
         else:
-            array = np.asarray(outer)
-            made = Variable(node)
-            held[node], contents[made] = made, array
+            held[node] = np.asarray(outer)
     return held, contents
 
 

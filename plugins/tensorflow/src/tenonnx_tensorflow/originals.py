@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tenonnx_tensorflow.functions import unchanged
 from tenonnx_tensorflow.model import Model
 
 Runner = Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -25,7 +26,8 @@ def saved_model_runner(folder: Path, signature: str | None, tags: Sequence[str] 
         chosen = signature or ("serving_default" if "serving_default" in signatures else next(iter(signatures)))
         function = signatures[chosen]
         specs = function.structured_input_signature[1]
-        found = function(**{name: tf.constant(feeds[name], specs[name].dtype) for name in specs})
+        with unchanged(function.variables):
+            found = function(**{name: tf.constant(feeds[name], specs[name].dtype) for name in specs})
         return [np.asarray(found[name]) for name, _ in model.outputs]
 
     return run

@@ -44,8 +44,11 @@ def verify_against(
             said = str(error).split("\n")[0][:200]
             found.notes.append(f"not compared ({where}): TensorFlow does not take that: {type(error).__name__}: {said}")
             continue
+        if expected and not any(np.size(array) for array in expected):
+            found.notes.append(f"not compared ({where}): there is nothing to compare")
+            continue
         try:
-            actual = program(feeds)
+            actual = program({name: array_of(array) for name, array in feeds.items()})
         except TenonnxError as error:
             found.problems.append(f"{where}: {error}")
             continue

@@ -44,13 +44,63 @@ def nearest(node: Any, x: Value, size: Value) -> Value:
 
 @rule("ResizeBicubic")
 def bicubic(node: Any, x: Value, size: Value) -> Value:
-    """With half pixels by Keys's kernel, whose weights outside of the image are left out."""
-    mode = _coordinates(node)
-    keys = mode == "half_pixel"
-    return _resized(
-        as_dtype(x, DType.float32), size, mode="cubic", coordinate_transformation_mode=mode,
-        cubic_coeff_a=-0.5 if keys else -0.75, exclude_outside=int(keys),
-    )  # fmt: skip
+    """Means of four elements along each axis, by weights that are tabled at 1024 places between two elements.
+
+    With half pixels by Keys's kernel, whose weights outside of the image are left out.
+    """
+    held = as_dtype(x, DType.float32)
+    for axis in (1, 2):
+        wanted = scalar(ops.slice_(int64(size), [axis - 1], [axis], [0]))
+        held = _cubic_along(held, axis, wanted, _coordinates(node))
+    return held
+
+
+def _cubic_along(x: Value, axis: int, wanted: Value, mode: str) -> Value:
+    length = scalar(ops.gather(ops.shape(x), [axis]))
+    one, half = number(1, DType.float32), number(0.5, DType.float32)
+    before, after = (ops.cast(n, to=DType.float32) for n in (length, wanted))
+    if mode == "align_corners":
+        several = ops.greater(after, one)
+        before, after = ops.where(several, ops.sub(before, one), before), ops.where(several, ops.sub(after, one), after)
+    scale = ops.div(before, after)
+    steps = ops.cast(ops.range_(constant(np.asarray(0)), wanted, constant(np.asarray(1))), to=DType.float32)
+    if mode == "half_pixel":
+        places = ops.sub(ops.mul(ops.add(steps, half), scale), half)
+    else:
+        places = ops.mul(steps, scale)
+    first = ops.floor(places)
+    tabled = number(1024, DType.float32)
+    part = ops.div(ops.round_(ops.mul(ops.sub(places, first), tabled)), tabled)
+    last = ops.sub(length, constant(np.asarray(1)))
+    weights, rows = [], []
+    for k in range(-1, 3):
+        index = ops.add(ops.cast(first, to=DType.int64), constant(np.asarray(k)))
+        distance = ops.absolute(ops.sub(part, number(k, DType.float32)))
+        weight = _cubic_weight(distance, -0.5 if mode == "half_pixel" else -0.75)
+        kept = ops.clip(index, constant(np.asarray(0)), last)
+        if mode == "half_pixel":
+            weight = ops.where(ops.equal(index, kept), weight, number(0, DType.float32))
+        weights.append(weight)
+        rows.append(ops.gather(x, kept, axis=axis))
+    if mode == "half_pixel":
+        total = ops.sum_(*weights)
+        weights = [ops.div(weight, total) for weight in weights]
+    others = [k for k in range(3) if k != axis - 1]
+    shaped = [ops.unsqueeze(weight, [0, *(k + 1 for k in others)]) for weight in weights]
+    return ops.sum_(*(ops.mul(row, weight) for row, weight in zip(rows, shaped, strict=True)))
+
+
+def _cubic_weight(distance: Value, a: float) -> Value:
+    """Keys's convolution kernel (1981) at a distance below two."""
+
+    def polynomial(*coefficients: float) -> Value:
+        total = number(coefficients[0], distance)
+        for each in coefficients[1:]:
+            total = ops.add(ops.mul(total, distance), number(each, distance))
+        return total
+
+    near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
+    return ops.where(ops.less_or_equal(distance, number(1, distance)), near, far)
 
 
 def _by_matrices(x: Value, rows: Any, columns: Any) -> Value:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-import tenonnx_onnx_ml as ml
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_onnx_ml.encoders import label_encoder
 from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.held import Table, as_dtype, known
 from tenonnx_tensorflow.rules import rule
@@ -60,7 +60,7 @@ def find(interpreter: Any, node: Any, table: Any, keys: Value, default: Value) -
     fallback = known(default, "what a table gives for other keys").reshape(-1)[0]
     held = keys if keys.dtype is DType.string else as_dtype(keys, DType.int64)
     kind = wanted if wanted in _NAMES else DType.int64
-    found = ml.label_encoder(
+    found = label_encoder(
         held,
         **{f"keys_{_NAMES[held.dtype]}": [_plain(key, held.dtype) for key in table.keys]},
         **{f"values_{_NAMES[kind]}": [_plain(each, kind) for each in table.contents]},
