@@ -109,3 +109,22 @@ def test_layer_normalization_is_computed_once():
     derived = tx.grad(graph, of="loss", wrt=["x", "scale"])
     assert [node.op_type for node in derived.nodes].count("LayerNormalization") == 1
     assert [repr(node) for node in graph.nodes] == before
+
+
+def test_a_loop_of_a_known_count_has_gradients_of_all_that_it_carries():
+    """The count is an initializer, so that the way back is no branch for loops that never run."""
+    from tenonnx.extend import TensorType, constant, subgraph
+    from tenonnx_standard.control_flow import loop
+    from tenonnx_standard.math import mul
+
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x, w = graph.input("x", "float64", (3,)), graph.variable("w", np.float64([0.5, 2.0, 1.5]))
+    formals = [("step", TensorType("int64", ())), ("going", TensorType("bool", ())), ("state", x.type)]
+    with graph.building():
+        body = subgraph(lambda step, going, state: [going, mul(state, w)], formals)
+        graph.output("y", loop(constant(np.int64(3)), None, x, body=body))
+    slopes = tx.grad(graph, of="y", wrt=["x", "w"], seeds={"y": "g"})
+    point = {"x": np.float64([1.0, -2.0, 3.0]), "g": np.ones(3)}
+    found = slopes.run(point, backend="numpy")
+    np.testing.assert_allclose(found["x/grad"], np.asarray(w) ** 3)
+    np.testing.assert_allclose(found["w/grad"], 3 * np.asarray(w) ** 2 * point["x"])

@@ -79,6 +79,7 @@ GROUPS: Mapping[str, EntryPointGroup] = {
     "tenonnx.torch_ops": EntryPointGroup(
         "a mapping from operators of PyTorch to functions", lambda value: isinstance(value, Mapping)
     ),
+    "tenonnx.tensorflow_ops": EntryPointGroup(),
     "tenonnx.hooks": EntryPointGroup(
         "a function of a ModelProto, or an object with post_process",
         lambda value: callable(value) or callable(getattr(value, "post_process", None)),

@@ -31,12 +31,13 @@ def verify_calls(
     allowed: Allowed = BY_TABLE,
     coarse: Tolerance | None = None,
     skipped: Sequence[str] = (),
+    steps: int = 0,
     seen: Callable[[Any], Any] = lambda found: found,
 ) -> Verification:
     """Compare ``graph`` on the fastest backend with a source, after ``onnx.checker`` took it.
 
-    ``coarse`` is the tolerance where that of the table is too fine; outputs that are ``skipped`` are not compared. What
-    the graph gives is compared as ``seen``. Calls that the source does not take are noted.
+    ``coarse`` is the tolerance where that of the table is too fine; outputs that are ``skipped`` are not compared,
+    and integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls that the source does not take are noted.
     """
     found = Verification(source)
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
@@ -63,6 +64,6 @@ def verify_calls(
         for value, array in zip(graph.outputs, expected, strict=True):
             if value.name not in skipped:
                 near = allowed.around(array, terms, coarse)
-                difference = compare(seen(actual[value.name]), array, accumulation=terms, tolerance=near)
+                difference = compare(seen(actual[value.name]), array, accumulation=terms, tolerance=near, steps=steps)
                 found.outputs.append(OutputDifference(value.name, where, difference))
     return found

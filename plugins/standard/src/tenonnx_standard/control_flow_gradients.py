@@ -424,7 +424,7 @@ def _unless_empty(track: Value, run: Callable[[], Any], otherwise: Sequence[Valu
 
 
 def _tuple(found: Any) -> tuple[Any, ...]:
-    return found if isinstance(found, tuple) else (found,)
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
 
 
 # ----- the rules ------------------------------------------------------------------------------------------------------

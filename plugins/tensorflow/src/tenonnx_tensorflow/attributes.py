@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -97,14 +98,16 @@ def array_of(message: Any, what: str) -> np.ndarray[Any, Any]:
 
 
 def _listed(kind: Any, elements: Any) -> np.ndarray[Any, Any]:
+    dtype: np.dtype[Any] = np.dtype(kind)
     if kind in (np.complex64, np.complex128):
         parts = np.asarray(elements, np.float32 if kind is np.complex64 else np.float64)
-        return parts.view(kind)
+        return np.ndarray(parts.shape[0] // 2, dtype, parts)
     if kind in (np.float16, ml_dtypes.bfloat16):
-        return np.asarray(elements, np.uint16).view(kind)
+        words = np.asarray(elements, np.uint16)
+        return np.ndarray(words.shape, dtype, words)
     if isinstance(elements, bytes):
-        return np.frombuffer(elements, kind)
-    return np.asarray(elements).astype(kind)
+        return np.frombuffer(elements, dtype)
+    return np.asarray(elements).astype(dtype)
 
 
 def text_of(contents: bytes) -> Any:
@@ -130,7 +133,7 @@ def _as_it_is(content: Any, what: str) -> Any:
     return content
 
 
-_READ = {
+_READ: Mapping[str, Callable[[Any, str], Any]] = {
     "s": lambda content, what: text_of(content),
     "i": _as_it_is,
     "f": _as_it_is,

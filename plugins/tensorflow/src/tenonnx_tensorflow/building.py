@@ -11,15 +11,16 @@ import tenonnx_standard as ops
 from tenonnx.extend import Graph, InvalidCall, InvalidModel, NotRepresentable, Registry, TenonnxError, Value, constant
 from tenonnx.extend.transforms import prune, retarget
 from tenonnx_optimize import channels_first, fuse, simplify
+from tenonnx_frontends import chosen_names
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.held import Complex, Held, Variable
-from tenonnx_tensorflow.verification import array_of
 from tenonnx_tensorflow.interpreter import Interpreter, check_ops
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.state import State
+from tenonnx_tensorflow.verification import array_of
 
 #: The opset that rules are written in, and that of the graphs; ``tx.export`` moves them to any other.
-_WRITTEN, OPSET = 26, 21
+WRITTEN, OPSET = 26, 21
 
 
 def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | None = None) -> Graph:
@@ -28,19 +29,24 @@ def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | Non
     Raises ``NotRepresentable`` naming every op without a rule, or the node that has no form.
     """
     check_ops(model.library, [reference.node for _, reference in model.outputs])
-    graph = Graph(_plain(model.name), opsets={"ai.onnx": _WRITTEN})
+    graph = Graph(_plain(model.name), opsets={"ai.onnx": WRITTEN})
     graph.registry = registry
     state = State(graph, model.restored, model.asset)
-    state.trainable = model.trainable
+    state.named = model.named
     try:
         with graph.building():
             changed = _build(graph, state, model, _output_names(model, names))
     except TenonnxError as error:
-        notes = getattr(error, "__notes__", [])
-        if notes and type(error) is not NotRepresentable:
-            raise
-        raise (NotRepresentable(str(error), also=notes[0]) if notes else error) from error
-    return _tidied(graph, changed)
+        raise with_place(error) from error
+    return tidied(graph, changed)
+
+
+def with_place(error: TenonnxError) -> TenonnxError:
+    """The error with the node that it was raised at in its message."""
+    notes = getattr(error, "__notes__", [])
+    if not notes or not isinstance(error, NotRepresentable):
+        return error
+    return NotRepresentable(error.what, given=error.given, available=error.available, do=error.do, also=notes[0])
 
 
 def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> list[str]:
@@ -107,28 +113,20 @@ def _output_names(model: Model, names: Sequence[str] | None) -> list[str]:
         unique = name if name not in taken else f"{name}_output"
         taken.add(unique)
         found.append(unique)
-    if names is None:
-        return found
-    if len(names) != len(found) or len(set(names)) != len(names) or set(names) & {i.name for i in model.inputs}:
-        raise InvalidCall(
-            f"the names of outputs must be different, and one for each of the {len(found)} outputs",
-            given=", ".join(names), available=", ".join(found),
-        )  # fmt: skip
-    return list(names)
+    return chosen_names("outputs", names, found, [i.name for i in model.inputs])
 
 
 def _plain(name: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "graph"
 
 
-def _tidied(graph: Graph, changed: Sequence[str]) -> Graph:
+def tidied(graph: Graph, changed: Sequence[str]) -> Graph:
     """By as few nodes as it takes, channels first inside, weights by their names."""
     pruned = retarget(prune(graph), OPSET)
     by_name = {value.name: value for value in pruned.variables}
     defaults = [by_name[name] for name in changed if name in by_name]
     pruned.all_inputs += defaults
-    found = fuse(simplify(channels_first(simplify(pruned))))
-    return found
+    return fuse(simplify(channels_first(simplify(pruned))))
 
 
 def types_of(model: Model) -> Mapping[str, Any]:

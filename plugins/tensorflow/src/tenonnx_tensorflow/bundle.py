@@ -51,7 +51,9 @@ class Checkpoint:
     def read(self, name: str) -> np.ndarray[Any, Any]:
         if name not in self.entries:
             raise InvalidModel(
-                f'the checkpoint must hold "{name}"', given=str(self.prefix), available=", ".join(list(self.entries)[:5])
+                f'the checkpoint must hold "{name}"',
+                given=str(self.prefix),
+                available=", ".join(list(self.entries)[:5]),
             )
         entry = parse("BundleEntry", self.entries[name], f'the entry of "{name}"')
         if entry.slices:
@@ -60,13 +62,17 @@ class Checkpoint:
         shape = [int(dim.size) for dim in entry.shape.dim]
         kind = numpy_type(entry.dtype)
         if not path.is_file() or entry.offset < 0 or entry.offset + entry.size > path.stat().st_size:
-            raise InvalidModel(f'"{path}" must hold the bytes of "{name}"', given=f"{entry.size} from {entry.offset} on")
+            raise InvalidModel(
+                f'"{path}" must hold the bytes of "{name}"', given=f"{entry.size} from {entry.offset} on"
+            )
         if kind is object:
             with path.open("rb") as file:
                 file.seek(entry.offset)
                 return _texts(file.read(entry.size), math.prod(shape)).reshape(shape)
         if math.prod(shape) * np.dtype(kind).itemsize != entry.size:
-            raise InvalidModel(f'"{name}" must have as many bytes as its shape needs', given=f"{entry.size} for {shape}")
+            raise InvalidModel(
+                f'"{name}" must have as many bytes as its shape needs', given=f"{entry.size} for {shape}"
+            )
         if not entry.size:
             return np.zeros(shape, kind)
         return np.fromfile(path, kind, math.prod(shape), offset=entry.offset).reshape(shape)

@@ -13,27 +13,12 @@ import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, Verification
+from tenonnx_frontends import Dims, chosen_names, named_axes, read_dims, unknown_dims
+from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.frozen import read_frozen
 from tenonnx_tensorflow.graphs import Reference
 from tenonnx_tensorflow.model import Input, Model
-from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported for is their rules
-    complexes,
-    control,
-    elementwise,
-    gradients,
-    images,
-    indexing,
-    linear,
-    lists,
-    old_control,
-    randomness,
-    reductions,
-    shapes,
-    text,
-    variables,
-    windows,
-)
 from tenonnx_tensorflow.saved_model import read_saved_model
 
 #: Sizes of the axes of an input: numbers, and names or None where they vary.
@@ -49,7 +34,8 @@ def read(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     shapes: Shapes | None = None,
-    dims: Mapping[str, Mapping[int, str]] | None = None,
+    dims: Dims | str | os.PathLike[str] | None = None,
+    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
     dynamic_batch: bool = False,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -63,7 +49,7 @@ def read(
     A SavedModel is read by its ``signature`` (by default ``serving_default``) and ``tags``; a frozen graph (``.pb``)
     from its nodes ``inputs`` to its nodes ``outputs``, by default from all placeholders to what no node reads. A Keras
     model needs no examples where its inputs are declared; a function does, arrays or ``tf.TensorSpec``. ``shapes`` are
-    sizes of inputs in place of those in the source, ``dims`` names for axes that vary, ``dynamic_batch`` names the
+    sizes of inputs in place of those in the source, ``dims`` (or ``dynamic_axes``) names for axes that vary, which may be JSON or a file of it, ``dynamic_batch`` names the
     first of every input "batch"; ``training`` traces a Keras model as it trains. Complex numbers are pairs of floats
     along a last axis. Variables are initializers by their names; those that a call assigns are inputs with a default,
     and outputs ``<name>_next``.
@@ -73,12 +59,14 @@ def read(
     False or the source cannot be run: a file where TensorFlow is not installed.
     """
     allowed = Allowed.of(verify, atol, rtol)
-    model = model_of(source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training)
+    model = model_of(
+        source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training
+    )
     graph = graph_of(model, registry, output_names)
     if allowed is not None and model.run is not None:
         from tenonnx_tensorflow.verification import verify_against
 
-        verify_against(model.run, graph, allowed, _feeds(model, examples)).raise_if_failed()
+        verify_against("TensorFlow", model.run, graph, allowed, _feeds(model, examples)).raise_if_failed()
     return graph
 
 
@@ -90,20 +78,24 @@ def verifier(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     shapes: Shapes | None = None,
-    dims: Mapping[str, Mapping[int, str]] | None = None,
+    dims: Dims | str | os.PathLike[str] | None = None,
+    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
     dynamic_batch: bool = False,
     input_names: Sequence[str] | None = None,
     training: bool = False,
     **_: Any,
 ) -> Callable[..., Verification] | None:
     """What compares a graph with ``source``, called with the options of ``read``; None where it cannot be run."""
-    model = model_of(source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training)
-    if model.run is None:
+    model = model_of(
+        source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training
+    )
+    run = model.run
+    if run is None:
         return None
     from tenonnx_tensorflow.verification import verify_against
 
     def compared(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Verification:
-        return verify_against(model.run, graph, Allowed(atol, rtol), _feeds(model, examples))
+        return verify_against("TensorFlow", run, graph, Allowed(atol, rtol), _feeds(model, examples))
 
     return compared
 
@@ -112,28 +104,27 @@ def model_of(
     source: Any, examples: Sequence[Any], signature: Any, tags: Any, inputs: Any, outputs: Any, shapes: Any, dims: Any,
     dynamic_batch: bool, names: Any, training: bool,
 ) -> Model:  # fmt: skip
+    table.load_rules_of_packages()
     model = _read(source, examples, signature, tags, inputs, outputs, shapes, training)
-    unknown = [name for name in {**(shapes or {}), **(dims or {})} if name not in {i.name for i in model.inputs}]
-    if unknown:
-        raise InvalidCall(
-            "shapes and dims must be of inputs", given=unknown[0], available=", ".join(i.name for i in model.inputs)
-        )
-    given = [_shaped(each, (shapes or {}).get(each.name), (dims or {}).get(each.name), dynamic_batch) for each in model.inputs]
-    if names is not None:
-        if len(names) != len(given) or len(set(names)) != len(names):
-            raise InvalidCall(
-                f"the names of inputs must be different, and one for each of the {len(given)} inputs",
-                given=", ".join(names), available=", ".join(i.name for i in given),
-            )  # fmt: skip
-        run, old = model.run, [each.name for each in given]
-        if run is not None:
-            model.run = lambda feeds: run({o: feeds[n] for o, n in zip(old, names, strict=True)})
-        given = [replace(each, name=name) for each, name in zip(given, names, strict=True)]
+    ranked = {each.name: each.shape or () for each in model.inputs}
+    axes, others = named_axes(dims, ranked)
+    wrong = [name for name in (*others, *(shapes or {})) if name not in ranked]
+    if wrong:
+        raise unknown_dims(wrong[0], list(ranked))
+    given = [_shaped(each, (shapes or {}).get(each.name), axes.get(each.name), dynamic_batch) for each in model.inputs]
+    old = [each.name for each in given]
+    chosen = chosen_names("inputs", names, old)
+    run = model.run
+    if run is not None and chosen != old:
+        model.run = lambda feeds: run({o: feeds[n] for o, n in zip(old, chosen, strict=True)})
+    given = [replace(each, name=name) for each, name in zip(given, chosen, strict=True)]
     model.inputs = given
     return model
 
 
-def _read(source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, outputs: Any, shapes: Any, training: bool) -> Model:
+def _read(
+    source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, outputs: Any, shapes: Any, training: bool
+) -> Model:
     if not isinstance(source, str | os.PathLike):
         _needs_tensorflow(type(source).__qualname__)
         from tenonnx_tensorflow.functions import read_function
@@ -167,7 +158,7 @@ def _needs_tensorflow(what: str) -> None:
         raise InvalidCall(
             "a model of Keras is traced by TensorFlow, which must be installed",
             given=what,
-            do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which are read without it",
+            do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which need none",
         )
 
 
@@ -184,14 +175,14 @@ def _shaped(given: Input, shape: Any, dims: Any, batched: bool) -> Input:
         if given.shape is not None and len(given.shape) != len(shape):
             raise InvalidCall(f'"{given.name}" must have {len(given.shape)} axes', given=f"{list(shape)}")
         names = {k: n for k, n in enumerate(shape) if isinstance(n, str)}
-        given = replace(given, shape=tuple(n if isinstance(n, int) else None for n in shape), axes={**given.axes, **names})
+        given = replace(
+            given, shape=tuple(n if isinstance(n, int) else None for n in shape), axes={**given.axes, **names}
+        )
     if batched and given.shape:
         given = replace(given, shape=(None, *given.shape[1:]), axes={0: "batch", **given.axes})
     if dims:
-        rank = len(given.shape or ())
-        named = {int(axis) % rank: name for axis, name in dims.items()}
-        sizes = tuple(None if k in named else n for k, n in enumerate(given.shape or ()))
-        given = replace(given, shape=sizes, axes={**given.axes, **named})
+        sizes = tuple(None if k in dims else n for k, n in enumerate(given.shape or ()))
+        given = replace(given, shape=sizes, axes={**given.axes, **dims})
     return given
 
 

@@ -40,7 +40,12 @@ def read_frozen(path: Path, inputs: Sequence[str] | None, outputs: Sequence[str]
     named = []
     for reference in ends:
         count = taken[reference.node] = taken.get(reference.node, -1) + 1
-        named.append((reference.node if not count and not reference.position else f"{reference.node}_{reference.position}", reference))
+        named.append(
+            (
+                reference.node if not count and not reference.position else f"{reference.node}_{reference.position}",
+                reference,
+            )
+        )
     return Model(path.stem, library, [_input(node) for node in starts], named)
 
 

@@ -37,7 +37,7 @@ def read_function(
             raise InvalidCall(
                 "a model of Keras must run on TensorFlow to be read by tenonnx-tensorflow",
                 given=f"the backend {keras.backend.backend()}",
-                do="set KERAS_BACKEND=tensorflow, or give a function of it to tenonnx-jax or its module to tenonnx-torch",
+                do="set KERAS_BACKEND=tensorflow, or read it by tenonnx-jax or tenonnx-torch",
             )
         return _of_keras(source, examples, training)
     function = _function_of(source, signature)
@@ -151,7 +151,9 @@ def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
     if len(labels) != len(flat) or None in labels or len(set(labels)) != len(labels):
         labels = [tensor.op.name for tensor in flat]
     inputs = [
-        Input(label, tensor.op.name, tensor.dtype.as_datatype_enum, _shape(tensor.shape), {0: "batch"} if batched else {})
+        Input(
+            label, tensor.op.name, tensor.dtype.as_datatype_enum, _shape(tensor.shape), {0: "batch"} if batched else {}
+        )
         for label, tensor in zip(labels, flat, strict=True)
     ]
     outputs = _outputs(function)
@@ -164,8 +166,7 @@ def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
         with unchanged(function.graph.variables):
             return [np.asarray(each) for each in tf.nest.flatten(_flat_call(function, given))]
 
-    names = frozenset(v.path if hasattr(v, "path") else v.name.split(":")[0] for v in function.trainable_variables)
-    return Model(name, library, inputs, outputs, captured, contents, trainable=names, run=run)
+    return Model(name, library, inputs, outputs, captured, contents, run=run)
 
 
 def _complex(array: Any) -> Any:
@@ -219,7 +220,9 @@ def _exporter(handle: Any) -> Callable[[int, int], tuple[Any, Any]]:
     """What a table holds, once the types are known by which it is read."""
 
     def contents(keys: int, values: int) -> tuple[Any, Any]:
-        found = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=tf.as_dtype(keys), Tvalues=tf.as_dtype(values))
+        found = tf.raw_ops.LookupTableExportV2(
+            table_handle=handle, Tkeys=tf.as_dtype(keys), Tvalues=tf.as_dtype(values)
+        )
         return np.asarray(found[0]), np.asarray(found[1])
 
     return contents

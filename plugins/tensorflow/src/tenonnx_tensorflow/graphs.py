@@ -58,7 +58,9 @@ class Node:
         return content_of(self._attributes[name], self.name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        if name not in self._attributes:
+            return default
+        return self[name]
 
     @property
     def title(self) -> str:
@@ -82,7 +84,9 @@ class Function:
         outputs = [argument.name for argument in message.signature.output_arg]
         missing = [name for name in outputs if name not in returned]
         if missing:
-            raise InvalidModel(f'function "{message.signature.name}" must return {missing[0]}', given=sorted(returned))
+            raise InvalidModel(
+                f'function "{message.signature.name}" must return {missing[0]}', given=", ".join(sorted(returned))
+            )
         return cls(
             message.signature.name,
             [argument.name for argument in message.signature.input_arg],

@@ -24,12 +24,15 @@ class Complex(NamedTuple):
 
 @dataclass(eq=False)
 class Variable:
-    """The handle of a variable; what it holds is with the interpreter, as calls may change it."""
+    """The handle of a variable; what it holds is with the interpreter, as calls may change it.
+
+    ``is_trainable`` is None where nobody says so.
+    """
 
     name: str
     dtype: Any = None
     shape: Any = None
-    is_trainable: bool = False
+    is_trainable: bool | None = None
 
 
 @dataclass(eq=False)

@@ -141,7 +141,8 @@ class Scope:
             missing = [each for each in (*(r.node for r in node.inputs), *node.controls) if each not in self.held]
             if missing and name in entered:
                 raise NotRepresentable(
-                    "a graph must have no cycle of nodes but the loops of TensorFlow", given=f"{node.title} needs itself"
+                    "a graph must have no cycle of nodes but the loops of TensorFlow",
+                    given=f"{node.title} needs itself",
                 )
             entered.add(name)
             if missing:

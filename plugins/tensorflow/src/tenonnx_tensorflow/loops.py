@@ -201,7 +201,9 @@ class _Tracing:
     fixed: Sequence[bool]
     what: str
 
-    def __call__(self, kinds: Sequence[Any], variables: Sequence[Variable], counted: bool = False) -> tuple[_Trace, Any]:
+    def __call__(
+        self, kinds: Sequence[Any], variables: Sequence[Variable], counted: bool = False
+    ) -> tuple[_Trace, Any]:
         trace, state = _Trace(), self.state
 
         def step(count: Value, going: Value, *values: Value) -> list[Value]:
@@ -253,9 +255,7 @@ def _list_again(held: Held, inner: Held) -> Held:
     return held
 
 
-def _stacked(
-    rows: Value, trace: _Trace, position: int, initial: Sequence[Held], count: Any, what: str
-) -> TensorList:
+def _stacked(rows: Value, trace: _Trace, position: int, initial: Sequence[Held], count: Any, what: str) -> TensorList:
     """The rows of a list, with zeros where a loop ends before its size; they must be written in order."""
     source, slot = initial[position], trace.results[position]
     assert isinstance(source, TensorList)

@@ -25,7 +25,8 @@ class Input:
 class Model:
     """Nodes and functions, what goes in and comes out, and what variables hold.
 
-    ``captured`` are nodes that stand for what a function uses from outside; ``variables`` what is restored by name.
+    ``captured`` are nodes that stand for what a function uses from outside, ``contents`` what variables of it hold.
+    ``restored`` reads what a checkpoint has by a key, and ``named`` tells by the key a name and whether it is trained.
     ``prepared`` are nodes that run once before, such as those that restore variables and fill tables. ``run`` is the
     original, a function of arrays, where there is one to compare with.
     """
@@ -40,5 +41,5 @@ class Model:
     restored: Callable[[str], Any] | None = None
     asset: Callable[[str], Sequence[str]] | None = None
     assets: Mapping[str, str] = field(default_factory=dict)
-    trainable: frozenset[str] = frozenset()
+    named: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     run: Callable[[Mapping[str, Any]], Sequence[Any]] | None = None

@@ -58,7 +58,7 @@ def read_saved_model(folder: Path, signature: str | None, tags: Sequence[str] | 
         restored=Checkpoint(prefix).read if has_variables else None,
         asset=lambda name: Path(name).read_text(encoding="utf-8").splitlines(),
         assets=assets,
-        trainable=_trainable(graph),
+        named=_named(graph),
     )
 
 
@@ -86,6 +86,22 @@ def _prepared(graph: Any, signatures: Any, library: Library, has_variables: bool
     return [name for name in found if name in library.nodes]
 
 
-def _trainable(graph: Any) -> frozenset[str]:
-    held = [each.variable for each in graph.object_graph_def.nodes if each.HasField("variable")]
-    return frozenset(variable.name for variable in held if variable.trainable)
+def _named(graph: Any) -> dict[str, tuple[str, bool]]:
+    """By the key of a checkpoint the name of a variable, and whether it is trained.
+
+    Keys are the shortest paths to objects, in the order of their children.
+    """
+    nodes = graph.object_graph_def.nodes
+    found: dict[str, tuple[str, bool]] = {}
+    pending, seen = [(0, "")], {0}
+    for number, path in pending:
+        if number >= len(nodes):
+            continue
+        if nodes[number].HasField("variable"):
+            variable = nodes[number].variable
+            found[f"{path}/.ATTRIBUTES/VARIABLE_VALUE"] = (variable.name or path, variable.trainable)
+        for child in nodes[number].children:
+            if child.node_id not in seen:
+                seen.add(child.node_id)
+                pending.append((child.node_id, f"{path}/{child.local_name}" if path else child.local_name))
+    return found

@@ -23,7 +23,8 @@ class State:
     ) -> None:
         self.graph = graph
         self.restored, self._asset = restored, asset
-        self.trainable: frozenset[str] = frozenset()
+        self.named: Mapping[str, tuple[str, bool]] = {}
+        self.keys: dict[Value, str] = {}
         self.tables: dict[str, Table] = {}
         self.initial: dict[Variable, Any] = {}
         self.held: dict[Variable, Held] = {}
@@ -54,6 +55,9 @@ class State:
             self.held[variable] = content
         else:
             self.initial[variable] = content
+            key = self.keys.get(content) if isinstance(content, Value) else None
+            if key is not None and key in self.named:
+                variable.name, variable.is_trainable = self.named[key]
 
     def changes_since(self, before: Mapping[Variable, Held]) -> list[Variable]:
         """The variables that were assigned, and not only read for the first time."""
@@ -83,8 +87,8 @@ class State:
             return content
         array = np.asarray(content)
         made = self.variable(variable.name, array)
-        if array.dtype.kind == "f" or array.dtype.kind == "V":
-            made.role = Role("parameter" if variable.is_trainable or variable.name in self.trainable else "buffer")
+        if array.dtype.kind in "fV" and variable.is_trainable is not None:
+            made.role = Role("parameter" if variable.is_trainable else "buffer")
         self.sources[variable] = made
         return made
 

@@ -1,64 +1,53 @@
-"""Verification against TensorFlow itself: at the sizes of the examples, and at others where dims vary."""
+"""Verification against the original: at the sizes of the examples, and at others where dims vary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, TenonnxError, TensorType
-from tenonnx.extend.checks import (
-    BY_TABLE,
-    Allowed,
-    OutputDifference,
-    Verification,
-    accumulation,
-    coarse_inside,
-    compare,
-    structure_problems,
-)
+from tenonnx.extend import DType, Graph, TensorType
+from tenonnx.extend.checks import BY_TABLE, Allowed, Tolerance, Verification, coarse_inside
+from tenonnx_frontends import SourceCall, verify_calls
+
+#: The original: a function of arrays by the names of inputs.
+Runner = Callable[[Mapping[str, Any]], Sequence[Any]]
 
 #: Sizes that a dim without examples is tried at.
 _SIZES = (2, 1, 5)
 
 
 def verify_against(
-    run: Any, graph: Graph, allowed: Allowed = BY_TABLE, examples: Mapping[str, Any] | None = None
+    source: str,
+    run: Runner,
+    graph: Graph,
+    allowed: Allowed = BY_TABLE,
+    examples: Mapping[str, Any] | None = None,
+    coarse: Tolerance | None = None,
+    steps: int = 0,
 ) -> Verification:
-    """Compare ``graph`` with ``run``, the original as a function of arrays by name, on the fastest backend."""
-    found = Verification("TensorFlow")
-    found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
-    if found.problems:
-        return found
-    program = graph.compile()
-    terms, coarse = accumulation(graph), coarse_inside(graph)
-    for sizes in sizes_to_compare(graph):
+    """Compare ``graph`` with ``run``, what the ``source`` computes; where that gives nothing, there is nothing to say.
+
+    Outputs behind those of the original are what variables hold after the call, and are not compared.
+    """
+    inner = coarse_inside(graph) if coarse is None else coarse
+    added = [v.name for v in graph.outputs if v.name.endswith("_next") and v.name[:-5] in {x.name for x in graph.variables}]
+
+    def call(sizes: Mapping[str, int]) -> SourceCall:
         feeds = examples if examples and not sizes else drawn(graph, sizes)
-        if feeds is None:
-            continue
-        where = program.backend + "".join(f", {dim}={size}" for dim, size in sizes.items())
-        try:
-            expected = run(feeds)
-        except Exception as error:
-            said = str(error).split("\n")[0][:200]
-            found.notes.append(f"not compared ({where}): TensorFlow does not take that: {type(error).__name__}: {said}")
-            continue
-        if expected and not any(np.size(array) for array in expected):
-            found.notes.append(f"not compared ({where}): there is nothing to compare")
-            continue
-        try:
-            actual = program({name: array_of(array) for name, array in feeds.items()})
-        except TenonnxError as error:
-            found.problems.append(f"{where}: {error}")
-            continue
-        for value, array in zip(graph.outputs, expected, strict=False):
-            held = array_of(array)
-            difference = compare(
-                actual[value.name], held, accumulation=terms, tolerance=allowed.around(held, terms, coarse)
-            )
-            found.outputs.append(OutputDifference(value.name, where, difference))
-    return found
+
+        def expected() -> list[Any]:
+            found = [array_of(array) for array in run(feeds)]
+            if found and not any(array.size for array in found):
+                raise ValueError("it gives no elements")
+            return [*found, *(None for _ in added)]
+
+        where = ", ".join(f"{dim}={size}" for dim, size in sizes.items())
+        return SourceCall(lambda: {name: array_of(a) for name, a in feeds.items()}, expected, where)
+
+    calls = [call(sizes) for sizes in sizes_to_compare(graph)]
+    return verify_calls(source, graph, calls, allowed, inner, added, steps)
 
 
 def array_of(array: Any) -> Any:
@@ -79,26 +68,27 @@ def dims_of(graph: Graph) -> list[str]:
     return list(found)
 
 
-def sizes_to_compare(graph: Graph) -> Sequence[dict[str, int]]:
-    """The sizes of the examples, all dims at a few sizes, and each alone at another."""
+def sizes_to_compare(graph: Graph) -> Iterator[dict[str, int]]:
+    """The sizes of the examples where none varies; else all dims at a few sizes, and each alone at another."""
     names = dims_of(graph)
     if not names:
-        return [{}]
+        yield {}
+        return
     first, *others = _SIZES
-    together = [dict.fromkeys(names, size) for size in _SIZES]
-    alone = [{**dict.fromkeys(names, first), name: others[-1] + 1} for name in names] if len(names) > 1 else []
-    return [*together, *alone]
+    for size in _SIZES:
+        yield dict.fromkeys(names, size)
+    for name in names if len(names) > 1 else ():
+        yield {**dict.fromkeys(names, first), name: others[-1] + 1}
 
 
-def drawn(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any] | None:
+def drawn(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Random feeds of these sizes."""
     random = np.random.default_rng(0)
     feeds: dict[str, Any] = {}
     for value in graph.inputs:
         kind = value.type
-        if not isinstance(kind, TensorType) or kind.shape is None:
-            return None
-        shape = [dim if isinstance(dim, int) else sizes.get(str(dim), _SIZES[0]) for dim in kind.shape]
+        assert isinstance(kind, TensorType)
+        shape = [dim if isinstance(dim, int) else sizes.get(str(dim), _SIZES[0]) for dim in kind.shape or ()]
         if kind.dtype is DType.string:
             feeds[value.name] = random.choice(np.asarray(["a", "b", "c"], object), shape).astype(object)
         elif kind.dtype is DType.bool:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
 from judging import Case, array
 
 X = array(5, 3)
@@ -34,10 +33,10 @@ def _nested(x: Any, n: Any) -> Any:
 
 
 def _collatz(x: Any, n: Any) -> Any:
-    count = tf.constant(0)
-    while n > 1:
-        n = tf.cond(n % 2 == 0, lambda: n // 2, lambda: 3 * n + 1)
-        count += 1
+    def step(count: Any, n: Any) -> Any:
+        return count + 1, tf.cond(n % 2 == 0, lambda: n // 2, lambda: 3 * n + 1)
+
+    count, _ = tf.while_loop(lambda count, n: n > 1, step, [0, n])
     return count + tf.cast(x[0, 0] * 0, tf.int32)
 
 

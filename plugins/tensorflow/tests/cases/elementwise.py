@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-
 from judging import Case, array
 
 UNIT = array(3, 5, low=-0.95, high=0.95)
 POSITIVE = array(3, 5, low=0.1, high=4)
 X, Y = array(3, 5), array(3, 5, seed=1)
 EDGES = np.float32([[-np.inf, -1.5, -0.0, 0.0, 1.5, np.inf, np.nan, 2.5, -2.5, 3.5]])
-I, J = array(3, 5, dtype="int32", low=-9, high=9), array(3, 5, dtype="int32", low=1, high=4)
+N, J = array(3, 5, dtype="int32", low=-9, high=9), array(3, 5, dtype="int32", low=1, high=4)
 
 _UNARY = {
     "abs": (tf.abs, X), "acos": (tf.acos, UNIT), "acosh": (tf.acosh, POSITIVE + 1), "asin": (tf.asin, UNIT),
@@ -31,11 +30,11 @@ _UNARY = {
     "crelu": (tf.nn.crelu, X), "swish": (tf.nn.silu, X), "gelu": (tf.nn.gelu, X),
     "gelu_tanh": (lambda x: tf.nn.gelu(x, approximate=True), X), "softmax": (tf.nn.softmax, X),
     "softmax_axis": (lambda x: tf.nn.softmax(x, axis=0), X), "log_softmax": (tf.nn.log_softmax, X),
-    "cast_truncates": (lambda x: tf.cast(x * 2, tf.int32), X), "cast_bool": (lambda x: tf.cast(x, tf.bool), I),
+    "cast_truncates": (lambda x: tf.cast(x * 2, tf.int32), X), "cast_bool": (lambda x: tf.cast(x, tf.bool), N),
     "cast_float16": (lambda x: tf.cast(x, tf.float16), X), "cast_bfloat16": (lambda x: tf.cast(tf.cast(x, tf.bfloat16), tf.float32), X),
     "clip": (lambda x: tf.clip_by_value(x, -1.0, 1.0), X), "clip_norm": (lambda x: tf.clip_by_norm(x, 1.0), X),
-    "invert": (tf.bitwise.invert, I), "logical_not": (tf.logical_not, array(3, dtype="bool")),
-    "l2_normalize": (lambda x: tf.math.l2_normalize(x, axis=-1), X), "int_abs": (tf.abs, I), "int_sign": (tf.sign, I),
+    "invert": (tf.bitwise.invert, N), "logical_not": (tf.logical_not, array(3, dtype="bool")),
+    "l2_normalize": (lambda x: tf.math.l2_normalize(x, axis=-1), X), "int_abs": (tf.abs, N), "int_sign": (tf.sign, N),
     "sinc": (lambda x: tf.experimental.numpy.sinc(x), X),
 }  # fmt: skip
 
@@ -43,21 +42,21 @@ _BINARY = {
     "add": (tf.add, X, Y), "add_rows": (tf.add, X, Y[0]), "sub": (tf.subtract, X, Y), "mul": (tf.multiply, X, Y),
     "div": (tf.divide, X, Y), "div_no_nan": (tf.math.divide_no_nan, X, np.where(Y > 0, Y, 0).astype("f")),
     "mul_no_nan": (tf.math.multiply_no_nan, X, np.where(Y > 0, Y, 0).astype("f")),
-    "floordiv": (tf.math.floordiv, X, Y), "floordiv_int": (tf.math.floordiv, I, J), "floordiv_negative": (tf.math.floordiv, I, -J),
-    "floormod": (tf.math.floormod, X, Y), "floormod_int": (tf.math.floormod, I, J), "floormod_negative": (tf.math.floormod, I, -J),
-    "truncatediv": (tf.truncatediv, I, J), "truncatemod": (tf.truncatemod, I, J), "truncatemod_float": (tf.truncatemod, X, Y),
+    "floordiv": (tf.math.floordiv, X, Y), "floordiv_int": (tf.math.floordiv, N, J), "floordiv_negative": (tf.math.floordiv, N, -J),
+    "floormod": (tf.math.floormod, X, Y), "floormod_int": (tf.math.floormod, N, J), "floormod_negative": (tf.math.floormod, N, -J),
+    "truncatediv": (tf.truncatediv, N, J), "truncatemod": (tf.truncatemod, N, J), "truncatemod_float": (tf.truncatemod, X, Y),
     "pow": (tf.pow, POSITIVE, Y), "pow_int": (tf.pow, J, J), "maximum": (tf.maximum, X, Y), "minimum": (tf.minimum, X, Y),
-    "maximum_int": (tf.maximum, I, J), "squared_difference": (tf.math.squared_difference, X, Y), "atan2": (tf.atan2, X, Y),
+    "maximum_int": (tf.maximum, N, J), "squared_difference": (tf.math.squared_difference, X, Y), "atan2": (tf.atan2, X, Y),
     "atan2_zeros": (tf.atan2, np.float32([0, -0.0, 0, -0.0, 1, -1]), np.float32([1, 1, -1, -1, 0, 0])),
     "xlogy": (tf.math.xlogy, np.where(X > 0, X, 0).astype("f"), POSITIVE), "xdivy": (tf.math.xdivy, np.where(X > 0, X, 0).astype("f"), Y),
-    "xlog1py": (tf.math.xlog1py, X, POSITIVE), "equal": (tf.equal, I, I.T[:3, :1] if False else I), "not_equal": (tf.not_equal, I, J),
-    "greater": (tf.greater, X, Y), "greater_equal": (tf.greater_equal, I, J), "less": (tf.less, X, Y),
-    "less_equal": (tf.less_equal, I, J), "logical_and": (tf.logical_and, array(4, dtype="bool"), array(4, dtype="bool", seed=3)),
+    "xlog1py": (tf.math.xlog1py, X, POSITIVE), "equal": (tf.equal, N, N.T[:3, :1] if False else N), "not_equal": (tf.not_equal, N, J),
+    "greater": (tf.greater, X, Y), "greater_equal": (tf.greater_equal, N, J), "less": (tf.less, X, Y),
+    "less_equal": (tf.less_equal, N, J), "logical_and": (tf.logical_and, array(4, dtype="bool"), array(4, dtype="bool", seed=3)),
     "logical_or": (tf.logical_or, array(4, dtype="bool"), array(4, dtype="bool", seed=3)),
     "logical_xor": (tf.math.logical_xor, array(4, dtype="bool"), array(4, dtype="bool", seed=3)),
-    "bitwise_and": (tf.bitwise.bitwise_and, I, J), "bitwise_or": (tf.bitwise.bitwise_or, I, J),
-    "bitwise_xor": (tf.bitwise.bitwise_xor, I, J), "left_shift": (tf.bitwise.left_shift, I, J),
-    "right_shift": (tf.bitwise.right_shift, I, J), "where": (lambda x, y: tf.where(x > y, x, y), X, Y),
+    "bitwise_and": (tf.bitwise.bitwise_and, N, J), "bitwise_or": (tf.bitwise.bitwise_or, N, J),
+    "bitwise_xor": (tf.bitwise.bitwise_xor, N, J), "left_shift": (tf.bitwise.left_shift, N, J),
+    "right_shift": (tf.bitwise.right_shift, N, J), "where": (lambda x, y: tf.where(x > y, x, y), X, Y),
     "where_rows": (lambda x, y: tf.where(x[:, :1] > 0, x, y), X, Y), "add_n": (lambda x, y: tf.add_n([x, y, x]), X, Y),
     "approximate_equal": (lambda x, y: tf.raw_ops.ApproximateEqual(x=x, y=y, tolerance=0.5), X, Y),
     "select_v1": (lambda x, y: tf.compat.v1.where(x[:, 0] > 0, x, y), X, Y), "nextafter_free": (lambda x, y: tf.math.cumulative_logsumexp(x, axis=1) + y, X, Y),

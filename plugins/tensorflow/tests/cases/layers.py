@@ -6,7 +6,6 @@ from typing import Any
 
 import keras
 import numpy as np
-
 from judging import Case, array
 
 L = keras.layers
@@ -43,7 +42,10 @@ _LAYERS = {
 def _two(function: Any, *shapes: Any, dtypes: Any = None) -> Any:
     def made() -> Any:
         keras.utils.set_random_seed(0)
-        inputs = [keras.Input(s, dtype=d, name=f"in_{k}") for k, (s, d) in enumerate(zip(shapes, dtypes or ["float32"] * len(shapes), strict=True))]
+        inputs = [
+            keras.Input(s, dtype=d, name=f"in_{k}")
+            for k, (s, d) in enumerate(zip(shapes, dtypes or ["float32"] * len(shapes), strict=True))
+        ]
         return keras.Model(inputs, function(*inputs))
 
     return made
@@ -90,4 +92,7 @@ _MODELS = {
 
 CASES = {name: Case(_model(shape, layer)) for name, (shape, layer) in _LAYERS.items()}
 CASES |= {name: Case(make) for name, make in _MODELS.items()}
-CASES |= {"subclassed": Case(_Subclassed, [array(3, 4)]), "vector_of_numbers": Case(lambda: keras.Sequential([L.Dense(3)]), [np.zeros((2, 4), np.float32)])}
+CASES |= {
+    "subclassed": Case(_Subclassed, [array(3, 4)]),
+    "vector_of_numbers": Case(lambda: keras.Sequential([L.Dense(3)]), [np.zeros((2, 4), np.float32)]),
+}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-
 from judging import Case, array
 
 X, V = array(3, 4, 5), array(6)
-I = np.int32([[0, 2], [1, 1]])
+N = np.int32([[0, 2], [1, 1]])
 R = array(2, 4, 6, 3)
 BATCH = {"dims": {"x": {0: "batch"}}}
 
@@ -31,9 +30,9 @@ _FUNCTIONS = {
     "diag": lambda x: tf.linalg.diag(x[0]), "diag_part": lambda x: tf.linalg.diag_part(x), "diag_part_offset": lambda x: tf.linalg.diag_part(x, k=1),
     "set_diag": lambda x: tf.linalg.set_diag(x, tf.zeros(tf.shape(x)[:2])), "band_part": lambda x: tf.linalg.band_part(x, 1, 0), "band_part_open": lambda x: tf.linalg.band_part(x, -1, 0),
     "eye": lambda x: tf.eye(4) + x[0, :, :4], "trace": lambda x: tf.linalg.trace(x), "rank": lambda x: tf.rank(x) + 1, "size": tf.size, "shape": tf.shape,
-    "gather": lambda x: tf.gather(x, I, axis=1), "gather_batch": lambda x: tf.gather(x[:2], I, axis=1, batch_dims=1), "gather_batch_2": lambda x: tf.gather(x[:2], I, axis=2, batch_dims=1), "gather_nd": lambda x: tf.gather_nd(x, I),
-    "gather_nd_batch": lambda x: tf.gather_nd(x[:2], I[..., None], batch_dims=1), "one_hot": lambda x: tf.one_hot(tf.cast(x[0] * 3, tf.int32), 4), "one_hot_values": lambda x: tf.one_hot([0, 2, 5], 4, on_value=5.0, off_value=-1.0, axis=0) + x[0, 0, 0],
-    "scatter_nd": lambda x: tf.scatter_nd(I, x[:2, 0], [3, 4, 5]), "scatter_twice": lambda x: tf.scatter_nd([[1], [1], [0]], x[:3, 0], [4, 5]),
+    "gather": lambda x: tf.gather(x, N, axis=1), "gather_batch": lambda x: tf.gather(x[:2], N, axis=1, batch_dims=1), "gather_batch_2": lambda x: tf.gather(x[:2], N, axis=2, batch_dims=1), "gather_nd": lambda x: tf.gather_nd(x, N),
+    "gather_nd_batch": lambda x: tf.gather_nd(x[:2], N[..., None], batch_dims=1), "one_hot": lambda x: tf.one_hot(tf.cast(x[0] * 3, tf.int32), 4), "one_hot_values": lambda x: tf.one_hot([0, 2, 5], 4, on_value=5.0, off_value=-1.0, axis=0) + x[0, 0, 0],
+    "scatter_nd": lambda x: tf.scatter_nd(N, x[:2, 0], [3, 4, 5]), "scatter_twice": lambda x: tf.scatter_nd([[1], [1], [0]], x[:3, 0], [4, 5]),
     "scatter_update": lambda x: tf.tensor_scatter_nd_update(x, [[0], [2]], x[1:]), "scatter_add": lambda x: tf.tensor_scatter_nd_add(x, [[0], [0]], x[1:]), "scatter_sub": lambda x: tf.tensor_scatter_nd_sub(x, [[0], [0]], x[1:]),
     "scatter_max": lambda x: tf.tensor_scatter_nd_max(x, [[0], [0]], x[1:]), "scatter_min": lambda x: tf.tensor_scatter_nd_min(x, [[0], [0]], x[1:]),
     "segment_sum": lambda x: tf.math.segment_sum(x, [0, 0, 2]), "segment_mean": lambda x: tf.math.segment_mean(x, [0, 2, 2]), "segment_max": lambda x: tf.math.segment_max(x, [0, 2, 2]), "segment_min": lambda x: tf.math.segment_min(x, [1, 1, 3]), "segment_prod": lambda x: tf.math.segment_prod(x, [0, 0, 2]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-
 from judging import Case, array
 
 X = array(2, 9, 8, 4)

@@ -227,12 +227,13 @@ def inverse_real_fourier(node: Any, x: Complex, length: Value) -> Value:
     sizes = integers(length, "the lengths of a Fourier transform")
     half = sizes[-1] // 2 + 1
     for k, size in enumerate([*sizes[:-1], half]):
-        x = x.each(lambda part, k=k, size=size: _resized(part, k - len(sizes), size))
+        x = Complex(*(_resized(part, k - len(sizes), size) for part in x))
     for axis in range(len(sizes) - 1):
         x = _transformed(x, axis - len(sizes), inverse=True)
     last = x.real.ndim - 1
     count = sizes[-1] - half
     if count:
+
         def mirrored(part: Value) -> Value:
             return ops.slice_(part, [count], [0], [last], [-1])
 

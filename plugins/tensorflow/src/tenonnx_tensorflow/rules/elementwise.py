@@ -14,7 +14,7 @@ from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.held import Complex, as_dtype, number
 from tenonnx_tensorflow.rules import rule
 
-_UNARY = {
+_UNARY: dict[str, Any] = {
     "Abs": ops.absolute, "Acos": ops.acos, "Acosh": ops.acosh, "Asin": ops.asin, "Asinh": ops.asinh, "Atan": ops.atan,
     "Atanh": ops.atanh, "Ceil": ops.ceil, "Cos": ops.cos, "Cosh": ops.cosh, "Erf": ops.erf, "Exp": ops.exp,
     "Floor": ops.floor, "Inv": ops.reciprocal, "IsNan": ops.isnan, "IsInf": ops.isinf, "Log": ops.log,
@@ -23,7 +23,7 @@ _UNARY = {
     "Sqrt": ops.sqrt, "Tan": ops.tan, "Tanh": ops.tanh, "Invert": ops.bitwise_not,
 }  # fmt: skip
 
-_BINARY = {
+_BINARY: dict[str, Any] = {
     "Add": ops.add, "AddV2": ops.add, "Div": ops.div, "Greater": ops.greater,
     "GreaterEqual": ops.greater_or_equal, "Less": ops.less, "LessEqual": ops.less_or_equal, "LogicalAnd": ops.and_,
     "LogicalOr": ops.or_, "Maximum": ops.maximum, "Minimum": ops.minimum, "Mul": ops.mul, "RealDiv": ops.div,
@@ -327,9 +327,7 @@ def shift(node: Any, x: Value, y: Value) -> Value:
 def bitcast(node: Any, x: Value) -> Value:
     target = dtype_of(node["type"])
     if target.numpy.itemsize != x.dtype.numpy.itemsize:
-        raise NotRepresentable(
-            "a bitcast must be between types of one width", given=f"{x.dtype.name} to {target.name}"
-        )
+        raise NotRepresentable("a bitcast must be between types of one width", given=f"{x.dtype.name} to {target.name}")
     return ops.bitcast(x, to=target)
 
 

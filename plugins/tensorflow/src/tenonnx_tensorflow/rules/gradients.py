@@ -93,6 +93,8 @@ def reduced_axes(node: Any, first: Value, second: Value) -> list[Value]:
     padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
     kind = first.dtype.numpy
     return [
-        constant(np.asarray([k for k in range(rank) if mine[k] == 1 and not (other[k] == 1 and rank == len(shape))], kind))
+        constant(
+            np.asarray([k for k in range(rank) if mine[k] == 1 and not (other[k] == 1 and rank == len(shape))], kind)
+        )
         for mine, other, shape in zip(padded, reversed(padded), shapes, strict=True)
     ]

@@ -64,10 +64,8 @@ def _cubic_along(x: Value, axis: int, wanted: Value, mode: str) -> Value:
         before, after = ops.where(several, ops.sub(before, one), before), ops.where(several, ops.sub(after, one), after)
     scale = ops.div(before, after)
     steps = ops.cast(ops.range_(constant(np.asarray(0)), wanted, constant(np.asarray(1))), to=DType.float32)
-    if mode == "half_pixel":
-        places = ops.sub(ops.mul(ops.add(steps, half), scale), half)
-    else:
-        places = ops.mul(steps, scale)
+    shift = half if mode == "half_pixel" else number(0, DType.float32)
+    places = ops.sub(ops.mul(ops.add(steps, shift), scale), shift)
     first = ops.floor(places)
     tabled = number(1024, DType.float32)
     part = ops.div(ops.round_(ops.mul(ops.sub(places, first), tabled)), tabled)
@@ -249,7 +247,9 @@ def rgb_to_hsv(node: Any, x: Value) -> Value:
     value = ops.reduce_max(x, [x.ndim - 1], keepdims=1)
     spread = ops.sub(value, ops.reduce_min(x, [x.ndim - 1], keepdims=1))
     zero, one = number(0, x), number(1, x)
-    saturation = ops.where(ops.greater(value, zero), ops.div(spread, ops.where(ops.greater(value, zero), value, one)), zero)
+    saturation = ops.where(
+        ops.greater(value, zero), ops.div(spread, ops.where(ops.greater(value, zero), value, one)), zero
+    )
     sixth = ops.reciprocal(ops.mul(number(6, x), ops.where(ops.greater(spread, zero), spread, one)))
     hue = ops.where(
         ops.equal(red, value),
@@ -323,7 +323,9 @@ def non_max_suppression(node: Any, boxes: Value, scores: Value, most: Value, *re
 
 
 @rule("NonMaxSuppressionV4", outputs="selected_indices valid_outputs")
-def padded_suppression(node: Any, boxes: Value, scores: Value, most: Value, overlap: Value, least: Value) -> list[Value]:
+def padded_suppression(
+    node: Any, boxes: Value, scores: Value, most: Value, overlap: Value, least: Value
+) -> list[Value]:
     found = ops.cast(_suppressed(boxes, scores, most, overlap, least), to=DType.int32)
     count = ops.cast(ops.size(found), to=DType.int32)
     return [_filled(found, most) if node.get("pad_to_max_output_size", False) else found, count]
@@ -343,7 +345,9 @@ def soft_suppression(
     indices, count = padded_suppression(node, boxes, scores, most, overlap, least)
     kept = ops.gather(scores, int64(indices))
     if node.get("pad_to_max_output_size", False):
-        row = ops.range_(constant(np.asarray(0, np.int32)), ops.cast(ops.size(indices), to=DType.int32), number(1, count))
+        row = ops.range_(
+            constant(np.asarray(0, np.int32)), ops.cast(ops.size(indices), to=DType.int32), number(1, count)
+        )
         kept = ops.where(ops.less(row, count), kept, number(0, kept))
     return [indices, kept, count]
 
@@ -380,12 +384,14 @@ def combined_suppression(
         kind = as_dtype(ops.squeeze(ops.slice_(rows, [1], [2], [1]), [1]), scores.dtype)
         missing = ops.sub(constant(np.asarray([total])), count)
         zero = constant(np.asarray([0]))
-        columns.append((
-            ops.pad(box, ops.concat(zero, zero, missing, zero, axis=0)),
-            ops.pad(best, ops.concat(zero, missing, axis=0)),
-            ops.pad(kind, ops.concat(zero, missing, axis=0)),
-            scalar(ops.cast(count, to=DType.int32)),
-        ))
+        columns.append(
+            (
+                ops.pad(box, ops.concat(zero, zero, missing, zero, axis=0)),
+                ops.pad(best, ops.concat(zero, missing, axis=0)),
+                ops.pad(kind, ops.concat(zero, missing, axis=0)),
+                scalar(ops.cast(count, to=DType.int32)),
+            )
+        )
     stacked = [[ops.unsqueeze(value, [0]) for value in column] for column in zip(*columns, strict=True)]
     return [ops.concat(*column, axis=0) if batch > 1 else column[0] for column in stacked]
 

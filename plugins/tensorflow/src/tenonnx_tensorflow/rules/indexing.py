@@ -99,7 +99,9 @@ def tensor_scatter(node: Any, x: Value, indices: Value, updates: Value) -> Value
     return _scatter_nd(x, int64(indices), _updates(name, updates), _REDUCTIONS[name])
 
 
-def _resource_scatter(interpreter: Any, node: Any, variable: Any, indices: Value, updates: Value, name: str) -> list[Any]:
+def _resource_scatter(
+    interpreter: Any, node: Any, variable: Any, indices: Value, updates: Value, name: str
+) -> list[Any]:
     x = interpreter.state.read(variable)
     found = _scatter_nd(x, indices, _updates(name, updates), _REDUCTIONS[name])
     interpreter.state.assign(variable, found)
@@ -173,7 +175,9 @@ def _extreme(x: Value, low: bool) -> Any:
     kind = x.dtype.numpy
     if kind.kind in "iu":
         return np.iinfo(kind).min if low else np.iinfo(kind).max
-    return float(np.finfo(kind).min if low else np.finfo(kind).max) if kind.kind == "f" else (-np.inf if low else np.inf)
+    return (
+        float(np.finfo(kind).min if low else np.finfo(kind).max) if kind.kind == "f" else (-np.inf if low else np.inf)
+    )
 
 
 @rule("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
@@ -230,7 +234,11 @@ def sparse_segment(node: Any, x: Value, indices: Value, ids: Value, count: Value
 def bincount(node: Any, x: Value, size: Value, weights: Value) -> Value:
     """How often each number below ``size`` occurs, or the weights of those."""
     if node.get("binary_output", False):
-        raise NotRepresentable("numbers must be counted", given="binary_output")
+        return ops.minimum(_counted(node, x, size, weights), number(1, weights))
+    return _counted(node, x, size, weights)
+
+
+def _counted(node: Any, x: Value, size: Value, weights: Value) -> Value:
     wanted = dtype_of(node["T"]) if node.op == "Bincount" else weights.dtype
     counted = weights.shape is not None and 0 in weights.shape
     rows = ops.expand(number(1, wanted), ops.shape(x)) if counted else weights
@@ -291,9 +299,9 @@ def unique(node: Any, x: Value, axis: Value | None = None) -> list[Value]:
     """In the order in which they come first."""
     along = None if axis is None else integers(axis, "the axis of unique elements")
     if along and (x.ndim > 1):
-        y, _, inverse, counts = ops.unique(x, axis=along[0] % x.ndim, sorted=0, _outputs=4)
+        y, _, inverse, counts = ops.unique(x, axis=along[0] % x.ndim, sorted=0)
     else:
-        y, _, inverse, counts = ops.unique(x, sorted=0, _outputs=4)
+        y, _, inverse, counts = ops.unique(x, sorted=0)
     kind = dtype_of(node.get("out_idx", 3))
     found = [y, as_dtype(inverse, kind)]
     return [*found, as_dtype(counts, kind)] if "Counts" in node.op else found

@@ -139,7 +139,9 @@ def resize(node: Any, held: Any, size: Value) -> TensorList:
 
 @rule("TensorListElementShape")
 def element_shape(node: Any, held: Any) -> Value:
-    return as_dtype(ops.shape(ops.gather(_rows(held, node), constant(np.asarray(0)), axis=0)), dtype_of(node["shape_type"]))
+    return as_dtype(
+        ops.shape(ops.gather(_rows(held, node), constant(np.asarray(0)), axis=0)), dtype_of(node["shape_type"])
+    )
 
 
 # ----- TensorFlow 1: the flow between writes stands for the array -----------------------------------------------------

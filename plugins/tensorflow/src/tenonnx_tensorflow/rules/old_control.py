@@ -50,10 +50,10 @@ def merge(scope: Any, node: Node) -> Any:
     sides: dict[int, Reference] = {}
     condition: Reference | None = None
     for reference in node.inputs:
-        found = _guard(scope.nodes, reference)
-        if found is None:
+        guarded = _guard(scope.nodes, reference)
+        if guarded is None:
             continue
-        guard, side = found
+        guard, side = guarded
         condition = guard.inputs[1]
         sides[side] = reference
     if condition is None:
@@ -130,7 +130,8 @@ def _loop(scope: Any, frame: str, node: Node) -> dict[str, Any]:
     starts = [_input_of(nodes, each, _ENTERS) for each in merges]
     following = [_input_of(nodes, each, _NEXT) for each in merges]
     switches = [
-        next((n for n in nodes.values() if n.op in _SWITCHES and n.inputs[0].node == each.name), None) for each in merges
+        next((n for n in nodes.values() if n.op in _SWITCHES and n.inputs[0].node == each.name), None)
+        for each in merges
     ]
     condition = nodes[next(s for s in switches if s is not None).inputs[1].node]
     constants = [

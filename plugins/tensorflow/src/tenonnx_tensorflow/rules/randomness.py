@@ -13,7 +13,7 @@ from tenonnx_tensorflow.held import as_dtype, int64, number
 from tenonnx_tensorflow.rules import rule
 
 
-def _seed(node: Any) -> dict[str, float]:
+def _seed(node: Any) -> Any:
     seed = int(node.get("seed2", 0)) or int(node.get("seed", 0))
     return {"seed": float(seed)} if seed else {}
 
@@ -94,5 +94,7 @@ def fake_quantized(node: Any, x: Value, low: Value, high: Value) -> Value:
 
 @rule("FakeQuantWithMinMaxArgs")
 def fake_quantized_by_numbers(node: Any, x: Value) -> Value:
-    low, high = (constant(np.asarray(node.get(name, default), np.float32)) for name, default in (("min", -6.0), ("max", 6.0)))
+    low, high = (
+        constant(np.asarray(node.get(name, default), np.float32)) for name, default in (("min", -6.0), ("max", 6.0))
+    )
     return _imitated(x, low, high, node)

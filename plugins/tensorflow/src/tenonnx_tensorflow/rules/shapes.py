@@ -105,12 +105,20 @@ def concat(node: Any, *values: Value) -> Value:
     return ops.concat(*parts, axis=place % parts[0].ndim) if len(parts) > 1 else parts[0]
 
 
+def _length(x: Value) -> int:
+    """How many elements a vector has."""
+    length = x.shape[0] if x.shape else None
+    if not isinstance(length, int):
+        raise NotRepresentable("the number of axes must be known", given=f'"{x.name}" is {x.type}')
+    return length
+
+
 @rule("ConcatOffset", outputs="offset")
 def concat_offset(node: Any, axis: Value, *shapes: Value) -> list[Value]:
     (place,) = integers(axis, "the axis of a concatenation")
     found, total = [], number(0, shapes[0])
     for each in shapes:
-        row = [number(0, each)] * int(each.shape[0])  # type: ignore[index, arg-type]
+        row = [number(0, each)] * _length(each)
         row[place] = total
         found.append(ops.concat(*(vector(n) for n in row), axis=0))
         total = ops.add(total, scalar(ops.gather(each, constant(np.asarray(place)))))
@@ -196,11 +204,10 @@ def strided_slice(node: Any, x: Value, begin: Value, end: Value, strides: Value)
     axis, added, removed = 0, [], []
     sliced: list[tuple[int, int]] = []
     shape_at = 0  # the axis of the result
-    ellipsis_seen = False
     for place in range(count):
         if has("ellipsis", place):
             skipped = x.ndim - consumed
-            axis, shape_at, ellipsis_seen = axis + skipped, shape_at + skipped, True
+            axis, shape_at = axis + skipped, shape_at + skipped
         elif has("new_axis", place):
             added.append(shape_at)
             shape_at += 1
@@ -264,9 +271,11 @@ def _next(start: Any) -> Any:
 def _together(sizes: list[Any]) -> Any:
     if all(isinstance(n, int) for n in sizes):
         return sizes
-    return ops.concat(*(constant(np.asarray([n], np.int64)) if isinstance(n, int) else n for n in sizes), axis=0) if (
-        len(sizes) > 1
-    ) else sizes[0]
+    return (
+        ops.concat(*(constant(np.asarray([n], np.int64)) if isinstance(n, int) else n for n in sizes), axis=0)
+        if (len(sizes) > 1)
+        else sizes[0]
+    )
 
 
 @rule("Fill")
@@ -292,10 +301,10 @@ def broadcast_to(node: Any, x: Value, dims: Value) -> Value:
 
 @rule("BroadcastArgs")
 def broadcast_args(node: Any, a: Value, b: Value) -> Value:
-    length = max(int(a.shape[0]), int(b.shape[0]))  # type: ignore[index, arg-type]
+    length = max(_length(a), _length(b))
 
     def padded(x: Value) -> Value:
-        short = length - int(x.shape[0])  # type: ignore[index, arg-type]
+        short = length - _length(x)
         return ops.concat(constant(np.ones(short, x.dtype.numpy)), x, axis=0) if short else x
 
     first, second = padded(a), padded(b)
@@ -398,138 +407,6 @@ def where(node: Any, condition: Value) -> Value:
     if condition.dtype is not DType.bool:
         held = ops.not_(ops.equal(condition, number(0, condition)))
     return ops.transpose(ops.non_zero(held), perm=[1, 0])
-
-
-@rule("Diag", "MatrixDiag")
-def diagonal(node: Any, x: Value) -> Value:
-    """The elements on the diagonal of a square, zeros beside them."""
-    if node.op == "Diag" and x.ndim > 1:
-        raise NotRepresentable("the elements of a diagonal must be a vector", given=f"{x.type}")
-    length = ops.gather(ops.shape(x), constant(np.asarray([-1])))
-    square = ops.concat(length, length, axis=0)
-    eye = ops.eye_like(ops.expand(constant(np.zeros((), np.float32)), square))
-    return ops.where(ops.cast(eye, to=DType.bool), ops.unsqueeze(x, [x.ndim - 1]), number(0, x))
-
-
-@rule("MatrixDiagPart", "DiagPart")
-def diagonal_part(node: Any, x: Value) -> Value:
-    return _banded(x, 0)
-
-
-def _banded(x: Value, k: int) -> Value:
-    """The elements of diagonal ``k``: those of each row at their place."""
-    sizes = ops.shape(x)
-    rows, columns = ops.gather(sizes, [x.ndim - 2]), ops.gather(sizes, [x.ndim - 1])
-    first_row, first_column = max(0, -k), max(0, k)
-    count = ops.minimum(
-        ops.sub(rows, constant(np.asarray([first_row]))), ops.sub(columns, constant(np.asarray([first_column])))
-    )
-    steps = ops.range_(constant(np.asarray(0)), scalar(count), constant(np.asarray(1)))
-    places = ops.add(
-        ops.mul(ops.add(steps, constant(np.asarray(first_row))), columns), ops.add(steps, constant(np.asarray(first_column)))
-    )
-    front = ops.slice_(sizes, [0], [x.ndim - 2], [0])
-    flat = ops.reshape(x, ops.concat(front, constant(np.asarray([-1])), axis=0) if x.ndim > 2 else [-1])
-    return ops.gather(flat, places, axis=x.ndim - 2)
-
-
-@rule("MatrixDiagPartV2", "MatrixDiagPartV3")
-def diagonals_part(node: Any, x: Value, k: Value, padding: Value) -> Value:
-    low, *more = integers(k, "which diagonals")
-    high = more[0] if more else low
-    if low == high:
-        return _banded(x, low)
-    raise NotRepresentable("one diagonal must be asked for", given=f"those from {low} to {high}")
-
-
-@rule("MatrixDiagV2", "MatrixDiagV3")
-def diagonal_of_matrix(node: Any, x: Value, k: Value, rows: Value, columns: Value, padding: Value) -> Value:
-    low, *more = integers(k, "which diagonals")
-    sizes = (*integers(rows, "the rows"), *integers(columns, "the columns"))
-    if (more and more[0] != low) or low or sizes != (-1, -1):
-        raise NotRepresentable("the elements must be those of the main diagonal of a square", given=f"k={low}, {sizes}")
-    fill_with = static(padding)
-    if fill_with is None or np.asarray(fill_with).any():
-        raise NotRepresentable("zeros must stand beside a diagonal", given=f"{fill_with}")
-    return diagonal(node, x)
-
-
-@rule("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
-def set_diagonal(node: Any, x: Value, diagonal: Value, k: Value | None = None) -> Value:
-    if k is not None and integers(k, "which diagonal") not in ([0], [0, 0]):
-        raise NotRepresentable("the main diagonal must be set", given=f"k={integers(k, 'which diagonal')}")
-    sizes = ops.shape(x)
-    plain = ops.slice_(sizes, [x.ndim - 2], [x.ndim], [0])
-    mask = ops.cast(ops.eye_like(ops.expand(constant(np.zeros((), np.float32)), plain)), to=DType.bool)
-    rows, columns = ops.gather(sizes, [x.ndim - 2]), ops.gather(sizes, [x.ndim - 1])
-    missing = ops.sub(rows, ops.minimum(rows, columns))
-    pads = ops.concat(constant(np.zeros(2 * diagonal.ndim - 1, np.int64)), missing, axis=0)
-    column = ops.unsqueeze(ops.pad(diagonal, pads), [diagonal.ndim])
-    return ops.where(mask, column, x)
-
-
-@rule("MatrixBandPart")
-def band(node: Any, x: Value, lower: Value, upper: Value) -> Value:
-    (low,), (high,) = integers(lower, "how many diagonals below"), integers(upper, "how many diagonals above")
-    held = ops.cast(x, to=DType.int32) if x.dtype is DType.bool else x
-    if low >= 0:
-        held = ops.trilu(held, constant(np.asarray(-low)), upper=1)
-    if high >= 0:
-        held = ops.trilu(held, constant(np.asarray(high)), upper=0)
-    return as_dtype(held, x.dtype)
-
-
-@rule("SpaceToBatchND", "BatchToSpaceND")
-def space_to_batch(node: Any, x: Value, block: Value, ends: Value) -> Value:
-    """Blocks of the image become images of the batch, and back."""
-    blocks = integers(block, "the sizes of blocks")
-    amounts = known(ends, "paddings and crops").reshape(len(blocks), 2).astype(np.int64)
-    count, rank = len(blocks), x.ndim
-    rest = list(range(1 + count, rank))
-    if node.op == "SpaceToBatchND":
-        pads = np.zeros((rank, 2), np.int64)
-        pads[1 : 1 + count] = amounts
-        x = ops.pad(x, constant(np.concatenate([pads[:, 0], pads[:, 1]]))) if pads.any() else x
-        sizes = ops.shape(x)
-        shape = [_part(sizes, 0)]
-        for k, n in enumerate(blocks):
-            whole = ops.div(_part(sizes, k + 1), constant(np.asarray([n])))
-            shape += [whole, constant(np.asarray([n]))]
-        shape += [_part(sizes, k) for k in rest]
-        apart = ops.reshape(x, ops.concat(*shape, axis=0))
-        inner = [2 + 2 * k for k in range(count)]
-        outer = [1 + 2 * k for k in range(count)]
-        turned = ops.transpose(apart, perm=[*inner, 0, *outer, *range(1 + 2 * count, 1 + 2 * count + len(rest))])
-        batch = ops.mul(_part(sizes, 0), constant(np.asarray([int(np.prod(blocks))])))
-        wholes = [ops.div(_part(sizes, k + 1), constant(np.asarray([n]))) for k, n in enumerate(blocks)]
-        return ops.reshape(turned, ops.concat(batch, *wholes, *(_part(sizes, k) for k in rest), axis=0))
-    sizes = ops.shape(x)
-    batch = ops.div(_part(sizes, 0), constant(np.asarray([int(np.prod(blocks))])))
-    heads = [constant(np.asarray([n])) for n in blocks]
-    apart = ops.reshape(x, ops.concat(*heads, batch, *(_part(sizes, k) for k in range(1, rank)), axis=0))
-    order = [count]
-    for k in range(count):
-        order += [count + 1 + k, k]
-    turned = ops.transpose(apart, perm=[*order, *range(2 * count + 1, 2 * count + 1 + len(rest))])
-    grown = [ops.mul(_part(sizes, k + 1), constant(np.asarray([n]))) for k, n in enumerate(blocks)]
-    whole = ops.reshape(turned, ops.concat(batch, *grown, *(_part(sizes, k) for k in rest), axis=0))
-    cut = [(k + 1, int(a), -int(b) if b else LAST) for k, (a, b) in enumerate(amounts) if a or b]
-    return ops.slice_(whole, [a for _, a, _ in cut], [b for _, _, b in cut], [k for k, _, _ in cut]) if cut else whole
-
-
-def _part(sizes: Value, axis: int) -> Value:
-    return ops.gather(sizes, [axis])
-
-
-@rule("SpaceToDepth", "DepthToSpace")
-def depth(node: Any, x: Value) -> Value:
-    block, layout = int(node["block_size"]), node.get("data_format", "NHWC")
-    if layout == "NHWC":
-        x = ops.transpose(x, perm=[0, 3, 1, 2])
-    found = (
-        ops.space_to_depth(x, blocksize=block) if node.op == "SpaceToDepth" else ops.depth_to_space(x, blocksize=block)
-    )
-    return ops.transpose(found, perm=[0, 2, 3, 1]) if layout == "NHWC" else found
 
 
 __all__ = ["FIRST", "LAST", "array_of", "is_complex", "strided_slice"]

@@ -9,7 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import NotRepresentable, Value, constant
 from tenonnx_tensorflow.attributes import dtype_of
-from tenonnx_tensorflow.held import Variable, as_dtype
+from tenonnx_tensorflow.held import Variable, as_dtype, known
 from tenonnx_tensorflow.rules import rule
 
 
@@ -71,7 +71,12 @@ def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Valu
     """What a checkpoint holds by these names."""
     if interpreter.state.restored is None:
         raise NotRepresentable("a checkpoint must lie beside the graph", given=node.title)
-    return [interpreter.state.restored(str(name)) for name in np.asarray(names.data.array()).reshape(-1)]  # type: ignore[union-attr]
+    found = []
+    for key in known(names, "the names of what a checkpoint holds").reshape(-1):
+        array = interpreter.state.restored(str(key))
+        found.append(constant(array))
+        interpreter.state.keys[found[-1]] = str(key)
+    return found
 
 
 @rule("MergeV2Checkpoints", "SaveV2", "ShardedFilename", "StringJoinForSaving", interpreter=True)
@@ -83,6 +88,4 @@ def saved(interpreter: Any, node: Any, *_: Any) -> list[Any]:
 def unfed(interpreter: Any, node: Any) -> Any:
     if not interpreter.state.is_running:
         return constant(np.asarray("", object))
-    raise NotRepresentable(
-        "what a graph needs must be among its inputs", given=node.title, do="name it: inputs=[...]"
-    )
+    raise NotRepresentable("what a graph needs must be among its inputs", given=node.title, do="name it: inputs=[...]")

@@ -68,15 +68,15 @@ class Window:
         if self.padding == "EXPLICIT":
             pairs = np.asarray(self.explicit).reshape(-1, 2)
             return {"pads": [int(n) for n in (*pairs[:, 0], *pairs[:, 1])]}
-        sizes = [None] * len(self.kernel) if x.shape is None else list(x.shape[2:])
-        if not all(isinstance(n, int) for n in sizes):
+        sizes = [n for n in x.shape[2:] if isinstance(n, int)] if x.shape is not None else []
+        if len(sizes) < len(self.kernel):
             if all(s == 1 for s in self.strides):
                 whole = [(k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True)]
                 return {"pads": [n // 2 for n in whole] + [n - n // 2 for n in whole]}
             return {"auto_pad": "SAME_UPPER"}
         before, after = [], []
         for n, k, s, d in zip(sizes, self.kernel, self.strides, self.dilations, strict=True):
-            total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)  # type: ignore[operator]
+            total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
             before.append(total // 2)
             after.append(total - total // 2)
         return {"pads": [*before, *after]} if any(before + after) else {}
@@ -113,7 +113,7 @@ def conv(node: Any, x: Value, kernel: Value) -> Value:
     window = window_of(node, layout, _sizes(kernel, rank - 2))
     weights = ops.transpose(kernel, perm=[rank - 1, rank - 2, *range(rank - 2)])
     channels = held.shape[1] if held.shape is not None else None
-    depth = kernel.shape[rank - 2]  # type: ignore[index]
+    depth = kernel.shape[rank - 2]
     if not isinstance(channels, int) or not isinstance(depth, int):
         raise NotRepresentable("the number of channels must be known", given=f"{x.type}")
     return layout.back(ops.conv(held, weights, group=channels // depth, **window.attributes(held)))
@@ -137,7 +137,7 @@ def conv_transpose(node: Any, sizes: Value, kernel: Value, y: Value) -> Value:
     held = layout.first(y)
     window = window_of(node, layout, _sizes(kernel, rank - 2))
     weights = ops.transpose(kernel, perm=[rank - 1, rank - 2, *range(rank - 2)])
-    depth, channels = kernel.shape[rank - 1], held.shape[1] if held.shape is not None else None  # type: ignore[index]
+    depth, channels = kernel.shape[rank - 1], held.shape[1] if held.shape is not None else None
     group = channels // depth if isinstance(channels, int) and isinstance(depth, int) else 1
     return layout.back(transposed(held, weights, int64(sizes), window, layout, group))
 
@@ -199,7 +199,9 @@ def _cut(x: Value, weights: Value, sizes: Value, window: Window, place: int, giv
     reached = ops.slice_(ops.shape(full), [2], [rank], [0])
     zero, two = constant(np.asarray([0])), constant(np.asarray([2]))
     missing = ops.maximum(ops.sub(wanted, reached), zero)
-    start = ops.div(ops.maximum(ops.sub(reached, wanted), zero), two) if window.padding == "SAME" else ops.mul(wanted, zero)
+    start = (
+        ops.div(ops.maximum(ops.sub(reached, wanted), zero), two) if window.padding == "SAME" else ops.mul(wanted, zero)
+    )
     padded = ops.pad(full, ops.concat(constant(np.zeros(rank + 2, np.int64)), missing, axis=0))
     return ops.slice_(padded, start, ops.add(start, wanted), list(range(2, rank)))
 
@@ -301,7 +303,9 @@ def patches(node: Any, x: Value) -> Value:
     if not isinstance(channels, int):
         raise NotRepresentable("the number of channels must be known", given=f"{x.type}")
     places = int(np.prod(kernel))
-    ones = np.zeros((places * channels, channels, *kernel), held.dtype.numpy if held.dtype.numpy.kind == "f" else np.float32)
+    ones = np.zeros(
+        (places * channels, channels, *kernel), held.dtype.numpy if held.dtype.numpy.kind == "f" else np.float32
+    )
     for place in range(places):
         for c in range(channels):
             ones[place * channels + c, c, place // kernel[1], place % kernel[1]] = 1

@@ -1,0 +1,1 @@
+"""TFLite: flatbuffers of models, read without TensorFlow."""

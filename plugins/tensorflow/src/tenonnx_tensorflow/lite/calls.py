@@ -1,0 +1,160 @@
+"""Calls of TFLite over ops: what an operator takes and gives, as numbers or as codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
+from tenonnx_tensorflow.held import Complex, number
+from tenonnx_tensorflow.lite.reader import Operator, Quantization, Tensor
+from tenonnx_tensorflow.rules import RULES
+from tenonnx_tensorflow.rules.complexes import OF_COMPLEX
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A result that is codes already, by the scales of its tensor."""
+
+    value: Value
+
+
+class Like:
+    """An operator as rules of TensorFlow see a node."""
+
+    def __init__(self, op: str, name: str, **attributes: Any) -> None:
+        self.op, self.name, self._attributes = op, name, attributes
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._attributes
+
+    def __getitem__(self, name: str) -> Any:
+        return self._attributes[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._attributes.get(name, default)
+
+    @property
+    def title(self) -> str:
+        return f'{self.op} "{self.name}"'
+
+
+class Call:
+    """An operator, and the values of its inputs."""
+
+    def __init__(self, operator: Operator, tensors: Any, values: list[Any], builder: Any) -> None:
+        self.operator, self.values, self.builder = operator, values, builder
+        self.name = operator.name
+        self.ins: list[Tensor | None] = [tensors[k] if k >= 0 else None for k in operator.inputs]
+        self.outs: list[Tensor] = [tensors[k] for k in operator.outputs]
+
+    def option(self, name: str, default: Any = None) -> Any:
+        return self.operator.option(name, default)
+
+    def has(self, position: int) -> bool:
+        return position < len(self.values) and self.values[position] is not None
+
+    def raw(self, position: int) -> Any:
+        """An input as it lies: codes where it is quantized."""
+        if not self.has(position):
+            raise NotRepresentable(
+                "an operator must have its inputs", given=f"{self.operator.title} without {position}"
+            )
+        return self.values[position]
+
+    def real(self, position: int) -> Value:
+        """An input as the numbers that its codes stand for."""
+        tensor = self.ins[position]
+        return real_of(self.raw(position), tensor.quantization if tensor is not None else None)
+
+    @property
+    def reals(self) -> list[Value]:
+        return [self.real(k) for k in range(len(self.values))]
+
+    def keep(self, position: int, content: Value) -> None:
+        """Let an input that is a variable tensor hold something else from here on."""
+        tensor = self.ins[position] if position < len(self.ins) else None
+        if tensor is not None and tensor.is_variable:
+            self.builder.keep(self.operator.inputs[position], content)
+
+    def as_rule(self, op: str, *values: Any, **attributes: Any) -> Any:
+        """What the rule of TensorFlow gives for a node with these attributes."""
+        like = Like(op, self.operator.title, **attributes)
+        if any(isinstance(value, Complex) for value in values):
+            return OF_COMPLEX[op](like, *values)
+        return RULES[op].function(like, *values)
+
+
+def real_of(value: Value, quantization: Quantization | None) -> Value:
+    if quantization is None:
+        return value  # of complex numbers the parts
+    scales, points, axis = quantization.scales, quantization.zero_points, quantization.axis
+    if len(scales) == 1:
+        scales, points = scales.reshape(()), points.reshape(())
+        axis = 0
+    given: dict[str, Any] = {} if scales.ndim == 0 else {"axis": axis}
+    zero = None if not points.any() and value.dtype is DType.int32 else constant(points.astype(value.dtype.numpy))
+    return dequantized(value, constant(scales), zero, **given)
+
+
+def dequantized(value: Value, scale: Value, zero: Value | None, **attributes: Any) -> Value:
+    found: Value = dequantize_linear(value, scale, zero, **attributes)
+    return found
+
+
+def quantized(value: Value, tensor: Tensor) -> Value:
+    """Numbers as codes of a tensor."""
+    quantization = tensor.quantization
+    assert quantization is not None
+    dtype = DType.of(np.dtype(tensor.dtype))
+    scale = quantization.scales.reshape(()) if len(quantization.scales) == 1 else quantization.scales
+    points = quantization.zero_points.reshape(()) if scale.ndim == 0 else quantization.zero_points
+    if dtype is DType.int32 or dtype is DType.int64:
+        codes = ops.round_(ops.div(value, constant(scale)))
+        return ops.cast(codes, to=dtype)
+    found: Value = quantize_linear(
+        value,
+        constant(scale),
+        constant(points.astype(dtype.numpy)),
+        **({} if scale.ndim == 0 else {"axis": quantization.axis}),
+    )
+    return found
+
+
+#: Rules by the name of the operator: a function of a ``Call`` that gives a value, or a list of them.
+LITE_RULES: dict[str, Callable[[Call], Any]] = {}
+
+
+def lite_rule(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
+    """Let a function say what calls of these operators are: numbers, which become codes where a tensor has these."""
+
+    def registered(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
+        LITE_RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return registered
+
+
+def activated(call: Call, x: Value, name: str = "FusedActivationFunction") -> Value:
+    """What is fused into an operator behind it."""
+    kind = call.option(name, 0)
+    if kind == 0:
+        return x
+    if kind == 1:
+        return ops.relu(x)
+    if kind in (2, 3):
+        return ops.clip(x, number(-1 if kind == 2 else 0, x), number(1 if kind == 2 else 6, x))
+    if kind == 4:
+        return ops.tanh(x)
+    raise NotRepresentable("an activation must be Relu, Relu6, Tanh or from -1 to 1", given=f"number {kind}")
+
+
+def moves(call: Call) -> bool:
+    """Whether an operator may move the codes themselves, as those of the result mean the same."""
+    source = call.ins[0].quantization if call.ins[0] is not None else None
+    return source is not None and all(source.is_as(out.quantization) for out in call.outs)

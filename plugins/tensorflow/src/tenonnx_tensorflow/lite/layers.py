@@ -1,0 +1,292 @@
+"""Convolutions, products, pools and recurrent layers of TFLite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_tensorflow.held import int64, number
+from tenonnx_tensorflow.lite.calls import Call, activated, lite_rule
+from tenonnx_tensorflow.rules.windows import Layout, Window, channels_first, channels_last, transposed
+
+_PADDING = {0: "SAME", 1: "VALID"}
+_LAYOUT = Layout(True, 4)
+
+
+def _is_hybrid(call: Call, weights: int) -> bool:
+    """Whether the activations are floats and the weights codes, so that kernels make codes of the activations, too."""
+    first, second = call.ins[0], call.ins[weights]
+    return (
+        first is not None and first.dtype is np.float32 and second is not None and second.quantization is not None
+        and second.dtype is np.int8
+    )  # fmt: skip
+
+
+def as_codes(x: Value, axes: list[int], asymmetric: bool) -> Value:
+    """What is left of numbers as codes of 8 bits, by a scale for each place along the other axes."""
+    zero, one = number(0, x), number(1, x)
+    if not asymmetric:
+        size = ops.reduce_max(ops.absolute(x), axes, keepdims=1)
+        scale = ops.where(ops.equal(size, zero), one, ops.div(size, number(127, x)))
+        return ops.mul(ops.round_(ops.div(x, scale)), scale)
+    low = ops.minimum(ops.reduce_min(x, axes, keepdims=1), zero)
+    high = ops.maximum(ops.reduce_max(x, axes, keepdims=1), zero)
+    none = ops.equal(low, high)
+    scale = ops.where(none, one, ops.div(ops.sub(high, low), number(255, x)))
+    from_low, from_high = ops.sub(number(-128, x), ops.div(low, scale)), ops.sub(number(127, x), ops.div(high, scale))
+    nearer = ops.less(
+        ops.add(number(128, x), ops.absolute(ops.div(low, scale))),
+        ops.add(number(127, x), ops.absolute(ops.div(high, scale))),
+    )
+    point = ops.clip(ops.round_(ops.where(nearer, from_low, from_high)), number(-128, x), number(127, x))
+    point = ops.where(none, zero, point)
+    codes = ops.clip(ops.add(ops.round_(ops.div(x, scale)), point), number(-128, x), number(127, x))
+    return ops.mul(ops.sub(codes, point), scale)
+
+
+def _window(call: Call, kernel: list[int], with_dilation: bool = True) -> Window:
+    strides = [call.option("StrideH"), call.option("StrideW")]
+    apart = (
+        [call.option("DilationHFactor", 1) or 1, call.option("DilationWFactor", 1) or 1] if with_dilation else [1, 1]
+    )
+    return Window(kernel, strides, apart, _PADDING[call.option("Padding", 0)])
+
+
+def _sizes(call: Call, position: int) -> list[int]:
+    tensor = call.ins[position]
+    if tensor is None or tensor.shape is None or None in tensor.shape:
+        raise NotRepresentable("the sizes of a kernel must be known", given=call.operator.title)
+    return [int(n) for n in tensor.shape]  # type: ignore[arg-type]
+
+
+def _biased(call: Call, y: Value, position: int) -> Value:
+    return ops.add(y, call.real(position)) if call.has(position) else y
+
+
+@lite_rule("CONV_2D")
+def conv(call: Call) -> Value:
+    _, height, width, depth = _sizes(call, 1)
+    x = call.real(0)
+    x = as_codes(x, [1, 2, 3], asymmetric=True) if _is_hybrid(call, 1) else x
+    held = channels_first(x)
+    channels = x.shape[3] if x.shape is not None else None
+    window = _window(call, [height, width])
+    weights = ops.transpose(call.real(1), perm=[0, 3, 1, 2])
+    group = int(channels) // depth if isinstance(channels, int) else 1
+    bias = call.real(2) if call.has(2) else None
+    return activated(call, channels_last(ops.conv(held, weights, bias, group=group, **window.attributes(held))))
+
+
+@lite_rule("DEPTHWISE_CONV_2D")
+def depthwise(call: Call) -> Value:
+    _, height, width, count = _sizes(call, 1)
+    x = call.real(0)
+    x = as_codes(x, [1, 2, 3], asymmetric=True) if _is_hybrid(call, 1) else x
+    held = channels_first(x)
+    window = _window(call, [height, width])
+    weights = ops.transpose(call.real(1), perm=[3, 0, 1, 2])
+    group = count // (call.option("DepthMultiplier", 0) or 1)
+    channels = x.shape[3] if x.shape is not None else None
+    group = int(channels) if isinstance(channels, int) else group
+    bias = call.real(2) if call.has(2) else None
+    return activated(call, channels_last(ops.conv(held, weights, bias, group=group, **window.attributes(held))))
+
+
+@lite_rule("TRANSPOSE_CONV")
+def transpose_conv(call: Call) -> Value:
+    _, height, width, _ = _sizes(call, 1)
+    held = channels_first(call.real(2))
+    weights = ops.transpose(call.real(1), perm=[3, 0, 1, 2])
+    window = _window(call, [height, width], with_dilation=False)
+    y = channels_last(transposed(held, weights, int64(call.raw(0)), window, _LAYOUT))
+    return activated(call, _biased(call, y, 3))
+
+
+@lite_rule("CONV_3D", "CONV_3D_TRANSPOSE")
+def conv_3d(call: Call) -> Value:
+    is_turned = call.name == "CONV_3D_TRANSPOSE"
+    kernel = _sizes(call, 1)
+    strides = [call.option(f"Stride{n}") for n in "DHW"]
+    apart = [call.option(f"Dilation{n}Factor", 1) or 1 for n in "DHW"]
+    window = Window(kernel[:3], strides, apart, _PADDING[call.option("Padding", 0)])
+    held = channels_first(call.real(2 if is_turned else 0))
+    weights = ops.transpose(call.real(1), perm=[4, 3, 0, 1, 2])
+    if is_turned:
+        y = transposed(held, weights, int64(call.raw(0)), window, Layout(True, 5))
+    else:
+        y = ops.conv(held, weights, **window.attributes(held))
+    return activated(call, _biased(call, channels_last(y), 3 if is_turned else 2))
+
+
+@lite_rule("FULLY_CONNECTED")
+def fully_connected(call: Call) -> Value:
+    count, depth = _sizes(call, 1)
+    x = call.real(0)
+    rows = ops.reshape(x, [-1, depth]) if x.rank != 2 else x
+    if _is_hybrid(call, 1):
+        rows = as_codes(rows, [1], asymmetric=bool(call.option("AsymmetricQuantizeInputs", False)))
+    y = ops.matmul(rows, ops.transpose(call.real(1), perm=[1, 0]))
+    y = activated(call, _biased(call, y, 2))
+    if call.option("KeepNumDims", False) and x.rank != 2:
+        front = ops.slice_(ops.shape(x), [0], [x.ndim - 1], [0])
+        return ops.reshape(y, ops.concat(front, constant(np.asarray([count])), axis=0))
+    return y
+
+
+@lite_rule("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
+def pool(call: Call) -> Value:
+    kernel = [call.option("FilterHeight"), call.option("FilterWidth")]
+    window = _window(call, kernel, with_dilation=False)
+    held = channels_first(call.real(0))
+    given = window.attributes(held)
+    if call.name == "MAX_POOL_2D":
+        y = ops.max_pool(held, kernel_shape=kernel, **given)
+    elif call.name == "AVERAGE_POOL_2D":
+        y = ops.average_pool(held, kernel_shape=kernel, **given)
+    else:
+        y = ops.sqrt(ops.average_pool(ops.mul(held, held), kernel_shape=kernel, **given))
+    return activated(call, channels_last(y))
+
+
+# ----- recurrent layers -----------------------------------------------------------------------------------------------
+
+#: The order of gates in TFLite's inputs, and how ONNX wants them: input, output, forget, cell.
+_GATES = (0, 3, 1, 2)
+
+
+def _number_of(call: Call, kind: int) -> str:
+    names = {0: None, 1: "Relu", 4: "Tanh", 3: None}
+    found = names.get(kind)
+    if found is None:
+        raise NotRepresentable("a recurrent layer must have the activation Tanh or Relu", given=call.operator.title)
+    return found
+
+
+@lite_rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
+def lstm(call: Call) -> Value:
+    """Inputs: 0 x, 1 to 4 weights, 5 to 8 of the state, 9 to 11 peepholes, 12 to 15 biases, 16 and 17 a projection,
+    18 and 19 the states, 20 to 23 scales of a normalization."""
+    if any(call.has(k) for k in (16, 17, 20, 21, 22, 23)):
+        raise NotRepresentable("an LSTM must have no projection or normalization", given=call.operator.title)
+    if not call.has(1):
+        raise NotRepresentable("the gates of an LSTM must have weights of their own", given=call.operator.title)
+    if call.option("CellClip", 0.0) or call.option("ProjClip", 0.0):
+        raise NotRepresentable("the cells of an LSTM must not be clipped", given=call.operator.title)
+    hybrid = _is_hybrid(call, 1)
+    if hybrid or (call.ins[0] is not None and call.ins[0].quantization is not None):
+        raise NotRepresentable("an LSTM must compute in floats", given=f"{call.operator.title} of codes")
+    x = call.real(0)
+    time_major = bool(call.option("TimeMajor", False))
+    x = x if time_major else ops.transpose(x, perm=[1, 0, 2])
+    weights = ops.unsqueeze(ops.concat(*(call.real(1 + k) for k in _GATES), axis=0), [0])
+    of_state = ops.unsqueeze(ops.concat(*(call.real(5 + k) for k in _GATES), axis=0), [0])
+    bias = ops.concat(*(call.real(12 + k) for k in _GATES), axis=0)
+    biases = ops.unsqueeze(ops.concat(bias, ops.zeros_like(bias), axis=0), [0])
+    hidden_state, cell_state = (ops.unsqueeze(call.real(k), [0]) if call.has(k) else None for k in (18, 19))
+    peepholes = None
+    if call.has(10):
+        parts = [call.real(9), call.real(11), call.real(10)]
+        peepholes = ops.unsqueeze(ops.concat(*parts, axis=0), [0])
+    hidden = int(_sizes(call, 5)[1])
+    kind = _number_of(call, call.option("FusedActivationFunction", 4))
+    y, *states = ops.lstm(
+        x, weights, of_state, biases, None, hidden_state, cell_state, peepholes, hidden_size=hidden,
+        activations=["Sigmoid", kind, kind],
+    )  # fmt: skip
+    for k, state in zip((18, 19), states, strict=True):
+        call.keep(k, ops.squeeze(state, [0]))
+    found = ops.squeeze(y, [1])
+    return found if time_major else ops.transpose(found, perm=[1, 0, 2])
+
+
+@lite_rule("UNIDIRECTIONAL_SEQUENCE_RNN")
+def rnn(call: Call) -> Value:
+    x = call.real(0)
+    time_major = bool(call.option("TimeMajor", False))
+    x = x if time_major else ops.transpose(x, perm=[1, 0, 2])
+    hidden = _sizes(call, 2)[1]
+    bias = call.real(3)
+    biases = ops.unsqueeze(ops.concat(bias, ops.zeros_like(bias), axis=0), [0])
+    kind = _number_of(call, call.option("FusedActivationFunction", 4))
+    y, state = ops.rnn(
+        x, ops.unsqueeze(call.real(1), [0]), ops.unsqueeze(call.real(2), [0]), biases, None,
+        ops.unsqueeze(call.real(4), [0]), hidden_size=hidden, activations=[kind],
+    )  # fmt: skip
+    call.keep(4, ops.squeeze(state, [0]))
+    found = ops.squeeze(y, [1])
+    return found if time_major else ops.transpose(found, perm=[1, 0, 2])
+
+
+@lite_rule("SVDF")
+def svdf(call: Call) -> Value:
+    """Features of a step join those of the steps before, in the state; each filter is a row of rank one."""
+    if call.ins[0] is None or call.ins[0].dtype is not np.float32 or _is_hybrid(call, 1):
+        raise NotRepresentable("SVDF must compute in floats", given=call.operator.title)
+    filters, memory = _sizes(call, 2)
+    rank = int(call.option("Rank", 1))
+    feature = ops.matmul(call.real(0), ops.transpose(call.real(1), perm=[1, 0]))
+    state = ops.reshape(call.real(4), [-1, filters, memory])
+    moved = ops.concat(ops.slice_(state, [1], [np.iinfo(np.int64).max], [2]), ops.unsqueeze(feature, [2]), axis=2)
+    call.keep(4, ops.reshape(moved, [-1, filters * memory]))
+    products = ops.reduce_sum(ops.mul(moved, call.real(2)), [2], keepdims=0)
+    summed = ops.reduce_sum(ops.reshape(products, [-1, filters // rank, rank]), [2], keepdims=0)
+    return activated(call, _biased(call, summed, 3))
+
+
+# ----- detection ------------------------------------------------------------------------------------------------------
+
+
+@lite_rule("TFLite_Detection_PostProcess")
+def detection(call: Call) -> Any:
+    """Boxes around anchors, and the best of all classes or of each, without those that overlap."""
+    import flatbuffers.flexbuffers as flexbuffers
+
+    options: Any = flexbuffers.Loads(bytearray(call.operator.custom))
+    most, classes = int(options["max_detections"]), int(options["num_classes"])
+    codes, scores, anchors = call.real(0), call.real(1), call.real(2)
+    anchors = ops.unsqueeze(anchors, [0]) if anchors.rank == 2 else anchors
+
+    def column(x: Value, k: int, scale: str | None = None) -> Value:
+        found = ops.slice_(x, [k], [k + 1], [2])
+        return found if scale is None else ops.div(found, number(float(options[scale]), found))
+
+    half = number(0.5, codes)
+    y = ops.add(ops.mul(column(codes, 0, "y_scale"), column(anchors, 2)), column(anchors, 0))
+    x = ops.add(ops.mul(column(codes, 1, "x_scale"), column(anchors, 3)), column(anchors, 1))
+    height = ops.mul(ops.mul(ops.exp(column(codes, 2, "h_scale")), column(anchors, 2)), half)
+    width = ops.mul(ops.mul(ops.exp(column(codes, 3, "w_scale")), column(anchors, 3)), half)
+    boxes = ops.concat(ops.sub(y, height), ops.sub(x, width), ops.add(y, height), ops.add(x, width), axis=2)
+    kept = ops.slice_(scores, [-classes], [np.iinfo(np.int64).max], [2])  # what stands before is the background
+    regular = bool(options.get("use_regular_nms", False))
+    overlap = constant(np.asarray([float(options["nms_iou_threshold"])], np.float32))
+    least = constant(np.asarray([float(options["nms_score_threshold"])], np.float32))
+    if regular:
+        each = constant(np.asarray([int(options.get("detections_per_class", 100))]))
+        given = ops.transpose(kept, perm=[0, 2, 1])
+    else:
+        if int(options.get("max_classes_per_detection", 1)) != 1:
+            raise NotRepresentable("each detection must have one class", given=call.operator.title)
+        each = constant(np.asarray([most]))
+        given = ops.transpose(ops.reduce_max(kept, [2], keepdims=1), perm=[0, 2, 1])
+    chosen = ops.non_max_suppression(boxes, given, each, overlap, least)
+    places = ops.slice_(chosen, [0, 2], [np.iinfo(np.int64).max, 3], [0, 1])
+    values = ops.gather_nd(ops.squeeze(given, [0]), ops.slice_(chosen, [1], [3], [1]))
+    count = ops.minimum(ops.shape(values), constant(np.asarray([most])))
+    best, order = ops.top_k(values, count)
+    place = ops.gather(ops.squeeze(places, [1]), order)
+    box = ops.gather(ops.squeeze(boxes, [0]), place)
+    if regular:
+        kind = ops.gather(ops.squeeze(ops.slice_(chosen, [1], [2], [1]), [1]), order)
+    else:
+        kind = ops.gather(ops.argmax(ops.squeeze(kept, [0]), axis=1, keepdims=0), place)
+    zero = constant(np.asarray([0]))
+    missing = ops.sub(constant(np.asarray([most])), count)
+
+    def padded(value: Value) -> Value:
+        ends = ops.concat(zero, missing, axis=0) if value.rank == 1 else ops.concat(zero, zero, missing, zero, axis=0)
+        return ops.unsqueeze(ops.pad(value, ends), [0])
+
+    return [padded(box), padded(ops.cast(kind, to=DType.float32)), padded(best), ops.cast(count, to=DType.float32)]
