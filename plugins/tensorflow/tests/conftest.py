@@ -1,6 +1,15 @@
-"""TensorFlow says less, and computes with one thread."""
+"""TensorFlow says less, and computes alike everywhere; what Keras's own code is warned of is no error."""
 
 import os
 
+import pytest
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "filterwarnings", "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
+    )
+    config.addinivalue_line("filterwarnings", r"ignore:\s*tf.lite.Interpreter is deprecated:UserWarning")

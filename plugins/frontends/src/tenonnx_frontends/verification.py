@@ -36,8 +36,9 @@ def verify_calls(
 ) -> Verification:
     """Compare ``graph`` on the fastest backend with a source, after ``onnx.checker`` took it.
 
-    ``coarse`` is the tolerance where that of the table is too fine; outputs that are ``skipped`` are not compared,
-    and integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls that the source does not take are noted.
+    ``coarse`` is the tolerance where that of the table is too fine; outputs that are ``skipped`` are not compared, and
+    integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls that the source refuses
+    are noted.
     """
     found = Verification(source)
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]

@@ -10,8 +10,8 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Graph, InvalidCall, InvalidModel, NotRepresentable, Registry, TenonnxError, Value, constant
 from tenonnx.extend.transforms import prune, retarget
-from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_frontends import chosen_names
+from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.held import Complex, Held, Variable
 from tenonnx_tensorflow.interpreter import Interpreter, check_ops

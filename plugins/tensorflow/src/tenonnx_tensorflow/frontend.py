@@ -49,10 +49,10 @@ def read(
     A SavedModel is read by its ``signature`` (by default ``serving_default``) and ``tags``; a frozen graph (``.pb``)
     from its nodes ``inputs`` to its nodes ``outputs``, by default from all placeholders to what no node reads. A Keras
     model needs no examples where its inputs are declared; a function does, arrays or ``tf.TensorSpec``. ``shapes`` are
-    sizes of inputs in place of those in the source, ``dims`` (or ``dynamic_axes``) names for axes that vary, which may be JSON or a file of it, ``dynamic_batch`` names the
-    first of every input "batch"; ``training`` traces a Keras model as it trains. Complex numbers are pairs of floats
-    along a last axis. Variables are initializers by their names; those that a call assigns are inputs with a default,
-    and outputs ``<name>_next``.
+    sizes of inputs in place of those in the source, ``dims`` (or ``dynamic_axes``) names for axes that vary, perhaps as
+    JSON or a file of it; ``dynamic_batch`` names the first of every input "batch". ``training`` traces a Keras model as
+    it trains. Complex numbers are pairs of floats along a last axis. Variables are initializers by their names; those
+    that a call assigns are inputs with a default, and outputs ``<name>_next``.
 
     Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for what does not fit the source,
     ``VerificationFailed`` where the graph does not compute what TensorFlow does at several sizes, unless ``verify`` is
@@ -60,8 +60,9 @@ def read(
     """
     allowed = Allowed.of(verify, atol, rtol)
     model = model_of(
-        source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training
-    )
+        source, examples, signature, tags, inputs, outputs, shapes, read_dims(dims, dynamic_axes), dynamic_batch,
+        input_names, training,
+    )  # fmt: skip
     graph = graph_of(model, registry, output_names)
     if allowed is not None and model.run is not None:
         from tenonnx_tensorflow.verification import verify_against
@@ -87,8 +88,9 @@ def verifier(
 ) -> Callable[..., Verification] | None:
     """What compares a graph with ``source``, called with the options of ``read``; None where it cannot be run."""
     model = model_of(
-        source, examples, signature, tags, inputs, outputs, shapes, dims, dynamic_batch, input_names, training
-    )
+        source, examples, signature, tags, inputs, outputs, shapes, read_dims(dims, dynamic_axes), dynamic_batch,
+        input_names, training,
+    )  # fmt: skip
     run = model.run
     if run is None:
         return None

@@ -177,10 +177,10 @@ def _complex(array: Any) -> Any:
 @contextmanager
 def unchanged(variables: Sequence[Any]) -> Iterator[None]:
     """Let a call leave variables as they are."""
-    before = [np.array(variable) for variable in variables]
+    before = [variable.numpy().copy() for variable in variables]
     yield
     for variable, content in zip(variables, before, strict=True):
-        if not np.array_equal(np.asarray(variable), content):
+        if not np.array_equal(variable.numpy(), content):
             variable.assign(content)
 
 
@@ -204,7 +204,7 @@ def _captured(function: Any) -> tuple[dict[str, Held], dict[Held, Any]]:
         variable = by_handle.get(id(outer))
         if variable is not None:
             made = Variable(_name(variable), is_trainable=bool(variable.trainable))
-            held[node], contents[made] = made, np.asarray(variable)
+            held[node], contents[made] = made, variable.numpy()
         elif outer.dtype.as_datatype_enum in (RESOURCE, VARIANT):
             held[node] = Table(node, contents=_exporter(outer))
         else:

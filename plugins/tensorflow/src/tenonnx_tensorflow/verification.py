@@ -32,7 +32,9 @@ def verify_against(
     Outputs behind those of the original are what variables hold after the call, and are not compared.
     """
     inner = coarse_inside(graph) if coarse is None else coarse
-    added = [v.name for v in graph.outputs if v.name.endswith("_next") and v.name[:-5] in {x.name for x in graph.variables}]
+    added = [
+        v.name for v in graph.outputs if v.name.endswith("_next") and v.name[:-5] in {x.name for x in graph.variables}
+    ]
 
     def call(sizes: Mapping[str, int]) -> SourceCall:
         feeds = examples if examples and not sizes else drawn(graph, sizes)
