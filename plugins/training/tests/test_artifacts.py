@@ -203,8 +203,8 @@ def test_a_loss_that_the_model_computes(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"ort_format": True}, "ort_format is not among"),
-        ({"nominal_checkpoint": True}, "nominal_checkpoint is not among"),
+        ({"ort_format": True}, "does not support ort_format"),
+        ({"nominal_checkpoint": True}, "does not support nominal_checkpoint"),
         ({"requires_grad": ["v"]}, 'trainable "v" must match'),
         ({"additional_output_names": ["z"]}, "additional outputs must be values"),
         ({"loss_input_names": ["z"]}, "inputs of a loss must be values"),
