@@ -170,7 +170,7 @@ def test_what_is_left_of_an_epoch_may_have_other_batches():
     history = tt.fit(graph, (X, Y), shuffle=False, **small)
     assert len(history.losses) == 2
     graph, _ = interrupted([(X[:1], Y[:1]), (X[1:], Y[1:])], 1, **OPTIONS)
-    with pytest.raises(InvalidFeed, match="left after 1 samples"):
+    with pytest.raises(InvalidFeed, match="interrupted after 1 samples"):
         tt.fit(graph, [(X, Y)], **OPTIONS)
 
 
@@ -218,14 +218,14 @@ def test_data_that_runs_dry():
     graph = linear()
     with pytest.raises(InvalidFeed, match="epoch 2") as caught:
         tt.fit(graph, iter([(X, Y)]), epochs=2, **OPTIONS)
-    assert "ran dry" in caught.value.given
+    assert "exhausted" in caught.value.given
     assert graph.training_state.settings["epoch"] == 1
 
 
 def test_validation_data_that_runs_dry():
     with pytest.raises(InvalidFeed, match="epoch 2") as caught:
         tt.fit(linear(), (X, Y), epochs=2, validation=iter([(X, Y)]), **OPTIONS)
-    assert "ran dry" in caught.value.given
+    assert "exhausted" in caught.value.given
 
 
 def test_labels_that_are_no_numbers():

@@ -150,7 +150,7 @@ def test_biases_in_codes_follow_the_scales(maker, tmp_path):
     assert len(biases) == 3
     numbers = {bias.codes: bias.numbers for bias in biases}
     history = tt.fit(coded, **recipe(images, labels, epochs=1, average=0.9), checkpoint=tmp_path / "state.safetensors")
-    assert any("integer kernels" in note and biases[0].scale in note for note in history.notes)
+    assert any("scales of biases" in note and biases[0].scale in note for note in history.notes)
     for graph in (coded, tt.averaged(coded), tx.load(tmp_path / "state.safetensors")):
         assert len(found := products(graph)) == 3
         assert max(found) < 1e-6
