@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx_cli.deadline import timeout_option, within
-from tenonnx_cli.options import (
-    InputShapes,
-    common_sizes,
-    exact_option,
-    input_options,
-    json_option,
-    load_model,
-    rules_option,
-    seed_option,
-    shapes_option,
-    tolerance_options,
-)
-from tenonnx_cli.output import interruptible, plural, say, say_json, say_lines, say_table, working
+from tenonnx_cli.comparison import Comparison, comparison_options
+from tenonnx_cli.options import json_option, load_model, rules_option
+from tenonnx_cli.output import plural, say, say_json, say_lines, say_table
 from tenonnx_cli.parts import pairs
 
 if TYPE_CHECKING:
@@ -36,44 +25,18 @@ if TYPE_CHECKING:
     "--map", "mapping", multiple=True, callback=pairs, metavar="A=B",
     help="Input or output A of FIRST is named B in SECOND. Repeatable.",
 )  # fmt: skip
-@input_options
-@shapes_option
-@seed_option
-@tolerance_options
-@exact_option
-@timeout_option
+@comparison_options
 @json_option
-def command(
-    first: str,
-    second: str,
-    mapping: dict[str, str],
-    inputs: Sequence[str],
-    archive: str | None,
-    input_shapes: InputShapes,
-    seed: int,
-    absolute: float | None,
-    relative: float | None,
-    exact: bool,
-    timeout: float,
-    as_json: bool,
-) -> int:
+def command(first: str, second: str, mapping: dict[str, str], comparison: Comparison, as_json: bool) -> int:
     """Compare two models: their structure, their numbers, and the first node that diverges.
 
     FIRST runs on numpy, SECOND on numpy and, if installed, on onnxruntime. Exit code 1 if inputs, outputs or their
     values differ; a different graph structure alone is not a failure.
     """
-    from tenonnx import verify
-    from tenonnx_cli.arrays import read_feeds
-
     one, other = load_model(first), load_model(second)
     _call_alike(one, other, mapping)
     differences = structural_differences(one, other)
-    feeds = read_feeds(one, inputs, archive) or None
-    with working(f"comparing {first} and {second}"), interruptible(), within(timeout):
-        found = verify(
-            one, other, feeds=feeds, input_shapes={**common_sizes(one, other), **input_shapes}, seed=seed,
-            absolute=absolute, relative=relative, structure=False, exact=exact,
-        )  # fmt: skip
+    found = comparison.run(one, other, f"comparing {first} and {second}", structure=False)
     if as_json:
         say_json({"first": first, "second": second, "structure": differences, **found.to_json()})
         return 0 if found.equal else 1

@@ -6,19 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from tenonnx_cli.deadline import timeout_option, within
-from tenonnx_cli.options import (
-    InputShapes,
-    common_sizes,
-    exact_option,
-    input_options,
-    json_option,
-    load_model,
-    seed_option,
-    shapes_option,
-    tolerance_options,
-)
-from tenonnx_cli.output import complain, interruptible, say, say_json, working
+from tenonnx_cli.comparison import Comparison, comparison_options
+from tenonnx_cli.options import json_option, load_model
+from tenonnx_cli.output import complain, say, say_json
 from tenonnx_cli.python_model import is_made, load_made
 from tenonnx_cli.verifications import say_verification
 
@@ -26,11 +16,7 @@ from tenonnx_cli.verifications import say_verification
 @click.command("verify")
 @click.argument("first", metavar="FIRST")
 @click.argument("second", metavar="SECOND")
-@input_options
-@shapes_option
-@seed_option
-@tolerance_options
-@exact_option
+@comparison_options
 @click.option(
     "--backend",
     "backends",
@@ -38,22 +24,8 @@ from tenonnx_cli.verifications import say_verification
     metavar="NAME",
     help="Run both models on this backend. Repeatable; the first one named is the reference.",
 )
-@timeout_option
 @json_option
-def command(
-    first: str,
-    second: str,
-    inputs: Sequence[str],
-    archive: str | None,
-    input_shapes: InputShapes,
-    seed: int,
-    absolute: float | None,
-    relative: float | None,
-    exact: bool,
-    backends: Sequence[str],
-    timeout: float,
-    as_json: bool,
-) -> int:
+def command(first: str, second: str, comparison: Comparison, backends: Sequence[str], as_json: bool) -> int:
     """Check that two models compute the same outputs.
 
     Both models run on the same inputs, on numpy and, if installed, on onnxruntime. Each output is reported as
@@ -63,16 +35,9 @@ def command(
     Exit code 0 if outputs were compared and none differs, 1 if one differs or none could be compared, 2 for invalid
     arguments or files.
     """
-    from tenonnx import verify
-    from tenonnx_cli.arrays import read_feeds
-
-    one, other = (load_made(path, (), seed).graph if is_made(path) else load_model(path) for path in (first, second))
-    feeds = read_feeds(one, inputs, archive) or None
-    with working(f"verifying {second}"), interruptible(), within(timeout):
-        found = verify(
-            one, other, feeds=feeds, input_shapes={**common_sizes(one, other), **input_shapes}, seed=seed,
-            absolute=absolute, relative=relative, exact=exact, backends=backends or None,
-        )  # fmt: skip
+    paths = (first, second)
+    one, other = (load_made(path, (), comparison.seed).graph if is_made(path) else load_model(path) for path in paths)
+    found = comparison.run(one, other, f"verifying {second}", backends=backends or None)
     passed = found.equal and bool(found.outputs)
     if as_json:
         say_json({"first": first, "second": second, "passed": passed, **found.to_json()})
@@ -80,8 +45,7 @@ def command(
     for note in found.notes:
         complain(f"note: {note}")
     if found.equal:
-        given = f"random inputs (seed {seed})" if feeds is None else "the inputs given"
-        say_verification(found, first, given)
+        say_verification(found, first, comparison.given)
         return 0 if passed else 1
     say(f"{second} differs from {first}:")
     for problem in found.problems:

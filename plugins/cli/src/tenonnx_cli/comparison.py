@@ -1,0 +1,68 @@
+"""What ``verify`` and ``compare`` share: the options of a comparison, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from tenonnx_cli.deadline import timeout_option, within
+from tenonnx_cli.options import (
+    InputShapes,
+    common_sizes,
+    exact_option,
+    input_options,
+    seed_option,
+    shapes_option,
+    tolerance_options,
+)
+from tenonnx_cli.output import interruptible, working
+
+if TYPE_CHECKING:
+    from tenonnx import Graph, Verification
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The options of a comparison of two models, as the command line gives them."""
+
+    inputs: Sequence[str]
+    archive: str | None
+    input_shapes: InputShapes
+    seed: int
+    absolute: float | None
+    relative: float | None
+    exact: bool
+    timeout: float
+
+    @property
+    def given(self) -> str:
+        """What the models are run on, in words."""
+        return "the inputs given" if self.inputs or self.archive else f"random inputs (seed {self.seed})"
+
+    def run(self, one: Graph, other: Graph, doing: str, **more: Any) -> Verification:
+        """``verify`` of both; ``doing`` says on a terminal what takes so long, ``more`` are further arguments."""
+        from tenonnx import verify
+        from tenonnx_cli.arrays import read_feeds
+
+        feeds = read_feeds(one, self.inputs, self.archive) or None
+        shapes = {**common_sizes(one, other), **self.input_shapes}
+        with working(doing), interruptible(), within(self.timeout):
+            return verify(
+                one, other, feeds=feeds, input_shapes=shapes, seed=self.seed, absolute=self.absolute,
+                relative=self.relative, exact=self.exact, **more,
+            )  # fmt: skip
+
+
+def comparison_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The options of a comparison, all of them together as ``comparison``."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> int:
+        comparison = Comparison(**{each.name: given.pop(each.name) for each in fields(Comparison)})
+        return command(comparison=comparison, **given)
+
+    for option in (timeout_option, exact_option, tolerance_options, seed_option, shapes_option, input_options):
+        gathered = option(gathered)
+    return gathered
