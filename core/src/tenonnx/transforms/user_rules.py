@@ -101,7 +101,7 @@ def _keys(node: Node) -> list[str]:
 def _apply(graph: Graph, offered: Sequence[Offered], strict: bool, frontend: str) -> Graph:
     fitting = [each for each in offered if each.rule.frontend in (None, frontend)]
     fitting.sort(key=lambda each: each.rule.order)  # stable: packages stay in their order
-    if not any(each.rule.is_for(node) for node in graph.walk() for each in fitting):
+    if not fitting or not any(each.rule.is_for(node) for node in graph.walk() for each in fitting):
         return graph
     if strict:
         infer(graph, strict=False)
