@@ -37,11 +37,12 @@ class Worker:
 
     @classmethod
     async def start(cls, folder: str) -> Worker:
-        """A process with ``folder`` as its own; it imports nothing from there."""
+        """A process with ``folder`` as its own, for what runtimes write, too; it imports nothing from there."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "tenonnx_serve.worker",
             stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder, start_new_session=True,
+            env={**os.environ, "TMPDIR": folder},
         )  # fmt: skip
         return cls(process)
 
