@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ KINDS = 2
 
 Make = Callable[[Graph, Mapping[str, str]], Program]
 Kind = tuple[tuple[str, tuple[int, ...]], ...]
+Check = Callable[[Mapping[str, Any]], Any]
 
 
 class ShapedProgram:
@@ -32,14 +33,21 @@ class ShapedProgram:
 
     State goes with the calls from one to the next. Where its own shapes are not known, or those of all feeds are, there
     is one program, which is made at once. Inputs that have a default are constants to the programs of single kinds; a
-    call that feeds one goes to the program for all. Several threads may call it, if it has no state.
+    call that feeds one goes to the program for all. Several threads may call it, if it has no state. ``checking`` gives
+    for inputs what checks their feeds, which may be arrays of a library of the backend's own.
     """
 
-    def __init__(self, graph: Graph, make: Make, state: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        make: Make,
+        state: Mapping[str, str] | None = None,
+        checking: Callable[[Sequence[Value]], Check] = FeedCheck,
+    ) -> None:
         self._graph, self._make, self._names = graph, make, dict(state or {})
         self._free = [v for v in graph.inputs if v.name not in self._names and not _is_static(v)]
         self._defaults = {v.name for v in graph.all_inputs if v.data is not None} - self._names.keys()
-        self._check = FeedCheck(self._free)
+        self._check = checking(self._free)
         self._shaped: dict[Kind, Program] = {}
         self._general: Program | None = None
         self._owner: Program | None = None

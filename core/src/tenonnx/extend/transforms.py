@@ -25,7 +25,7 @@ from tenonnx.transforms.changing import changing
 from tenonnx.transforms.decompose import decompose, inline_functions, refuse_opaque
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.extract import between, extract
-from tenonnx.transforms.fold import LARGEST_RESULT, fold, folding, share_of_parameters
+from tenonnx.transforms.fold import LARGEST_RESULT, decompose_and_fold, fold, folding, share_of_parameters
 from tenonnx.transforms.grad import grad, pullback
 from tenonnx.transforms.learned import Learned, check_made_alike, learned
 from tenonnx.transforms.legalize import Legalizer, allowed_at
@@ -62,6 +62,7 @@ __all__ = [
     "constant_value",
     "copy_graph",
     "decompose",
+    "decompose_and_fold",
     "dependents",
     "drop_dead_nodes",
     "ensure_inferred",

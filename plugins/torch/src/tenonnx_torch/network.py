@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, find_rule
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value
 from tenonnx.extend.backends import check_feeds
-from tenonnx.extend.transforms import Call, check_made_alike, copy_graph, decompose, infer, learned, opened
+from tenonnx.extend.transforms import check_made_alike, copy_graph, decompose, infer, learned, opened
 from tenonnx_torch.examples import to_numpy
-from tenonnx_torch.plan import Plan, gives_codes, place
+from tenonnx_torch.keeping import has_numpy, is_kept
+from tenonnx_torch.plan import Plan, owner_of
 from tenonnx_torch.slopes import exact
-from tenonnx_torch.values import NATIVE, is_native, to_arrays, to_contents
+from tenonnx_torch.values import NATIVE, to_arrays, to_contents
 
 
 def module(graph: Graph, *, trainable: str | Sequence[str] = ()) -> Network:
@@ -38,9 +39,6 @@ class Network(torch.nn.Module):
 
     def __init__(self, graph: Graph, trainable: str | Sequence[str] = ()) -> None:
         super().__init__()
-        from tenonnx_torch import rules  # noqa: F401  (they are registered by importing them)
-        from tenonnx_torch.rules import arrangement, control, elementwise, layers  # noqa: F401
-
         self.source = graph
         self.input_names = [value.name for value in graph.inputs]
         self.output_names = [value.name for value in graph.outputs]
@@ -57,7 +55,7 @@ class Network(torch.nn.Module):
             if _is_state(value):
                 assert value.data is not None
                 tensor = to_contents(_as_made(value, value.data.array()))
-                owner, name = place(self, value.name)
+                owner, name = owner_of(self, value.name)
                 if value.name in parameters:
                     owner._parameters[name] = torch.nn.Parameter(
                         tensor, value.name in chosen or value.name not in told.frozen
@@ -142,40 +140,12 @@ def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
     free.all_inputs += [v for v in free.variables if v.name in parameters and v.name not in listed]
     free = opened(free, parameters)
     try:
-        plain = decompose(free, keep=_is_kept)
+        plain = decompose(free, keep=is_kept)
     except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
-        plain = decompose(free, keep=lambda call: _is_kept(call) or find_rule(call.op, "numpy") is not None)
+        plain = decompose(free, keep=lambda call: is_kept(call) or has_numpy(call))
     values = {value.name: value for value in (*plain.variables, *plain.all_inputs)}
     plain.all_inputs = [value for value in plain.all_inputs if value.name in listed]
     plain.variables = [values[value.name] for value in graph.variables]
     for value, source in zip(plain.variables, graph.variables, strict=True):
         value.become(data=source.data)
     return plain
-
-
-def _is_of_codes(call: Call) -> bool:
-    """Whether a call reads codes, or gives nothing else."""
-    read = [value.type for value in call.inputs if value is not None]
-    given = [None if known is None else known.type for known in call.known]
-    return any(map(_holds_codes, read)) or not any(
-        not isinstance(kind, TensorType) or kind.dtype.is_float for kind in given
-    )
-
-
-def _holds_codes(kind: Any) -> bool:
-    return isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits <= 16
-
-
-def _is_kept(call: Call) -> bool:
-    if call.op.primitive:
-        return True
-    if not all(is_native(value.type) for value in call.inputs if value is not None):
-        return find_rule(call.op, "numpy") is not None
-    rule = find_rule(call.op, "torch")
-    if gives_codes(call.op) and _is_of_codes(call):
-        return True  # its body would lose the gradient in silence
-    takes = getattr(rule, "takes", None)
-    if rule is None or takes is None:
-        return rule is not None
-    attributes = {**call.attributes, "_outputs": call.outputs} if call.op.signature.counts_outputs else call.attributes
-    return bool(takes(*call.inputs, **attributes))

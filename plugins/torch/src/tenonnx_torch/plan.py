@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from tenonnx import limits
 from tenonnx.extend import Graph, InvalidCall, Node, Op, TenonnxError, Value, find_rule
 from tenonnx.extend.transforms import bind, known_op
 from tenonnx_standard.casting import of_codes
 from tenonnx_torch.slopes import Slope, exact
-from tenonnx_torch.values import is_native, tensors_in, to_arrays, to_contents
+from tenonnx_torch.values import Place, is_native, is_unsigned, tensors_in, to_arrays, to_contents
 
 
-def place(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+def owner_of(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
     """The module that holds what is called ``name``, and its name there; one module in another for each part.
 
     Names come from files, so that they are put where PyTorch looks them up, past its check for names in Python.
@@ -31,29 +33,35 @@ def place(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
 class Function:
     """A subgraph as rules take it: from contents to a tuple of them. ``graph`` tells the types."""
 
-    def __init__(self, graph: Graph, run: Callable[..., Sequence[Any]]) -> None:
-        self.graph, self._run = graph, run
+    def __init__(self, graph: Graph, run: Callable[..., Sequence[Any]], place: Place) -> None:
+        self.graph, self._run, self._place = graph, run, place
 
     def __call__(self, *contents: Any) -> tuple[Any, ...]:
-        return tuple(to_contents(each) for each in self._run(contents))
+        return tuple(map(self._place, self._run([self._place(each) for each in contents])))
 
 
 class Step:
     """One node: the rules of PyTorch and of numpy for it, the slots that it reads and writes."""
 
     def __init__(self, node: Node, plan: Plan, root: torch.nn.Module, states: Collection[str]) -> None:
-        op = known_op(node)
+        op, self._place = known_op(node), plan.place
         inputs, attributes = bind(node)
         if op.signature.counts_outputs:
             attributes["_outputs"] = len(node.outputs)
         self.node, self.attributes, self.values = node, attributes, inputs
-        self.plans = {name: Plan(graph, root, states) for name, graph in attributes.items() if isinstance(graph, Graph)}
+        self.plans = {
+            name: Plan(graph, root, states, place=plan.place)
+            for name, graph in attributes.items()
+            if isinstance(graph, Graph)
+        }
         self.inputs = [plan.slot(value) for value in inputs]
         self.captures = [plan.slot(value) for value in node.captures]
         self.outputs = [plan.slot(value) for value in node.outputs]
         values = [v for v in (*inputs, *node.outputs) if v is not None]
         self.numpy = find_rule(op, "numpy")
         self.torch = find_rule(op, "torch") if self.plans or all(is_native(v.type) for v in values) else None
+        if self.torch is None and all(is_native(v.type) or is_unsigned(v.type) for v in values):
+            self.torch = find_rule(op, "torch.unsigned")
         self.passes = (
             gives_codes(op)
             or find_rule(op, "vjp") is not None
@@ -69,7 +77,8 @@ class Step:
         if self.plans:
             captured = [slots[slot] for slot in self.captures]
             made = {
-                name: Function(p.graph, lambda given, p=p: p([*given, *captured])) for name, p in self.plans.items()
+                name: Function(p.graph, lambda given, p=p: p([*given, *captured]), self._place)
+                for name, p in self.plans.items()
             }
             attributes = {**attributes, **made}
         try:
@@ -90,10 +99,11 @@ class Step:
             raise InvalidCall(f"{self.node.title} cannot be computed by PyTorch: {reason}", given=given) from error
         results = found if isinstance(found, tuple) else (found,)
         for slot, contents in zip(self.outputs, results, strict=False):
-            slots[slot] = to_contents(contents)
+            slots[slot] = self._place(contents)
         slots[-1] = None
 
     def _by_numpy(self, arguments: list[Any], attributes: dict[str, Any]) -> Any:
+        self._place.check_numpy()
         trained = torch.is_grad_enabled() and any(t.requires_grad for each in arguments for t in tensors_in(each))
         if trained and self.passes:
             return self.slope(arguments)
@@ -104,7 +114,8 @@ class Step:
 class Plan:
     """Runs a graph. The last slot is the absent input; ``states`` are looked up in ``root`` on every run.
 
-    Of those with ``fixed_rows`` no gradient comes to these.
+    Of those with ``fixed_rows`` no gradient comes to these. Without states nothing is trained, and what is static is
+    constant.
     """
 
     def __init__(
@@ -113,17 +124,18 @@ class Plan:
         root: torch.nn.Module,
         states: Collection[str],
         fixed_rows: Mapping[str, Sequence[int]] | None = None,
+        place: Place | None = None,
     ) -> None:
-        self.graph, self._states = graph, states
+        self.graph, self._states, self.place = graph, states, place or Place()
         self._root = [root]  # in a list, as a module would take it for a part of itself
-        self._rows = {place(root, name): list(rows) for name, rows in (fixed_rows or {}).items()}
+        self._rows = {owner_of(root, name): list(rows) for name, rows in (fixed_rows or {}).items()}
         self._permutations: dict[int, tuple[int, ...]] = {}
         self._slots: dict[Value, int] = {}
         self._contents: list[Any] = []
         self._constants: list[tuple[int, Any]] = []
         self._variables: list[tuple[int, torch.nn.Module, str]] = []
         self._inputs = [self.slot(value) for value in (*graph.inputs, *graph.captures)]
-        trained = _depending(graph)
+        trained = _depending(graph) if states else set()
         static = [n for n in graph.nodes if known_op(n).pure and _is_static(n) and not trained.intersection(n.outputs)]
         for node in static:
             for value in node.outputs:
@@ -144,11 +156,20 @@ class Plan:
                 slots[slot] = slots[slot].permute(self._permutations[slot])
         for slot, contents in zip(self._inputs, inputs, strict=True):
             slots[slot] = contents
+        end = limits.end()
         for step, dead in zip(self._steps, self._dead, strict=True):
+            if end is not None and time.monotonic() > end:
+                raise limits.out_of_time()
             step(slots)
             for slot in dead:
                 slots[slot] = None
         return [slots[slot] for slot in self._outputs]
+
+    @property
+    def by_numpy(self) -> list[Node]:
+        """The nodes that PyTorch has no rule for, those of subgraphs included."""
+        inner = [node for step in self._steps for plan in step.plans.values() for node in plan.by_numpy]
+        return [step.node for step in self._steps if step.torch is None] + inner
 
     def slot(self, value: Value | None) -> int:
         """Where the contents of a value are while the plan runs."""
@@ -164,7 +185,7 @@ class Plan:
     def _fill(self, slot: int, value: Value) -> None:
         (root,) = self._root
         if value.producer is None and value.name in self._states:
-            self._variables.append((slot, *place(root, value.name)))
+            self._variables.append((slot, *owner_of(root, value.name)))
             if value.role is not None and value.role.permutation is not None:
                 self._permutations[slot] = value.role.permutation
         elif value.data is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from tenonnx.extend import DType, TensorType
+from tenonnx.extend import DType, NotRepresentable, TensorType
 from tenonnx_torch.examples import to_numpy, to_tensor
 
 #: The element types that PyTorch has kernels for. What is of others (text, integers of 4 bits, floats of 8, unsigned
@@ -23,6 +24,11 @@ NATIVE = {
 def is_native(kind: Any) -> bool:
     """Whether contents of a type are tensors; those of containers and of unknown types are looked at one by one."""
     return not isinstance(kind, TensorType) or kind.dtype in NATIVE
+
+
+def is_unsigned(kind: Any) -> bool:
+    """Whether contents of a type are tensors or arrays of uint32."""
+    return isinstance(kind, TensorType) and kind.dtype is DType.uint32
 
 
 def to_contents(held: Any) -> Any:
@@ -48,3 +54,35 @@ def tensors_in(held: Any) -> list[torch.Tensor]:
     if isinstance(held, torch.Tensor):
         return [held]
     return [tensor for each in held for tensor in tensors_in(each)] if isinstance(held, list | tuple) else []
+
+
+@dataclass
+class Place:
+    """Where a plan has its tensors: on ``device``, that of the processor where it is None.
+
+    ``by_numpy`` may be False for a while; then what only numpy computes is refused.
+    """
+
+    device: torch.device | None = None
+    by_numpy: bool = True
+
+    def __call__(self, held: Any) -> Any:
+        """Contents that a rule gave, as they run through the plan."""
+        held = to_contents(held)
+        if self.device is None:
+            return held
+        if isinstance(held, list | tuple):
+            return type(held)(map(self, held))
+        return to_device(held, self.device) if isinstance(held, torch.Tensor) else held
+
+    def check_numpy(self) -> None:
+        """Raise ``NotRepresentable`` unless numpy may compute."""
+        if not self.by_numpy:
+            raise NotRepresentable("every node must be computed by PyTorch", given="one that numpy computes")
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor on a device; what goes to a GPU is copied from memory that does not move, beside what it computes."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

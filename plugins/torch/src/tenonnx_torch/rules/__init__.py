@@ -16,6 +16,9 @@ from tenonnx.extend import Op, add_rule, rule_kind
 
 TORCH = rule_kind("torch", "tensors, then attributes; a tensor, a tuple, or NotImplemented")
 
+#: The same where some of the tensors are uint32, or arrays of it.
+UNSIGNED = rule_kind("torch.unsigned", "as torch, but some tensors are uint32, or arrays of numpy of it")
+
 
 def rule(
     *ops: Op, takes: Callable[..., bool] | None = None, moves: bool = False
@@ -40,7 +43,22 @@ def rule(
 
 def ints(tensor: torch.Tensor) -> list[int]:
     """The contents of a small tensor of sizes, positions or axes."""
-    return [int(n) for n in tensor.reshape(-1).tolist()]
+    known: list[int] | None = getattr(tensor, _INTS, None)
+    return [int(n) for n in tensor.reshape(-1).tolist()] if known is None else known
+
+
+#: What a constant on a device is known to hold, so that a rule need not wait for that.
+_INTS = "_tenonnx_ints"
+
+
+def remember_ints(tensor: torch.Tensor, held: torch.Tensor) -> None:
+    """Let ``ints`` know what a constant holds, of which ``held`` is a copy that can be read at once."""
+    if held.numel() <= LONGEST and not held.is_floating_point() and not held.is_complex():
+        setattr(tensor, _INTS, ints(held))
+
+
+#: Constants of more elements are no sizes.
+LONGEST = 64
 
 
 def axes_of(axes: torch.Tensor | None, rank: int) -> list[int]:

@@ -101,9 +101,11 @@ def _(x: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, axes: Any, step
 
 
 @rule(ops.pad, takes=lambda data, pads, value=None, axes=None, *, mode: mode == "constant" and data.dtype.is_float)
-def _(x: torch.Tensor, pads: torch.Tensor, value: torch.Tensor | None, axes: Any, *, mode: str) -> torch.Tensor:
+def _(x: torch.Tensor, pads: torch.Tensor, value: torch.Tensor | None, axes: Any, *, mode: str) -> Any:
     where, numbers = axes_of(axes, x.ndim), ints(pads)
     both = {axis: (numbers[k], numbers[k + len(where)]) for k, axis in enumerate(where)}
+    if any(x.shape[axis] + min(before, 0) + min(behind, 0) < 0 for axis, (before, behind) in both.items()):
+        return NotImplemented  # more is taken away than there is, before something is added
     flat = [n for axis in reversed(range(x.ndim)) for n in both.get(axis, (0, 0))]
     return functional.pad(x, flat, value=0.0 if value is None else float(value.reshape(-1)[0]))
 

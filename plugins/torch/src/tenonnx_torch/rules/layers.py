@@ -145,7 +145,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 
 
 def _evaluates(*inputs: Value, training_mode: int, **attributes: Any) -> bool:
-    return not training_mode and len({v.dtype for v in inputs}) == 1
+    return not training_mode and len({v.dtype for v in inputs}) == 1 and (inputs[0].rank or 0) > 1
 
 
 @rule(ops.batch_normalization, takes=_evaluates)
