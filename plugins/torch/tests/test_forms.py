@@ -119,3 +119,71 @@ def test_bad_forms_are_refused(given):
 def test_a_form_that_does_not_fit_is_told(form, error):
     with pytest.raises(Exception, match=error):
         tx.load(Net(), X, forms={**FORMS, "acme::squareplus": form})
+
+
+# ----- classes of modules ---------------------------------------------------------------------------------------------
+
+
+class Router(nn.Module):
+    """Its forward cannot be traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.gates = nn.ModuleList([nn.Linear(4, 3)])
+        self.register_buffer("offset", torch.rand(3))
+        self.kept = 2
+
+    def forward(self, x, scale=1.0):
+        weight = self.gates[0].weight.detach().numpy()
+        y = torch.from_numpy(x.detach().numpy() @ weight.T) + self.gates[0].bias + self.offset
+        return {"all": y * scale, "kept": torch.cat([y[:, : self.kept], y[:, : self.kept]])}
+
+
+def of_router(router, x, scale=1.0):
+    gate = router.gates[0]
+    y = ops.matmul(x, ops.transpose(gate.weight, perm=[1, 0])) + gate.bias + router.offset
+    kept = ops.slice_(y, [0], [router.kept], [1])
+    return {"all": y * scale, "kept": ops.concat(kept, kept, axis=0)}
+
+
+class Routed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.between, self.second = Router(), nn.Linear(3, 4), Router()
+
+    def forward(self, x):
+        found = self.second(self.between(self.first(x, scale=2.0)["all"].relu()))
+        return found["all"], found["kept"] + found["all"].sum()
+
+
+@pytest.mark.parametrize("name", [Router, f"{Router.__module__}.Router"], ids=["class", "name"])
+def test_classes_of_modules_have_the_forms_of_the_caller(tmp_path, name):
+    path, module = tmp_path / "m.onnx", Routed().eval()
+    done = tenonnx_torch.export(module, X4, path, opset_version=13, forms={name: of_router}, dims={"x": {0: "batch"}})
+    assert done.passed
+    written = onnx.load(path)
+    assert [entry.domain for entry in written.opset_import] == [""]
+    assert "first.offset" in {tensor.name for tensor in written.graph.initializer}
+    assert "forward" not in vars(module.first)
+    assert tx.load(Router().eval(), X4, forms={name: of_router}).outputs[0].name == "all"
+
+
+X4 = torch.randn(5, 4)
+
+
+def test_forms_of_classes_are_verified_and_come_from_packages(monkeypatch):
+    with pytest.raises(tx.VerificationFailed, match="must give what the original gives on PyTorch"):
+        tx.load(Routed(), X4, forms={Router: lambda router, x, scale=1.0: of_router(router, x, 3.0)})
+    monkeypatch.setattr(forms, "plugins", lambda group: [Installed({f"{Router.__module__}.Router": of_router})])
+    assert tx.load(Routed(), X4)
+
+
+def test_a_refusal_says_how_to_give_a_class_a_form():
+    with pytest.raises(tx.NotRepresentable, match="Routed must be a module that PyTorch can trace") as caught:
+        tx.load(Routed(), X4)
+    assert "forms={Router: function}, or tenonnx.torch_ops of a package" in str(caught.value)
+
+
+def test_a_form_of_a_class_that_gives_no_values_is_told():
+    with pytest.raises(tx.InvalidCall, match="the form of Router must return values, as forward returns tensors"):
+        tx.load(Routed(), X4, forms={Router: lambda router, x, scale=1.0: 1})

@@ -37,7 +37,9 @@ def verified(
 
 def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph, allowed: Allowed, forms: Forms) -> str:
     """The line of the module whose values are the first that differ, or nothing."""
-    _, program = converted(traced(module, examples), forms)
+    with forms.for_modules(module):
+        program = traced(module, examples)
+    _, program = converted(program, forms)
     names = {value.name: value.name for node in graph.nodes for value in node.outputs if value is not None}
     given = [spec.arg.name for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
     names |= {name: value.name for name, value in zip(given, graph.outputs, strict=True)}

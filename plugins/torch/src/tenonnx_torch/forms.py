@@ -6,6 +6,7 @@ The exporter writes a node that stands for the call; when its model is read, the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import onnx_ir
@@ -15,11 +16,13 @@ from torch.utils import _pytree as pytree
 
 from tenonnx.extend import InvalidCall, Node, PluginError, Value
 from tenonnx.extend.formats import plugins
+from tenonnx_torch.module_forms import OPERATOR, ModuleCall, standing_in
 
 #: Plugins of this entry-point group are mappings from names of operators to functions.
 GROUP = "tenonnx.torch_ops"
 
-_DOMAIN, _TYPE = "tenonnx.torch", "Call"
+#: Of the nodes that stand for calls until a model is read.
+DOMAIN, _TYPE = "tenonnx.torch", "Call"
 
 Form = Callable[..., Any]
 
@@ -27,13 +30,14 @@ Form = Callable[..., Any]
 class Forms:
     """The forms for one module: those of the caller, then those of installed packages.
 
-    A form is called like its operator, with a value for each tensor, and returns a value for each of its results.
-    Raises ``InvalidCall`` for what is no mapping of names such as ``"acme::scale"`` to functions, ``PluginError`` for
-    such a package.
+    A form is called like its operator, with a value for each tensor, and returns a value for each of its results. That
+    of a module class (the class, or ``"acme.layers.Router"``) is called like ``forward``, with a module before, whose
+    parameters and buffers are values. Raises ``InvalidCall`` for what is no mapping of these or of names such
+    as ``"acme::scale"`` to functions, ``PluginError`` for such a package.
     """
 
     def __init__(self, given: Mapping[str, Form] | None = None) -> None:
-        self.functions: dict[str, Form] = {}
+        self.functions: dict[Any, Form] = {}
         for plugin in reversed(plugins(GROUP)):
             found = plugin.load()
             if problem := _problem(found):
@@ -41,15 +45,29 @@ class Forms:
             self.functions |= found
         if given is not None and (problem := _problem(given)):
             raise InvalidCall(
-                "forms must be functions by operator", given=problem, available='{"acme::scale": function}'
+                "forms must be functions by operator or class of modules",
+                given=problem,
+                available='{"acme::scale": function, Router: function}',
             )
         self.functions |= given or {}
         self._calls: list[tuple[Form, list[Any], Any, list[int]]] = []
+        self._modules: list[ModuleCall] = []
+
+    def for_modules(self, module: torch.nn.Module) -> AbstractContextManager[None]:
+        """While a module is traced, let those in it that have a form be operators."""
+        return standing_in(module, self._form_of, self._modules)
+
+    def _form_of(self, module: torch.nn.Module) -> Form | None:
+        kind = type(module)
+        return self.functions.get(kind) or self.functions.get(f"{kind.__module__}.{kind.__qualname__}")
 
     def translations(self, program: Any) -> dict[Any, Form]:
         """What the exporter is to write for each operator of a program that has a form."""
         found: dict[Any, Form] = {}
         for target in _targets(program):
+            if target is OPERATOR:
+                found[target] = self._module_writer()
+                continue
             form = self.functions.get(target._schema.name) or self.functions.get(str(target).replace(".", "::", 1))
             if form is not None:
                 found[target] = self._writer(target, form)
@@ -58,21 +76,31 @@ class Forms:
     @property
     def rules(self) -> dict[str, Callable[..., Any]] | None:
         """The rules by which a model is read where calls were written; None for none."""
-        return {f"{_DOMAIN}::{_TYPE}": self._read} if self._calls else None
+        return {f"{DOMAIN}::{_TYPE}": self._read} if self._calls else None
 
     def _writer(self, operator: Any, form: Form) -> Form:
         def written(*arguments: Any, **keywords: Any) -> Any:
-            leaves, spec = pytree.tree_flatten((arguments, keywords))
-            places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, onnx_ir.Value)]
-            key = onnx_ir.AttrInt64("call", len(self._calls))
-            self._calls.append((form, leaves, spec, places))
-            inputs, count = [leaves[place] for place in places], len(operator._schema.returns)
-            node = onnx_ir.Node(_DOMAIN, _TYPE, inputs, [key], num_outputs=count, version=1)
-            tracer: Any = _core.current_tracer
-            tracer.nodes.append(node)
-            return node.outputs[0] if count == 1 else node.outputs
+            outputs = self._write(form, (arguments, keywords), len(operator._schema.returns))
+            return outputs[0] if len(outputs) == 1 else outputs
 
         return written
+
+    def _module_writer(self) -> Form:
+        def written(tensors: Any, call: int) -> Any:
+            (made,) = [each for each in self._modules if each.number == call]
+            return self._write(made, ((list(tensors),), {}), made.count)
+
+        return written
+
+    def _write(self, form: Form, given: Any, count: int) -> Any:
+        leaves, spec = pytree.tree_flatten(given)
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, onnx_ir.Value)]
+        key = onnx_ir.AttrInt64("call", len(self._calls))
+        self._calls.append((form, leaves, spec, places))
+        node = onnx_ir.Node(DOMAIN, _TYPE, [leaves[k] for k in places], [key], num_outputs=count, version=1)
+        tracer: Any = _core.current_tracer
+        tracer.nodes.append(node)
+        return node.outputs
 
     def _read(self, node: Node, *inputs: Value) -> Any:
         call: Any = node.attributes["call"]
@@ -94,5 +122,12 @@ def _targets(program: Any) -> Iterator[Any]:
 def _problem(found: Any) -> str:
     if not isinstance(found, Mapping):
         return repr(found)[:200]
-    wrong = [key for key, form in found.items() if not isinstance(key, str) or "::" not in key or not callable(form)]
+    wrong = [key for key, form in found.items() if not _is_name(key) or not callable(form)]
     return repr({wrong[0]: found[wrong[0]]})[:200] if wrong else ""
+
+
+def _is_name(key: Any) -> bool:
+    """Whether something names an operator or a class of modules."""
+    if isinstance(key, str):
+        return "::" in key or "." in key
+    return isinstance(key, type) and issubclass(key, torch.nn.Module)

@@ -17,7 +17,7 @@ from tenonnx_frontends import Dims, chosen_names, output_names, unknown_dims
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
 from tenonnx_torch.examples import Examples
-from tenonnx_torch.forms import Form, Forms
+from tenonnx_torch.forms import DOMAIN, Form, Forms
 from tenonnx_torch.programs import as_module, shapes_of
 from tenonnx_torch.roles import tell_roles
 from tenonnx_torch.tidying import simplified, tidied
@@ -67,9 +67,10 @@ def read(
     ``dims`` (or ``dynamic_axes``) names the axes that vary, ``{"x": {0: "batch"}}``, and may be JSON or a file of it.
     In the place of examples ``input_shape``, or ``height`` and ``width`` of an image, make up tensors. ``forms`` say by
     the name of an operator (``"acme::scale"``) what it is over ops; they are called like it, with a value for each
-    tensor. ``simplify`` computes new weights where that takes nodes away; with None each stays apart from the others,
-    and all of a module in training form are left, as for a file. ``atol`` and ``rtol`` replace the table's tolerances;
-    ``verify`` may be the first of them. The graph has the opset of the exporter; ``tx.export`` moves it to any other.
+    tensor; those of a class of modules get the module before, with values for its parameters. ``simplify`` computes new
+    weights where that takes nodes away; with None each stays apart from the others, and all of a module in training
+    form are left, as for a file. ``atol`` and ``rtol`` replace the table's tolerances; ``verify`` may be the first of
+    them. The graph has the opset of the exporter; ``tx.export`` moves it to any other.
     Raises ``NotRepresentable`` naming lines of the module where it cannot be traced or has no form in ONNX,
     ``InvalidCall`` for examples, dims and names that do not fit, and ``VerificationFailed`` where the graph does not
     compute what the module does, unless ``verify`` is False.
@@ -106,12 +107,14 @@ def graph_of(
 ) -> Graph:
     """The graph of a module, not verified yet."""
     check_call(module, examples)
-    program = traced(module, examples)
+    with forms.for_modules(module):
+        program = traced(module, examples)
     model, _ = converted(program, forms)
     restore_training_forms(model)
     _forget_the_exporter(model)
     _name_dims(model, _names_of_dims(examples, shapes_of(program)))
     graph = tidied(tx.load(model, registry=registry, rules=forms.rules), module.state_dict().keys())
+    graph.opsets.pop(DOMAIN, None)
     _name_tied(graph, module)
     tell_roles(graph, module, program)
     given = _chosen("inputs", input_names, list(examples.tensors))

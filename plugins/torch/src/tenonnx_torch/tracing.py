@@ -7,6 +7,7 @@ import io
 import itertools
 import logging
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ import onnx
 import torch
 from onnx_ir import traversal
 
-from tenonnx.extend import InvalidCall, NotRepresentable
+from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
 from tenonnx_frontends import joined
 from tenonnx_torch import lines, special
 from tenonnx_torch.decompositions import decomposed, wholly_decomposed
@@ -83,6 +84,8 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     examples = examples.resized({dim: max(size, 2) for dim, size in sizes.items()})  # 0 and 1 are not traced as dims
     try:
         program = _exported(module, examples)
+    except TenonnxError:  # of a form
+        raise
     except Exception as error:
         raise _untraceable(module, examples, error) from error
     _check_dims(program, examples)
@@ -239,8 +242,20 @@ def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) 
         given="\n".join(lines.of_error(error)[-3:]) or _reason(error),
         also=_reason(error),
         do="let forward compute with tensors alone, without .item() and .numpy(); branches that depend on contents are "
-        "torch.cond or torch.where",
+        f"torch.cond or torch.where; or give the class a form: forms={{{_class_at(error)}: function}}, or {GROUP} of a "
+        "package",
     )
+
+
+def _class_at(error: BaseException) -> str:
+    """The class of the module in whose ``forward`` an error arose, of those that are not PyTorch's own."""
+    found = "Class"
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        module = frame.f_locals.get("self")
+        if isinstance(module, torch.nn.Module) and frame.f_code.co_name == "forward":
+            kind = type(module)
+            found = found if kind.__module__.startswith("torch.") else kind.__name__
+    return found
 
 
 def _reason(error: BaseException) -> str:
