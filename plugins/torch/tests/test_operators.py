@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import tenonnx as tx
 import tenonnx_torch
-from tenonnx_torch import matrices, numerics, order, windows
+from tenonnx_torch import matrices, numerics, order, statistics, windows
 from tenonnx_torch.decompositions import decomposable
 
 aten = torch.ops.aten
@@ -22,7 +22,10 @@ SAMPLED = [
     "atan2",
     "baddbmm",
     "cholesky_solve",
+    "combinations",
     "copysign",
+    "corrcoef",
+    "cov",
     "cummax",
     "diff",
     "div.floor_rounding",
@@ -34,6 +37,9 @@ SAMPLED = [
     "linalg.det",
     "linalg.slogdet",
     "logaddexp",
+    "linalg.lu",
+    "linalg.lu_solve",
+    "lu_unpack",
     "masked_select",
     "median",
     "nanmedian",
@@ -45,6 +51,7 @@ SAMPLED = [
     "nn.functional.interpolate.area",
     "nn.functional.logsigmoid",
     "nn.functional.softmin.with_dtype",
+    "linalg.qr",
     "remainder",
     "searchsorted",
     "xlogy",
@@ -73,6 +80,38 @@ def test_every_core_operator_has_a_form():
         if torch.Tag.core in overload.tags and overload not in written and overload not in known
     }
     assert not lacking
+
+
+# ----- factors of matrices --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 5), (1, 1), (3, 1)])
+def test_factors_are_those_of_lapack(shape):
+    matrix = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for mode in ("reduced", "complete", "r"):
+        found = zip(matrices.orthogonal_and_upper(matrix, mode), torch.linalg.qr(matrix, mode=mode), strict=True)
+        assert all(torch.allclose(mine, theirs) for mine, theirs in found)
+    found = zip(matrices.three_factors(matrix), torch.linalg.lu(matrix), strict=True)
+    assert all(torch.allclose(mine, theirs) for mine, theirs in found)
+    both, places, _ = matrices.lower_and_upper(matrix)
+    assert places.tolist() == torch.linalg.lu_factor(matrix)[1].tolist()
+    if shape[-1] == shape[-2]:
+        right = torch.ones(*shape[:-1], 2, dtype=torch.float64)
+        for adjoint in (False, True):
+            expected = torch.linalg.lu_solve(both, places, right, adjoint=adjoint)
+            assert torch.allclose(matrices.solution_by_factors(both, places, right, adjoint=adjoint), expected)
+
+
+@pytest.mark.parametrize("weights", [(), ("fweights",), ("aweights",), ("fweights", "aweights")])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_covariance_has_the_weights_of_pytorch(weights, rank):
+    x = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))[:, :] if rank == 2 else torch.arange(6.0)
+    held = {"fweights": torch.tensor([1, 2, 3, 1, 2, 1]), "aweights": torch.linspace(0.1, 1, 6)}
+    given = {name: held[name] for name in weights}
+    for correction in (0, 1, 2):
+        expected = torch.cov(x, correction=correction, **given)
+        assert torch.allclose(statistics.cov(x, correction=correction, **given), expected, atol=1e-6)
+    assert torch.allclose(statistics.corrcoef(x), torch.corrcoef(x))
 
 
 # ----- numbers --------------------------------------------------------------------------------------------------------

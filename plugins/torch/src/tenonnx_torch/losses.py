@@ -9,6 +9,8 @@ from torch import Tensor
 from torch._higher_order_ops.scan import scan
 from torch.overrides import TorchFunctionMode
 
+from tenonnx_torch import statistics
+
 
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
@@ -66,10 +68,17 @@ def _log_sum(*terms: Tensor) -> Tensor:
     return (stacked - most).exp().sum(0).log() + most
 
 
+#: By function of PyTorch what takes its place.
+_FUNCTIONS = {
+    torch.nn.functional.ctc_loss: ctc_loss,
+    torch.cov: statistics.cov, torch.Tensor.cov: statistics.cov,
+    torch.corrcoef: statistics.corrcoef, torch.Tensor.corrcoef: statistics.corrcoef,
+    torch.combinations: statistics.combinations,
+}  # fmt: skip
+
+
 class WithoutOperation(TorchFunctionMode):
-    """Takes the functions of this file for those of PyTorch while a module is traced."""
+    """Takes the functions of this file, and of statistics, for those of PyTorch while a module is traced."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.nn.functional.ctc_loss:
-            return ctc_loss(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
+        return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))

@@ -115,6 +115,90 @@ def inverse_by_cholesky(factor: Tensor, upper: bool = False) -> Tensor:
     return solution_by_cholesky(torch.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
 
 
+# ----- factors --------------------------------------------------------------------------------------------------------
+
+
+def _swapped(matrix: Tensor, k: int, place: Tensor) -> Tensor:
+    """The matrix with its row ``k`` and another one, of each matrix in a batch, in each other's places."""
+    rows = torch.arange(matrix.shape[-2])
+    chosen = (rows == place.unsqueeze(-1)).unsqueeze(-1)
+    row = torch.where(chosen, matrix, 0.0).sum(-2, keepdim=True)
+    other = torch.where(chosen, matrix[..., k : k + 1, :], matrix)
+    return torch.where((rows == k).unsqueeze(-1), row, other)
+
+
+def lower_and_upper(matrix: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Both triangles in one matrix, and the rows, counted from 1, that were exchanged at each step."""
+    _steps(matrix)
+    rows, columns, both = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix
+    places = []
+    for k in range(min(matrix.shape[-2:])):
+        sizes = torch.where(rows >= k, both[..., k].abs(), -1.0)
+        place = sizes.argmax(-1) if pivot else torch.full(matrix.shape[:-2], k)
+        places.append(place + 1)
+        both = _swapped(both, k, place)
+        row = both[..., k : k + 1, :]
+        share = both[..., k : k + 1] / row[..., k : k + 1]
+        below = (rows > k).unsqueeze(-1)
+        both = torch.where(below & (columns > k), both - share * row, torch.where(below & (columns == k), share, both))
+    exchanged = torch.stack(places, -1) if places else torch.zeros((*matrix.shape[:-2], 0))
+    return both, exchanged.to(torch.int32), _no_problem(matrix)
+
+
+def _permutation(places: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    found = torch.eye(size, dtype=dtype).expand(*places.shape[:-1], size, size)
+    for k in range(places.shape[-1]):
+        found = _swapped(found, k, places[..., k].to(torch.int64) - 1)
+    return found.mT
+
+
+def unpacked(both: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Tensor, ...]:
+    """The permutation, the lower and the upper triangle."""
+    size = min(both.shape[-2:])
+    nothing = both.new_zeros(0)
+    unit = torch.eye(both.shape[-2], size, dtype=both.dtype)
+    triangles = (both[..., :size].tril(-1) + unit, both[..., :size, :].triu()) if unpack_data else (nothing, nothing)
+    return (_permutation(places, both.shape[-2], both.dtype) if unpack_pivots else nothing, *triangles)
+
+
+def three_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, ...]:
+    both, places, _ = lower_and_upper(matrix, pivot=pivot)
+    return unpacked(both, places, unpack_pivots=pivot)
+
+
+def solution_by_factors(
+    both: Tensor, places: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    permutation, lower, upper = unpacked(both, places)
+    if adjoint or not left:
+        whole = permutation @ lower @ upper
+        return solution(whole.mT if adjoint else whole, right, left=left)[0]
+    half = triangular_solution(lower, permutation.mT @ right, upper=False, unitriangular=True)
+    return triangular_solution(upper, half, upper=True)
+
+
+def orthogonal_and_upper(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    """By reflections, column by column, with the signs that LAPACK gives."""
+    _steps(matrix)
+    height, width = matrix.shape[-2:]
+    rows, upper = torch.arange(height), matrix
+    whole = torch.eye(height, dtype=matrix.dtype).expand(*matrix.shape[:-2], height, height)
+    for k in range(min(height - 1, width)):
+        column = torch.where(rows >= k, upper[..., k], 0.0)
+        rest = torch.where(rows > k, upper[..., k], 0.0).square().sum(-1, keepdim=True)
+        first = upper[..., k : k + 1, k]
+        norm = column.square().sum(-1, keepdim=True).sqrt()
+        end = torch.where(first < 0, norm, -norm)
+        normal = torch.where(rows == k, first - end, column)
+        length = normal.square().sum(-1, keepdim=True)
+        share = torch.where(rest > 0, 2 / torch.where(length > 0, length, 1.0), 0.0).unsqueeze(-1)
+        normal = normal.unsqueeze(-1)
+        upper = upper - share * normal * (normal.mT @ upper)
+        whole = whole - share * (whole @ normal) * normal.mT
+    size = height if mode == "complete" else min(height, width)
+    return (matrix.new_zeros(0) if mode == "r" else whole[..., :size]), upper[..., :size, :].triu()
+
+
 #: By operator, its function. Those that check what they found are here, too, as PyTorch has such a check raise.
 MATRICES: Mapping[Any, Callable[..., Any]] = {
     aten.linalg_inv.default: lambda matrix: inverse(matrix)[0],
@@ -129,4 +213,12 @@ MATRICES: Mapping[Any, Callable[..., Any]] = {
     aten.cholesky_solve.default: solution_by_cholesky,
     aten.cholesky_inverse.default: inverse_by_cholesky,
     aten.linalg_solve_triangular.default: triangular_solution,
+    aten.linalg_lu_factor_ex.default: lower_and_upper,
+    aten.linalg_lu_factor.default: lambda matrix, *, pivot=True: lower_and_upper(matrix, pivot=pivot)[:2],
+    aten.linalg_lu.default: three_factors,
+    aten.lu_unpack.default: unpacked,
+    aten.linalg_lu_solve.default: solution_by_factors,
+    aten.lu_solve.default: lambda right, both, places: solution_by_factors(both, places, right),
+    aten.linalg_qr.default: orthogonal_and_upper,
+    aten.qr.default: lambda matrix, some=True: orthogonal_and_upper(matrix, "reduced" if some else "complete"),
 }
