@@ -215,7 +215,7 @@ def test_the_command_line_compares_with_the_module(source, tmp_path, capsys):
     rough = (f"{source}:make_rough", "-o", tmp_path / "rough.onnx", "--example", "2,4")
     code, told = convert(capsys, *rough)
     assert code == 1
-    assert "must give what the original gives on PyTorch" in told
+    assert "must compute the same outputs as the original on PyTorch" in told
     assert not (tmp_path / "rough.onnx").exists()
     assert convert(capsys, *rough, "--atol", "0.1")[0] == 0
     assert convert(capsys, *rough, "--no-verify")[0] == 0

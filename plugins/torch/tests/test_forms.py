@@ -80,7 +80,7 @@ class Installed:
 def test_packages_give_forms(monkeypatch):
     monkeypatch.setattr(forms, "plugins", lambda group: [Installed(FORMS)] if group == "tenonnx.torch_ops" else [])
     assert tx.load(Net(), X)
-    with pytest.raises(tx.VerificationFailed, match="must give what the original gives on PyTorch"):
+    with pytest.raises(tx.VerificationFailed, match="must compute the same outputs as the original on PyTorch"):
         tx.load(Net(), X, forms={"acme::squareplus": lambda x, b, scale=None: x * 1.0})
     monkeypatch.setattr(forms, "plugins", lambda group: [Installed({"squareplus": of_squareplus})])
     with pytest.raises(tx.PluginError, match=r"the forms of acme 1\.0 must be functions by operator"):
@@ -172,7 +172,7 @@ X4 = torch.randn(5, 4)
 
 
 def test_forms_of_classes_are_verified_and_come_from_packages(monkeypatch):
-    with pytest.raises(tx.VerificationFailed, match="must give what the original gives on PyTorch"):
+    with pytest.raises(tx.VerificationFailed, match="must compute the same outputs as the original on PyTorch"):
         tx.load(Routed(), X4, forms={Router: lambda router, x, scale=1.0: of_router(router, x, 3.0)})
     monkeypatch.setattr(forms, "plugins", lambda group: [Installed({f"{Router.__module__}.Router": of_router})])
     assert tx.load(Routed(), X4)
