@@ -10,6 +10,7 @@ from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.checks.verification import OutputDifference, Verification
+from tenonnx.checks.verify import default_backends
 
 __all__ = [
     "BY_TABLE",
@@ -24,6 +25,7 @@ __all__ = [
     "coarse_inside",
     "compare",
     "corresponding",
+    "default_backends",
     "element_types_inside",
     "feasible_feeds",
     "structure_problems",

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.extend import Graph, TenonnxError
-from tenonnx.extend.checks import OutputDifference, Tolerance, accumulation, compare, structure_problems
+from tenonnx.extend.checks import (
+    OutputDifference,
+    Tolerance,
+    accumulation,
+    compare,
+    default_backends,
+    structure_problems,
+)
 from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
 
 
@@ -34,7 +41,9 @@ def verify_calls(
     steps: int = 0,
     seen: Callable[[Any], Any] = lambda found: found,
 ) -> Verification:
-    """Compare ``graph`` on the fastest backend with a source, after ``onnx.checker`` took it.
+    """Compare ``graph`` on onnxruntime, or numpy, with a source, after ``onnx.checker`` took it.
+
+    A backend of the library that the source is of would read the graph as the source does.
 
     ``coarse`` is the tolerance where that of the table is too fine; outputs that are ``skipped`` are not compared, and
     integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls that the source refuses
@@ -44,7 +53,7 @@ def verify_calls(
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
     if found.problems:
         return found
-    program, terms = graph.compile(), accumulation(graph)
+    program, terms = graph.compile(default_backends()[-1]), accumulation(graph)
     for call in calls:
         where = ", ".join(part for part in (program.backend, call.where) if part)
         try:
