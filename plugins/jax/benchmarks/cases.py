@@ -17,10 +17,10 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from cases import load_all  # noqa: E402
-from judging import OPSETS, Judged  # noqa: E402
+from cases import load_all
+from judging import OPSETS, Judged
 
-import tenonnx as tx  # noqa: E402
+import tenonnx as tx
 
 
 def ours(case: Any) -> dict[str, Any]:
