@@ -40,7 +40,7 @@ def test_the_example_is_what_the_command_writes(tmp_path, monkeypatch):
 
 def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    parts = ["--backend", "--format", "--frontend", "--target", "--command", "--rules"]
+    parts = ["--backend", "--format", "--frontend", "--target", "--command", "--rules", "--transform"]
     assert main(["plugins", "new", "tenonnx-toy", "--domain", "com.toy", *parts]) == 0
     folder = tmp_path / "tenonnx-toy"
     environment = installed(folder, tmp_path / "site")
@@ -53,7 +53,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     assert listed.returncode == 0, listed.stderr
     mine = [row for row in json.loads(listed.stdout) if row["package"] == "tenonnx-toy"]
     assert {row["group"].removeprefix("tenonnx.") for row in mine} == {
-        "ops", "conformance", "backends", "frontends", "targets", "commands", "rules",
+        "ops", "conformance", "backends", "frontends", "targets", "commands", "rules", "transforms",
     }  # fmt: skip
     # The 1,884 models of onnx, which this backend of two ops mostly refuses, are left out.
     table = python("tenonnx", "ops", "--markdown", "--package", "Tenonnx_Toy")
@@ -61,7 +61,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
         "| com.toy::Squareplus | 1 and newer | X | b=4.0 | output | no | yes | of its body |"
     ), table.stderr
     options = ["--tenonnx-examples=1", "--tenonnx-report=conformance.json"]
-    kinds = ("conformance", "format", "frontend", "target", "command", "rules")
+    kinds = ("conformance", "format", "frontend", "target", "command", "rules", "transform")
     names = [f"test_{kind}.py" for kind in kinds]
     held = ("Add@7", "Mul@7", "feeds", "defaults", "arrays of its own", "state")  # of a few hundred
     names += [f"test_backend.py::test_cases[{name}]" for name in held]

@@ -87,6 +87,11 @@ _PARTS = {
         {"rules.py": "src/$module/rules.py", "test_rules.py": "tests/test_rules.py"},
         "- `rules.py`: what `tenonnx.load` puts in the place of nodes, of `$short.lab` here.",
     ),
+    "transform": Part(
+        _entry("transforms", "$module.transform:transform"),
+        {"transform.py": "src/$module/transform.py", "test_transform.py": "tests/test_transform.py"},
+        "- `transform.py`: `tenonnx convert --$short` computes powers of 2 as products.",
+    ),
     "command": Part(
         _entry("commands", "$module.command:command"),
         {"command.py": "src/$module/command.py", "test_command.py": "tests/test_command.py"},
@@ -105,6 +110,7 @@ _COMMON = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "ci.yml
 @click.option("--frontend", is_flag=True, help="Include a front end for a framework.")
 @click.option("--target", is_flag=True, help="Include a deployment target.")
 @click.option("--rules", is_flag=True, help="Include import rules, which replace nodes while a model is read.")
+@click.option("--transform", is_flag=True, help="Include a transform, which is a flag of convert and plan.")
 @click.option("--command", is_flag=True, help="Include a command of the command line.")
 @json_option
 def command(name: str, domain: str | None, as_json: bool, **flags: bool) -> None:

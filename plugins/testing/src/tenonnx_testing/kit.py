@@ -150,8 +150,8 @@ def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
     first, *others = _pool(case, pool_size(examples))
     count = examples if check.examples is None else -(-examples * check.examples // EXAMPLES)
     begin = list(CHECKS).index(check.name) % SHARES * (examples - 1)
-    chosen = [others[(begin + k) % len(others)] for k in range(min(count - 1, len(others)))]
-    return [first, *chosen]
+    turned = [*others[begin % max(1, len(others)) :], *others[: begin % max(1, len(others))]]
+    return [first, *sorted(turned, key=lambda drawn: -check.prefers(drawn.call))[: count - 1]]
 
 
 def _raise_simplest(case: Case, check: Check, turn: int, examples: int) -> None:

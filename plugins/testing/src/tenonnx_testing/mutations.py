@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from tenonnx import load
-from tenonnx.extend import DType, Graph, InvalidCall, Known, Op, TenonnxError, Type, TypeMismatch, Value
+from tenonnx.extend import DType, Graph, InvalidCall, Known, Op, TenonnxError, Type, TypeMismatch, Value, find_rule
 from tenonnx.extend.backends import compile_graph
 from tenonnx.extend.formats import to_model
 from tenonnx.extend.testing import apply as call
@@ -46,8 +46,11 @@ def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
     return True
 
 
-def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool) -> None:
-    """Raise ``Failure`` unless a call is refused when called, or computed alike in every way to run it."""
+def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool, by_body: bool = False) -> None:
+    """Raise ``Failure`` unless a call is refused when called, or computed alike in every way to run it.
+
+    With ``by_body`` it may not be refused where the body computes it.
+    """
     ways: dict[str, Callable[[], Outputs]] = {"called": lambda: called(case.op, mutated)}
     inferred: list[Type | None] = []
     model = None
@@ -61,6 +64,8 @@ def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: b
         found = {way: outputs for way, run in ways.items() if (outputs := _attempt(way, run)) is not None}
         if symbolic and "called" not in found:  # nobody knows a dim before it is there
             found.pop("in a graph", None)
+        if by_body and "called" not in found and _rule_alone_refuses(case.op, mutated):
+            raise Failure(f"{case.op.title} refuses, when called, what its body computes")
         if not found:
             return
         if broken := _broken(case.op, mutated):
@@ -88,6 +93,18 @@ def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: b
         failure.add_note(f"mutated: {one_line(case.op, mutated)}")
         failure.call = mutated
         raise
+
+
+def _rule_alone_refuses(op: Op, drawn: Call) -> bool:
+    if op.primitive or find_rule(op, "numpy") is None or _broken(op, drawn):
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            evaluate(op, drawn, body_of=op)
+    except Exception:
+        return False
+    return True
 
 
 def _broken(op: Op, drawn: Call) -> str:

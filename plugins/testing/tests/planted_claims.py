@@ -1,0 +1,337 @@
+"""What is wrong beside the numbers: types, gradients, other versions, rewrites, and what an op claims of itself."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from hypothesis import strategies as st
+from planted import DEFECTS, Defect, plant, planted
+from planted_numbers import one, times, weighted
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Index, TensorType, one_of, op, static
+from tenonnx_testing import broadcastable, call, tensors
+from tenonnx_testing.cases import Case
+
+
+def broadcasting():
+    made, drawn = weighted()
+    made.broadcasts = True
+    return made, drawn
+
+
+def known_dims(X):
+    return X.shape is not None and all(isinstance(dim, int) for dim in X.shape)
+
+
+def like(X, W):
+    """The right type of ``X * W``."""
+    return ops.mul.rules["type"](X, W)
+
+
+# ----- types ----------------------------------------------------------------------------------------------------------
+
+plant("type", "types", weighted, "type", {
+    "a rank too many": lambda X, W, *, by: X.tensor.with_shape((1, *(X.tensor.shape or ()))),
+    "the type of the first input": lambda X, W, *, by: X.tensor,
+    "float32 whatever is given": lambda X, W, *, by: TensorType(DType.float32, None),
+    "truths": lambda X, W, *, by: TensorType(DType.bool, None),
+    "a list": lambda X, W, *, by: [X.type],
+    "less than the body tells": lambda X, W, *, by: X.tensor.with_shape(None),
+})  # fmt: skip
+
+plant("type", "variations", lambda: (weighted()[0], lambda draw: call(
+    *draw(broadcastable(2, min_rank=2, max_rank=2)), by=0.5)), "type", {
+    f"one more at rank {rank}": lambda X, W, *, by, rank=rank: like(X, W) if max(X.rank, W.rank) != rank else
+        X.tensor.with_shape((7,) * (rank + 1)) for rank in (0, 1, 3, 4)
+})  # fmt: skip
+plant("type", "variations", weighted, "type", {
+    "float32 for half floats": lambda X, W, *, by: like(X, W) if X.dtype is not DType.float16 else X.tensor.with_dtype(
+        DType.float32),
+    "float16 for bfloat16": lambda X, W, *, by: like(X, W) if X.dtype is not DType.bfloat16 else X.tensor.with_dtype(
+        DType.float16),
+    "sizes up to 16": lambda X, W, *, by: like(X, W) if max(X.shape, default=0) < 17 else X.tensor.with_shape(
+        tuple(min(16, dim) for dim in X.shape)),
+})  # fmt: skip
+plant("constants", "constants", weighted, "type", {
+    "one element of constants": lambda X, W, *, by: like(X, W) if static(X) is None else X.tensor.with_shape((1,) * 5),
+})  # fmt: skip
+
+# ----- gradients ------------------------------------------------------------------------------------------------------
+
+plant("gradient", "gradient", broadcasting, "vjp", {
+    "off by two": lambda g, y, X, W, *, by: (g * W * 2.0, g * X),
+    "another sign": lambda g, y, X, W, *, by: (g * W, ops.neg(g * X)),
+    "of the other input": lambda g, y, X, W, *, by: (g * W, g * W),
+    "left out": lambda g, y, X, W, *, by: (g * W, None),
+    "of another shape": lambda g, y, X, W, *, by: (g * W, ops.reduce_sum(g * X)),
+    "of ones for the cotangent": lambda g, y, X, W, *, by: (W + g * 0.0, g * X),
+    "wrong for symbolic dims": lambda g, y, X, W, *, by: (g * W, g * X if known_dims(X) else g),
+    "wrong for known dims": lambda g, y, X, W, *, by: (g * W, g if known_dims(X) else g * X),
+})  # fmt: skip
+plant("gradient", "gradient", weighted, "vjp", {
+    "not summed where inputs broadcast": lambda g, y, X, W, *, by: (g * W, g * X),
+})  # fmt: skip
+plant("constants", "constants", broadcasting, "vjp", {
+    "another gradient where a weight is constant": lambda g, y, X, W, *, by: (
+        g * W if static(W) is None else g * W * 3.0, g * X),
+})  # fmt: skip
+
+
+def two_floats(draw):
+    x, w = draw(broadcastable(2, distinct=True))
+    return call(x, w + np.float32(10))
+
+
+def of_one(body):
+    """An op of one input, away from 0."""
+    return lambda: (op("Curved", domain="com.example")(body), lambda draw: call(draw(tensors(exclude_near=(0.0,)))))
+
+
+def greatest(X, W):
+    return ops.max_(X, W)
+
+
+plant("ties", "kinks", lambda: (_broadcasts(op("Greatest", domain="com.example")(greatest)), two_floats), "vjp", {
+    "both of two that are equal": lambda g, y, X, W: (ops.where(X >= W, g, 0.0), ops.where(X <= W, g, 0.0)),
+    "none of two that are equal": lambda g, y, X, W: (ops.where(X > W, g, 0.0), ops.where(X < W, g, 0.0)),
+    "by a difference that is 0": lambda g, y, X, W: (
+        g * (X - W + ops.abs_(X - W)) / (2.0 * ops.abs_(X - W)), g * (W - X + ops.abs_(X - W)) / (
+            2.0 * ops.abs_(X - W))),
+})  # fmt: skip
+
+
+def _broadcasts(made):
+    made.broadcasts = True
+    return made
+
+
+def rounded_root(X):
+    """sqrt(1 + X * X)"""
+    return ops.sqrt(X * X + 1.0)
+
+
+def soft(X):
+    """log(1 + exp(X)), that does not overflow."""
+    return ops.softplus(X)
+
+
+def cubed(X):
+    return X * X * X
+
+
+plant("gradient at 0", "kinks", of_one(cubed), "vjp", {
+    "3 y / x": lambda g, y, X: g * y * 3.0 / X,
+    "by the logarithm": lambda g, y, X: g * 3.0 * ops.exp(ops.log(ops.abs_(X)) * 2.0) * (X / X),
+    "one at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X * X * 3.0),
+})  # fmt: skip
+plant("gradient at 0", "kinks", of_one(rounded_root), "vjp", {
+    "by a sign that is 0 / 0": lambda g, y, X: g * ops.abs_(X) / y * (X / ops.abs_(X)),
+    "one at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X / y),
+})  # fmt: skip
+plant("gradient at 100", "kinks", of_one(soft), "vjp", {
+    "exp over 1 + exp": lambda g, y, X: g * ops.exp(X * 8.0) / (ops.exp(X * 8.0) + 1.0) if False else
+        g * ops.exp(X * 8.0) / ops.exp(X * 8.0) * ops.sigmoid(X),
+    "a clip at 20": lambda g, y, X: ops.where(X > 20.0, 0.0, g * ops.sigmoid(X)),
+    "a clip at -20": lambda g, y, X: ops.where(X < -20.0, g, g * ops.sigmoid(X)),
+})  # fmt: skip
+
+
+@planted("gradient", "gradient")
+def _():
+    """outputs that the rule residuals says otherwise"""
+    made, drawn = broadcasting()
+    made.residuals(lambda demand, X, W, *, by: ((X * W - by,), (X, W)))
+    made.vjp(lambda g, kept, X, W, *, by: (g * kept[1], g * kept[0]))
+    return Case(made, drawn)
+
+
+@planted("gradient", "gradient")
+def _():
+    """one of repeated positions"""
+
+    @op("Taken", domain="com.example")
+    def taken(X, places: Index):
+        return ops.gather(X, places)
+
+    def anywhere(draw):
+        x = draw(tensors(min_rank=1))
+        return call(x, draw(tensors("int64", min_rank=1, max_rank=1, min_value=0, max_value=x.shape[0] - 1)))
+
+    taken.vjp(lambda g, y, X, places: (ops.scatter_nd(X * 0.0, ops.unsqueeze(places, [-1]), g), None))
+    return Case(taken, anywhere)
+
+
+# ----- other versions -------------------------------------------------------------------------------------------------
+
+
+def taken(lowered, once=lambda X, W: X - W, drawn=None):
+    """``X - W * by``, which below version 3 was ``X - W``."""
+
+    @op("Taken", domain="com.example", since=1)
+    def made(X, W, *, by=2.0, mode="product"):
+        return X - (W * by if mode == "product" else W + by)
+
+    def taken_once(X, W):
+        return once(X, W)
+
+    before = made.until(3)(taken_once)
+
+    def say(X, W, *, by, mode):
+        return lowered(before, X, W, by, mode)
+
+    made.lower(to=before)(say)
+    return Case(made, drawn or (lambda draw: call(*draw(broadcastable(2)), by=0.5)))
+
+
+def right(before, X, W, by, mode):
+    return before(X, W * by if mode == "product" else W + by)
+
+
+LOWERINGS = {
+    "inputs that are swapped": ("own versions", lambda before, X, W, by, mode: before(W * by, X)),
+    "an attribute that is not read": ("own versions", lambda before, X, W, by, mode: before(X, W)),
+    "another where a dim is 1": (
+        "own versions", lambda before, X, W, by, mode: before(X, W if X.shape and X.shape[0] == 1 else W * by),
+    ),
+    "a negative attribute as positive": (
+        "other attributes", lambda before, X, W, by, mode: right(before, X, W, abs(by), mode),
+    ),
+    "an attribute of 0 as its default": (
+        "other attributes", lambda before, X, W, by, mode: right(before, X, W, by or 2.0, mode),
+    ),
+    "one mode for all": ("other attributes", lambda before, X, W, by, mode: right(before, X, W, by, "product")),
+    "another where a weight is constant": (
+        "own versions",
+        lambda before, X, W, by, mode: right(before, X, W, by if static(W) is None else 2 * by, mode),
+    ),
+}  # fmt: skip
+
+
+def _taken(lowered):
+    case = taken(lowered)
+    case.op.requires(one_of(mode=("product", "sum")))
+    return case
+
+
+DEFECTS += [
+    Defect("lowering", what, check, functools.partial(_taken, lowered)) for what, (check, lowered) in LOWERINGS.items()
+]
+
+
+@planted("older meaning", "own versions")
+def _():
+    """a sum for a difference"""
+    return taken(right, lambda X, W: X + W)
+
+
+@planted("older meaning", "own versions")
+def _():
+    """another formula for one of three words"""
+    reductions = {"sum": ops.reduce_sum, "mean": ops.reduce_mean, "max": ops.reduce_max}
+
+    @op("Chosen", domain="com.example")
+    def chosen(X, *, mode="sum", keep=1):
+        return reductions[mode](X, keepdims=keep)
+
+    @chosen.until(3)
+    def chosen_once(X, *, mode="sum"):
+        return (reductions | {"max": ops.reduce_min})[mode](X)
+
+    chosen.lower(to=chosen_once)(lambda X, *, mode, keep: chosen_once(X, mode=mode) if keep else None)
+    return Case(chosen, lambda draw: call(
+        draw(tensors(min_rank=1)), mode=draw(st.sampled_from(list(reductions))), keep=draw(st.integers(0, 1))
+    ))  # fmt: skip
+
+
+# ----- rewrites -------------------------------------------------------------------------------------------------------
+
+plant("rewrite", "rewrite", weighted, "rewrite", {
+    "another sign": lambda X, W, *, by: X * W - by,
+    "another for symbolic dims": lambda X, W, *, by: X * W + by if known_dims(X) else X * W,
+    "another where a weight is constant": lambda X, W, *, by: X * W + by if static(W) is None else X * W,
+})  # fmt: skip
+plant("rewrite", "other attributes", weighted, "rewrite", {
+    "an attribute of 0 as none": lambda X, W, *, by: X * W + (by or 1.0),
+    "an attribute of -1 as 1": lambda X, W, *, by: X * W + abs(by),
+    "an attribute up to 1": lambda X, W, *, by: X * W + max(by, 0.0),
+})  # fmt: skip
+plant("rewrite", "rewrite", weighted, "rewrite.if_fewer", {"another formula": lambda X, W, *, by: X + W})
+
+
+# ----- claims ---------------------------------------------------------------------------------------------------------
+
+
+@planted("claim", "numpy=body")
+def _():
+    """pure, and it draws at random"""
+    made = op("Noisy", domain="com.example")(lambda X: X + ops.random_uniform_like(X))
+    return Case(made, one)
+
+
+@planted("claim", "data movement")
+def _():
+    """data_movement, and it computes"""
+
+    @op("Moved", domain="com.example", data_movement=True)
+    def moved(X):
+        return X / 3.0
+
+    return Case(moved, one)
+
+
+@planted("claim", "symbolic")
+def _():
+    """sizes that are computed otherwise"""
+
+    @op("Longer", domain="com.example")
+    def longer(X):
+        return X + 1
+
+    longer.rule("symbolic", lambda X: X + 2)
+    return Case(longer, lambda draw: call(draw(tensors("int64", max_rank=1))))
+
+
+@planted("kernel", "specialized")
+def _():
+    """a kernel that writes its result again"""
+
+    def prepare(X, W, *, by):
+        held = np.empty(np.broadcast_shapes(X.shape, W.shape), X.dtype)
+
+        def kernel(X, W):
+            held[...] = times(X, W, by)
+            return held
+
+        return kernel
+
+    return _with_kernel(prepare)
+
+
+@planted("kernel", "specialized")
+def _():
+    """a kernel that writes into its input"""
+    negated = lambda X: np.negative(X, out=X) if X.flags.writeable else X  # noqa: E731
+    return _with_kernel(lambda X, W, *, by: lambda X, W: times(negated(X), W, by))
+
+
+@planted("kernel", "specialized")
+def _():
+    """a kernel that forgets an attribute"""
+    return _with_kernel(lambda X, W, *, by: lambda X, W: np.asarray(X * W))
+
+
+@planted("kernel", "specialized")
+def _():
+    """a kernel that keeps the memory of constants"""
+    return _with_kernel(
+        lambda X, W, *, by: lambda X, W2: times(X, W2 if W.contents is None else np.round(W.contents), by)
+    )
+
+
+def _with_kernel(prepare):
+    made, drawn = weighted()
+    made.numpy(lambda X, W, *, by: times(X, W, by))
+    made.specialize(prepare)
+    return Case(made, drawn)
