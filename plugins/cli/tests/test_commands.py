@@ -7,6 +7,9 @@ import onnx
 import pytest
 import tiny
 
+from tenonnx.extend import op
+from tenonnx_cli.ops import _outputs
+
 
 def test_inspect_shows_types_ops_and_who_provides_them(tenonnx, model):
     result = tenonnx("inspect", model, "--nodes", "--variables")
@@ -183,6 +186,19 @@ def test_ops_lists_meanings(tenonnx):
     assert missing.code == 2
     assert "Affine" in missing.err
     assert tenonnx("ops", "--domain", "nowhere").code == 2
+
+
+@op("Halves", domain="com.example")
+def halves(X):
+    def inner(X):
+        return X, X, X
+
+    state = X / 2.0
+    return state, state, inner(X)[0]
+
+
+def test_outputs_have_names_of_their_own():
+    assert _outputs(halves) == ["state", "output1", "output2"]
 
 
 def test_plugins_lists_what_is_left_out(tenonnx):

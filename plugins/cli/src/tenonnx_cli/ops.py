@@ -100,12 +100,20 @@ def _outputs(op: Op) -> list[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(op.function)))
     except (OSError, SyntaxError):
         return []
-    returned = [n.value for n in ast.walk(tree) if isinstance(n, ast.Return) and n.value is not None]
+    inner = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and function is not tree.body[0]
+        for node in ast.walk(function)
+    }
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.Return) and n not in inner)
+    returned = [n.value for n in found if n.value is not None]
     if not returned:
         return []
     value = returned[-1]
     items = value.elts if isinstance(value, ast.Tuple) else [value]
-    return [item.id if isinstance(item, ast.Name) else f"output{k or ''}" for k, item in enumerate(items)]
+    names = [item.id if isinstance(item, ast.Name) else "" for item in items]
+    return [name if name and name not in names[:k] else f"output{k or ''}" for k, name in enumerate(names)]
 
 
 def _refuse(registry: Registry, name: str, domain: str | None, known: set[str]) -> None:
