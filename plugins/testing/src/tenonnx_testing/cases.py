@@ -23,7 +23,7 @@ CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
     "versions", "own versions", "layout", "special values", "empty axes", "specialized", "requirements",
     "outputs", "negative axes", "data movement", "symbolic", "rewrite", "expected", "repeated",
-    "constants", "variations", "other attributes", "kinks",
+    "constants", "variations", "other attributes", "kinks", "torch",
 )  # fmt: skip
 
 

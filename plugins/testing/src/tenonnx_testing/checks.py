@@ -17,6 +17,7 @@ from tenonnx_testing import (
     claims,
     edges,
     exports,
+    frameworks,
     gradients,
     inference,
     kinks,
@@ -231,6 +232,7 @@ CHECKS: dict[str, Check] = {
         ),
         Check("expected", gives_what_its_case_expects, applies=lambda case: case.reference is not None),
         Check("repeated", repetition.gives_the_same_again, examples=2, missing="it draws at random"),
+        Check("torch", frameworks.module_is_alike, applies=frameworks.has_torch_rule, missing="PyTorch has no form"),
         Check("constants", knowledge.constants_are_alike, examples=3, missing="it draws at random"),
         Check("variations", variations.varied_agree, examples=4, missing="nothing could be otherwise"),
         Check(
