@@ -1,13 +1,39 @@
-"""Each planted defect is found by the check that the table of the docs names."""
+"""Each planted defect is found by the check that the docs name, and the ops without one pass them all."""
 
 from __future__ import annotations
 
-import planted_claims  # noqa: F401 - what they plant
-import planted_numbers  # noqa: F401
+from pathlib import Path
+
+import planted_claims
+import planted_numbers
 import pytest
-from planted import DEFECTS, fails
+from planted import DEFECTS, fails, found, page
+
+from tenonnx_testing.cases import Case
+
+PAGE = Path(__file__).parents[3] / "docs" / "planted-defects.md"
+
+#: The ops that the defects are planted in.
+RIGHT = {
+    function.__name__: function
+    for function in (
+        planted_numbers.weighted, planted_numbers.product, planted_numbers.inverse, planted_numbers.negated,
+        planted_numbers.greatest, planted_numbers.summed, planted_numbers.twice_said, planted_numbers.clipped,
+        planted_claims.broadcasting,
+    )
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("defect", DEFECTS, ids=[f"{d.kind}: {d.what}" for d in DEFECTS])
+@pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.kind}: {each.what}" for each in DEFECTS])
 def test_a_planted_defect_is_found(defect):
     assert fails(defect.make(), defect.check)
+
+
+@pytest.mark.parametrize("base", RIGHT.values(), ids=RIGHT)
+def test_an_op_without_a_defect_passes_every_check(base):
+    made, drawn = base()
+    assert found(Case(made, drawn)) == {}
+
+
+def test_the_docs_tell_of_all():
+    assert PAGE.read_text("utf-8") == page(), "run tools/generate_planted_defects.py"

@@ -81,10 +81,10 @@ def _slopes(case: Case, drawn: Call, directions: dict[int, Any]) -> tuple[Output
     if not any(is_wide(o) and o.size for o in outputs):
         return None
     for wide, narrow in found:
-        for a, b in zip(wide, narrow, strict=True):
-            if a is None:
+        for output, a, b in zip(outputs, wide, narrow, strict=True):
+            if not is_wide(output):
                 continue
-            if b is None or a.shape != b.shape or not (np.isfinite(a) & np.isfinite(b)).all():
+            if a is None or b is None or not (np.isfinite(a) & np.isfinite(b)).all():
                 return None
             if (np.abs(a - b) > AGREEMENT * np.maximum(1.0, np.abs(b))).any():
                 return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,23 +27,33 @@ RANKS = 5
 
 
 def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Calls of other types, ranks and sizes, and without optional inputs, are refused or computed alike everywhere."""
-    tried = [*_varied(case, drawn), *_without_options(case, drawn)]
-    for changed in tried:
-        refuse_or_agree(case, changed, expected, symbolic=False, by_body=True)
-    return bool(tried)
+    """Calls of other types, ranks and sizes, and without optional inputs, are refused or computed alike everywhere.
 
-
-def _varied(case: Case, drawn: Call) -> Iterator[Call]:
-    """Each call of half floats or bfloat16, in turn, and larger; of four calls, one of all other ranks, too."""
+    What the body computes of half floats and bfloat16, the numpy rule does not refuse.
+    """
     given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
-    floats = {k: v for k, v in given.items() if DType.of(v.dtype) in (DType.float32, DType.float64)}
-    name = ("float16", "bfloat16")[drawn.turn % 2]
-    tried = [{k: as_dtype(v, name) for k, v in floats.items()}, _larger(given, drawn.turn)]
-    if drawn.turn % 4 == 2:
-        tried += [_of_rank(given, rank) for rank in range(RANKS)]
-    for changed in filter(None, tried):
+    narrow = list(_changed(drawn, [_narrowed(given, drawn.turn)]))
+    others = [_larger(given, drawn.turn)]
+    if drawn.turn % 4 == 2:  # once in four calls
+        others += [_of_rank(given, rank) for rank in range(RANKS)]
+    tried = [*_changed(drawn, others), *_without_options(case, drawn)]
+    for changed in narrow:
+        refuse_or_agree(case, changed, expected, symbolic=False, by_body=True)
+    for changed in tried:
+        refuse_or_agree(case, changed, expected, symbolic=False)
+    return bool(narrow or tried)
+
+
+def _changed(drawn: Call, changes: Iterable[dict[int, Any]]) -> Iterator[Call]:
+    for changed in filter(None, changes):
         yield replace(drawn, inputs=tuple(changed.get(k, v) for k, v in enumerate(drawn.inputs)))
+
+
+def _narrowed(given: dict[int, Any], turn: int) -> dict[int, Any]:
+    """All floats as half floats or as bfloat16, in turn."""
+    wide = (DType.float32, DType.float64)
+    name = ("float16", "bfloat16")[turn % 2]
+    return {k: as_dtype(v, name) for k, v in given.items() if DType.of(v.dtype) in wide}
 
 
 def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
@@ -54,7 +64,7 @@ def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
     if rank > highest:
         more = rank - highest
         return {k: v.reshape((1,) * more + v.shape) for k, v in given.items() if v.ndim == highest}
-    return {k: v[(0,) * (v.ndim - rank)] if v.ndim > rank else v for k, v in given.items()}
+    return {k: v[(0,) * (v.ndim - rank) + (...,)] if v.ndim > rank else v for k, v in given.items()}
 
 
 def _larger(given: dict[int, Any], turn: int) -> dict[int, Any]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tenonnx_standard.cases.shapes import integers
 from tenonnx_standard.constants import constant, constant_of_shape, eye_like, range_, trilu
-from tenonnx_testing import call, cases, shapes, tensors
+from tenonnx_testing import Gap, call, cases, shapes, tensors
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 
@@ -34,7 +34,13 @@ def _(draw):
     return call(sides, value=draw(st.one_of(st.none(), tensors(DTYPES, shape=(1,)))))
 
 
-@cases(range_)
+SIGN_OF_ZERO = Gap(
+    "special values", "its body adds the start to a product, and the rule counts, so that one gives 0 and one -0",
+    when=lambda call: any(v == 0 for v in call.inputs),
+)  # fmt: skip
+
+
+@cases(range_, gaps=[SIGN_OF_ZERO])
 def _(draw):
     dtype = draw(st.sampled_from(["float32", "float64", "int16", "int32", "int64"]))
     step = draw(st.sampled_from([-3, -1, 1, 2] if "int" in dtype else [-1.5, -1, 0.375, 2]))
@@ -43,7 +49,7 @@ def _(draw):
     return call(*(np.asarray(v, dtype) for v in (start, limit, step)))
 
 
-@cases(range_)
+@cases(range_, gaps=[SIGN_OF_ZERO])
 def _(draw):
     step, start = draw(st.sampled_from([-1.5, 0.375, 2])), draw(st.integers(-4, 4))
     dtype = draw(tensors(["float16", "bfloat16"], shape=())).dtype

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_standard import math as ops
-from tenonnx_testing import Gap, broadcastable, call, cases, holds_negative_zero, shapes, tensors
+from tenonnx_testing import Gap, broadcastable, call, cases, shapes, tensors
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 SIGNED = ["int8", "int16", "int32", "int64"]
@@ -92,7 +92,10 @@ unary(ops.reciprocal, exclude_near=(0,))
 
 unary(ops.ceil, gradient=False)
 unary(ops.floor, gradient=False)
-SIGN_OF_ZERO = Gap("special values", "its body adds to what is below, and -0 + 0 is 0", when=holds_negative_zero)
+SIGN_OF_ZERO = Gap(
+    "special values", "its body adds to what is below, and -0 + 0 is 0",
+    when=lambda call: bool((np.abs(call.inputs[0].astype(np.float64)) <= 0.5).any()),
+)  # fmt: skip
 unary(ops.round_, gradient=False, gaps=[SIGN_OF_ZERO])
 
 

@@ -58,7 +58,13 @@ def _(draw):
     return normalised_groups(draw, ["float32", "float16", "bfloat16"], 1)
 
 
-@cases(group_normalization)
+IN_HALF = Gap(
+    "other attributes", "statistics in half floats are rounded at every step, of which older versions have others",
+    when=lambda call: call.attributes["stash_type"] in (10, 16),
+)  # fmt: skip
+
+
+@cases(group_normalization, gaps=[IN_HALF])
 def _(draw):
     """Statistics in float64, which is what a gradient can be told from differences in."""
     return normalised_groups(draw, "float64", 11)
