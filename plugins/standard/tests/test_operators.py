@@ -196,3 +196,21 @@ def test_the_power_of_a_half_is_no_root(exponents, dtype, backend):
     found = graph.run({"x": np.array([[-np.inf, -0.0, -1, 4]] * 2, dtype)}, backend=backend)["z"]
     np.testing.assert_array_equal(found, [[np.inf, 0, np.nan, 2]] * 2)
     assert not np.signbit(found[:, 1]).any()
+
+
+@pytest.mark.parametrize(
+    ("updates", "places", "slopes"),
+    [
+        ([0.0, 0.0], [[-1], [1]], [0, 0]),
+        ([0.0, 3.0], [[1], [1]], [-60, 0]),
+        ([2.0, 3.0], [[1], [1]], [-60, -40]),
+        ([0.0, 3.0], [[0], [1]], [1.5, -20]),
+    ],
+)
+def test_zeros_that_are_multiplied_at_one_place_have_the_slope_of_a_product(updates, places, slopes):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x, u = graph.input("x", "float64", (2,)), graph.input("u", "float64", (2,))
+    graph.output("y", ops.scatter_nd(x, np.array(places), u, reduction="mul"))
+    derived = tx.grad(graph, of="y", wrt=["u"], seeds={"y": "g"})
+    found = derived.run({"x": [1.5, -2.0], "u": updates, "g": [1.0, 10.0]}, backend="numpy")
+    assert found["u/grad"].tolist() == slopes

@@ -56,7 +56,11 @@ def greatest():
     def made(X, W):
         return ops.where(ops.or_(X > W, ops.isnan(X)), X, W)
 
-    return made, lambda draw: call(*draw(broadcastable(2)))
+    def drawn(draw):
+        x, w = draw(broadcastable(2, distinct=True))
+        return call(x, w + np.float32(10))
+
+    return made, drawn
 
 
 def summed():
@@ -180,13 +184,10 @@ plant("size", "variations", weighted, "numpy", {
 })  # fmt: skip
 plant("size", "variations", summed, "numpy", {
     "sums of the first 16": lambda X, *, axis: X.take(range(min(16, X.shape[axis])), axis).sum(axis, keepdims=True),
-    "counts in 8 bits": lambda X, *, axis: X.sum(axis, keepdims=True) * np.uint8(X.shape[axis]) / X.shape[axis] if
-        X.shape[axis] > 255 else X.sum(axis, keepdims=True),
 })  # fmt: skip
 
 plant("empty", "empty axes", weighted, "numpy", {
     "one element for none": lambda X, W, *, by: times(X, W, by) if X.size else np.ones(1, X.dtype),
-    "a bare error": lambda X, W, *, by: times(X, W, by) + X.dtype.type(0 * X.reshape(-1)[0]),
 })  # fmt: skip
 
 

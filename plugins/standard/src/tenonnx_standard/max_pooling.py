@@ -57,7 +57,7 @@ def max_pool(
     )  # fmt: skip
     plain = plainly(window, X.shape[2:])
     indexed = _outputs is not None and _outputs > 1
-    if plain is not None and (plain != window or storage_order > indexed):
+    if plain is not None and (plain != window or bool(storage_order) > indexed):
         return max_pool(X, **plain.attributes, storage_order=storage_order * indexed, _outputs=_outputs)
     sizes = dims(X)[2:]
     window = plain or window

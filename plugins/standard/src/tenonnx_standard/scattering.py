@@ -128,7 +128,10 @@ def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, 
         return g, None, read(g)
     if reduction == "mul":
         none = ops.equal(updates, 0.0)
-        others = ops.where(none, read(g * data), read(g * y) / ops.where(none, 1.0, updates))
+        rest = ops.where(none, 1.0, updates)
+        zeros = write(ops.zeros_like(data), ops.cast_like(none, data), "add")
+        alone = ops.where(ops.equal(zeros, 1.0), g * write(data, rest, "mul"), 0.0)  # of two zeros, each has the other
+        others = ops.where(none, read(alone), read(g * y) / rest)
         return g * write(ops.ones_like(data), updates, "mul"), None, others
     kept, won = ops.cast_like(ops.equal(data, y), g), ops.cast_like(ops.equal(updates, read(y)), g)
     share = g / write(kept, won, "add")

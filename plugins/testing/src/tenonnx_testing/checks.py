@@ -234,7 +234,13 @@ CHECKS: dict[str, Check] = {
         Check("repeated", repetition.gives_the_same_again, examples=2, missing="it draws at random"),
         Check("torch", frameworks.module_is_alike, applies=frameworks.has_torch_rule, missing="PyTorch has no form"),
         Check("constants", knowledge.constants_are_alike, examples=3, missing="it draws at random"),
-        Check("variations", variations.varied_agree, examples=4, missing="nothing could be otherwise"),
+        Check(
+            "variations",
+            variations.varied_agree,
+            examples=4,
+            prefers=edges.most_axes,
+            missing="nothing could be otherwise",
+        ),
         Check(
             "other attributes",
             variations.other_attributes_agree,

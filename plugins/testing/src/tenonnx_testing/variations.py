@@ -20,6 +20,9 @@ from tenonnx_testing.run import Failure, Outputs, is_index, is_random
 #: A larger call has an axis of so many places, and a tensor of so many elements.
 PLACES, ELEMENTS = 17, 1000
 
+#: Of more axes of one size than these, a result may have all, so that each has few places.
+FEW = 2
+
 #: Beyond so many elements, larger calls cost more than they tell.
 TOO_MANY = 1 << 14
 
@@ -71,14 +74,14 @@ def _larger(given: dict[int, Any], turn: int) -> dict[int, Any]:
     """All axes of one size longer, so that the largest tensor has many elements."""
     largest = max(given.values(), key=lambda v: v.size, default=np.zeros(0))
     sizes = sorted(set(largest.shape) - {0})
-    if not largest.size or not sizes:
-        return {}
-    size = sizes[turn % len(sizes)]
-    times = largest.shape.count(size)
-    rest = largest.size // size**times
-    places = max(PLACES, math.ceil((ELEMENTS / rest) ** (1 / times)))
-    changed = {k: _repeated(v, size, places) for k, v in given.items()}
-    return changed if max(v.size for v in changed.values()) <= TOO_MANY else {}
+    for size in (*sizes[turn % max(1, len(sizes)) :], *sizes[: turn % max(1, len(sizes))]):
+        times = largest.shape.count(size)
+        beside = sum(v.shape.count(size) for v in given.values())
+        wanted = math.ceil((ELEMENTS / (largest.size / size**times)) ** (1 / times))
+        places = PLACES if beside > FEW else max(PLACES, wanted)
+        if all(v.size * (places / size) ** v.shape.count(size) <= TOO_MANY for v in given.values()):
+            return {k: _repeated(v, size, places) for k, v in given.items()}
+    return {}
 
 
 def _repeated(array: Any, size: int, places: int) -> Any:
