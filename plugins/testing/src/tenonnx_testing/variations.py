@@ -73,7 +73,7 @@ def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
 def _larger(given: dict[int, Any], turn: int) -> dict[int, Any]:
     """All axes of one size longer, so that the largest tensor has many elements."""
     largest = max(given.values(), key=lambda v: v.size, default=np.zeros(0))
-    sizes = sorted(set(largest.shape) - {0})
+    sizes = sorted(set(largest.shape)) if largest.size else []
     for size in (*sizes[turn % max(1, len(sizes)) :], *sizes[: turn % max(1, len(sizes))]):
         times = largest.shape.count(size)
         beside = sum(v.shape.count(size) for v in given.values())
