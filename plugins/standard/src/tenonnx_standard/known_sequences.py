@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Node, Value, constant, static
+from tenonnx.extend import Node, Value, constant, limits, static
 from tenonnx_standard.sequence import (
     concat_from_sequence,
     place_in,
@@ -103,6 +103,8 @@ def _pieces(node: Node, cut: TakePiece) -> list[Element] | None:
         sizes: list[Any] = held.tolist()
     elif isinstance(whole, int) and (lengths is None or (held is not None and held > 0)):
         size = 1 if held is None else int(held)
+        if -(-whole // size) > limits.current().entries:
+            return None
         sizes = [min(size, whole - start) for start in range(0, whole, size)]
     else:
         return None
