@@ -9,6 +9,7 @@ import click
 
 from tenonnx_cli.options import InputShapes, json_option, load_model, model_argument, shapes_option
 from tenonnx_cli.output import complain, plural, say, say_json, say_lines, say_table
+from tenonnx_cli.printable import printable
 
 if TYPE_CHECKING:
     from tenonnx import Graph
@@ -80,7 +81,7 @@ def _draw(graph: Graph, kind: str) -> None:
     from tenonnx_cli.drawing import escape, to_dot, to_html, to_svg
 
     if kind == "html":
-        page = f'<meta charset="utf-8"><title>{escape(graph.name)}</title>{to_html(graph)}'
+        page = f'<meta charset="utf-8"><title>{escape(printable(graph.name))}</title>{to_html(graph)}'
         say_lines(f"<!DOCTYPE html>\n{page}")
     else:
         say_lines((to_dot if kind == "dot" else to_svg)(graph))
