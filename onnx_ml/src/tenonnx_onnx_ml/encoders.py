@@ -44,7 +44,8 @@ def _positions_by_comparison(X: Value, keys: Array) -> Value:
     if X.dtype.is_float and np.isnan(keys).any():
         matches = or_(matches, isnan(column) & constant(np.isnan(keys)))
     places = np.where(_is_last(keys), np.arange(len(keys)), len(keys))
-    return reduce_min(where(matches, constant(places), len(keys)), [-1], keepdims=0)
+    last = -1 if X.rank is None else X.rank  # of no rows, onnxruntime reduces over no axis that counts from the end
+    return reduce_min(where(matches, constant(places), len(keys)), [last], keepdims=0)
 
 
 def _positions_by_bisection(X: Value, keys: Array) -> Value:

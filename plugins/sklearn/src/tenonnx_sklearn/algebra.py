@@ -124,12 +124,18 @@ def squared_distances(X: Value, points: Any) -> Value:
 def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1.0, degree: float = 3) -> Value:
     """The pairwise kernels of scikit-learn, in float64."""
     points = np.asarray(points, np.float64)
-    gamma = 1.0 / points.shape[1] if gamma is None else float(gamma)
+    gamma = (1.0 if kind == "chi2" else 1.0 / points.shape[1]) if gamma is None else float(gamma)
     if kind == "rbf":
         return ops.exp(squared_distances(X, points) * -gamma)
     if kind == "laplacian":
         return ops.exp(minkowski(X, points, 1) * -gamma)
     rows = double(X)
+    if kind == "additive_chi2":
+        return additive_chi_kernel(X, points)
+    if kind == "chi2":
+        return ops.exp(additive_chi_kernel(X, points) * gamma)
+    if kind == "precomputed":
+        return double(X)
     if kind == "cosine":
         length = ops.sqrt(total(rows * rows, keepdims=True))
         rows = rows / ops.where(is_zero(length), np.float64(1), length)
@@ -145,7 +151,17 @@ def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1
     raise KeyError(kind)
 
 
-KERNELS = ("rbf", "laplacian", "cosine", "linear", "poly", "polynomial", "sigmoid")
+def additive_chi_kernel(X: Value, points: Any) -> Value:
+    """The negative sum of squared gaps over sums, of numbers that are not negative."""
+    x, y = ops.unsqueeze(double(X), np.array([1], np.int64)), np.asarray(points, np.float64)[None]
+    sums, gaps = x + y, x - y
+    parts = gaps * gaps / ops.where(is_zero(sums), np.float64(1), sums)
+    return -ops.reduce_sum(parts, np.array([2], np.int64), keepdims=0)
+
+
+KERNELS = (
+    "additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "precomputed", "rbf", "sigmoid",
+)  # fmt: skip
 
 
 def minkowski(X: Value, points: Any, p: float) -> Value:

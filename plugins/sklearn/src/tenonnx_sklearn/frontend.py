@@ -52,6 +52,8 @@ def read(
     with graph.building():
         X = _inputs(graph, model, examples[0] if examples else None, inputs, dtype)
         found = convert(model, X)
+        if "predict_log_proba" not in found and "predict_proba" in found:
+            found["predict_log_proba"] = ops.log(found["predict_proba"])
         for method in _methods(model, found, outputs):
             if method not in found:
                 raise refusal(model, f"its rule does not carry {method}; ask for outputs={list(found)}")

@@ -69,7 +69,8 @@ def difference(model: Any, rows: Any, found: dict[str, Any]) -> str:
         if expected.size == 0:
             continue
         if expected.dtype.kind == "f":
-            gap = np.abs(array - expected) / (1 + np.abs(expected))
+            same = array == expected  # infinities, too
+            gap = np.where(same, 0.0, np.abs(array - expected) / (1 + np.abs(expected)))
             if not np.array_equal(np.isnan(array), np.isnan(expected)) or np.nanmax(gap) > 1e-4:
                 return f"wrong: {name} by {np.nanmax(gap):.2g}"
         elif (array != expected).any():

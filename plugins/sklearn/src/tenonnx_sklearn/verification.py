@@ -111,17 +111,21 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = getattr(model, method)(rows)
+            found = _asked(model, method, rows)
         except ValueError as error:  # KMeans fitted on float64 takes no float32
             if "Buffer dtype mismatch" not in str(error):
                 raise
-            found = getattr(model, method)(rows.astype(np.float64))
+            found = _asked(model, method, rows.astype(np.float64))
     if method == "predict_proba" and isinstance(found, list):
         found = np.stack(found, axis=1) if len({each.shape for each in found}) == 1 else found
     if hasattr(found, "to_numpy"):
         found = found.to_numpy()
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
     return found.astype(object) if found.dtype.kind in "US" else found
+
+
+def _asked(model: Any, method: str, rows: Any) -> Any:
+    return model.predict(rows, return_std=True)[1] if method == "predict_std" else getattr(model, method)(rows)
 
 
 def _plain(found: Any) -> Any:

@@ -11,19 +11,37 @@ from tenonnx.extend import Value
 from tenonnx_sklearn.algebra import (
     affine,
     beside,
+    columns,
     double,
     nearest,
     squared_distances,
     total,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
+from tenonnx_sklearn.rules.approximations import mahalanobis
 from tenonnx_sklearn.rules.results import by_log_joint, outliers
+from tenonnx_sklearn.tracing import traced
 
 
 @converts("sklearn.KMeans", "sklearn.MiniBatchKMeans")
 def k_means(model: Any, X: Value) -> Outputs:
     square = squared_distances(X, model.cluster_centers_)
     return {"predict": nearest(square), "transform": ops.sqrt(square)}
+
+
+@converts("sklearn.BisectingKMeans")
+def bisecting(model: Any, X: Value) -> Outputs:
+    """At each node of the tree the nearer of two centres, down to a leaf with a label."""
+    mean = np.asarray(getattr(model, "_X_mean", 0.0))
+
+    def chosen(node: Any) -> Value | Any:
+        if node.left is None:
+            return np.int64(node.label)
+        side = nearest(squared_distances(X, np.stack([node.left.center, node.right.center]) + mean))
+        return ops.where(ops.equal(side, np.int64(0)), chosen(node.left), chosen(node.right))
+
+    found = chosen(model._bisecting_tree)
+    return {"predict": found, "transform": ops.sqrt(squared_distances(X, model.cluster_centers_))}
 
 
 @converts("sklearn.MeanShift", "sklearn.AffinityPropagation")
@@ -45,9 +63,13 @@ def label_of(labels: Any, index: Value) -> Value:
 
 @converts("sklearn.FeatureAgglomeration")
 def feature_agglomeration(model: Any, X: Value) -> Outputs:
-    if model.pooling_func is not np.mean:
-        raise refusal(model, "a pooling_func that is not numpy.mean")
     groups = np.unique(model.labels_)
+    if model.pooling_func is not np.mean:
+        pooled = [
+            traced(lambda rows: model.pooling_func(rows, axis=1), columns(X, np.flatnonzero(model.labels_ == group)))
+            for group in groups
+        ]
+        return {"transform": beside(pooled)}
     weights = np.array([(model.labels_ == group) / (model.labels_ == group).sum() for group in groups])
     return {"transform": affine(X, weights)}
 
@@ -75,11 +97,6 @@ def mixture(model: Any, X: Value) -> Outputs:
     return {**found, "score_samples": ops.reduce_log_sum_exp(joint, np.array([1], np.int64), keepdims=0)}
 
 
-def _mahalanobis(X: Value, model: Any) -> Value:
-    gaps = double(X) - model.location_
-    return total((gaps @ model.get_precision()) * gaps)
-
-
 @converts("sklearn.EllipticEnvelope")
 def elliptic_envelope(model: Any, X: Value) -> Outputs:
-    return outliers(-_mahalanobis(X, model), model.offset_)
+    return outliers(-mahalanobis(X, model), model.offset_)

@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 
-import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import (
     KERNELS,
     affine,
     cast,
-    double,
     flat,
     kernel,
     label,
     like,
     position,
-    squared_distances,
     total,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
@@ -27,11 +24,16 @@ from tenonnx_sklearn.rules.results import by_decision, outliers
 
 
 def _kernel_of(model: Any, X: Value, points: Any, gamma: Any) -> Value:
-    if not isinstance(model.kernel, str) or model.kernel not in KERNELS:
+    if not isinstance(model.kernel, str) or model.kernel not in KERNELS or _takes_precomputed(model):
         raise refusal(model, f"kernel={model.kernel}")
     coef0, degree = (getattr(model, name, None) for name in ("coef0", "degree"))
     coef0, degree = 1.0 if coef0 is None else coef0, 3 if degree is None else degree
     return kernel(X, points, model.kernel, gamma, coef0, degree)
+
+
+def _takes_precomputed(model: Any) -> bool:
+    """Whether rows are kernels already, and so many as there are fitted rows; components of kernels read them."""
+    return bool(model.kernel == "precomputed" and not hasattr(model, "eigenvectors_"))
 
 
 def _supported(model: Any, X: Value) -> Value:
@@ -54,6 +56,7 @@ def support_one_class(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.SVC", "sklearn.NuSVC")
 def support_classifier(model: Any, X: Value) -> Outputs:
+    """Decisions alone: the probabilities of libsvm are what an iteration has reached when it stops early."""
     values, classes = _supported(model, X), len(model.classes_)
     if classes == 2:
         return by_decision(model.classes_, flat(affine(values, model.dual_coef_, model.intercept_)))
@@ -90,7 +93,7 @@ def nystroem(model: Any, X: Value) -> Outputs:
 def kernel_components(model: Any, X: Value) -> Outputs:
     values = _kernel_of(model, X, model.X_fit_, getattr(model, "gamma_", model.gamma))
     centre = model._centerer
-    means = total(values, keepdims=True) / float(len(model.X_fit_))
+    means = total(values, keepdims=True) / float(len(centre.K_fit_rows_))
     values = values - centre.K_fit_rows_ - means + float(centre.K_fit_all_)
     kept = np.flatnonzero(model.eigenvalues_)
     scaled = np.zeros_like(model.eigenvectors_)
@@ -98,56 +101,7 @@ def kernel_components(model: Any, X: Value) -> Outputs:
     return {"transform": cast(affine(values, scaled.T), X.dtype)}
 
 
-@converts("sklearn.RBFSampler")
-def kernel_sampler(model: Any, X: Value) -> Outputs:
-    waves = ops.cos(cast(affine(double(X), model.random_weights_.T, model.random_offset_), DType.float32))
-    return {"transform": cast(waves, X.dtype) * float(np.sqrt(2.0 / model.n_components))}
-
-
 @converts("sklearn.KernelCenterer")
 def kernel_centerer(model: Any, X: Value) -> Outputs:
     means = total(X, keepdims=True) / float(len(model.K_fit_rows_))
     return {"transform": X - like(X, model.K_fit_rows_) - means + like(X, model.K_fit_all_)}
-
-
-@converts("sklearn.GaussianProcessRegressor")
-def gaussian_process(model: Any, X: Value) -> Outputs:
-    if np.ndim(model.y_train_) > 1 and np.shape(model.y_train_)[1] > 1:
-        raise refusal(model, "several targets")
-    if not hasattr(model, "X_train_"):
-        raise refusal(model, "no rows fitted")
-    values = covariance(model, model.kernel_, X, model.X_train_)
-    scale, mean = (float(np.ravel(n)[0]) for n in (model._y_train_std, model._y_train_mean))
-    y = affine(values, np.ravel(model.alpha_)) * scale + mean
-    return {"predict": cast(y, X.dtype)}
-
-
-def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
-    """The kernel of a Gaussian process between rows and the points that it was fitted on."""
-    name = type(part).__name__
-    if name in ("Sum", "Product"):
-        one, two = (covariance(model, each, X, points) for each in (part.k1, part.k2))
-        return one + two if name == "Sum" else one * two
-    if name == "ConstantKernel":
-        return squared_distances(X, points) * 0.0 + float(part.constant_value)
-    if name == "WhiteKernel":
-        return squared_distances(X, points) * 0.0
-    if name == "DotProduct":
-        return double(X) @ np.asarray(points, np.float64).T + float(part.sigma_0**2)
-    if name in ("RBF", "Matern", "RationalQuadratic"):
-        length = np.asarray(part.length_scale, np.float64)
-        square = squared_distances(double(X) / length, points / length)
-        if name == "RBF" or (name == "Matern" and part.nu == np.inf):
-            return ops.exp(square * -0.5)
-        if name == "RationalQuadratic":
-            return ops.pow_(square / float(2 * part.alpha) + 1.0, np.float64(-part.alpha))
-        distance = ops.sqrt(square)
-        if part.nu == 0.5:
-            return ops.exp(-distance)
-        if part.nu == 1.5:
-            scaled = distance * float(np.sqrt(3))
-            return (scaled + 1.0) * ops.exp(-scaled)
-        if part.nu == 2.5:
-            scaled = distance * float(np.sqrt(5))
-            return (scaled + 1.0 + scaled * scaled / 3.0) * ops.exp(-scaled)
-    raise refusal(model, f"the kernel {part}")

@@ -8,12 +8,25 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import affine, beside, both, double, flat, label, like, normalized, position, total
+from tenonnx_sklearn.algebra import (
+    affine,
+    beside,
+    both,
+    cast,
+    columns,
+    double,
+    flat,
+    label,
+    like,
+    normalized,
+    position,
+    total,
+)  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
 from tenonnx_sklearn.rules.results import by_decision, by_log_joint, logistic, outliers
 
 _REGRESSORS = (
-    "ARDRegression BayesianRidge ElasticNet ElasticNetCV HuberRegressor Lars LarsCV Lasso LassoCV LassoLars "
+    "ElasticNet ElasticNetCV HuberRegressor Lars LarsCV Lasso LassoCV LassoLars "
     "LassoLarsCV LassoLarsIC LinearRegression LinearSVR MultiTaskElasticNet MultiTaskElasticNetCV MultiTaskLasso "
     "MultiTaskLassoCV OrthogonalMatchingPursuit OrthogonalMatchingPursuitCV PassiveAggressiveRegressor "
     "QuantileRegressor Ridge RidgeCV SGDRegressor TheilSenRegressor"
@@ -26,6 +39,26 @@ def linear_regressor(model: Any, X: Value) -> Outputs:
     if coef.ndim == 2 and coef.shape[0] == 1 and type(model).__name__ == "LinearSVR":
         coef = coef[0]
     return {"predict": affine(X, coef, model.intercept_)}
+
+
+@converts("sklearn.BayesianRidge", "sklearn.ARDRegression")
+def bayesian_regressor(model: Any, X: Value) -> Outputs:
+    """``predict_std`` is the deviation of a prediction, of the noise and of the weights."""
+    rows = double(X)
+    centre = np.asarray(model.X_offset_, np.float64)
+    least = model.predict(centre[None], return_std=True)[1].item() ** 2
+    if np.isclose(least, 1 / model.alpha_, rtol=1e-9):  # versions before 1.9 do not take the deviation about the mean
+        rows = rows - centre
+    if type(model).__name__ == "ARDRegression":
+        rows = columns(rows, np.flatnonzero(model.lambda_ < model.threshold_lambda))
+    variance = total((rows @ np.asarray(model.sigma_)) * rows) + float(1 / model.alpha_)
+    return {**linear_regressor(model, X), "predict_std": cast(ops.sqrt(variance), X.dtype)}
+
+
+@converts("sklearn.PLSSVD")
+def cross_covariance(model: Any, X: Value) -> Outputs:
+    scaled = (X - like(X, model._x_mean)) / like(X, model._x_std)
+    return {"transform": affine(scaled, model.x_weights_.T)}
 
 
 @converts("sklearn.PLSRegression", "sklearn.PLSCanonical", "sklearn.CCA")
@@ -70,7 +103,8 @@ def logistic_regression(model: Any, X: Value) -> Outputs:
 )  # fmt: skip
 def linear_classifier(model: Any, X: Value) -> Outputs:
     if getattr(getattr(model, "_label_binarizer", None), "y_type_", "").startswith("multilabel"):
-        raise refusal(model, "several labels for a row")
+        scores = affine(X, model.coef_, model.intercept_)
+        return {"predict": ops.cast(scores > 0.0, to="int64"), "decision_function": scores}
     return by_decision(model.classes_, _decision(model, X))
 
 

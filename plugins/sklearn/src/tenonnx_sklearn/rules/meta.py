@@ -21,8 +21,10 @@ from tenonnx_sklearn.algebra import (
     is_positive,
     label,
     like,
+    nearest,
     normalized,
     position,
+    squared_distances,
     upright,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, convert, converts, output, refusal
@@ -86,6 +88,13 @@ def self_training(model: Any, X: Table) -> Outputs:
     return convert(model.estimator_, X)
 
 
+@converts("sklearn._ConstantPredictor")
+def constant_predictor(model: Any, X: Value) -> Outputs:
+    """What stands for a classifier where all rows are of one class."""
+    one = affine(X, np.zeros(X.shape[1]), float(np.ravel(model.y_)[0]))
+    return {"predict": cast(one, DType.int64), "decision_function": one, "predict_proba": both(one)}
+
+
 @converts("sklearn.DummyRegressor")
 def dummy_regressor(model: Any, X: Value) -> Outputs:
     constant = np.asarray(model.constant_).reshape(1, -1)
@@ -95,8 +104,13 @@ def dummy_regressor(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.DummyClassifier")
 def dummy_classifier(model: Any, X: Value) -> Outputs:
-    if model.n_outputs_ > 1 or model._strategy in ("stratified", "uniform"):
-        raise refusal(model, f"strategy={model._strategy} of {model.n_outputs_} outputs")
+    if model._strategy in ("stratified", "uniform"):
+        raise refusal(model, f"strategy={model._strategy}, which draws at random")
+    if model.n_outputs_ > 1:
+        best = model.constant if model._strategy == "constant" else [
+            classes[np.argmax(prior)] for classes, prior in zip(model.classes_, model.class_prior_, strict=True)
+        ]  # fmt: skip
+        return {"predict": cast(affine(X, np.zeros((len(best), X.shape[1])), np.asarray(best)), DType.int64)}
     proba = np.asarray(model.class_prior_, np.float64)
     if model._strategy in ("constant", "most_frequent"):
         chosen = model.constant if model._strategy == "constant" else model.classes_[proba.argmax()]
@@ -167,13 +181,21 @@ def _calibrated_by(model: Any, member: Any, X: Table) -> Value:
     scores = double(output(member.estimator, X, "decision_function" if decided else "predict_proba"))
     binary = len(model.classes_) == 2
     if model.method == "temperature":
-        raise refusal(model, "method=temperature")
+        return _tempered(member, scores, decided)
     if scores.rank == 2 and binary:
         scores = columns(scores, [1])
     if len(member.estimator.classes_) != len(model.classes_):
         raise refusal(model, "a member that saw fewer classes")
     parts = [_calibrator(c, column(upright(scores), k)) for k, c in enumerate(member.calibrators)]
     return both(parts[0]) if binary else normalized(beside(parts))
+
+
+def _tempered(member: Any, scores: Value, decided: bool) -> Value:
+    """The softmax of logits by one factor; a single score stands for two, of opposite signs."""
+    logits = scores if decided else ops.log(scores + 1e-12)
+    if logits.rank == 1:
+        logits = beside([-logits, logits])
+    return ops.softmax(logits * float(member.calibrators[0].beta_), axis=1)
 
 
 def _calibrator(calibrator: Any, x: Value) -> Value:
@@ -217,9 +239,8 @@ def thresholded(model: Any, X: Table) -> Outputs:
 
 @converts("sklearn.OneVsRestClassifier", table=True)
 def one_versus_rest(model: Any, X: Table) -> Outputs:
-    if model.multilabel_:
-        raise refusal(model, "several labels for a row")
-    parts, proba = [], []
+    parts: list[Value] = []
+    proba: list[Value] = []
     for each in model.estimators_:
         found = convert(each, X)
         if "predict_proba" in found:
@@ -227,6 +248,11 @@ def one_versus_rest(model: Any, X: Table) -> Outputs:
         decision = found["decision_function"] if "decision_function" in found else proba[-1]
         parts.append(decision)
     found = {}
+    if model.multilabel_:
+        scores = beside(parts)
+        decided = hasattr(model.estimators_[0], "decision_function")
+        found["predict"] = cast(scores > (0.0 if decided else 0.5), DType.int64)
+        return {**found, "decision_function": scores, **({"predict_proba": beside(proba)} if proba else {})}
     if len(parts) == 1:
         decided = hasattr(model.estimators_[0], "decision_function")
         index = is_positive(parts[0]) if decided else cast(parts[0] > 0.5, DType.int64)
@@ -278,8 +304,6 @@ def output_code(model: Any, X: Table) -> Outputs:
     for each in model.estimators_:
         found = convert(each, X)
         parts.append(found["decision_function"] if "decision_function" in found else column(found["predict_proba"], 1))
-    from tenonnx_sklearn.algebra import nearest, squared_distances
-
     return {"predict": label(model.classes_, nearest(squared_distances(beside(parts), model.code_book_)))}
 
 
@@ -310,23 +334,3 @@ def chain(model: Any, X: Value) -> Outputs:
     y = beside([shown[k] for k in order])
     predicted = {"predict": cast(y, X.dtype)}
     return {**predicted, "predict_proba": beside([proba[k] for k in order])} if proba else predicted
-
-
-@converts("sklearn.TransformedTargetRegressor", table=True)
-def transformed_target(model: Any, X: Table) -> Outputs:
-    step = model.transformer_
-    y = output(model.regressor_, X, "predict")
-    name = type(step).__name__
-    if name == "FunctionTransformer":
-        if step.inverse_func is None:
-            return {"predict": y}
-        functions = {np.exp: ops.exp, np.log: ops.log, np.sqrt: ops.sqrt, np.expm1: lambda x: ops.exp(x) - 1.0}
-        if step.inverse_func not in functions:
-            raise refusal(model, f"the inverse {step.inverse_func}")
-        return {"predict": functions[step.inverse_func](y)}
-    if name == "StandardScaler":
-        scale = 1.0 if step.scale_ is None else step.scale_
-        mean = 0.0 if step.mean_ is None else step.mean_
-        y = upright(y) * like(y, scale) + like(y, mean)
-        return {"predict": flat(y) if model._training_dim == 1 else y}
-    raise refusal(model, f"a target transformed by {name}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import lgamma
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,15 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import (
     affine,
+    beside,
     cast,
     column,
     double,
     flat,
+    is_zero,
+    kernel,
     label,
+    like,
     minkowski,
     nearest,
     position,
@@ -22,19 +28,55 @@ from tenonnx_sklearn.algebra import (
     total,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
-from tenonnx_sklearn.rules.results import by_probability, outliers
+from tenonnx_sklearn.rules.results import outliers
 
 
 def distances(model: Any, X: Value) -> Value:
     """``float64[rows, points]`` from the points that an estimator keeps."""
     metric = model.effective_metric_ if isinstance(model.effective_metric_, str) else "a function"
-    powers = {"euclidean": 2.0, "manhattan": 1.0, "cityblock": 1.0, "l1": 1.0, "l2": 2.0, "chebyshev": np.inf}
     parameters = model.effective_metric_params_ or {}
-    if metric == "minkowski" and parameters.get("w") is None:
-        powers["minkowski"] = float(parameters.get("p", 2))
-    if metric not in powers or not isinstance(model._fit_X, np.ndarray):
+    if not isinstance(model._fit_X, np.ndarray):
+        raise refusal(model, "points that are sparse, or precomputed distances")
+    points = np.asarray(model._fit_X, np.float64)
+    if metric == "minkowski":
+        weights, power = parameters.get("w"), float(parameters.get("p", 2))
+        scale = 1.0 if weights is None else np.asarray(weights, np.float64) ** (1 / power)
+        return minkowski(double(X) * scale, points * scale, power)
+    if metric in _POWERS:
+        return minkowski(X, points, _POWERS[metric])
+    if metric == "seuclidean":
+        scale = 1 / np.sqrt(np.asarray(parameters["V"], np.float64))
+        return minkowski(double(X) * scale, points * scale, 2)
+    if metric == "cosine":
+        return ops.relu(1.0 - kernel(X, points, "cosine"))
+    if metric not in _BY_COLUMN:
         raise refusal(model, f"metric={metric}")
-    return minkowski(X, model._fit_X, powers[metric])
+    return _BY_COLUMN[metric](ops.unsqueeze(double(X), np.array([1], np.int64)), points[None])
+
+
+_POWERS = {
+    "euclidean": 2.0, "manhattan": 1.0, "cityblock": 1.0, "l1": 1.0, "l2": 2.0, "chebyshev": np.inf,
+}  # fmt: skip
+
+
+def _summed(X: Value) -> Value:
+    return ops.reduce_sum(X, np.array([2], np.int64), keepdims=0)
+
+
+def _canberra(x: Value, y: Any) -> Value:
+    size = ops.absolute(x) + np.abs(y)
+    return _summed(ops.absolute(x - y) / ops.where(is_zero(size), np.float64(1), size))
+
+
+def _bray_curtis(x: Value, y: Any) -> Value:
+    return _summed(ops.absolute(x - y)) / _summed(ops.absolute(x) + np.abs(y))
+
+
+def _hamming(x: Value, y: Any) -> Value:
+    return ops.reduce_mean(cast(ops.not_(ops.equal(x, y)), DType.float64), np.array([2], np.int64), keepdims=0)
+
+
+_BY_COLUMN = {"canberra": _canberra, "braycurtis": _bray_curtis, "hamming": _hamming}
 
 
 def _weights(model: Any, distance: Value) -> Value:
@@ -53,18 +95,30 @@ def _neighbours(model: Any, X: Value) -> tuple[Value, Value]:
     return ops.top_k(distances(model, X), np.array([model.n_neighbors], np.int64), axis=1, largest=0)
 
 
+def _several(model: Any, votes: list[Value], X: Value) -> Outputs:
+    """The classes of one output, or of several, of the weights that speak for each."""
+    if not isinstance(model.classes_, list):
+        (one,) = votes
+        shares = cast(one / total(one, keepdims=True), X.dtype)
+        return {"predict": label(model.classes_, position(one)), "predict_proba": shares}
+    parts = zip(model.classes_, votes, strict=True)
+    return {"predict": beside([label(classes, position(each)) for classes, each in parts])}
+
+
+def _targets(model: Any) -> list[Any]:
+    """For each output, a row of zeros and a one for each fitted row."""
+    several = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
+    y = np.asarray(model._y).reshape(-1, len(several))
+    return [np.eye(len(classes))[y[:, k]] for k, classes in enumerate(several)]
+
+
 @converts("sklearn.KNeighborsClassifier")
 def nearest_classifier(model: Any, X: Value) -> Outputs:
-    if isinstance(model.classes_, list):
-        raise refusal(model, "several outputs")
     distance, place = _neighbours(model, X)
-    chosen = ops.gather(np.eye(len(model.classes_))[model._y.ravel()], place, axis=0)
     weights = ops.unsqueeze(_weights(model, distance), np.array([2], np.int64))
-    votes = ops.reduce_sum(chosen * weights, np.array([1], np.int64), keepdims=0)
-    return {
-        "predict": label(model.classes_, position(votes)),
-        "predict_proba": cast(votes / total(votes, keepdims=True), X.dtype),
-    }
+    axes = np.array([1], np.int64)
+    votes = [ops.reduce_sum(ops.gather(y, place, axis=0) * weights, axes, keepdims=0) for y in _targets(model)]
+    return _several(model, votes, X)
 
 
 @converts("sklearn.KNeighborsRegressor")
@@ -78,26 +132,62 @@ def nearest_regressor(model: Any, X: Value) -> Outputs:
     return {"predict": cast(flat(y) if targets.ndim == 1 else y, X.dtype)}
 
 
-@converts("sklearn.RadiusNeighborsRegressor")
-def radius_regressor(model: Any, X: Value) -> Outputs:
+def _within(model: Any, X: Value) -> Value:
+    """The weight of each point: those beyond the radius have none."""
     distance = distances(model, X)
     inside = cast(distance <= float(model.radius), DType.float64)
-    if model.weights == "distance":
-        raise refusal(model, "weights=distance")
+    return inside * _weights(model, distance) if model.weights == "distance" else inside
+
+
+@converts("sklearn.RadiusNeighborsRegressor")
+def radius_regressor(model: Any, X: Value) -> Outputs:
+    if model.weights not in (None, "uniform", "distance"):
+        raise refusal(model, "weights that are a function")
+    weights = _within(model, X)
     targets = np.asarray(model._y, np.float64)
-    y = (inside @ targets.reshape(len(targets), -1)) / total(inside, keepdims=True)
+    y = (weights @ targets.reshape(len(targets), -1)) / total(weights, keepdims=True)
     return {"predict": cast(flat(y) if targets.ndim == 1 else y, X.dtype)}
 
 
 @converts("sklearn.RadiusNeighborsClassifier")
 def radius_classifier(model: Any, X: Value) -> Outputs:
-    if isinstance(model.classes_, list) or model.weights not in (None, "uniform"):
-        raise refusal(model, "several outputs, or weights")
-    if model.outlier_label_ not in (None, [None]):
-        raise refusal(model, "outlier_label")
-    inside = cast(distances(model, X) <= float(model.radius), DType.float64)
-    votes = inside @ np.eye(len(model.classes_))[np.ravel(model._y)]
-    return by_probability(model.classes_, cast(votes / total(votes, keepdims=True), X.dtype))
+    """Where no point is near, the class that was named; scikit-learn raises an error where none was."""
+    if model.weights not in (None, "uniform", "distance"):
+        raise refusal(model, "weights that are a function")
+    weights = _within(model, X)
+    votes = [weights @ y for y in _targets(model)]
+    found = _several(model, votes, X)
+    labels = np.ravel(model.outlier_label_) if model.outlier_label_ is not None else [None]
+    if labels[0] is None:
+        return found
+    if len(votes) > 1:
+        raise refusal(model, "outlier_label of several outputs")
+    alone = is_zero(total(weights))
+    named = np.flatnonzero(np.asarray(model.classes_) == labels[0])
+    shares = np.zeros((1, len(model.classes_)))
+    shares[:, named] = 1.0
+    classes = np.asarray(model.classes_)
+    other = np.asarray(labels[0], object if classes.dtype.kind in "USO" else np.int64)
+    proba = ops.where(ops.unsqueeze(alone, np.array([1], np.int64)), like(X, shares), found["predict_proba"])
+    return {"predict": ops.where(alone, other, found["predict"]), "predict_proba": proba}
+
+
+@converts("sklearn.KNeighborsTransformer")
+def nearest_graph(model: Any, X: Value) -> Outputs:
+    """A row of distances, or of ones, at the places of the nearest points."""
+    by_distance = model.mode == "distance"
+    count = np.array([model.n_neighbors + by_distance], np.int64)
+    distance, place = ops.top_k(distances(model, X), count, axis=1, largest=0)
+    numbers = distance if by_distance else distance * 0.0 + 1.0
+    empty = double(X) @ np.zeros((X.shape[1], len(model._fit_X)))
+    return {"transform": cast(ops.scatter_elements(empty, place, numbers, axis=1), X.dtype)}
+
+
+@converts("sklearn.RadiusNeighborsTransformer")
+def radius_graph(model: Any, X: Value) -> Outputs:
+    distance = distances(model, X)
+    shown = distance if model.mode == "distance" else distance * 0.0 + 1.0
+    return {"transform": cast(ops.where(distance <= float(model.radius), shown, np.float64(0)), X.dtype)}
 
 
 @converts("sklearn.NearestCentroid")
@@ -137,13 +227,39 @@ def local_outliers(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.KernelDensity")
 def kernel_density(model: Any, X: Value) -> Outputs:
-    if model.kernel != "gaussian" or model.metric != "euclidean":
+    if model.kernel not in _DENSITIES or model.metric != "euclidean":
         raise refusal(model, f"kernel={model.kernel}, metric={model.metric}")
-    points = np.asarray(model.tree_.data)
+    points, width = np.asarray(model.tree_.data), model.bandwidth_
     weights = np.ones(len(points)) if model.tree_.sample_weight is None else np.asarray(model.tree_.sample_weight)
-    near = squared_distances(X, points) * (-0.5 / model.bandwidth_**2) + np.log(weights / weights.sum())
-    constant = points.shape[1] * (0.5 * np.log(2 * np.pi) + np.log(model.bandwidth_))
+    near = _DENSITIES[model.kernel](squared_distances(X, points) * (1 / width**2)) + np.log(weights / weights.sum())
+    constant = _log_volume(model.kernel, points.shape[1]) + points.shape[1] * np.log(width)
     return {"score_samples": ops.reduce_log_sum_exp(near, np.array([1], np.int64), keepdims=0) - float(constant)}
+
+
+def _inside(square: Value, logs: Value | float) -> Value:
+    """A kernel that ends at a distance of 1: its logarithm is -inf beyond."""
+    far = np.float64(-np.inf)
+    return ops.where(square < 1.0, square * 0.0 + logs, far)
+
+
+_DENSITIES: dict[str, Callable[[Value], Value]] = {
+    "gaussian": lambda square: square * -0.5,
+    "tophat": lambda square: _inside(square, 0.0),
+    "epanechnikov": lambda square: _inside(square, ops.log(ops.relu(1.0 - square))),
+    "exponential": lambda square: -ops.sqrt(square),
+    "linear": lambda square: _inside(square, ops.log(ops.relu(1.0 - ops.sqrt(square)))),
+}
+
+
+def _log_volume(kernel: str, size: int) -> float:
+    """The logarithm of what a kernel of width 1 sums to in so many dimensions."""
+    ball = 0.5 * size * np.log(np.pi) - lgamma(0.5 * size + 1)
+    shell = np.log(2 * np.pi) + 0.5 * (size - 2) * np.log(np.pi) - lgamma(0.5 * size)
+    found = {
+        "gaussian": 0.5 * size * np.log(2 * np.pi), "tophat": ball, "epanechnikov": ball + np.log(2 / (size + 2)),
+        "exponential": shell + lgamma(size), "linear": ball - np.log(size + 1),
+    }  # fmt: skip
+    return float(found[kernel])
 
 
 @converts("sklearn.NeighborhoodComponentsAnalysis")

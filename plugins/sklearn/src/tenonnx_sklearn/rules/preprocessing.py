@@ -10,7 +10,8 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import beside, cast, column, columns, double, greatest, is_zero, like, total
-from tenonnx_sklearn.conversion import Outputs, convert, converts, refusal
+from tenonnx_sklearn.conversion import Outputs, convert, converts
+from tenonnx_sklearn.tracing import traced
 
 
 @converts("sklearn.StandardScaler", "sklearn.RobustScaler", "sklearn.MaxAbsScaler")
@@ -94,18 +95,11 @@ def bins(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.FunctionTransformer")
 def function_transformer(model: Any, X: Value) -> Outputs:
-    """Functions of numpy that are ops; what tests rows alone changes nothing."""
-    known = {
-        None: lambda x: x, np.exp: ops.exp, np.log: ops.log, np.sqrt: ops.sqrt, np.abs: ops.absolute, np.sin: ops.sin,
-        np.cos: ops.cos, np.tanh: ops.tanh, np.square: lambda x: x * x, np.sign: ops.sign, np.floor: ops.floor,
-        np.log1p: lambda x: ops.log(x + 1.0), np.expm1: lambda x: ops.exp(x) - 1.0, np.negative: ops.neg,
-    }  # fmt: skip
+    """The function, traced; what only checks rows changes nothing."""
     function = model.func
-    if isinstance(function, partial) and function.func.__name__ == "check_array":
+    if function is None or (isinstance(function, partial) and function.func.__name__ == "check_array"):
         return {"transform": X}
-    if function not in known or model.kw_args:
-        raise refusal(model, f"the function {getattr(function, '__qualname__', function)}")
-    return {"transform": known[function](X)}
+    return {"transform": traced(function, X, **(model.kw_args or {}))}
 
 
 @converts(*(f"sklearn.{name}" for name in (

@@ -26,7 +26,13 @@ def by_probability(classes: Any, proba: Value) -> Outputs:
 
 def by_log_joint(classes: Any, scores: Value) -> Outputs:
     """A classifier by logarithms of probabilities that are not normalized."""
-    return {"predict": label(classes, position(scores)), "predict_proba": ops.softmax(scores, axis=1)}
+    normal = scores - ops.reduce_log_sum_exp(scores, np.array([1], np.int64), keepdims=1)
+    return {
+        "predict": label(classes, position(scores)),
+        "predict_proba": ops.softmax(scores, axis=1),
+        "predict_log_proba": normal,
+        "predict_joint_log_proba": scores,
+    }
 
 
 def logistic(decision: Value) -> Value:

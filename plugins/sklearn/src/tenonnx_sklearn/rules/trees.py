@@ -8,10 +8,12 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import beside, column, columns, flat, label, like, position
-from tenonnx_sklearn.conversion import Outputs, convert, converts, output, refusal
+from tenonnx_sklearn.algebra import beside, cast, column, columns, double, flat, label, like, position, upright
+from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
+from tenonnx_sklearn.rules.encoding import positions
 from tenonnx_sklearn.rules.results import by_decision, by_probability, logistic, outliers, regression
+from tenonnx_sklearn.tables import Table
 
 
 def grown(tree: Any, values: Any) -> Tree:
@@ -28,8 +30,16 @@ def _shares(tree: Any) -> Any:
 
 def _classes_voted(model: Any, trees: list[Any], X: Value) -> Outputs:
     if model.n_outputs_ > 1:
-        return {"predict": beside([_one_output(model, trees, X, k)["predict"] for k in range(model.n_outputs_)])}
-    return _one_output(model, trees, X, None)
+        found = beside([_one_output(model, trees, X, k)["predict"] for k in range(model.n_outputs_)])
+        return {"predict": found, "apply": leaves(trees, X)}
+    return {**_one_output(model, trees, X, None), "apply": leaves(trees, X)}
+
+
+def leaves(trees: list[Any], X: Value) -> Value:
+    """The number of the leaf that each tree sends a row to: ``int64[rows, trees]``."""
+    numbered = [np.eye(len(trees))[k] * np.arange(tree.node_count)[:, None] for k, tree in enumerate(trees)]
+    found = Ensemble([grown(tree, values) for tree, values in zip(trees, numbered, strict=True)]).scores(X)
+    return ops.cast(ops.round_(found), to="int64")
 
 
 def _one_output(model: Any, trees: list[Any], X: Value, k: int | None) -> Outputs:
@@ -44,22 +54,31 @@ def _one_output(model: Any, trees: list[Any], X: Value, k: int | None) -> Output
 def _means(model: Any, trees: list[Any], X: Value) -> Outputs:
     values = [tree.value[:, :, 0] for tree in trees]
     sums = Ensemble([grown(tree, value) for tree, value in zip(trees, values, strict=True)]).scores(X)
-    return regression(sums if len(trees) == 1 else sums / float(len(trees)), model.n_outputs_ == 1)
+    found = regression(sums if len(trees) == 1 else sums / float(len(trees)), model.n_outputs_ == 1)
+    return {**found, "apply": leaves(trees, X)}
 
 
 @converts("sklearn.DecisionTreeClassifier", "sklearn.ExtraTreeClassifier")
 def tree_classifier(model: Any, X: Value) -> Outputs:
-    return _classes_voted(model, [model.tree_], X)
+    found = _classes_voted(model, [model.tree_], X)
+    return {**found, "apply": flat(found["apply"])}
 
 
 @converts("sklearn.DecisionTreeRegressor", "sklearn.ExtraTreeRegressor")
 def tree_regressor(model: Any, X: Value) -> Outputs:
-    return _means(model, [model.tree_], X)
+    found = _means(model, [model.tree_], X)
+    return {**found, "apply": flat(found["apply"])}
 
 
 @converts("sklearn.RandomForestClassifier", "sklearn.ExtraTreesClassifier")
 def forest_classifier(model: Any, X: Value) -> Outputs:
     return _classes_voted(model, [tree.tree_ for tree in model.estimators_], X)
+
+
+@converts("sklearn.RandomTreesEmbedding")
+def trees_embedding(model: Any, X: Value) -> Outputs:
+    found = leaves([tree.tree_ for tree in model.estimators_], X)
+    return {"transform": output(model.one_hot_encoder_, Table((found,), X.dtype), "transform"), "apply": found}
 
 
 @converts("sklearn.RandomForestRegressor", "sklearn.ExtraTreesRegressor")
@@ -94,11 +113,21 @@ def gradient_boosting_classifier(model: Any, X: Value) -> Outputs:
 
 
 def _initial(model: Any, X: Value, zeros: Any) -> Value | Any:
-    if model.init_ == "zero":
+    """The scores that boosting starts from: numbers, or those of an estimator by the link of the loss."""
+    if isinstance(model.init_, str):
         return zeros
-    if type(model.init_).__name__ not in ("DummyClassifier", "DummyRegressor"):
-        raise refusal(model, f"init={type(model.init_).__name__}, only a constant is carried")
-    return np.asarray(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32)))
+    if type(model.init_).__name__ in ("DummyClassifier", "DummyRegressor"):
+        return np.asarray(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32)))
+    if not hasattr(model, "classes_"):
+        return cast(upright(output(model.init_, X, "predict")), X.dtype)
+    near = float(np.finfo(np.float32).eps)
+    proba = ops.clip(double(output(model.init_, X, "predict_proba")), np.float64(near), np.float64(1 - near))
+    if zeros.size > 1:
+        logs = ops.log(proba)
+        return cast(logs - ops.reduce_mean(logs, np.array([1], np.int64), keepdims=1), X.dtype)
+    one = columns(proba, [1])
+    logit = ops.log(one / (1.0 - one))
+    return cast(logit * 0.5 if model.loss == "exponential" else logit, X.dtype)
 
 
 @converts("sklearn.GradientBoostingRegressor")
@@ -188,10 +217,8 @@ def adaboost_classifier(model: Any, X: Value) -> Outputs:
     count = len(model.classes_)
     scores = None
     for estimator, weight in zip(model.estimators_, model.estimator_weights_, strict=False):
-        chosen = ops.unsqueeze(output(estimator, X, "predict"), np.array([1], np.int64))
-        if np.asarray(model.classes_).dtype.kind not in "iu":
-            raise refusal(model, "classes that are not integers")
-        hit = ops.equal(chosen, model.classes_.astype(np.int64)[None])
+        chosen = positions(output(estimator, X, "predict"), model.classes_)
+        hit = ops.equal(ops.unsqueeze(chosen, np.array([1], np.int64)), np.arange(count)[None])
         votes = ops.where(hit, like(X, weight), like(X, -weight / (count - 1)))
         scores = votes if scores is None else scores + votes
     assert scores is not None
@@ -225,10 +252,11 @@ def bagging_classifier(model: Any, X: Value) -> Outputs:
     for estimator, features in zip(model.estimators_, model.estimators_features_, strict=True):
         if len(estimator.classes_) != len(model.classes_):
             raise refusal(model, "a member that saw fewer classes")
-        found = convert(estimator, columns(X, features))
-        if "predict_proba" not in found:
-            raise refusal(model, "members without probabilities")
-        each = found["predict_proba"]
+        voter = columns(X, features)
+        if hasattr(estimator, "predict_proba"):
+            each = output(estimator, voter, "predict_proba")
+        else:  # votes
+            each = ops.gather(like(X, np.eye(len(model.classes_))), output(estimator, voter, "predict"), axis=0)
         proba = each if proba is None else proba + each
     assert proba is not None
     return by_probability(model.classes_, proba / float(len(model.estimators_)))

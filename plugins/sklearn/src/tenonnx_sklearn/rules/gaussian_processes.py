@@ -1,0 +1,127 @@
+"""Gaussian processes, with the deviation of what they predict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value
+from tenonnx_sklearn.algebra import (
+    affine,
+    both,
+    cast,
+    column,
+    double,
+    flat,
+    is_positive,
+    label,
+    minkowski,
+    squared_distances,
+    total,
+    upright,
+)  # fmt: skip
+from tenonnx_sklearn.conversion import Outputs, convert, converts, refusal
+from tenonnx_sklearn.rules.quantiles import erf
+
+
+@converts("sklearn.GaussianProcessRegressor")
+def regressor(model: Any, X: Value) -> Outputs:
+    if not hasattr(model, "X_train_"):
+        raise refusal(model, "no rows fitted")
+    values = covariance(model, model.kernel_, X, model.X_train_)
+    scale, mean = np.asarray(model._y_train_std, np.float64), np.asarray(model._y_train_mean, np.float64)
+    alpha = np.asarray(model.alpha_)
+    y = affine(values, alpha.reshape(len(alpha), -1).T) * np.atleast_1d(scale) + np.atleast_1d(mean)
+    spread = values @ np.linalg.inv(np.asarray(model.L_)).T
+    variance = ops.relu(variances(model, model.kernel_, X) - total(spread * spread))
+    deviation = ops.sqrt(upright(variance) * np.atleast_1d(scale) ** 2)
+    single = alpha.ndim == 1 or alpha.shape[1] == 1
+    flat_ = flat if single else lambda each: each
+    return {"predict": cast(flat_(y), X.dtype), "predict_std": cast(flat_(deviation), X.dtype)}
+
+
+@converts("sklearn.GaussianProcessClassifier")
+def classifier(model: Any, X: Value) -> Outputs:
+    found = convert(model.base_estimator_, X)
+    return {name: found[name] for name in ("predict", "predict_proba") if name in found}
+
+
+@converts("sklearn._BinaryGaussianProcessClassifierLaplace")
+def laplace(model: Any, X: Value) -> Outputs:
+    """The integral of the logistic function over a normal distribution, by five error functions."""
+    from sklearn.gaussian_process._gpc import COEFS, LAMBDAS
+
+    values = covariance(model, model.kernel_, X, model.X_train_)
+    mean = affine(values, np.asarray(model.y_train_ - model.pi_, np.float64))
+    solved = np.linalg.solve(np.asarray(model.L_), np.diag(np.ravel(model.W_sr_)))
+    spread = affine(values, solved)
+    variance = variances(model, model.kernel_, X) - total(spread * spread)
+    width = 0.5 / variance
+    lambdas, factors = np.ravel(LAMBDAS), np.ravel(COEFS)
+    angle = upright(mean) * lambdas * ops.sqrt(upright(width) / (upright(width) + lambdas**2))
+    waves = erf(angle)
+    scale = ops.sqrt(float(np.pi) / width) / (ops.sqrt(variance * float(2 * np.pi)) * 2.0)
+    proba = affine(waves, factors) * scale + float(0.5 * factors.sum())
+    return {"predict": label(model.classes_, is_positive(mean)), "predict_proba": cast(both(proba), X.dtype)}
+
+
+def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
+    """The kernel between rows and the points that a process was fitted on."""
+    name = type(part).__name__
+    if name in ("Sum", "Product"):
+        one, two = (covariance(model, each, X, points) for each in (part.k1, part.k2))
+        return one + two if name == "Sum" else one * two
+    if name == "Exponentiation":
+        return ops.pow_(covariance(model, part.kernel, X, points), np.float64(part.exponent))
+    if name == "CompoundKernel":
+        raise refusal(model, f"the kernel {part}")
+    if name == "ConstantKernel":
+        return squared_distances(X, points) * 0.0 + float(part.constant_value)
+    if name == "WhiteKernel":
+        return squared_distances(X, points) * 0.0
+    if name == "DotProduct":
+        return double(X) @ np.asarray(points, np.float64).T + float(part.sigma_0**2)
+    if name == "ExpSineSquared":
+        waves = ops.sin(minkowski(X, points, 2) * float(np.pi / part.periodicity)) * float(1 / part.length_scale)
+        return ops.exp(waves * waves * -2.0)
+    if name in ("RBF", "Matern", "RationalQuadratic"):
+        length = np.asarray(part.length_scale, np.float64)
+        square = squared_distances(double(X) / length, points / length)
+        return _stationary(model, part, square)
+    raise refusal(model, f"the kernel {part}")
+
+
+def _stationary(model: Any, part: Any, square: Value) -> Value:
+    """A kernel of the distance alone."""
+    name = type(part).__name__
+    if name == "RBF" or (name == "Matern" and part.nu == np.inf):
+        return ops.exp(square * -0.5)
+    if name == "RationalQuadratic":
+        return ops.pow_(square / float(2 * part.alpha) + 1.0, np.float64(-part.alpha))
+    distance = ops.sqrt(square)
+    if part.nu == 0.5:
+        return ops.exp(-distance)
+    if part.nu == 1.5:
+        scaled = distance * float(np.sqrt(3))
+        return (scaled + 1.0) * ops.exp(-scaled)
+    if part.nu == 2.5:
+        scaled = distance * float(np.sqrt(5))
+        return (scaled + 1.0 + scaled * scaled / 3.0) * ops.exp(-scaled)
+    raise refusal(model, f"the kernel {part}")
+
+
+def variances(model: Any, part: Any, X: Value) -> Value:
+    """The kernel of each row with itself: ``float64[rows]``."""
+    name = type(part).__name__
+    if name in ("Sum", "Product"):
+        one, two = (variances(model, each, X) for each in (part.k1, part.k2))
+        return one + two if name == "Sum" else one * two
+    if name == "Exponentiation":
+        return ops.pow_(variances(model, part.kernel, X), np.float64(part.exponent))
+    rows = double(X)
+    if name == "DotProduct":
+        return total(rows * rows) + float(part.sigma_0**2)
+    held = {"ConstantKernel": "constant_value", "WhiteKernel": "noise_level"}
+    return column(rows, 0) * 0.0 + (float(getattr(part, held[name])) if name in held else 1.0)
