@@ -218,3 +218,16 @@ def test_a_difference_names_the_step_of_the_pipeline():
         from tenonnx_sklearn import conversion
 
         conversion._rules.pop(name)
+
+
+def test_the_command_line_reads_a_joblib_file_that_is_trusted(tmp_path):
+    import joblib
+    from tenonnx_cli import main
+
+    model = RandomForestClassifier(5, random_state=0).fit(rows_of(60), rows_of(60)[:, 0] > 0)
+    joblib.dump(model, tmp_path / "model.joblib")
+    asked = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--opset", "13"]
+    assert main(asked) != 0
+    assert not (tmp_path / "model.onnx").exists()
+    assert main([*asked, "--trust"]) == 0
+    assert [value.name for value in tx.load(tmp_path / "model.onnx").outputs] == ["label", "probabilities"]

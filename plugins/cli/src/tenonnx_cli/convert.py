@@ -44,6 +44,12 @@ SUFFIXES = (".onnx", ".safetensors")
     help="A .onnx file, or a .safetensors file in the native format of tenonnx.",
 )
 @made_options
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Read a pickle or joblib file of an estimator (needs tenonnx-sklearn), which runs the code in the file. Files "
+    "of skops need no trust.",
+)
 @input_options
 @config_options()
 @json_option
@@ -55,6 +61,7 @@ def command(
     task: str | None,
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
+    trust: bool,
     inputs: Sequence[str],
     archive: str | None,
     as_json: bool,
@@ -63,7 +70,8 @@ def command(
     """Convert a model to another opset, set of domains, precision or file format.
 
     MODEL is a file, or FILE.py:FUNCTION for a function that returns a model, such as a PyTorch module (needs
-    tenonnx-torch). The Python file is executed: use only files that you trust.
+    tenonnx-torch). The Python file is executed: use only files that you trust. A .joblib, .pkl or .skops file of an
+    estimator is read by tenonnx-sklearn, and compared with the estimator.
 
     Prints how each node was changed. Nothing is written if a node cannot be expressed in the target, or if the outputs
     of the converted model differ from the original's.
@@ -76,7 +84,7 @@ def command(
     config = ConvertConfig(transforms=transforms_given(), **options)
     reading = {"dims": dims, "task": task, "input_names": input_names, "output_names": output_names}
     check_reading(model, examples, reading)
-    made = load_made(model, examples, config.seed, reading) if is_made(model) else Made(load_model(model), None)
+    made = load_made(model, examples, config.seed, reading) if is_made(model) else Made(load_model(model, trust=trust), None)
     with working(f"converting {model}"), within(config.timeout) as deadline:
         config = replace(config, feeds=read_feeds(made.graph, inputs, archive) or None)
         file = standard_output() if output == "-" else output

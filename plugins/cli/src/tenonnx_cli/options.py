@@ -304,14 +304,14 @@ def note_unused(asked: Mapping[str, int] | None, domains: Collection[str]) -> No
             complain(f'note: no node is of domain "{domain}", so its version is left out')
 
 
-def load_model(path: str) -> Graph:
-    """The model that a command was given."""
+def load_model(path: str, *, trust: bool = False) -> Graph:
+    """The model that a command was given; a file whose code is run to read it must be trusted."""
     from tenonnx import load
     from tenonnx.tools import weight_bytes
     from tenonnx_cli.memory import brought
 
     with working(f"reading {path}"):
-        graph = load(standard_input() if path == "-" else path, **rules_given())
+        graph = load(standard_input() if path == "-" else path, **rules_given(), **({"trust": True} if trust else {}))
     brought(weight_bytes(graph))
     return graph
 

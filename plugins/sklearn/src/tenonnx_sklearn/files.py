@@ -33,7 +33,7 @@ def _estimator(path: str | os.PathLike[str], trust: bool) -> Any:
         raise InvalidCall(
             "a pickle must be trusted, since reading it runs the code that it holds",
             given=f'"{os.fspath(path)}"',
-            do="give trust=True for a file of your own, or save the estimator with skops",
+            do="give trust=True (--trust) for a file of your own, or save the estimator with skops",
         )
     from joblib import load
 
