@@ -222,6 +222,7 @@ def test_a_difference_names_the_step_of_the_pipeline():
 
 def test_the_command_line_reads_a_joblib_file_that_is_trusted(tmp_path):
     import joblib
+
     from tenonnx_cli import main
 
     model = RandomForestClassifier(5, random_state=0).fit(rows_of(60), rows_of(60)[:, 0] > 0)
