@@ -84,7 +84,11 @@ def command(
     config = ConvertConfig(transforms=transforms_given(), **options)
     reading = {"dims": dims, "task": task, "input_names": input_names, "output_names": output_names}
     check_reading(model, examples, reading)
-    made = load_made(model, examples, config.seed, reading) if is_made(model) else Made(load_model(model, trust=trust), None)
+    made = (
+        load_made(model, examples, config.seed, reading)
+        if is_made(model)
+        else Made(load_model(model, trust=trust), None)
+    )
     with working(f"converting {model}"), within(config.timeout) as deadline:
         config = replace(config, feeds=read_feeds(made.graph, inputs, archive) or None)
         file = standard_output() if output == "-" else output
