@@ -310,8 +310,9 @@ def load_model(path: str, *, trust: bool = False) -> Graph:
     from tenonnx.tools import weight_bytes
     from tenonnx_cli.memory import brought
 
+    options: dict[str, Any] = {**rules_given(), **({"trust": True} if trust else {})}
     with working(f"reading {path}"):
-        graph = load(standard_input() if path == "-" else path, **rules_given(), **({"trust": True} if trust else {}))
+        graph = load(standard_input() if path == "-" else path, **options)
     brought(weight_bytes(graph))
     return graph
 
