@@ -76,36 +76,3 @@ def difference(model: Any, rows: Any, found: dict[str, Any]) -> str:
         elif (array != expected).any():
             return f"wrong: {name} of {(array != expected).sum()} in {len(rows)} rows"
     return "right"
-
-
-def judged_skl2onnx(model: Any, rows: Any, opset: int | None = None) -> str:
-    """The same of the file that skl2onnx writes."""
-    import onnxruntime
-    import skl2onnx
-    from skl2onnx.common.data_types import FloatTensorType
-
-    kinds = [("X", FloatTensorType([None, rows.shape[1]]))]
-    try:
-        found = skl2onnx.convert_sklearn(
-            model, initial_types=kinds, target_opset=opset, options={id(model): {"zipmap": False}}
-            if hasattr(model, "predict_proba") else None,
-        )  # fmt: skip
-    except BaseException as error:
-        return f"refused: {type(error).__name__}"
-    try:
-        session = onnxruntime.InferenceSession(found.SerializeToString(), providers=["CPUExecutionProvider"])
-        outputs = [output.name for output in session.get_outputs()]
-        arrays = dict(zip(outputs, session.run(None, {"X": rows}), strict=True))
-        session.run(None, {"X": rows[:0]})
-    except BaseException as error:
-        return f"fails: {type(error).__name__}"
-    renamed = {"output_label": "label", "output_probability": "probabilities", "transformed_column": "transform"}
-    named = {renamed.get(name, name): array for name, array in arrays.items()}
-    if not hasattr(model, "predict") and "variable" in named:
-        named["transform"] = named.pop("variable")
-    kept = {
-        name: np.reshape(array, expected_of(model, METHODS.get(name, name), rows).shape)
-        for name, array in named.items()
-        if hasattr(model, METHODS.get(name, name))
-    }
-    return difference(model, rows, kept)

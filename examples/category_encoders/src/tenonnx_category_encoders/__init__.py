@@ -1,0 +1,58 @@
+"""Rules for category_encoders: an encoder of columns is a table for each column, which the encoder itself fills."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tenonnx.extend import NotRepresentable
+from tenonnx_sklearn import Outputs, Table, converts
+from tenonnx_sklearn.rules.encoding import encoded
+from tenonnx_sklearn.tables import joined
+
+BY_COLUMN = (
+    "BackwardDifferenceEncoder BaseNEncoder BinaryEncoder CatBoostEncoder CountEncoder GLMMEncoder GrayEncoder "
+    "HelmertEncoder JamesSteinEncoder LeaveOneOutEncoder MEstimateEncoder OneHotEncoder OrdinalEncoder "
+    "PolynomialEncoder QuantileEncoder RankHotEncoder SumEncoder TargetEncoder WOEEncoder"
+)
+
+
+@converts(*(f"category_encoders.{name}" for name in BY_COLUMN.split()), table=True)
+def encoder(model: Any, X: Table) -> Outputs:
+    names = [str(name) for name in model.feature_names_in_]
+    made = [str(name) for name in model.get_feature_names_out()]
+    parts: list[Any] = []
+    for k, name in enumerate(names):
+        if name not in model.cols:
+            parts.append(X.take([k]))
+            continue
+        own = [place for place, each in enumerate(made) if each == name or each.startswith(f"{name}_")]
+        known = categories(model, name)
+        rows = filled(model, names, name, [*known, None, "a category that nobody has"])[:, own]
+        parts.append(encoded(X.column(k), [*known, None], rows, X.dtype))
+    return {"transform": joined(parts, X.dtype)}
+
+
+def categories(model: Any, column: str) -> list[str]:
+    """The texts that an encoder knows in a column."""
+    held = getattr(model, "ordinal_encoder", model)
+    for each in held.mapping if isinstance(held.mapping, list) else []:
+        if each["col"] == column:
+            found = [key for key in each["mapping"].index if isinstance(key, str)]
+            if found:
+                return found
+    table = model.mapping.get(column) if isinstance(model.mapping, dict) else None
+    if table is None or not len(table):
+        raise NotRepresentable(
+            f"{type(model).__name__} must know the texts of its columns", given=f'none in column "{column}"'
+        )
+    return [key for key in table.index if isinstance(key, str)]
+
+
+def filled(model: Any, names: list[str], column: str, texts: list[str | None]) -> Any:
+    """What the encoder makes of a table that holds these texts in one column, and a known one in the others."""
+    others = {name: [categories(model, name)[0] if name in model.cols else 0.0] * len(texts) for name in names}
+    found = model.transform(pd.DataFrame({**others, column: np.asarray(texts, object)}, columns=names))
+    return np.asarray(found, np.float64)
