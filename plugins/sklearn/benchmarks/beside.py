@@ -17,7 +17,7 @@ RENAMED = {"output_label": "label", "output_probability": "probabilities", "tran
 
 def judged_skl2onnx(model: Any, rows: Any) -> str:
     """The verdict on the file that skl2onnx writes, on the outputs that it has."""
-    _register_boosters()  # before the fork, since it imports much
+    register_boosters()  # before the fork, since it imports much
     context = multiprocessing.get_context("fork")
     verdicts = context.Queue()
     process = context.Process(target=lambda: verdicts.put(_judged(model, rows)))
@@ -87,7 +87,7 @@ def _inputs(rows: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 @cache
-def _register_boosters() -> None:
+def register_boosters() -> None:
     from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
     from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
     from skl2onnx import update_registered_converter

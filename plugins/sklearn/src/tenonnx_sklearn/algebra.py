@@ -178,6 +178,13 @@ def minkowski(X: Value, points: Any, p: float) -> Value:
     return ops.pow_(ops.reduce_sum(ops.pow_(gaps, np.float64(p)), axes, keepdims=0), np.float64(1 / p))
 
 
+def wave(angle: Value, function: Any) -> Value:
+    """A sine or cosine of float64, which runtimes have in float32: of the rest of whole turns, so that it is near."""
+    turns = angle * float(0.5 / np.pi)
+    rest = (turns - ops.floor(turns)) * float(2 * np.pi)
+    return double(function(cast(rest, DType.float32)))
+
+
 def interpolate(x: Value, xs: Any, ys: Any) -> Value:
     """``ys`` at ``x`` between points, and at the nearest end outside of them; a vector of float64."""
     xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)

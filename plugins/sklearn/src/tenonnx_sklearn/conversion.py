@@ -12,8 +12,9 @@ from typing import Any
 from tenonnx.extend import NotRepresentable, Value
 from tenonnx_sklearn.tables import Table, as_matrix, as_table
 
-#: What an estimator computes for rows, by the name of its method. Rules give all that they can; what nobody reads is
-#: pruned in the end. What a transformer gives is a ``Table`` where its columns have several types.
+#: What an estimator computes for rows, by the name of its method. Rules give all that they can: what nobody reads is
+#: pruned in the end, and what costs much is a function that is called where it is asked for. What a transformer gives
+#: is a ``Table`` where its columns have several types.
 Outputs = dict[str, Any]
 Rule = Callable[[Any, Any], Outputs]
 
@@ -59,7 +60,7 @@ def output(model: Any, X: Value | Table, *methods: str) -> Any:
     found = convert(model, X)
     for method in methods:
         if method in found:
-            return found[method]
+            return found[method]() if callable(found[method]) else found[method]
     raise refusal(model, f"its rule carries {', '.join(found)}, and not {' or '.join(methods)}")
 
 

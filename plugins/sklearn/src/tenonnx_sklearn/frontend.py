@@ -57,7 +57,7 @@ def read(
         for method in _methods(model, found, outputs):
             if method not in found:
                 raise refusal(model, f"its rule does not carry {method}; ask for outputs={list(found)}")
-            value = found[method]
+            value = found[method]() if callable(found[method]) else found[method]
             if isinstance(value, Table):
                 value = _one_type(value)
             if value.dtype is DType.float64 and dtype == "float32":

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import affine, beside, cast, column, double, is_zero, total
+from tenonnx_sklearn.algebra import affine, beside, cast, column, double, is_zero, total, wave
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.rules.kernels import kernel_components
 from tenonnx_sklearn.rules.neighbours import distances
@@ -16,14 +16,14 @@ from tenonnx_sklearn.rules.neighbours import distances
 
 @converts("sklearn.RBFSampler")
 def radial(model: Any, X: Value) -> Outputs:
-    waves = ops.cos(affine(double(X), model.random_weights_.T, model.random_offset_))
+    waves = wave(affine(double(X), model.random_weights_.T, model.random_offset_), ops.cos)
     return {"transform": cast(waves * float(np.sqrt(2.0 / model.n_components)), X.dtype)}
 
 
 @converts("sklearn.SkewedChi2Sampler")
 def skewed_chi_squared(model: Any, X: Value) -> Outputs:
     logs = ops.log(double(X) + float(model.skewedness))
-    waves = ops.cos(affine(logs, model.random_weights_.T, model.random_offset_))
+    waves = wave(affine(logs, model.random_weights_.T, model.random_offset_), ops.cos)
     return {"transform": cast(waves * float(np.sqrt(2.0 / model.n_components)), X.dtype)}
 
 
@@ -39,7 +39,7 @@ def additive_chi_squared(model: Any, X: Value) -> Outputs:
     for step in range(1, model.sample_steps):
         size = ops.sqrt(rows * float(2 * interval / np.cosh(np.pi * step * interval)))
         angle = logs * float(step * interval)
-        parts += [ops.where(nothing, np.float64(0), size * wave(angle)) for wave in (ops.cos, ops.sin)]
+        parts += [ops.where(nothing, np.float64(0), size * wave(angle, each)) for each in (ops.cos, ops.sin)]
     return {"transform": cast(beside(parts), X.dtype)}
 
 

@@ -21,6 +21,7 @@ from tenonnx_sklearn.algebra import (
     squared_distances,
     total,
     upright,
+    wave,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, convert, converts, refusal
 from tenonnx_sklearn.rules.quantiles import erf
@@ -84,7 +85,7 @@ def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
     if name == "DotProduct":
         return double(X) @ np.asarray(points, np.float64).T + float(part.sigma_0**2)
     if name == "ExpSineSquared":
-        waves = ops.sin(minkowski(X, points, 2) * float(np.pi / part.periodicity)) * float(1 / part.length_scale)
+        waves = wave(minkowski(X, points, 2) * float(np.pi / part.periodicity), ops.sin) * float(1 / part.length_scale)
         return ops.exp(waves * waves * -2.0)
     if name in ("RBF", "Matern", "RationalQuadratic"):
         length = np.asarray(part.length_scale, np.float64)

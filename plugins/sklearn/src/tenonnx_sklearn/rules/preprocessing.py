@@ -53,11 +53,11 @@ def polynomial_features(model: Any, X: Value) -> Outputs:
     for row, powers in enumerate(model.powers_):
         places = np.repeat(np.arange(len(powers)), powers)
         chosen[row, : len(places)] = places
-    one = beside([X, columns(X, [0]) * 0.0 + 1.0])
-    y = columns(one, chosen[:, 0])
+    one = ops.transpose(beside([X, columns(X, [0]) * 0.0 + 1.0]))  # whole rows are gathered faster than columns
+    y = ops.gather(one, chosen[:, 0], axis=0)
     for places in chosen.T[1:]:
-        y = y * columns(one, places)
-    return {"transform": y}
+        y = y * ops.gather(one, places, axis=0)
+    return {"transform": ops.transpose(y)}
 
 
 @converts("sklearn.PowerTransformer")

@@ -31,8 +31,8 @@ def _shares(tree: Any) -> Any:
 def _classes_voted(model: Any, trees: list[Any], X: Value) -> Outputs:
     if model.n_outputs_ > 1:
         found = beside([_one_output(model, trees, X, k)["predict"] for k in range(model.n_outputs_)])
-        return {"predict": found, "apply": leaves(trees, X)}
-    return {**_one_output(model, trees, X, None), "apply": leaves(trees, X)}
+        return {"predict": found, "apply": lambda: leaves(trees, X)}
+    return {**_one_output(model, trees, X, None), "apply": lambda: leaves(trees, X)}
 
 
 def leaves(trees: list[Any], X: Value) -> Value:
@@ -55,19 +55,19 @@ def _means(model: Any, trees: list[Any], X: Value) -> Outputs:
     values = [tree.value[:, :, 0] for tree in trees]
     sums = Ensemble([grown(tree, value) for tree, value in zip(trees, values, strict=True)]).scores(X)
     found = regression(sums if len(trees) == 1 else sums / float(len(trees)), model.n_outputs_ == 1)
-    return {**found, "apply": leaves(trees, X)}
+    return {**found, "apply": lambda: leaves(trees, X)}
 
 
 @converts("sklearn.DecisionTreeClassifier", "sklearn.ExtraTreeClassifier")
 def tree_classifier(model: Any, X: Value) -> Outputs:
     found = _classes_voted(model, [model.tree_], X)
-    return {**found, "apply": flat(found["apply"])}
+    return {**found, "apply": lambda: flat(found["apply"]())}
 
 
 @converts("sklearn.DecisionTreeRegressor", "sklearn.ExtraTreeRegressor")
 def tree_regressor(model: Any, X: Value) -> Outputs:
     found = _means(model, [model.tree_], X)
-    return {**found, "apply": flat(found["apply"])}
+    return {**found, "apply": lambda: flat(found["apply"]())}
 
 
 @converts("sklearn.RandomForestClassifier", "sklearn.ExtraTreesClassifier")
@@ -211,15 +211,10 @@ def _average_path(samples: int) -> Any:
 
 @converts("sklearn.AdaBoostClassifier")
 def adaboost_classifier(model: Any, X: Value) -> Outputs:
-    """Votes of SAMME: weights for the class that a member chooses, less a share for the others."""
-    if getattr(model, "algorithm", "SAMME") == "SAMME.R":
-        raise refusal(model, "algorithm=SAMME.R")
-    count = len(model.classes_)
-    scores = None
+    count, scores = len(model.classes_), None
+    spoken = _logarithms if getattr(model, "algorithm", "SAMME") == "SAMME.R" else _votes
     for estimator, weight in zip(model.estimators_, model.estimator_weights_, strict=False):
-        chosen = positions(output(estimator, X, "predict"), model.classes_)
-        hit = ops.equal(ops.unsqueeze(chosen, np.array([1], np.int64)), np.arange(count)[None])
-        votes = ops.where(hit, like(X, weight), like(X, -weight / (count - 1)))
+        votes = spoken(model, estimator, X, float(weight))
         scores = votes if scores is None else scores + votes
     assert scores is not None
     scores = scores / float(model.estimator_weights_.sum())
@@ -231,6 +226,22 @@ def adaboost_classifier(model: Any, X: Value) -> Outputs:
         return by_decision(model.classes_, shown, proba)
     proba = ops.softmax(scores / float(count - 1), axis=1)
     return by_decision(model.classes_, scores, proba)
+
+
+def _votes(model: Any, estimator: Any, X: Value, weight: float) -> Value:
+    """Of SAMME: the weight for the class that a member chooses, less a share for the others."""
+    count = len(model.classes_)
+    chosen = positions(output(estimator, X, "predict"), model.classes_)
+    hit = ops.equal(ops.unsqueeze(chosen, np.array([1], np.int64)), np.arange(count)[None])
+    return ops.where(hit, like(X, weight), like(X, -weight / (count - 1)))
+
+
+def _logarithms(model: Any, estimator: Any, X: Value, weight: float) -> Value:
+    """Of SAMME.R, before scikit-learn 1.6: the logarithms of probabilities about their mean."""
+    proba = double(output(estimator, X, "predict_proba"))
+    logs = ops.log(ops.maximum(proba, np.finfo(np.float64).eps))
+    centred = logs - ops.reduce_mean(logs, np.array([1], np.int64), keepdims=1)
+    return cast(centred * float(len(model.classes_) - 1), X.dtype)
 
 
 @converts("sklearn.AdaBoostRegressor")
