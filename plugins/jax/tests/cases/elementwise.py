@@ -146,3 +146,18 @@ case(
 )
 case("complex output", lambda a, b: lax.complex(a, b).T, x, floats(3, 4, seed=1))
 case("complex input", lambda a: jnp.conj(a) * 2, x + 1j * floats(3, 4, seed=1))
+case(
+    "gamma functions of a number and arrays",
+    lambda a: (
+        jax.scipy.special.gammainc(2.0, jnp.abs(a)), jax.scipy.special.betainc(2.0, 3.0, jax.nn.sigmoid(a)),
+        jax.scipy.special.zeta(jnp.abs(a) + 1.5, 1.0), jax.scipy.special.polygamma(1, jnp.abs(a) + 0.5),
+    ),
+    x,
+    dims=BATCH,
+)  # fmt: skip
+case(
+    "reductions of bits",
+    lambda a: (lax.reduce_and(a, (1,)), lax.reduce_or(a, (1,)), lax.reduce_xor(a, (0, 1))),
+    integers(3, 4),
+    dims=BATCH,
+)

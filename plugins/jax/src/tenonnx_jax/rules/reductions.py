@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx.extend import DType, Value, constant
 from tenonnx_jax.dims import same
 from tenonnx_jax.rules import rule
 from tenonnx_jax.rules.elementwise import converted, scalar
@@ -42,17 +44,26 @@ def _of_bools(op: Any, x: Value, axes: Any) -> Value:
     return ops.cast(op(ops.cast(x, to=DType.int32), held, keepdims=0), to=DType.bool) if held else x
 
 
-def _of_bits(name: str, of_bools: Any, of_integers: Any) -> None:
+def _of_bits(name: str, of_bools: Any, of_bits: Any) -> None:
+    """The reduction of booleans by a function of ops, that of integers by one of their bits along the last axis."""
+
     @rule(name)
     def _(equation: Any, x: Value, *, axes: Any, **_: Any) -> Value:
         if x.dtype is DType.bool:
             return of_bools(x, axes)
-        raise NotRepresentable(f"{name} must be of booleans", given=str(x.dtype))
+
+        def reduced(x: Any) -> Any:
+            unsigned = lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}")
+            places = jnp.arange(8 * x.dtype.itemsize, dtype=unsigned.dtype)
+            bits = of_bits((unsigned[..., None] >> places) & 1, tuple(axes)) << places
+            return lax.bitcast_convert_type(jnp.sum(bits, -1, dtype=unsigned.dtype), x.dtype)
+
+        return equation.trace(reduced, x)[0]
 
 
-_of_bits("reduce_or", lambda x, axes: _of_bools(ops.reduce_max, x, axes), None)
-_of_bits("reduce_and", lambda x, axes: _of_bools(ops.reduce_min, x, axes), None)
-_of_bits("reduce_xor", lambda x, axes: _odd(x, axes), None)
+_of_bits("reduce_or", lambda x, axes: _of_bools(ops.reduce_max, x, axes), jnp.max)
+_of_bits("reduce_and", lambda x, axes: _of_bools(ops.reduce_min, x, axes), jnp.min)
+_of_bits("reduce_xor", lambda x, axes: _odd(x, axes), lambda bits, axes: jnp.sum(bits, axes, dtype=bits.dtype) & 1)
 
 
 def _odd(x: Value, axes: Any) -> Value:

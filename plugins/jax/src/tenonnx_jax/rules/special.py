@@ -123,6 +123,35 @@ def bessel_i1e(x: Any, **_: Any) -> Any:
     return (jnp.sign(x) * found).astype(x.dtype)
 
 
+#: Numbers of Bernoulli over factorials, B2/2!, B4/4! and so on.
+_BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600]
+
+
+@composed("zeta")
+def zeta(x: Any, q: Any) -> Any:
+    """Hurwitz' function: some terms one by one, and what Euler and Maclaurin have for the rest of the sum."""
+    x, q = jnp.broadcast_arrays(x, q)
+    s, start = jnp.maximum(x, 1 + jnp.finfo(x.dtype).eps), jnp.where(q > 0, q, 1)
+    total = sum(((start + k) ** -s for k in range(10)), start=jnp.zeros_like(x))
+    w = start + 10
+    total = total + w ** (1 - s) / (s - 1) + w**-s / 2
+    factor = s * w ** (-s - 1)
+    for k, number in enumerate(_BERNOULLI):
+        total = total + number * factor
+        factor = factor * (s + 2 * k + 1) * (s + 2 * k + 2) / (w * w)
+    poles = jnp.where(q == jnp.floor(q), jnp.inf, jnp.nan)
+    return jnp.where(x < 1, jnp.nan, jnp.where(x == 1, jnp.inf, jnp.where(q > 0, total, poles))).astype(x.dtype)
+
+
+@composed("polygamma")
+def polygamma(m: Any, x: Any) -> Any:
+    """The derivatives of digamma, by Hurwitz' function."""
+    m, x = jnp.broadcast_arrays(m, x)
+    sign = jnp.where(m % 2 == 0, -1.0, 1.0).astype(x.dtype)
+    found = sign * jnp.exp(lax.lgamma(m + 1)) * lax.zeta(m + 1, x)
+    return jnp.where(m == 0, lax.digamma(x), found)
+
+
 def _by_jax(name: str, inner: str) -> None:
     """Functions that JAX itself computes by other primitives."""
     function = getattr(jax._src.lax.special, inner, None)
@@ -132,11 +161,11 @@ def _by_jax(name: str, inner: str) -> None:
 
     @composed(name)
     def _(*arrays: Any, **params: Any) -> Any:
+        arrays = tuple(jnp.broadcast_arrays(*arrays))
         return function(*arrays, **{**params, "dtype": arrays[0].dtype} if typed else params)
 
 
 for _name in (
-    "igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "bessel_i0e", "regularized_incomplete_beta", "zeta",
-    "polygamma",
+    "igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "bessel_i0e", "regularized_incomplete_beta",
 ):  # fmt: skip
     _by_jax(_name, f"{_name}_impl")
