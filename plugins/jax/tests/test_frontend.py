@@ -272,7 +272,7 @@ def test_the_command_line_reads_what_a_function_makes(tmp_path, capsys):
 # ----- training -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["MLP of any batch", "MLP block of any batch", "MNIST CNN of any batch"])
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.endswith("of any batch")])
 def test_examples_fine_tune_as_files(name, tmp_path):
     case = EXAMPLES[name]
     graph = tx.load(case.make(), *case.examples, dims=case.dims, verify=False)
@@ -284,3 +284,8 @@ def test_examples_fine_tune_as_files(name, tmp_path):
     step = tt.TrainingStep(graph, tt.MeanSquaredError(), tt.Adam(1e-3))
     losses = [step({**feeds, "labels": target})["loss"] for _ in range(4)]
     assert losses[-1] < losses[0]
+
+
+def test_a_function_of_places_that_may_come_twice_is_refused():
+    with pytest.raises(tx.NotRepresentable, match="must be applied once"):
+        tx.load(lambda a, places: a.at[places].apply(jnp.sin), x, np.int32([1, 1]))

@@ -119,7 +119,9 @@ def graph_of(source: Source, examples: Examples, registry: Registry | None, name
     except TenonnxError as error:
         notes = getattr(error, "__notes__", [])
         if notes and isinstance(error, NotRepresentable):
-            raise NotRepresentable(str(error), also=notes[0]) from error
+            raise NotRepresentable(
+                error.what, given=error.given, available=error.available, do=error.do, also=notes[0]
+            ) from error
         raise
     found = tidied(graph, list(source.parameters))
     for value in found.variables:

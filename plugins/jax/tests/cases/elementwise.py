@@ -161,3 +161,9 @@ case(
     integers(3, 4),
     dims=BATCH,
 )
+case(
+    "more complex functions",
+    lambda z: (jnp.tanh(z), jnp.tan(z), jnp.sinh(z), jnp.cosh(z), lax.rsqrt(z), jnp.expm1(z), jnp.log1p(z), z**1.5),
+    x + 1j * floats(3, 4, seed=1),
+    dims=BATCH,
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import tenonnx_standard as ops
 from tenonnx.extend import NotRepresentable, Value, constant
@@ -138,6 +140,40 @@ def _(equation: Any, z: Any, **_: Any) -> Any:
 @of_parts("cos")
 def _(equation: Any, z: Any, **_: Any) -> Any:
     return Parts((ops.mul(ops.cos(z[0]), ops.cosh(z[1])), ops.neg(ops.mul(ops.sin(z[0]), ops.sinh(z[1])))))
+
+
+def _tanh(z: Any) -> Any:
+    x, y = jnp.clip(lax.real(z), -20, 20), lax.imag(z)  # beyond, the rest is below the last digit
+    below = jnp.cosh(2 * x) + jnp.cos(2 * y)
+    return lax.complex(jnp.sinh(2 * x) / below, jnp.sin(2 * y) / below)
+
+
+def _by_parts(real: Any, imaginary: Any) -> Any:
+    return lambda z: lax.complex(real(lax.real(z), lax.imag(z)), imaginary(lax.real(z), lax.imag(z)))
+
+
+#: What others mean, which JAX traces.
+_COMPOSED: dict[str, Any] = {
+    "tanh": _tanh,
+    "tan": lambda z: -1j * _tanh(1j * z),
+    "sinh": _by_parts(lambda x, y: jnp.sinh(x) * jnp.cos(y), lambda x, y: jnp.cosh(x) * jnp.sin(y)),
+    "cosh": _by_parts(lambda x, y: jnp.cosh(x) * jnp.cos(y), lambda x, y: jnp.sinh(x) * jnp.sin(y)),
+    "rsqrt": lambda z: 1 / lax.sqrt(z),
+    "expm1": lambda z: lax.exp(z) - 1,
+    "log1p": lambda z: lax.log(z + 1),
+    "logistic": lambda z: 1 / (1 + lax.exp(-z)),
+    "pow": lambda z, w: lax.exp(w * lax.log(z)),
+}
+
+
+def _compose(name: str, function: Any) -> None:
+    @of_parts(name)
+    def _(equation: Any, *values: Any, **_: Any) -> Any:
+        return equation.trace(function, *values)[0]
+
+
+for _name, _function in _COMPOSED.items():
+    _compose(_name, _function)
 
 
 @of_parts("eq")

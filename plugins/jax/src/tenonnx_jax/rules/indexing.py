@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant, static
@@ -186,7 +190,12 @@ MOVING.update({"scatter", "scatter-add", "scatter_add"})  # of complex numbers, 
 
 
 @rule(*_WAYS)
-def _(equation: Any, x: Value, indices: Value, updates: Value, *, dimension_numbers: Any, mode: Any, **_: Any) -> Value:
+def _(
+    equation: Any, x: Value, indices: Value, updates: Value, *, dimension_numbers: Any, mode: Any, **given: Any
+) -> Value:
+    combine = given.get("update_jaxpr")
+    if equation.name == "scatter" and combine is not None and combine.outvars[0] is not combine.invars[1]:
+        return _applied(equation, (x, indices, updates), dimension_numbers, mode, given)
     numbers, shape, changed = dimension_numbers, equation.ins[0].shape, equation.ins[2].shape
     kind, way = _mode(mode), _WAYS[equation.name]
     inserted = {*map(int, numbers.inserted_window_dims), *map(int, numbers.operand_batching_dims)}
@@ -236,6 +245,26 @@ def _(equation: Any, x: Value, indices: Value, updates: Value, *, dimension_numb
     found = found if found.dtype is dtype else ops.cast(found, to=dtype)
     back = np.argsort([*points.axes, *rest])
     return transposed(found, back)
+
+
+def _applied(equation: Any, values: Sequence[Value], numbers: Any, mode: Any, given: Any) -> Value:
+    """A function of the elements themselves in the places of windows, ``x.at[places].apply(function)``."""
+    if not given["unique_indices"]:
+        raise NotRepresentable(
+            "a function must be applied once to an element",
+            given="places that may come several times",
+            do="x.at[places].set(function(x[places])), or unique_indices=True",
+        )
+    jaxpr, consts = given["update_jaxpr"], given["update_consts"]
+
+    def apply(x: Any, indices: Any, updates: Any) -> Any:
+        marks = jnp.zeros(x.shape, jnp.int32), jnp.ones(updates.shape, jnp.int32)
+        chosen = lax.scatter(marks[0], indices, marks[1], numbers, mode=mode, unique_indices=True)
+        unused = jnp.zeros((), updates.dtype)
+        found = jax.vmap(lambda a: jax.core.eval_jaxpr(jaxpr, consts, a, unused)[0])(x.reshape(-1))
+        return jnp.where(chosen == 1, found.reshape(x.shape), x)
+
+    return equation.trace(apply, *values)[0]
 
 
 def _combinable(x: Value, way: str) -> Value:
