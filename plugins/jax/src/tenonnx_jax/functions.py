@@ -27,7 +27,7 @@ class Function:
     their body. It is traced by ``jit``, ``grad``, ``vmap``, ``scan`` and ``shard_map``; what decides a shape by its
     contents, is drawn at random or has no form in JAX (text) raises ``NotRepresentable`` naming the node while it is
     traced, and runs where nothing is. Arrays of 64 bits are what JAX makes of them: ``jax_enable_x64`` has to be on
-    where numbers of the graph need it. Gradients are JAX's own, which are 0 through the rounding of QuantizeLinear, where
+    where numbers of the graph need it. Gradients are those of JAX, 0 through the rounding of QuantizeLinear, where
     ``tx.grad`` goes straight through. Raises ``UnsupportedOp`` for ops that no package provides.
     """
 
