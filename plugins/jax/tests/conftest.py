@@ -7,4 +7,5 @@ from pathlib import Path
 
 collect_ignore_glob = ["*"] if importlib.util.find_spec("jax") is None else []
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # what runs once is not worth optimizing
 sys.path.insert(0, str(Path(__file__).parent))
