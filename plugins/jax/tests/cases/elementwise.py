@@ -167,3 +167,10 @@ case(
     x + 1j * floats(3, 4, seed=1),
     dims=BATCH,
 )
+case(
+    "bits of numbers of other sizes",
+    lambda a, b: (lax.bitcast_convert_type(a, jnp.uint8), lax.bitcast_convert_type(b, jnp.int32)),
+    x,
+    integers(3, 2, dtype=np.int16),
+    dims={0: {0: "n"}},
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
@@ -104,9 +106,29 @@ def to_integer(x: Value, dtype: DType) -> Value:
 @rule("bitcast_convert_type")
 def _(equation: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
     to = equation.dtype
-    if x.dtype.bits != to.bits or (DType.bool in (x.dtype, to) and x.dtype is not to):
-        raise NotRepresentable("bits must be cast to an element type of the same size", given=f"{x.dtype} to {to}")
-    return bitcast(x, to)
+    if (DType.bool in (x.dtype, to) and x.dtype is not to) or min(x.dtype.bits, to.bits) < 8:
+        raise NotRepresentable("bits must be cast between numbers of whole bytes", given=f"{x.dtype} to {to}")
+    if x.dtype.bits == to.bits:
+        return bitcast(x, to)
+    return _resized(equation, x, new_dtype)
+
+
+def _resized(equation: Any, x: Value, dtype: Any) -> Value:
+    """Numbers in shorter ones along a new last axis, the lowest bits first, or such ones together."""
+    old, new = equation.ins[0].dtype, np.dtype(dtype)
+    short = 8 * min(old.itemsize, new.itemsize)
+    wide, narrow = f"uint{8 * max(old.itemsize, new.itemsize)}", f"uint{short}"
+    places = np.arange(max(old.itemsize, new.itemsize) * 8 // short, dtype=wide) * np.array(short, wide)
+
+    def apart(a: Any) -> Any:
+        parts = (lax.bitcast_convert_type(a, wide)[..., None] >> places) & np.array((1 << short) - 1, wide)
+        return lax.bitcast_convert_type(parts.astype(narrow), new)
+
+    def together(a: Any) -> Any:
+        parts = lax.bitcast_convert_type(a, narrow).astype(wide) << places
+        return lax.bitcast_convert_type(jnp.sum(parts, -1, dtype=wide), new)
+
+    return equation.trace(apart if old.itemsize > new.itemsize else together, x)[0]
 
 
 def bitcast(x: Value, to: DType) -> Value:
