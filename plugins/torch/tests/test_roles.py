@@ -86,8 +86,8 @@ def test_fit_trains_what_pytorch_does(by, tmp_path):
             np.testing.assert_array_equal(array, before[name], err_msg=name)
     np.testing.assert_array_equal(after["embedding.weight"][0], 0)
     assert any(note.startswith("trains 4 of ") for note in history.notes)
-    assert any("they are frozen" in note and "frozen.weight" in note for note in history.notes)
-    assert any("they are buffers" in note and "mean" in note for note in history.notes)
+    assert any("being frozen" in note and "frozen.weight" in note for note in history.notes)
+    assert any("being buffers" in note and "mean" in note for note in history.notes)
 
 
 def test_a_module_of_the_graph_has_the_same_parameters():
