@@ -146,6 +146,22 @@ def test_what_matters_and_cannot_be_said_is_refused_by_name():
         written(noted(), ir_version=99)
 
 
+@pytest.mark.parametrize("columns", [4, 1024])  # folded, and codes of 8 bits
+def test_codes_that_nothing_reads_any_more_ask_for_no_version(columns):
+    codes = onnx.helper.make_tensor("codes", onnx.TensorProto.INT4, [64, columns], [3] * 64 * columns)
+    scale = onnx.numpy_helper.from_array(np.full(columns, 0.5, np.float32), "scale")
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 21]> g (float[n, 64] x) => (float[n, {columns}] y)
+        {{ w = DequantizeLinear <axis = 1> (codes, scale)  y = MatMul (x, w) }}"""
+    )
+    model.graph.initializer.extend([codes, scale])
+    made, _ = written(model, opset_version=13)
+    assert made.ir_version == 7
+    assert "codes" not in {tensor.name for tensor in made.graph.initializer}
+    x = np.ones((2, 64), np.float32)
+    assert np.array_equal(tx.load(made).run({"x": x})["y"], np.full((2, columns), 96, np.float32))
+
+
 def test_functions_keep_the_version_that_they_need():
     assert written(calling(""), opset_version={"ai.onnx": 13}, functions="inline")[0].ir_version == 7
     model = calling("")

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ import tenonnx_standard as ops
 from tenonnx_cli import main
 
 CNN = str(example("digits_cnn/digits-cnn"))
+DIGITS = Path(CNN).with_name("digits.npz")
 X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
 
 
@@ -148,6 +150,29 @@ def test_models_are_piped():
         refused = pipe("inspect", "-", data=data)
         assert refused.returncode == 2
         assert b"Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["quantize", "-", "--mode", "weights"],
+        ["grad", "-", "--of", "scores", "--wrt", "images", "--cotangent", "g"],
+        ["train", "-", "--data", str(DIGITS), "--epochs", "1", "--loss", "softmax_cross_entropy"],
+    ],
+)
+def test_commands_of_packages_write_models_to_standard_output(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = pipe(*command, "-o", "-", data=Path(CNN).read_bytes())
+    assert done.returncode == 0, done.stderr
+    assert onnx.load_from_string(done.stdout).graph.input[0].name == "images"
+    assert b"-: " in done.stderr or b"output: -" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["tenonnx inspect ", "tenonnx convert m.onnx -o ", "tenonnx grad m.onnx -o "])
+def test_shells_complete_names_of_files(words):
+    found = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    assert found.stdout.startswith(b"file,")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

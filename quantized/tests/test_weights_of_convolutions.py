@@ -22,6 +22,24 @@ def test_weights_of_convolutions_are_codes_by_channel():
     assert report.outputs["y"] < 0.01
 
 
+def test_few_outputs_have_eight_bits_unless_it_is_said_otherwise():
+    draw = np.random.default_rng(0).standard_normal
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (2, 8, 9, 9))
+    kernel = graph.variable("kernel", draw((16, 8, 3, 3)).astype(np.float32))
+    head = graph.variable("head", draw((10, 16)).astype(np.float32))
+    graph.output("y", ops.gemm(ops.reduce_mean(ops.conv(x, kernel), [2, 3], keepdims=0), head, transB=1))
+    batches = [{"x": draw((2, 8, 9, 9)).astype(np.float32)}]
+    made, report = quantize(graph, batches, mode="weights")
+    assert {tensor.name: tensor.dtype for tensor in report.tensors} == {"kernel": "int8", "head": "int8"}
+    assert report.outputs["y"] < 0.01
+    assert made.opsets["ai.onnx"] == 17  # only blocks need 21
+    assert tx.verify(made, tx.retarget(made, opset_version=13), feeds=batches[0])
+    made, report = quantize(graph, batches, mode="weights", bits=4)
+    assert {tensor.name: tensor.dtype for tensor in report.tensors} == {"kernel": "int8", "head": "uint4"}
+    assert made.opsets["ai.onnx"] == 21
+
+
 def test_the_report_says_what_was_reached_and_what_was_not():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     rows = np.random.default_rng(0).normal(size=(96, 32)).astype(np.float32)

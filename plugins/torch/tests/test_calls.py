@@ -255,3 +255,20 @@ def test_names_are_for_functions_alone(tmp_path, capsys):
     code, told = convert(capsys, tmp_path / "m.onnx", "-o", tmp_path / "n.onnx", "--task", "regression")
     assert code == 2
     assert "--task is for a function that returns a model" in told
+
+
+def test_parameters_stay_as_they_are_if_asked(tmp_path, capsys):
+    source, path = tmp_path / "net.py", tmp_path / "net.onnx"
+    source.write_text(
+        "from torch import nn\n\ndef make_model():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4)).eval()\n"
+    )
+    given = (f"{source}:make_model", "-o", path, "--example", "1,3,8,8")
+    for options, expected in (((), False), (("--fold",), False), (("--no-fold",), True)):
+        code, told = convert(capsys, *given, *options)
+        assert code == 0, told
+        assert ("BatchNormalization" in {node.op_type for node in onnx.load(path).graph.node}) is expected
+        assert ("1.running_mean" in {tensor.name for tensor in onnx.load(path).graph.initializer}) is expected
+    code, told = convert(capsys, path, "-o", tmp_path / "n.onnx", "--no-fold")
+    assert code == 2
+    assert "--fold is for a function that returns a model" in told

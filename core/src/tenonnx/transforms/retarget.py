@@ -75,8 +75,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     moved = _Retargeting(graph, context).run()
     if any(c.action == "expanded" for c in context.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
         drop_dead_nodes(moved)  # a body may undo what the one before it did
-    if context.widened:
-        _drop_what_was_widened(moved, graph, context.widened.values())
+    _drop_what_was_read(moved, graph, context.widened.values())
     moved.opsets = dict(_used_opsets(moved, target, graph))
     moved.functions = {key: f for key, f in graph.functions.items() if key in context.functions}
     if moved.opsets != graph.opsets:
@@ -84,7 +83,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     return Retargeted(moved, context.changes + interface_refusals(graph, target))
 
 
-def _drop_what_was_widened(moved: Graph, source: Graph, made: Collection[Value]) -> None:
+def _drop_what_was_read(moved: Graph, source: Graph, made: Collection[Value]) -> None:
     """Leave out the variables that nothing reads any more: the target may not know their type."""
     read = {value.name for each in source.nested() for value in each.uses()}.union(value.name for value in made)
     for each in moved.nested():

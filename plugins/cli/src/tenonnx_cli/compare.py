@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenonnx_cli.comparison import Comparison, comparison_options
-from tenonnx_cli.options import json_option, load_model, rules_option
+from tenonnx_cli.options import json_option, load_model, models_argument
 from tenonnx_cli.output import plural, say, say_json, say_lines, say_table
 from tenonnx_cli.parts import pairs
 
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compare")
-@click.argument("first", metavar="FIRST")
-@click.argument("second", metavar="SECOND")
-@rules_option
+@models_argument
 @click.option(
     "--map", "mapping", multiple=True, callback=pairs, metavar="A=B",
     help="Input or output A of FIRST is named B in SECOND. Repeatable.",

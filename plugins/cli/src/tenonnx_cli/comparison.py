@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from functools import wraps
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenonnx_cli.deadline import timeout_option, within
@@ -12,12 +11,15 @@ from tenonnx_cli.options import (
     InputShapes,
     common_sizes,
     exact_option,
+    gathered,
+    in_order,
     input_options,
     seed_option,
     shapes_option,
     tolerance_options,
 )
 from tenonnx_cli.output import interruptible, working
+from tenonnx_cli.verifications import said_of_inputs
 
 if TYPE_CHECKING:
     from tenonnx import Graph, Verification
@@ -39,7 +41,7 @@ class Comparison:
     @property
     def given(self) -> str:
         """What the models are run on, in words."""
-        return "the inputs given" if self.inputs or self.archive else f"random inputs (seed {self.seed})"
+        return said_of_inputs(bool(self.inputs or self.archive), self.seed)
 
     def run(self, one: Graph, other: Graph, doing: str, **more: Any) -> Verification:
         """``verify`` of both; ``doing`` says on a terminal what takes so long, ``more`` are further arguments."""
@@ -55,14 +57,8 @@ class Comparison:
             )  # fmt: skip
 
 
-def comparison_options(command: Callable[..., int]) -> Callable[..., int]:
-    """The options of a comparison, all of them together as ``comparison``."""
-
-    @wraps(command)
-    def gathered(**given: Any) -> int:
-        comparison = Comparison(**{each.name: given.pop(each.name) for each in fields(Comparison)})
-        return command(comparison=comparison, **given)
-
-    for option in (timeout_option, exact_option, tolerance_options, seed_option, shapes_option, input_options):
-        gathered = option(gathered)
-    return gathered
+#: The options of a command that compares two models, which gets them as ``comparison``.
+comparison_options = in_order(
+    input_options, shapes_option, seed_option, tolerance_options, exact_option, timeout_option,
+    gathered("comparison", Comparison),
+)  # fmt: skip

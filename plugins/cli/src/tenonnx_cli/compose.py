@@ -6,15 +6,13 @@ from typing import Any
 
 import click
 
-from tenonnx_cli.options import load_model, rules_option
-from tenonnx_cli.parts import output_file, pairs, write, write_options
+from tenonnx_cli.options import load_model, models_argument
+from tenonnx_cli.parts import output_option, pairs, write, write_options
 
 
 @click.command("compose")
-@click.argument("first", metavar="FIRST")
-@click.argument("second", metavar="SECOND")
-@rules_option
-@click.option("-o", "--output", required=True, metavar="FILE", callback=output_file, help="The file to write.")
+@models_argument
+@output_option
 @click.option(
     "--map", "mapping", multiple=True, callback=pairs, metavar="OUT=IN",
     help="Connect output OUT of FIRST to input IN of SECOND; by default those of the same name. Repeatable.",

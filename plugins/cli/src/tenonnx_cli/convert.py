@@ -10,6 +10,7 @@ import click
 
 from tenonnx_cli.deadline import within
 from tenonnx_cli.options import (
+    FILE,
     TransformingCommand,
     config_options,
     input_options,
@@ -21,7 +22,7 @@ from tenonnx_cli.options import (
 )
 from tenonnx_cli.output import complain, plural, results_aside, say, say_json, standard_output, working
 from tenonnx_cli.python_model import Made, check_reading, is_made, load_made, made_options
-from tenonnx_cli.verifications import say_comparison
+from tenonnx_cli.verifications import said_of_inputs, say_comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,9 +40,10 @@ SUFFIXES = (".onnx", ".safetensors")
 @click.option(
     "-o",
     "--output",
+    type=FILE,
     required=True,
     metavar="FILE",
-    help="A .onnx file, or a .safetensors file in the native format of tenonnx.",
+    help="A .onnx file, or a .safetensors file in the native format of tenonnx; - for standard output.",
 )
 @made_options
 @click.option(
@@ -61,6 +63,7 @@ def command(
     task: str | None,
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
+    simplify: bool | None,
     trust: bool,
     inputs: Sequence[str],
     archive: str | None,
@@ -82,7 +85,9 @@ def command(
 
     check_output(output, model)
     config = ConvertConfig(transforms=transforms_given(), **options)
-    reading = {"dims": dims, "task": task, "input_names": input_names, "output_names": output_names}
+    reading = {
+        "dims": dims, "task": task, "input_names": input_names, "output_names": output_names, "simplify": simplify,
+    }  # fmt: skip
     check_reading(model, examples, reading)
     made = (
         load_made(model, examples, config.seed, reading)
@@ -103,8 +108,7 @@ def command(
         say_json({"file": model, "output": output, **report.to_json()})
     else:
         _say_report(output, report)
-        given = f"random inputs (seed {config.seed})" if config.feeds is None else "the inputs given"
-        say_comparison(report, model, conversion.changed_by, given)
+        say_comparison(report, model, conversion.changed_by, said_of_inputs(config.feeds is not None, config.seed))
         if "half_precision" in report.findings:
             _say_half(report.findings["half_precision"])
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from tenonnx_cli.options import load_model, model_argument
+from tenonnx_cli.options import FILE, load_model, model_argument
 from tenonnx_cli.parts import names, output_file, write, write_options
 
 
 @click.command("extract")
 @model_argument
-@click.argument("file", metavar="FILE", callback=output_file)
+@click.argument("file", type=FILE, metavar="FILE", callback=output_file)
 @click.option(
     "-i", "--inputs", multiple=True, callback=names, metavar="A,B",
     help="Values that become the inputs; by default the graph inputs that are needed. Repeatable.",

@@ -23,6 +23,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 InputShapes = dict[str, tuple[int | str | None, ...]]
 FreeDims = dict[str, dict[int, str]]
 
+#: The name of a file, which shells complete.
+FILE = click.Path()
+
 _AXIS = re.compile(r"\s*-?[0-9]{1,9}\s*")
 
 
@@ -82,7 +85,7 @@ def _rules(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -
 RULES = "tenonnx.rules"
 
 rules_option = click.option(
-    "--rules", multiple=True, callback=_rules, expose_value=False, metavar="FILE.py",
+    "--rules", multiple=True, type=FILE, callback=_rules, expose_value=False, metavar="FILE.py",
     help="A Python file with import rules, which replace nodes while the model is read. The file is executed. "
     "Repeatable.",
 )  # fmt: skip
@@ -90,7 +93,13 @@ rules_option = click.option(
 
 def model_argument(command: Command) -> Command:
     """The model that a command reads, and ``--rules`` for that."""
-    return click.argument("model", metavar="MODEL")(rules_option(command))
+    return click.argument("model", type=FILE, metavar="MODEL")(rules_option(command))
+
+
+def models_argument(command: Command) -> Command:
+    """The two models that a command reads, and ``--rules`` for these."""
+    both = click.argument("second", type=FILE, metavar="SECOND")(rules_option(command))
+    return click.argument("first", type=FILE, metavar="FIRST")(both)
 
 
 def rules_given() -> dict[str, Any]:
@@ -189,6 +198,17 @@ def gathered(name: str, kind: type[Any]) -> Callable[[Command], Command]:
     return decorate
 
 
+def in_order(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator of several options, which ``--help`` shows in this order."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout, and nothing else."
 )
@@ -216,7 +236,7 @@ def input_options(command: Command) -> Command:
         "FILE alone: a .csv file with a column for each input.",
     )  # fmt: skip
     whole = click.option(
-        "--inputs", "archive", metavar="FILE", help="A .npz or .csv file with the values of inputs by name."
+        "--inputs", "archive", type=FILE, metavar="FILE", help="A .npz or .csv file with the values of inputs by name."
     )
     return one(whole(command))
 

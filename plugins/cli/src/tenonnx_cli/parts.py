@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from tenonnx_cli.options import Command, hook_option, json_option, overwrite_option
+from tenonnx_cli.options import FILE, Command, hook_option, json_option, overwrite_option
 from tenonnx_cli.output import plural, say, say_json, standard_output
 
 if TYPE_CHECKING:
@@ -43,12 +43,25 @@ def rename_all(graph: Graph, renamed: Mapping[str, str]) -> None:
             graph.rename(value, new)
 
 
-def output_file(ctx: click.Context, option: click.Parameter, value: str) -> str:
-    """A file that a model can be written to; that is judged before anything is read."""
+def output_file(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """A file that a model can be written to, if one is named; that is judged before anything is read."""
     from tenonnx_cli.convert import check_output
 
-    check_output(value)
+    if value is not None:
+        check_output(value)
     return value
+
+
+#: ``-o FILE``, a model: - is standard output, as ``opened`` has it.
+output_option = click.option(
+    "-o", "--output", type=FILE, required=True, metavar="FILE", callback=output_file,
+    help="A .onnx file, or a .safetensors file in the native format of tenonnx; - for standard output.",
+)  # fmt: skip
+
+
+def opened(file: str) -> str | BinaryIO:
+    """What ``export`` writes to for a file that was named on the command line."""
+    return standard_output() if file == "-" else file
 
 
 def write_options(command: Command) -> Command:
@@ -72,7 +85,7 @@ def write(
     note_replaced(file, inputs)
     export(
         graph,
-        standard_output() if file == "-" else file,
+        opened(file),
         overwrite=overwrite,
         post_export_hooks=post_export_hooks,
         include_training_state=training_state,

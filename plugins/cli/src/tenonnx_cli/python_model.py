@@ -57,10 +57,20 @@ def made_options(command: Command) -> Command:
             "--output-names", callback=_names, metavar="NAMES",
             help="For FILE.py:FUNCTION: names of the outputs, such as boxes,scores.",
         ),
+        click.option(
+            "--fold/--no-fold", "simplify", default=None,
+            help="For FILE.py:FUNCTION, a PyTorch module: fold BatchNormalization and transposed weights into weights "
+            "and make one weight of several, or keep every parameter as it is. By default, they are folded where each "
+            "parameter stays apart from the others, unless the module is in training mode.",
+        ),
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
     return command
+
+
+#: Flags that are not called like the option of ``load`` that they give.
+_FLAGS = {"simplify": "fold"}
 
 
 def _names(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
@@ -75,7 +85,7 @@ def _names(ctx: click.Context, option: click.Parameter, value: str | None) -> li
 def check_reading(model: str, examples: Sequence[str], reading: Mapping[str, Any]) -> None:
     """Raise ``InvalidCall`` where how to read what a function makes was said of a file."""
     given = ["--example"] if examples else []
-    given += [f"--{name.replace('_', '-')}" for name, value in reading.items() if value is not None]
+    given += [f"--{_FLAGS.get(name, name).replace('_', '-')}" for name, value in reading.items() if value is not None]
     if given and not is_made(model):
         raise InvalidCall(
             f"{given[0]} is for a function that returns a model", given=model, do="name it FILE.py:FUNCTION"

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from tenonnx_cli.options import load_model, model_argument
-from tenonnx_cli.parts import output_file, pairs, rename_all, write, write_options
+from tenonnx_cli.parts import output_option, pairs, rename_all, write, write_options
 
 
 @click.command("rename")
 @model_argument
 @click.argument("renamed", nargs=-1, required=True, metavar="OLD=NEW...", callback=pairs)
-@click.option("-o", "--output", required=True, metavar="FILE", callback=output_file, help="The file to write.")
+@output_option
 @write_options
 def command(model: str, renamed: dict[str, str], output: str, **writing: Any) -> None:
     """Rename inputs, outputs, initializers and other values. Names can be swapped.

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from tenonnx import Report, Verification
 
 
+def said_of_inputs(given: bool, seed: int) -> str:
+    """What was fed, in words."""
+    return "the inputs given" if given else f"random inputs (seed {seed})"
+
+
 def say_comparison(report: Report, source: str, changes: Sequence[str], given: str) -> None:
     """Print what a conversion compared, with what, and how near it is."""
     if report.verification is None:

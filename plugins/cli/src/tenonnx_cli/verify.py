@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import click
 
 from tenonnx_cli.comparison import Comparison, comparison_options
-from tenonnx_cli.options import json_option, load_model
+from tenonnx_cli.options import json_option, load_model, models_argument
 from tenonnx_cli.output import complain, say, say_json
 from tenonnx_cli.python_model import is_made, load_made
 from tenonnx_cli.verifications import say_verification
 
 
 @click.command("verify")
-@click.argument("first", metavar="FIRST")
-@click.argument("second", metavar="SECOND")
+@models_argument
 @comparison_options
 @click.option(
     "--backend",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,8 @@ from tenonnx_cli.extend import (
     json_option,
     load_model,
     model_argument,
+    opened,
+    output_option,
     plural,
     say,
     say_json,
@@ -30,13 +33,16 @@ SHOWN = 10
 
 @click.command("quantize")
 @model_argument
-@click.option("-o", "--output", required=True, metavar="FILE", help="The .onnx file to write.")
+@output_option
 @click.option(
     "--mode", type=click.Choice(["dynamic", "static", "weights"]), default="dynamic", show_default=True,
     help="dynamic: ranges of activations are computed at run time; static: they are calibrated on --inputs; "
-    "weights: only weights are quantized, in blocks.",
+    "weights: only weights are quantized, those of MatMul in blocks, those of Conv and Gemm by channel in 8 bits.",
 )  # fmt: skip
-@click.option("--bits", type=click.Choice(["4", "8"]), help="Bits of a weight. Default: 4 in mode weights, else 8.")
+@click.option(
+    "--bits", type=click.Choice(["4", "8"]), help="Bits of a weight in blocks, of Gemm too. Default: 4 in mode "
+    "weights, else 8.",
+)  # fmt: skip
 @click.option(
     "--activation-type", type=click.Choice(["uint8", "int8", "uint16", "int16", "float8e4m3fn"]),
     help="Type of quantized activations in mode static. Default: uint8, or int8 with --symmetric.",
@@ -103,8 +109,6 @@ def command(
     Prints the relative error of each quantized tensor and of the outputs. The written model is read back and run
     before it replaces an existing file.
     """
-    from pathlib import Path
-
     import tenonnx as tx
     from tenonnx_cli.extend import read_feeds
     from tenonnx_quantized.tuning.quantize import quantize
@@ -122,8 +126,8 @@ def command(
         feeds = batches[0] if batches else None
         tx.verify(made, written, feeds=feeds, backends=["numpy"]).raise_if_failed()
 
-    tx.export(made, output, verify=verify)
-    sizes = Path(model).stat().st_size, Path(output).stat().st_size
+    tx.export(made, opened(output), verify=verify)
+    sizes = [Path(path).stat().st_size for path in (model, output) if path != "-"]
     if as_json:
         say_json({"file": model, "output": output, "bytes": sizes, **report.to_json()})
     else:
@@ -144,8 +148,9 @@ def _batches(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict
         yield {name: contents[start : start + size] for name, contents in feeds.items()}
 
 
-def _say(output: str, report: Report, sizes: tuple[int, int]) -> None:
-    say(f"{output}: {plural(len(report.quantised), 'node')} quantized, {sizes[1]:,} bytes instead of {sizes[0]:,}")
+def _say(output: str, report: Report, sizes: Sequence[int]) -> None:
+    smaller = f", {sizes[1]:,} bytes instead of {sizes[0]:,}" if len(sizes) == 2 else ""
+    say(f"{output}: {plural(len(report.quantised), 'node')} quantized{smaller}")
     say(f"  {report.reached:.1%} of all weight elements are quantized")
     if report.kept:
         shown = [f"{name} of {types}" for name, types in list(report.kept.items())[:SHOWN]]

@@ -48,8 +48,8 @@ class QuantizeConfig:
     """How to quantise.
 
     ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
-    or ``weights`` alone, in blocks of ``block_size`` rows, those of convolutions by channel in 8 bits. ``bits`` of
-    weights are 8, in blocks 4 by default;
+    or ``weights`` alone: those of MatMul in blocks of ``block_size`` rows, by default of 4 ``bits``, those of Conv by
+    channel in 8, and those of Gemm, the layers that a model ends in, likewise unless ``bits`` says otherwise.
     ``activation_type`` and ``weight_type`` say more of them in mode ``static``, the latter in ``dynamic``, too: by
     default uint8 (int8 where ``symmetric``) and int8. float8 goes with float8. Codes of signed types are symmetric in
     weights, those of all types where ``symmetric`` or in form ``qoperator``, which has codes of 8 bits alone.
@@ -107,9 +107,7 @@ class QuantizeConfig:
 
     @property
     def version(self) -> int:
-        """The version of ai.onnx that has all codes asked for."""
-        if self.mode == "weights":
-            return 21
+        """The version of ai.onnx that has all codes asked for, blocks apart."""
         newest = {DType.int8: 13, DType.uint8: 13, DType.float8e4m3fn: 19}
         return max(newest.get(dtype, 21) for dtype in (self.activations, self.weights))
 
@@ -194,7 +192,8 @@ def quantize(
         [node.name or node.op_type for node in nodes if node not in kept],
         *_reached(graph, made),
     )
-    made = retarget(made, max(graph.opsets.get("ai.onnx", 13), chosen.version))
+    version = 21 if any(found.block_size for _, found in codes.values()) else chosen.version
+    made = retarget(made, max(graph.opsets.get("ai.onnx", 13), version))
     return (to_qoperator(made) if chosen.form == "qoperator" else made), report
 
 
@@ -297,7 +296,7 @@ def _made(
         value = node.inputs[position]
         assert value is not None
         contents = static(value)
-        if chosen.mode == "weights" and is_meaning(node.op, ops.conv):  # whose kernels are too small for blocks
+        if chosen.mode == "weights" and not _in_blocks(node, chosen):
             codes = by_channel(contents, DType.int8, axis, symmetric=True)
         elif chosen.mode == "weights":
             options = {"symmetric": chosen.symmetric, "search": chosen.search}
@@ -316,6 +315,11 @@ def _made(
     elif chosen.mode == "dynamic":
         plan.dynamic_inputs = dict.fromkeys(nodes, 0)
     return insert(graph, plan), weights
+
+
+def _in_blocks(node: Node, chosen: QuantizeConfig) -> bool:
+    """Whether the weights of a node are quantised in blocks: kernels are too small, and few outputs want more bits."""
+    return is_meaning(node.op, ops.matmul) or (is_meaning(node.op, ops.gemm) and chosen.bits is not None)
 
 
 def _parameters(

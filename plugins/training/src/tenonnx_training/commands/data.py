@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx_cli.extend import gathered
+from tenonnx_cli.extend import gathered, in_order
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
 
 #: Losses whose labels are the numbers of classes.
 _OF_CLASSES = ("softmax_cross_entropy", "negative_log_likelihood")
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -79,17 +77,6 @@ class ClassOptions:
                 available=", ".join(_OF_CLASSES),
             )  # fmt: skip
         return LOSSES[name](**given)
-
-
-def in_order(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """One decorator of several options, which ``--help`` shows in this order."""
-
-    def decorate(command: Command) -> Command:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
 
 
 def _numbers_of(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[float, ...]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenonnx_cli.extend import gathered
-from tenonnx_training.commands.data import in_order
+from tenonnx_cli.extend import FILE, gathered, in_order, opened
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -33,7 +32,7 @@ class TrainingFiles:
         """Raise ``InvalidCall``, before a long training, where its results go nowhere or to a place that takes none."""
         from tenonnx.extend import InvalidCall
         from tenonnx.extend.formats import check_output
-        from tenonnx_cli.extend import SUFFIXES
+        from tenonnx_cli.extend import SUFFIXES, results_aside
 
         kinds = {
             "--output": (self.output_file, SUFFIXES),
@@ -47,6 +46,9 @@ class TrainingFiles:
             )  # fmt: skip
         for option, (path, suffixes) in kinds.items():
             if path is None:
+                continue
+            if option == "--output" and path == "-":
+                results_aside()
                 continue
             if not path.lower().endswith(suffixes):
                 raise InvalidCall(
@@ -87,16 +89,17 @@ class TrainingFiles:
         state = graph.training_state
         if not self.include_training_state and state is not None and state.settings.get("average"):
             graph = averaged(graph)
-        tx.export(graph, self.output_file, include_training_state=self.include_training_state)
+        tx.export(graph, opened(self.output_file), include_training_state=self.include_training_state)
 
 
 file_options = in_order(
     click.option(
-        "-o", "--output", "output_file", metavar="FILE",
-        help="The trained model: a .onnx file, or a .safetensors file in the native format of tenonnx.",
+        "-o", "--output", "output_file", type=FILE, metavar="FILE",
+        help="The trained model: a .onnx file, or a .safetensors file in the native format of tenonnx; - for standard "
+        "output.",
     ),
     click.option(
-        "--resume", metavar="FILE",
+        "--resume", type=FILE, metavar="FILE",
         help="Continue training from this model or checkpoint, which must hold training state, with the same settings "
         "unless options override them.",
     ),
@@ -105,7 +108,8 @@ file_options = in_order(
         help="Also write the training state into --output, so that --resume can continue from it.",
     ),
     click.option(
-        "--emit-step", metavar="FILE", help="Write the training step as an ONNX model, for --opset and --domains."
+        "--emit-step", type=FILE, metavar="FILE",
+        help="Write the training step as an ONNX model, for --opset and --domains.",
     ),
     gathered("files", TrainingFiles),
 )  # fmt: skip

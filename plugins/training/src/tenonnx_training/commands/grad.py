@@ -12,6 +12,8 @@ from tenonnx_cli.extend import (
     json_option,
     load_model,
     model_argument,
+    opened,
+    output_option,
     plural,
     say,
     say_json,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     metavar="A,B",
     help="Differentiate with respect to these values, which may be patterns such as conv.*.",
 )
-@click.option("-o", "--output", required=True, metavar="FILE", help="The .onnx file to write.")
+@output_option
 @click.option(
     "--cotangent", metavar="NAME",
     help="Add an input of this name for the cotangent of --of: the outputs are then vector-Jacobian products. "
@@ -65,7 +67,7 @@ def command(
     names = _matching(graph, [name.strip() for name in wrt.split(",")])
     with working(f"differentiating {model}"):
         gradient = tx.grad(graph, of=of, wrt=names, seeds=None if cotangent is None else {of: cotangent})
-        report = tx.export(gradient, output, opset_version=opset_version, domains=domains, target=target)
+        report = tx.export(gradient, opened(output), opset_version=opset_version, domains=domains, target=target)
     added = [f"{name}/grad" for name in names]
     if as_json:
         say_json({"file": model, "output": output, "gradients": added, **report.to_json()})

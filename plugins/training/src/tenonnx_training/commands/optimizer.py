@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx_cli.extend import gathered
-from tenonnx_training.commands.data import in_order
+from tenonnx_cli.extend import gathered, in_order
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
