@@ -131,6 +131,15 @@ def test_a_weight_by_reference_may_get_another_shape(monkeypatch):
     assert tx.load(model).run(X)["y"].tolist() == dense().run(X)["y"].tolist()
 
 
+def test_a_hook_that_exits_does_not_end_the_program():
+    def leaving(model):
+        raise SystemExit(3)
+
+    with pytest.raises(tx.PluginError, match="leaving must run") as caught:
+        exported(dense(), leaving)
+    assert caught.value.given == "SystemExit: 3"
+
+
 def test_a_hook_that_takes_two_is_given_the_graph():
     given = []
     graph = dense()

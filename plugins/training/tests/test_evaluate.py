@@ -118,3 +118,67 @@ def test_the_command_line_says_where_classes_lie_and_which_labels_count(tmp_path
     files[2] = str(tmp_path / "train.npz")
     assert main(["train", *files, "--loss", "softmax_cross_entropy", *said, *out, "--lr", "0"]) == 0
     assert json.loads(capsys.readouterr().out)["epochs"][0]["accuracy"] == pytest.approx(right)
+
+
+def of_scores(*shape):
+    """A graph that gives its input, scores or numbers."""
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.output("y", graph.input("x", "float32", ("batch", *shape)))
+    return graph
+
+
+DRAWN = np.random.default_rng(0)
+SCORES = DRAWN.normal(size=(50, 5)).astype(np.float32)
+LABELS = DRAWN.integers(0, 5, 50)
+LOGARITHMS = SCORES - np.log(np.exp(SCORES).sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("batch_size", [7, 50])
+@pytest.mark.parametrize("weights", [None, (0.2, 1.0, 2.0, 0.5, 3.0)])
+@pytest.mark.parametrize("ignored", [0, 41])  # so many from the first on, some batches whole
+@pytest.mark.parametrize("name", ["softmax_cross_entropy", "negative_log_likelihood"])
+def test_a_loss_among_the_metrics_is_a_mean_of_what_counts(name, ignored, weights, batch_size):
+    labels = np.where(np.arange(50) < ignored, -100, LABELS)
+    scores = SCORES if name == "softmax_cross_entropy" else LOGARITHMS
+    loss = tt.losses.LOSSES[name](weights=weights, ignore_index=-100)
+    share = np.ones(50) if weights is None else np.array(weights)[LABELS]
+    share[:ignored] = 0
+    expected = -np.average(LOGARITHMS[np.arange(50), LABELS], weights=share)
+    for given in ({"metrics": [loss]}, {"metrics": [loss], "loss": loss}):
+        found = tt.evaluate(of_scores(5), {"x": scores, "labels": labels}, batch_size=batch_size, **given)
+        assert list(found.values()) == pytest.approx([expected] * len(found), rel=1e-5)
+        assert name in found
+
+
+def test_a_loss_among_the_metrics_looks_at_labels_itself():
+    labels = np.where(np.arange(50) < 9, -100, LABELS)
+    with pytest.raises(tx.InvalidFeed, match="a label must be a class from 0 to 4"):
+        tt.evaluate(of_scores(5), {"x": SCORES, "labels": labels}, ["softmax_cross_entropy"])
+    summed = tt.evaluate(of_scores(5), (SCORES, LABELS), [tt.SoftmaxCrossEntropy(reduction="sum")], batch_size=7)
+    assert summed["softmax_cross_entropy"] == pytest.approx(-LOGARITHMS[np.arange(50), LABELS].sum(), rel=1e-5)
+    with pytest.raises(tx.InvalidCall, match="sample weights weigh the loss"):
+        tt.evaluate(of_scores(5), {"x": SCORES, "labels": LABELS, "w": SCORES[:, 0]}, ["accuracy"], sample_weights="w")
+
+
+NUMBERS = ["mean_absolute_error", "mean_squared_error", tt.MeanAbsoluteError(), tt.MeanSquaredError()]
+
+
+@pytest.mark.parametrize("metric", NUMBERS, ids=str)
+@pytest.mark.parametrize("shape", [(50,), (50, 1)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_numbers_of_one_column_lie_beside_it(metric, shape, dtype):
+    prediction = SCORES[:, :1]
+    labels = (prediction * 3).round().reshape(shape).astype(dtype)
+    distance = np.abs(prediction[:, 0] - labels.reshape(-1))
+    found = tt.evaluate(of_scores(1), (prediction, labels), [metric], batch_size=7)
+    (name,) = found
+    assert found[name] == pytest.approx(np.mean(distance if "absolute" in name else distance**2), rel=1e-5)
+
+
+@pytest.mark.parametrize("metric", NUMBERS[:2])
+def test_numbers_of_another_shape_are_not_broadcast(metric):
+    for labels in (SCORES[:, 0], SCORES[:, :1], SCORES[:, :, None]):
+        with pytest.raises(tx.InvalidFeed, match="must have the shape of the prediction"):
+            tt.evaluate(of_scores(5), (SCORES, labels), [metric])
+    with pytest.raises(tx.InvalidFeed, match="must have the shape of the prediction"):
+        tt.evaluate(of_scores(50), (np.ones((50, 50), np.float32), np.ones(50, np.float32)), [metric])

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidCall, InvalidFeed, TensorType, Value, constant, dims
-from tenonnx_standard.casting import cast
+from tenonnx.extend import DType, InvalidCall, InvalidFeed, TensorType, Value, constant, differ, dims
+from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.shapes import expand, reshape, shape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
@@ -84,6 +84,25 @@ def beside_rows(labels: Value, scores: Value, axis: int) -> Value:
     """What has an element for each label, beside ``rows`` of its scores."""
     last = axis == scores.ndim - 1 and axis != 1
     return reshape(labels, [-1]) if last else labels
+
+
+def is_column(prediction: TensorType, labels: int) -> bool:
+    """Whether labels with so many axes are the numbers of the only column of a prediction."""
+    return prediction.shape is not None and prediction.shape[-1:] == (1,) and labels == len(prediction.shape) - 1
+
+
+def beside_numbers(labels: Value, prediction: Value) -> Value:
+    """Labels that are numbers, in the type and shape of the prediction. Raises ``InvalidFeed`` for another shape."""
+    if is_column(prediction.tensor, labels.ndim):
+        labels = unsqueeze(labels, [-1])
+    sizes, others = prediction.tensor.shape or (), labels.tensor.shape or ()
+    if len(sizes) != len(others) or any(map(differ, sizes, others)):
+        raise InvalidFeed(
+            "labels that are numbers must have the shape of the prediction",
+            given=f"predictions {prediction.type}, labels {labels.type}",
+            do="output= says which value is the prediction",
+        )
+    return labels if labels.dtype is prediction.dtype else cast_like(labels, prediction)
 
 
 def spread(weights: Value, each: Value) -> Value:

@@ -42,6 +42,8 @@ def evaluate(
     """
     if loss is None and not metrics:
         raise InvalidCall("evaluate needs a loss or a metric", do='metrics=["accuracy"], say')
+    if loss is None and sample_weights is not None:
+        raise InvalidCall("sample weights weigh the loss, which must be given", given=sample_weights, do="loss=...")
     graph = copy_graph(graph).infer()
     inputs = [value.name for value in graph.inputs]
     inputs += [] if sample_weights is None else [sample_weights]
@@ -50,9 +52,10 @@ def evaluate(
     if loss is None:
         first = next(batches)
         given: list[Any] = [as_metric(metric)[1] for metric in metrics]
-        of_classes = [metric for metric in given if isinstance(metric, OfClasses)]
-        axis = next((metric.class_axis for metric in of_classes if metric.class_axis is not None), None)
-        chosen = NoLoss(np.asarray(first[labels]), [metric.ignored for metric in of_classes], axis)
+        axes = [getattr(metric, "class_axis", None) for metric in given]
+        ignored = [m.ignored if isinstance(m, OfClasses) else getattr(m, "ignore_index", None) for m in given]
+        axis = next((axis for axis in axes if axis is not None), None)
+        chosen = NoLoss(np.asarray(first[labels]), [label for label in ignored if label is not None], axis)
         batches = chain([first], batches)
     used, measured = evaluation_graph(graph, Objective(chosen, output, labels, metrics, sample_weights), [])
     program, wanted = used.compile(backend, **options), {value.name for value in used.all_inputs}

@@ -21,9 +21,11 @@ from tenonnx_training.classes import (
     IGNORED,
     axis_by_labels,
     axis_of_classes,
+    beside_numbers,
     beside_rows,
     check_classes,
     counts,
+    is_column,
     rows,
     spread,
     wide,
@@ -110,6 +112,7 @@ class SoftmaxCrossEntropy(_OfClasses):
     PyTorch: ``(1 - s) * w[y] * -log p[y] + s / classes * sum(w * -log p)``, of which a mean is by ``w[y]``.
     """
 
+    name: ClassVar[str] = "softmax_cross_entropy"
     includes: ClassVar[str] = "Softmax"
     label_smoothing: float = field(default=0.0, kw_only=True)
 
@@ -144,6 +147,7 @@ class NegativeLogLikelihood(_OfClasses):
     prediction is no logarithm of probabilities.
     """
 
+    name: ClassVar[str] = "negative_log_likelihood"
     includes: ClassVar[str] = ""
 
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
@@ -175,7 +179,7 @@ class _Elementwise:
 
     def batch(self, prediction: Value, labels: Value, weights: Value | None = None) -> tuple[Value, Value | None]:
         """The loss of a batch, and how much that counts among others, None for a sum."""
-        each = self.each(prediction, labels)
+        each = self.each(prediction, beside_numbers(labels, prediction))
         if weights is not None:
             share = spread(weights, each)
             return _mean(wide(each), share, cast(share, to=DType.float32), self.reduction)
@@ -191,8 +195,7 @@ class _Elementwise:
 
     def labels_given(self, prediction: TensorType, labels: Array) -> Array:
         """Labels as they are compared: whole and logical numbers as floats, those of one column as a column."""
-        column = prediction.shape is not None and prediction.shape[-1:] == (1,)
-        if column and labels.ndim == len(prediction.shape or ()) - 1:
+        if is_column(prediction, labels.ndim):
             labels = labels[..., None]
         return labels.astype(prediction.dtype.numpy) if labels.dtype.kind in "biu" else labels
 
@@ -203,6 +206,8 @@ class _Elementwise:
 class MeanSquaredError(_Elementwise):
     """The mean of the squared differences."""
 
+    name: ClassVar[str] = "mean_squared_error"
+
     def each(self, prediction: Value, labels: Value) -> Value:
         difference = prediction - labels
         return difference * difference
@@ -211,6 +216,8 @@ class MeanSquaredError(_Elementwise):
 class MeanAbsoluteError(_Elementwise):
     """The mean of the absolute differences."""
 
+    name: ClassVar[str] = "mean_absolute_error"
+
     def each(self, prediction: Value, labels: Value) -> Value:
         return absolute(prediction - labels)  # type: ignore[no-any-return]
 
@@ -218,6 +225,7 @@ class MeanAbsoluteError(_Elementwise):
 class BinaryCrossEntropy(_Elementwise):
     """The cross-entropy of probabilities in the labels by the sigmoid of scores, which is part of the loss."""
 
+    name: ClassVar[str] = "binary_cross_entropy"
     includes: ClassVar[str] = "Sigmoid"
 
     def each(self, prediction: Value, labels: Value) -> Value:
@@ -271,7 +279,9 @@ class NoLoss:
         if self._of_classes(prediction):
             assert self.class_axis is not None
             return TensorType(DType.int64, without(prediction.shape, self.class_axis))
-        return self._kind.with_shape((prediction.shape[0], *[None] * (len(self._sizes) - 1)))
+        fixed = [n if isinstance(dim, int) else None for n, dim in zip(self._sizes, prediction.shape, strict=False)]
+        open_ones = [None] * (len(self._sizes) - len(fixed))
+        return self._kind.with_shape((prediction.shape[0], *fixed[1:], *open_ones))
 
     def labels_given(self, prediction: TensorType, labels: Array) -> Array:
         return labels.astype(np.int64) if self._of_classes(prediction) and labels.dtype.kind in "biu" else labels
@@ -300,13 +310,9 @@ def _mean(each: Value, share: Value | None, count: Value, reduction: str) -> tup
     return total / cast_like(divisor, total), number
 
 
-LOSSES: dict[str, Callable[..., Loss]] = {
-    "softmax_cross_entropy": SoftmaxCrossEntropy,
-    "negative_log_likelihood": NegativeLogLikelihood,
-    "mean_squared_error": MeanSquaredError,
-    "mean_absolute_error": MeanAbsoluteError,
-    "binary_cross_entropy": BinaryCrossEntropy,
-}
+_NAMED = (SoftmaxCrossEntropy, NegativeLogLikelihood, MeanSquaredError, MeanAbsoluteError, BinaryCrossEntropy)
+
+LOSSES: dict[str, Callable[..., Loss]] = {loss.name: loss for loss in _NAMED}
 
 
 def _check_reduction(reduction: str) -> None:

@@ -21,7 +21,7 @@ from tenonnx_standard.math import absolute
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 from tenonnx_standard.selection import argmax, top_k
 from tenonnx_standard.shapes import size, unsqueeze
-from tenonnx_training.classes import IGNORED, axis_by_labels, axis_of_classes, beside_rows, counts, rows
+from tenonnx_training.classes import IGNORED, axis_by_labels, axis_of_classes, beside_numbers, beside_rows, counts, rows
 
 Array = np.ndarray[Any, Any]
 
@@ -100,7 +100,7 @@ class Accuracy(OfClasses):
 
 def mean_absolute_error(prediction: Value, labels: Value) -> tuple[Value, Value]:
     """The mean distance of prediction and labels."""
-    distance = cast(absolute(prediction - labels), to=DType.float32)
+    distance = cast(absolute(prediction - beside_numbers(labels, prediction)), to=DType.float32)
     return reduce_sum(distance, keepdims=0), cast(size(distance), to=DType.float32)
 
 

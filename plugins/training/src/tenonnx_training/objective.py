@@ -37,7 +37,7 @@ class Measured:
     """What a graph with an objective measures: ``scalars``, of which the loss is the first, and ``metrics`` of arrays.
 
     These read the output ``predicted``. ``labels`` is the graph input for the labels, ``prediction`` the type of what
-    the loss reads, ``cost`` the loss itself: None where the file computes it.
+    the loss reads, ``cost`` the loss itself: None where the file computes it. ``also`` are losses among the metrics.
     """
 
     scalars: list[Scalar] = field(default_factory=list)
@@ -46,6 +46,7 @@ class Measured:
     labels: str | None = None
     prediction: TensorType | None = None
     cost: Loss | None = None
+    also: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -68,8 +69,9 @@ class Measured:
 
     def check(self, batch: Mapping[str, Any]) -> None:
         """Raise ``InvalidFeed`` for labels with contents that mean nothing."""
-        if self.cost is not None and self.prediction is not None:
-            self.cost.check(self.prediction, np.asarray(batch[str(self.labels)]))
+        for loss in (*self.also, *([] if self.cost is None else [self.cost])):
+            if self.prediction is not None:
+                loss.check(self.prediction, np.asarray(batch[str(self.labels)]))
 
     def measurement(self, results: Mapping[str, Any], labels: Any, samples: int) -> Measurement:
         """What ``results`` of the graph say of a batch of so many samples."""
@@ -187,16 +189,19 @@ def _add_metric(
     graph: Graph, made: Measured, given: str | Metric, prediction: Value, labels: Value, scores: bool | None
 ) -> None:
     """Add a metric: by ops where its function takes values, else by arrays."""
-    name, metric = as_metric(beside(given, made.cost, scores=scores))
+    name, asked = as_metric(beside(given, made.cost, scores=scores))
+    metric: Any = asked
     reads = _before(graph, prediction, getattr(metric, "includes", ""))
+    is_loss = hasattr(metric, "batch")
     try:
-        found = metric(reads, labels)
+        found = metric.batch(reads, labels) if is_loss else metric(reads, labels)
     except UnknownType:  # numpy asks for contents
         found = None
     except TenonnxError:
         raise
     except Exception:  # numpy can do little with values
         found = None
+    found = tuple(part for part in found if part is not None) if is_loss and isinstance(found, tuple) else found
     parts = found if isinstance(found, tuple) and all(isinstance(part, Value) for part in found) else (found,)
     if not isinstance(parts[0], Value):
         made.metrics.append(ArrayMetric(name, metric))
@@ -205,7 +210,9 @@ def _add_metric(
         _check_scalar(part, f'the metric "{name}"')
     value = graph.output(free_name(graph, name), parts[0]).name
     count = graph.output(free_name(graph, f"{name}/count"), parts[1]).name if len(parts) > 1 else None
-    made.scalars.append(Scalar(value, value, count, count is not None, getattr(metric, "finish", float)))
+    summed = metric.reduction == "sum" if is_loss else count is not None
+    made.also += [metric] if is_loss else []
+    made.scalars.append(Scalar(value, value, count, summed, getattr(metric, "finish", float)))
 
 
 def beside(given: str | Metric, loss: Any, *, scores: bool | None = None) -> Metric:
@@ -240,9 +247,10 @@ def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) ->
 def as_metric(metric: str | Metric) -> tuple[str, Metric]:
     """A metric by name, or a function of the user, which has one."""
     if isinstance(metric, str):
-        if metric not in METRICS:
-            raise InvalidCall(f'no metric is called "{metric}"', available=", ".join(METRICS))
-        return metric, METRICS[metric]
+        if metric not in METRICS and metric not in LOSSES:
+            known = ", ".join(dict.fromkeys([*METRICS, *LOSSES]))
+            raise InvalidCall(f'no metric is called "{metric}"', available=known)
+        return metric, METRICS[metric] if metric in METRICS else LOSSES[metric]()
     if isinstance(metric, type) or not callable(metric):
         raise InvalidCall("a metric must be a name or a function", given=repr(metric), available=", ".join(METRICS))
     return str(getattr(metric, "name", getattr(metric, "__name__", "metric"))), metric

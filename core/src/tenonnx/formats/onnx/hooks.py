@@ -52,7 +52,9 @@ class Hook:
         """The message that the hook leaves. Raises ``PluginError`` naming the hook for whatever it raises."""
         try:
             left = self.function(model, graph) if self.takes_graph else self.function(model)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # exits, too
             if isinstance(error, TenonnxError):
                 raise PluginError(
                     f"the hook {self.name} failed: {error.what}",
