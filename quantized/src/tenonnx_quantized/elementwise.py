@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import tenonnx_standard as ops
-from tenonnx.extend import REQUIRED, dtypes, holds, op, shapes
+from tenonnx.extend import REQUIRED, dtypes, holds, op, shapes, static
 from tenonnx_quantized.qlinear import dequantised, qlinear, requantised
 
 
@@ -35,9 +37,20 @@ def qlinear_leaky_relu(X, X_scale, X_zero_point=None, Y_scale=REQUIRED, Y_zero_p
     return ops.leaky_relu(X, alpha=alpha)
 
 
-@qlinear("QLinearSoftmax")
+def _whole(scale):
+    """Kernels know the reciprocal of the scale by its whole part, of which they say nothing."""
+    known = static(scale)
+    with np.errstate(all="ignore"):
+        exact = known is not None and np.all(np.floor(1 / known) == 1 / known)
+    return scale if exact else 1.0 / ops.floor(1.0 / scale)
+
+
+@qlinear("QLinearSoftmax", step=_whole)
 def qlinear_softmax(X, X_scale, x_zero_point=None, y_scale=REQUIRED, y_zero_point=REQUIRED, *, axis=-1, opset: int):
-    """Softmax as version ``opset`` of ai.onnx has it: below 13 over all axes from ``axis`` on."""
+    """Softmax as version ``opset`` of ai.onnx has it: below 13 over all axes from ``axis`` on.
+
+    Of ``1 / y_scale`` the whole part counts, as in onnxruntime.
+    """
     return ops.softmax(X, axis=axis) if opset >= 13 else ops.softmax_2d(X, axis=axis)
 
 

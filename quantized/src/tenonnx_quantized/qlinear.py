@@ -54,11 +54,18 @@ MOST_STEPS = 8
 QLINEAR: dict[Op, list[tuple[Op, Layout]]] = {}
 
 
-def qlinear(name: str, of: Op | None = None, *, domain: str = "com.microsoft") -> Callable[[Callable[..., Any]], Op]:
+def qlinear(
+    name: str,
+    of: Op | None = None,
+    *,
+    domain: str = "com.microsoft",
+    step: Callable[[Value], Value] = lambda scale: scale,
+) -> Callable[[Callable[..., Any]], Op]:
     """Define a QLinear op by what it does to floats: the function receives its operands dequantised.
 
     The function's signature is that of the op, but its parameters for scales and zero points are None in the call.
     ``of`` is the float op that the QLinear op stands for where DequantizeLinear and QuantizeLinear surround it.
+    ``step`` makes of the scale of the result the distance of its codes.
     """
 
     def define(function: Callable[..., Any]) -> Op:
@@ -73,7 +80,8 @@ def qlinear(name: str, of: Op | None = None, *, domain: str = "com.microsoft") -
                 given = [inputs[k] for k in (place, scale, zero_point) if k is not None]
                 floats[place] = dequantised(*given) if scale is not None else given[0]  # type: ignore[misc]
             scale, zero_point = (inputs[k] for k in layout.result)
-            return requantised(function(*floats, **attributes), scale, zero_point, inputs[first])
+            assert scale is not None
+            return requantised(function(*floats, **attributes), step(scale), zero_point, inputs[first])
 
         made = Op(body, name, domain=domain)
         made.requires(*layout.requirements(names))

@@ -1,0 +1,112 @@
+"""QLinear ops on numpy by the arithmetic of onnxruntime's kernels: in float32, in their order, so that codes are equal.
+
+The definitions divide, round and then add the zero point. Kernels multiply by ratios of scales and round sums that
+hold the zero point, which is another code where a number lies half way between two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op
+from tenonnx.extend.transforms import Evaluator
+from tenonnx_quantized.elementwise import qlinear_add, qlinear_mul, qlinear_softmax
+from tenonnx_quantized.pooling import qlinear_average_pool, qlinear_global_average_pool
+from tenonnx_quantized.quantize import encode_array
+from tenonnx_standard.average_pooling import average_pool
+
+Array = np.ndarray[Any, Any]
+
+
+def _number(parameter: Array | None) -> Any:
+    """A scale or zero point in float32; without one, zero."""
+    return np.float32(0 if parameter is None else parameter.reshape(()))
+
+
+def _fused(a: Array, b: Any, c: Any) -> Array:
+    """``a * b + c``, rounded once: float64 holds such products of codes and float32 exactly."""
+    return (a.astype(np.float64) * float(b) + c).astype(np.float32)  # type: ignore[no-any-return]
+
+
+def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
+    """Let ``units(*inputs)`` say what is rounded, zero point included, and has the type of the first codes.
+
+    The definition stands where kernels differ from each other: without elements, and for scales of no finite size.
+    """
+    scales = [place for place, each in enumerate(op.signature.inputs) if each.name.lower().endswith("_scale")]
+
+    def define(units: Callable[..., Array]) -> None:
+        @op.numpy
+        @np.errstate(all="ignore")
+        def _(*inputs: Array | None, **attributes: Any) -> Array:
+            given = [each for each in inputs if each is not None]
+            plain = all(each.size for each in given) and all(0 < _number(inputs[place]) < np.inf for place in scales)
+            if not plain:
+                return _by_definition(op, inputs, attributes)
+            return encode_array(np.array(units(*inputs, **attributes), np.float32), None, DType.of(given[0].dtype))
+
+    return define
+
+
+def _by_definition(op: Op, inputs: Sequence[Array | None], attributes: Mapping[str, Any]) -> Array:
+    evaluator = Evaluator(body_of=op)
+    given = [None if each is None else evaluator.wrap(each) for each in inputs]
+    (result,) = evaluator.call(op, given, attributes)
+    assert result is not None
+    return evaluator.contents(result)
+
+
+@_by_kernel(qlinear_add)
+def _(*inputs):
+    """As on processors with fused multiplication and addition; a single number is added first."""
+    pair = (inputs[0:3], inputs[3:6])
+    first, second = reversed(pair) if inputs[0].size == 1 else pair
+    scale, zero_point = map(_number, inputs[6:8])
+    by_first, by_second = (_number(each[1]) / scale for each in (first, second))
+    shift = _fused(_number(first[2]), by_first, by_second * _number(second[2]))
+    return _fused(first[0], by_first, _fused(second[0], by_second, zero_point - shift))
+
+
+@_by_kernel(qlinear_mul)
+def _(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point):
+    products = (A.astype(np.float32) - _number(A_zero_point)) * (B.astype(np.float32) - _number(B_zero_point))
+    return products * (_number(A_scale) * _number(B_scale) / _number(C_scale)) + _number(C_zero_point)
+
+
+@_by_kernel(qlinear_average_pool)
+def _(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last, **attributes):
+    image = (X.astype(np.float32) - _number(x_zero_point)) * _number(x_scale)
+    image = np.moveaxis(image, -1, 1) if channels_last else image
+    means = average_pool.rules["numpy"](image, dilations=None, **attributes)
+    means = np.moveaxis(means, 1, -1) if channels_last else means
+    return means / _number(y_scale) + _number(y_zero_point)
+
+
+@_by_kernel(qlinear_global_average_pool)
+def _(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last):
+    axes = tuple(range(1, X.ndim - 1) if channels_last else range(2, X.ndim))
+    count = np.prod([X.shape[axis] for axis in axes], dtype=np.int64)
+    sums = X.sum(axes, dtype=np.int64, keepdims=True) - count * int(_number(x_zero_point))
+    scale = _number(x_scale) / (_number(y_scale) * np.float32(count))
+    return np.rint(sums.astype(np.float32) * scale) + _number(y_zero_point)
+
+
+#: What kernels of softmax give the largest of a row, before they divide by the sum.
+_LARGEST = 0x7FFFFF
+
+
+@_by_kernel(qlinear_softmax)
+def _(X, X_scale, x_zero_point, y_scale, y_zero_point, *, axis, opset):
+    """By a table of whole numbers for the exponentials of all 256 distances from the largest of a row."""
+    axis = axis % max(X.ndim, 1)
+    rows = np.moveaxis(X, axis, -1) if opset >= 13 else X.reshape(-1, int(np.prod(X.shape[axis:])))
+    distances = (np.arange(256) - 255) * float(_number(X_scale))
+    largest = min((2**32 - 1) / max(rows.shape[-1], 1), _LARGEST)
+    table = np.rint(largest * np.exp(distances)).astype(np.int64)
+    found = table[rows.astype(np.int64) - rows.max(-1, keepdims=True, initial=np.iinfo(X.dtype).min) + 255]
+    sums = found.sum(-1, keepdims=True)
+    codes = np.rint(found * int(1 / _number(y_scale)) / sums) + _number(y_zero_point)
+    return np.moveaxis(codes, -1, axis) if opset >= 13 else codes.reshape(X.shape)
