@@ -139,10 +139,10 @@ def test_what_matters_and_cannot_be_said_is_refused_by_name():
         (calling("wide"), 9, "overloads of functions"),
         (calling(""), 7, "functions of the model"),
     ):
-        with pytest.raises(tx.NotRepresentable, match="must be able to hold the graph") as caught:
+        with pytest.raises(tx.NotRepresentable, match="must support the element types and functions") as caught:
             written(source, ir_version=version)
         assert what in caught.value.given
-    with pytest.raises(tx.NotRepresentable, match="must be able to hold the graph"):
+    with pytest.raises(tx.NotRepresentable, match="must support the element types and functions"):
         written(noted(), ir_version=99)
 
 
