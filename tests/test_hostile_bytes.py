@@ -133,7 +133,7 @@ def test_all_together_keeps_to_the_limit():
     model = model_of(nodes, [sizes("s", 1 << 23)], TensorProto.INT64)
     with (
         tx.limits.override(memory=MEMORY),
-        pytest.raises(tx.LimitExceeded, match='all together, must stay within the limit "memory"'),
+        pytest.raises(tx.LimitExceeded, match='must together stay within the limit "memory"'),
     ):
         tx.load(model).run({}, backend="numpy")
 

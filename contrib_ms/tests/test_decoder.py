@@ -100,7 +100,8 @@ def test_heads_are_checked_at_import():
     ("change", "message"),
     [
         ({"sliding_window_cache": 1}, "sliding_window_cache needs local_window_size"),
-        ({"k_quant_type": "PER_TENSOR"}, "k_scale and v_scale must be given where"),
+        ({"k_quant_type": "PER_TENSOR"}, "k_quant_type and v_quant_type must be the same"),
+        ({"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"}, "k_scale and v_scale must be given where"),
         ({"k_quant_type": "PER_ROW"}, "k_quant_type must be a known one"),
         ({"causal": 0, "local_window_size": 3}, "local_window_size must be -1 where causal is 0"),
     ],

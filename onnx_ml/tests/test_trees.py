@@ -95,7 +95,7 @@ def model(op, features=2, dtype=np.float32, **change):
         ("TreeEnsemble", {"leaf_targetids": [0, 1]}, "leaf_targetids must be from 0 to 0", "1"),
         ("TreeEnsemble", {"leaf_targetids": [0]}, "leaf_\\* must be there, and of one", "leaf_targetids 1"),
         ("TreeEnsemble", {"aggregate_function": 4}, "aggregate_function must be from 0 to 3", "4"),
-        ("TreeEnsemble", {"post_transform": 5}, "post_transform must be from 0", "5"),
+        ("TreeEnsemble", {"post_transform": 5}, "unknown post_transform", "5"),
     ],
 )  # fmt: skip
 def test_contradictions_are_refused_at_import(op, change, message, given):

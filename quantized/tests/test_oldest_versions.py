@@ -78,13 +78,13 @@ def four_bits(graph, x):
 
 FORMS = {
     "QLinearConv and QLinearMatMul": (qoperator, 10, {"QLinearConv", "QLinearMatMul"}),
-    "QDQ by tensor": (by_tensor, 10, {"QuantizeLinear", "DequantizeLinear"}),
-    "products of integers, dynamic": (dynamic, 11, {"DynamicQuantizeLinear", "MatMulInteger"}),
-    "QDQ by channel": (by_channel, 13, {"QuantizeLinear", "DequantizeLinear"}),
-    "scales of float16": (by_half_floats, 19, {"DequantizeLinear"}),
-    "codes of float8": (float8, 19, {"DequantizeLinear"}),
-    "codes of 16 bits": (int16, 21, {"QuantizeLinear", "DequantizeLinear"}),
-    "weights in blocks, of 4 bits": (four_bits, 21, {"DequantizeLinear"}),
+    "QDQ per tensor": (by_tensor, 10, {"QuantizeLinear", "DequantizeLinear"}),
+    "dynamic quantization, integer products": (dynamic, 11, {"DynamicQuantizeLinear", "MatMulInteger"}),
+    "QDQ per channel": (by_channel, 13, {"QuantizeLinear", "DequantizeLinear"}),
+    "float16 scales": (by_half_floats, 19, {"DequantizeLinear"}),
+    "float8": (float8, 19, {"DequantizeLinear"}),
+    "16-bit integers": (int16, 21, {"QuantizeLinear", "DequantizeLinear"}),
+    "block-quantized weights, 4-bit": (four_bits, 21, {"DequantizeLinear"}),
 }
 
 

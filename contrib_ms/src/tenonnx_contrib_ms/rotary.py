@@ -39,7 +39,7 @@ def rotary_embedding(
         position_ids = _counted(position_ids, *(dims(input)[axis] for axis in ((0, 2) if input.ndim == 4 else (0, 1))))
     heads = num_heads or _heads(input, cos_cache)
     if input.ndim == 4 or heads is not None:
-        heads = heads if input.ndim == 3 else 0
+        heads = heads if input.ndim == 3 else None
         return rotary.rotary_embedding(
             input, cos_cache, sin_cache, position_ids,
             interleaved=interleaved, num_heads=heads, rotary_embedding_dim=rotary_embedding_dim,
@@ -82,7 +82,7 @@ def m_rotary_embedding(
     tables = [_of_sections(ops.gather(x, position_ids), mrope_section, mrope_layout) for x in (cos_cache, sin_cache)]
     tables = [table if scale == 1.0 else table * scale for table in tables]
     return ops.rotary_embedding(
-        input, *tables, interleaved=interleaved, num_heads=num_heads, rotary_embedding_dim=rotary_embedding_dim
+        input, *tables, interleaved=interleaved, num_heads=num_heads or None, rotary_embedding_dim=rotary_embedding_dim
     )
 
 

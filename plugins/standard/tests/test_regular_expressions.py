@@ -43,6 +43,7 @@ def test_whole_texts(engine, pattern, text, expected):
 SPANS = [
     ("a|ab", "ab", [(0, 1)]), ("ab|a", "ab", [(0, 2)]), ("a+?", "aaa", [(0, 1), (1, 2), (2, 3)]),
     ("a+", "baab", [(1, 3)]), ("(a|b)+?c", "ab abc", [(3, 6)]), ("x", "", []), (r"\w+", "one, two", [(0, 3), (5, 8)]),
+    ("(?:(?:a)*?)*b?", "ab", [(1, 2)]),
     ("a(.*b)?", "a a", [(0, 1), (2, 3)]), ("(foo|foobar)(bar)?", "foobar", [(0, 6)]),
 ]  # fmt: skip
 

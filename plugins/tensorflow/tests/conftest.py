@@ -1,9 +1,14 @@
-"""TensorFlow says less, and computes alike everywhere; what Keras's own code is warned of is no error."""
+"""Without TensorFlow nothing here is collected: these tests have an environment of their own, see README.md.
 
+TensorFlow says less, and computes alike everywhere; what Keras's own code is warned of is no error.
+"""
+
+import importlib.util
 import os
 
 import pytest
 
+collect_ignore_glob = ["*"] if importlib.util.find_spec("tensorflow") is None else []
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx_cli.comparison import Comparison, comparison_options
+from tenonnx_cli.comparison import ComparisonOptions, comparison_options
 from tenonnx_cli.options import json_option, load_model, models_argument
 from tenonnx_cli.output import plural, say, say_json, say_lines, say_table
 from tenonnx_cli.parts import pairs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @comparison_options
 @json_option
-def command(first: str, second: str, mapping: dict[str, str], comparison: Comparison, as_json: bool) -> int:
+def command(first: str, second: str, mapping: dict[str, str], comparison: ComparisonOptions, as_json: bool) -> int:
     """Compare two models: their structure, their numbers, and the first node that diverges.
 
     FIRST runs on numpy, SECOND on numpy and, if installed, on onnxruntime. Exit code 1 if inputs, outputs or their

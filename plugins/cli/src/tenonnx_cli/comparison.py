@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonOptions:
     """The options of a comparison of two models, as the command line gives them."""
 
     inputs: Sequence[str]
@@ -60,5 +60,5 @@ class Comparison:
 #: The options of a command that compares two models, which gets them as ``comparison``.
 comparison_options = in_order(
     input_options, shapes_option, seed_option, tolerance_options, exact_option, timeout_option,
-    gathered("comparison", Comparison),
+    gathered("comparison", ComparisonOptions),
 )  # fmt: skip

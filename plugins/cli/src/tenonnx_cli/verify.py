@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from tenonnx_cli.comparison import Comparison, comparison_options
+from tenonnx_cli.comparison import ComparisonOptions, comparison_options
 from tenonnx_cli.options import json_option, load_model, models_argument
 from tenonnx_cli.output import complain, say, say_json
 from tenonnx_cli.python_model import is_made, load_made
@@ -24,7 +24,7 @@ from tenonnx_cli.verifications import say_verification
     help="Run both models on this backend. Repeatable; the first one named is the reference.",
 )
 @json_option
-def command(first: str, second: str, comparison: Comparison, backends: Sequence[str], as_json: bool) -> int:
+def command(first: str, second: str, comparison: ComparisonOptions, backends: Sequence[str], as_json: bool) -> int:
     """Check that two models compute the same outputs.
 
     Both models run on the same inputs, on numpy and, if installed, on onnxruntime. Each output is reported as

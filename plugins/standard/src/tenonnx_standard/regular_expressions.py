@@ -163,14 +163,17 @@ class _Automaton:
         unbounded = most is _constants.MAXREPEAT
         if least > _MOST_REPEATED or (not unbounded and most > _MOST_REPEATED):
             raise TypeMismatch(f"{self.title}: RE2 repeats up to {_MOST_REPEATED} times", given=self.pattern)
-        for _ in range(least):
+        forks = [self._add(_JUMP, ())] if unbounded and not least else []
+        start = len(self.steps)
+        for _ in range(max(least, 1) if unbounded else least):  # an empty repetition is one, too, as in RE2
+            start = len(self.steps)
             self._sequence(item, flags)
-        forks = []
-        for _ in range(1 if unbounded else most - least):
+        for _ in range(0 if unbounded else most - least):
             forks.append(self._add(_JUMP, ()))
             self._sequence(item, flags)
         if unbounded:
-            self._add(_JUMP, (forks[0],))
+            again = (start, len(self.steps) + 1)
+            self._add(_JUMP, again if greedy else again[::-1])
         for fork in forks:
             to = (fork + 1, len(self.steps))
             self.steps[fork] = (_JUMP, to if greedy else to[::-1], None)

@@ -103,12 +103,12 @@ def _table(default: Any, values: Any) -> Any:
     return tf.function(lambda w: table.lookup(w))
 
 
-CASES = {name: Case(lambda f=f: tf.function(f), [X, N]) for name, f in _FUNCTIONS.items()}
-CASES |= {
+_FIRST = {name: Case(lambda f=f: tf.function(f), [X, N]) for name, f in _FUNCTIONS.items()}
+_SECOND = {
     f"{name}_of_any_length": Case(lambda f=_FUNCTIONS[name]: tf.function(lambda x: f(x, 4)), [tf.TensorSpec([None, 3], name="x")])
     for name in ("while", "for_rows", "break", "map_fn", "scan", "foldl", "vectorized_map")
 }  # fmt: skip
-CASES |= {
+_THIRD = {
     "module": Case(_Counter),
     "table_of_numbers": Case(lambda: _table(-1, np.int64([5, 7])), [WORDS]),
     "table_of_floats": Case(lambda: _table(0.5, np.float32([1.5, 2.5])), [WORDS]),
@@ -120,3 +120,5 @@ CASES |= {
     "text_match": Case(lambda: tf.function(lambda w: tf.strings.regex_full_match(w, "c.*")), [WORDS], opsets=(21,)),
     "text_number": Case(lambda: tf.function(tf.strings.to_number), [np.asarray(["1.5", "-2"], object)]),
 }  # fmt: skip
+
+CASES = _FIRST | _SECOND | _THIRD

@@ -65,5 +65,7 @@ _BINARY = {
     "sparse_loss": (lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x), X, array(3, dtype="int32", low=0, high=4)),
 }  # fmt: skip
 
-CASES = {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _UNARY.items()}
-CASES |= {name: Case(lambda f=f: tf.function(f), [x, y]) for name, (f, x, y) in _BINARY.items()}
+_FIRST = {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _UNARY.items()}
+_SECOND = {name: Case(lambda f=f: tf.function(f), [x, y]) for name, (f, x, y) in _BINARY.items()}
+
+CASES = _FIRST | _SECOND

@@ -90,9 +90,11 @@ _MODELS = {
     "ops_mix": _two(lambda x: keras.ops.logsumexp(keras.ops.cumsum(keras.ops.sort(x, -1), -1), -1), (4, 5)), "take_along": _two(lambda x: keras.ops.take_along_axis(x, keras.ops.argsort(x, 1), 1), (4, 5)), "functional_reuse": _two(lambda a, b: (lambda d: d(a) - d(b))(L.Dense(3)), (4,), (4,)),
 }  # fmt: skip
 
-CASES = {name: Case(_model(shape, layer)) for name, (shape, layer) in _LAYERS.items()}
-CASES |= {name: Case(make) for name, make in _MODELS.items()}
-CASES |= {
+_FIRST = {name: Case(_model(shape, layer)) for name, (shape, layer) in _LAYERS.items()}
+_SECOND = {name: Case(make) for name, make in _MODELS.items()}
+_THIRD = {
     "subclassed": Case(_Subclassed, [array(3, 4)]),
     "vector_of_numbers": Case(lambda: keras.Sequential([L.Dense(3)]), [np.zeros((2, 4), np.float32)]),
 }
+
+CASES = _FIRST | _SECOND | _THIRD

@@ -73,13 +73,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bilinear": lambda x: tf.image.resize(x, [9, 4]), "nearest": lambda x: tf.image.resize(x, [9, 4], method="nearest"), "bilinear_corners": lambda x: tf.compat.v1.image.resize_bilinear(x, [9, 4], align_corners=True), "conv": lambda x: tf.nn.conv2d(x, array(3, 3, 4, 5), 2, "SAME"), "conv_dilated": lambda x: tf.nn.conv2d(x, array(3, 3, 4, 5), 1, "VALID", dilations=2), "depthwise": lambda x: tf.nn.depthwise_conv2d(x, array(3, 3, 4, 2), [1, 1, 1, 1], "SAME"), "transpose_conv": lambda x: tf.nn.conv2d_transpose(x, array(3, 3, 5, 4), [2, 12, 12, 5], 2, "SAME"), "max_pool": lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"), "avg_pool": lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), "l2_norm": lambda x: tf.nn.l2_normalize(x, -1), "lrn": lambda x: tf.nn.local_response_normalization(x, 2, 1.0, 0.1, 0.5), "matmul": lambda x: tf.matmul(x, x, transpose_b=True), "dense": lambda x: tf.matmul(tf.reshape(x, [2, 144]), array(144, 5)) + array(5), "batch_matmul": lambda x: tf.linalg.matmul(x, x, adjoint_a=True), "segment_sum": lambda x: tf.math.segment_sum(x, [0, 2]), "while": lambda x: tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 0.5), [0, x])[1], "cond": lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x * 2, lambda: x - 1), "atan2": lambda x: tf.atan2(x, x[:, ::-1]), "rfft": lambda x: tf.abs(tf.signal.rfft2d(tf.reshape(x, [2, 8, 18])[..., :16])), "sign": tf.sign, "fake_quant": lambda x: tf.quantization.fake_quant_with_min_max_args(x, -1, 2),
 }  # fmt: skip
 
-CASES = {f"{n}": Case(lambda f=f: converted(f, [_X])) for n, f in _FUNCTIONS.items()}
-CASES |= {
+_FIRST = {f"{n}": Case(lambda f=f: converted(f, [_X])) for n, f in _FUNCTIONS.items()}
+_SECOND = {
     f"{name}_{mode}": Case(lambda make=make, mode=mode: converted(make(), mode=mode))
     for name, make in {"network": _network, "perceptron": _perceptron, "residual": _residual}.items()
     for mode in ("float", "float16", "dynamic", "int8", "int16", "int8_float")
 }  # fmt: skip
-CASES |= {
+_THIRD = {
     f"{n}_int8": Case(lambda n=n: converted(_FUNCTIONS[n], [_X], "int8"))
     for n in ("add", "sub", "tanh", "softmax", "mean", "reshape", "concat", "pad", "strided", "max_pool", "avg_pool", "bilinear", "nearest", "transpose", "gather", "split", "leaky", "maximum", "sum", "conv", "depthwise", "transpose_conv", "mirror", "hard_swish", "l2_norm")
 }  # fmt: skip
@@ -95,10 +95,12 @@ def _rnn() -> Any:
     return keras.Sequential([keras.Input((5, 6), batch_size=1), L.GRU(4), L.Dense(2)])
 
 
-CASES |= {
+_FOURTH = {
     "lstm": Case(lambda: converted(_lstm())),
     "gru": Case(lambda: converted(_rnn())),
     "embedding": Case(
         lambda: converted(keras.Sequential([keras.Input((5,), dtype="int32"), L.Embedding(9, 4), L.Flatten()]))
     ),
 }
+
+CASES = _FIRST | _SECOND | _THIRD | _FOURTH

@@ -65,10 +65,12 @@ _MATRICES = {
     "fake_quant": (lambda x: tf.quantization.fake_quant_with_min_max_args(x, -1, 1.5), X), "fake_quant_vars": (lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.1, 1.5, narrow_range=True), X),
 }  # fmt: skip
 
-CASES = {name: Case(lambda f=f: tf.function(f), [X]) for name, f in _FUNCTIONS.items()}
-CASES |= {
+_FIRST = {name: Case(lambda f=f: tf.function(f), [X]) for name, f in _FUNCTIONS.items()}
+_SECOND = {
     f"{name}_of_any_batch": Case(lambda f=f: tf.function(f), [tf.TensorSpec([None, 4, 5], name="x")])
     for name, f in _FUNCTIONS.items()
     if name in ("reshape_computed", "slice_computed", "shrink_computed", "strided", "fill", "tile", "matmul", "einsum", "tensordot", "where_indices", "boolean_mask", "cumsum", "sum", "mean_keep", "concat", "stack", "pad", "reverse", "top_k", "gather", "gather_nd", "moments", "variance", "diag_part", "set_diag", "band_part", "scatter_update", "open_ends", "backwards", "range", "roll", "repeat", "batch_gather", "meshgrid")
 }  # fmt: skip
-CASES |= {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _MATRICES.items()}
+_THIRD = {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _MATRICES.items()}
+
+CASES = _FIRST | _SECOND | _THIRD

@@ -44,11 +44,13 @@ _OTHERS = {
     "rfft": (lambda x: tf.signal.rfft(x), array(3, 8)), "rfft_cut": (lambda x: tf.signal.rfft(x, [6]), array(3, 8)), "rfft_padded": (lambda x: tf.signal.rfft(x, [11]), array(3, 8)), "fft": (lambda x: tf.signal.fft(tf.complex(x, x * 2)), array(3, 8)), "ifft": (lambda x: tf.signal.ifft(tf.complex(x, x * 2)), array(3, 8)), "irfft": (lambda x: tf.signal.irfft(tf.signal.rfft(x)), array(3, 8)), "irfft_odd": (lambda x: tf.signal.irfft(tf.signal.rfft(x, [7]), [7]), array(3, 8)), "fft2d": (lambda x: tf.abs(tf.signal.fft2d(tf.complex(x, x * 2))), array(2, 4, 8)), "rfft2d": (lambda x: tf.signal.irfft2d(tf.signal.rfft2d(x)), array(2, 4, 8)), "stft": (lambda x: tf.abs(tf.signal.stft(x, 16, 8)), array(2, 64)), "angle": (lambda x: tf.math.angle(tf.complex(x, -x)), array(3, 4)), "complex_product": (lambda x: tf.math.conj(tf.complex(x, x * 2)) * tf.complex(x, x), array(3, 4)), "complex_input": (lambda z: tf.math.real(z) + tf.math.imag(z) + tf.abs(z), array(3, 4, dtype="complex64")), "dct": (lambda x: tf.signal.dct(x), array(3, 8)), "mfcc": (lambda x: tf.signal.mfccs_from_log_mel_spectrograms(x), array(3, 8)), "frame": (lambda x: tf.signal.frame(x, 4, 2), array(2, 12)), "overlap_add": (lambda x: tf.signal.overlap_and_add(x, 2), array(2, 5, 4)), "complex_matmul": (lambda x: tf.math.real(tf.matmul(tf.complex(x, x), tf.complex(x, -x), adjoint_b=True)), array(2, 3, 4)),
 }  # fmt: skip
 
-CASES = {name: Case(lambda f=f: tf.function(f), [X]) for name, f in _IMAGES.items()}
-CASES |= {name: Case(lambda f=f: tf.function(f), [PHOTO]) for name, f in _PHOTOS.items()}
-CASES |= {name: Case(lambda f=f: tf.function(f), [BOXES, SCORES]) for name, f in _BOXES.items()}
-CASES |= {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _OTHERS.items()}
-CASES |= {
+_FIRST = {name: Case(lambda f=f: tf.function(f), [X]) for name, f in _IMAGES.items()}
+_SECOND = {name: Case(lambda f=f: tf.function(f), [PHOTO]) for name, f in _PHOTOS.items()}
+_THIRD = {name: Case(lambda f=f: tf.function(f), [BOXES, SCORES]) for name, f in _BOXES.items()}
+_FOURTH = {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _OTHERS.items()}
+_FIFTH = {
     f"{name}_of_any_size": Case(lambda f=_IMAGES[name]: tf.function(f), [tf.TensorSpec([None, None, None, 4], name="x")])
     for name in ("conv_valid", "conv_same", "depthwise", "max_pool_same", "transposed_computed", "bilinear", "nearest", "bicubic", "batch_norm", "flip", "sobel")
 }  # fmt: skip
+
+CASES = _FIRST | _SECOND | _THIRD | _FOURTH | _FIFTH

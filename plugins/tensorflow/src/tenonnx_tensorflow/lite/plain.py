@@ -16,8 +16,8 @@ from tenonnx_tensorflow.rules import elementwise
 #: The numbers of TensorFlow's types by those of TFLite.
 _TYPES = {0: 1, 1: 19, 2: 3, 3: 4, 4: 9, 5: 7, 6: 10, 7: 5, 8: 8, 9: 6, 10: 2, 12: 23, 15: 22, 16: 17, 18: 14}
 
-#: Functions of elements, and what is reduced or compared: by numbers.
-_BY_NUMBERS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
+#: Functions of elements, and what is compared, without attributes.
+_PLAIN: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     name: (op, lambda call: {})
     for name, op in {
         "ABS": "Abs", "CEIL": "Ceil", "COS": "Cos", "EXP": "Exp", "FLOOR": "Floor", "LOG": "Log", "LOGICAL_NOT": "LogicalNot",
@@ -36,7 +36,8 @@ _BY_NUMBERS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
 
 _KEEPING: Callable[[Call], dict[str, Any]] = lambda call: {"keep_dims": call.option("KeepDims", False)}  # noqa: E731
 
-_BY_NUMBERS |= {
+#: What is computed by numbers.
+_BY_NUMBERS = _PLAIN | {
     "MEAN": ("Mean", _KEEPING), "SUM": ("Sum", _KEEPING), "REDUCE_PROD": ("Prod", _KEEPING), "REDUCE_ANY": ("Any", _KEEPING),
     "REDUCE_ALL": ("All", _KEEPING), "REDUCE_MAX": ("Max", _KEEPING), "REDUCE_MIN": ("Min", _KEEPING),
     "BATCH_MATMUL": ("BatchMatMul", lambda call: {"adj_x": call.option("AdjX", False), "adj_y": call.option("AdjY", False)}),
